@@ -1,0 +1,37 @@
+"""What can go wrong with an instrument.
+
+```
+InstrumentError
+├── ConnectionLost     the line is gone: close, wait, open again
+├── NoAnswer           the line is there, but nothing came before the deadline
+├── ProtocolError      an answer that cannot be what was asked for
+├── WrongInstrument    it is a different make or model than the rig says
+└── SettingRefused     the instrument does not have that range, function or speed
+```
+
+A message names the instrument, what was expected, and what to do next.
+"""
+
+
+class InstrumentError(Exception):
+    """Root of everything an instrument can raise."""
+
+
+class ConnectionLost(InstrumentError):
+    """The transport is gone (refused, reset, unplugged)."""
+
+
+class NoAnswer(InstrumentError):
+    """Nothing arrived before the deadline."""
+
+
+class ProtocolError(InstrumentError):
+    """The instrument answered, but not in its own language."""
+
+
+class WrongInstrument(InstrumentError):
+    """The instrument identifies itself as another make or model."""
+
+
+class SettingRefused(InstrumentError):
+    """The instrument cannot do what the settings ask."""

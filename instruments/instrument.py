@@ -1,0 +1,52 @@
+"""The contract between an instrument and whoever reads it.
+
+One owner thread calls, in this order: ``open``, ``start``, ``read`` again and again, ``close``.
+No method is ever called by two threads at once, so drivers need no locks. After ``close`` or
+any :class:`~instruments.errors.InstrumentError` the owner may call ``open`` again (the meter
+was unplugged and is back); ``open`` starts from nothing, ``start`` sends all settings again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from instruments.reading import Batch, Channel, Identity
+
+
+@runtime_checkable
+class Instrument(Protocol):
+    """Something that yields readings."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """What it yields. Follows from the settings alone: known before ``open``."""
+        ...
+
+    def open(self) -> Identity:
+        """Connect, ask who it is, refuse a wrong model.
+
+        Raises ConnectionLost, NoAnswer, ProtocolError, WrongInstrument.
+        """
+        ...
+
+    def start(self) -> None:
+        """Send all settings, verify them and begin to measure.
+
+        Raises SettingRefused, and what ``open`` raises.
+        """
+        ...
+
+    def read(self) -> Batch:
+        """Return what has come in since the last call; waits at most 0.5 s for something.
+
+        An empty batch is fine: the owner decides when silence is too long. Raises
+        ConnectionLost, NoAnswer, ProtocolError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop measuring, give the front panel back, let go of the line.
+
+        Takes at most 2 s and never raises: it is also called when the line is already dead.
+        """
+        ...

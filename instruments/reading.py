@@ -1,0 +1,166 @@
+"""What an instrument yields: channels that are described once, and blocks of tiny readings.
+
+A reading is a time and a value. Everything else about it (unit, range, integration time,
+accuracy, which clock stamped it) stands once in its :class:`Channel`. A reading that is not
+a number is a :class:`StatusReading`, never a value.
+
+The time of a reading is always **the middle of its integration window**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+HostClock = Callable[[], int]
+"""Nanoseconds of the host's clock; monotonic (``time.monotonic_ns`` or a run's timebase)."""
+
+
+class Quantity(StrEnum):
+    """What a channel measures."""
+
+    VOLTAGE = "voltage"
+    CURRENT = "current"
+    POWER = "power"
+    TEMPERATURE = "temperature"
+
+
+UNITS: dict[Quantity, str] = {
+    Quantity.VOLTAGE: "V",
+    Quantity.CURRENT: "A",
+    Quantity.POWER: "W",
+    Quantity.TEMPERATURE: "°C",
+}
+
+
+class Clock(StrEnum):
+    """Who stamped the readings of a channel."""
+
+    HOST = "host"
+    DEVICE = "device"
+
+
+class Status(StrEnum):
+    """Why a reading is not a number, or what happened to the series."""
+
+    OVERLOAD = "overload"
+    NO_VALUE = "no_value"
+    HOLD = "hold"
+    WRONG_FUNCTION = "wrong_function"
+    LOW_BATTERY = "low_battery"
+    OPEN_SENSOR = "open_sensor"
+    MEMORY_OVERFLOW = "memory_overflow"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Limits of error of a reading: ±(``of_reading`` · abs(reading) + ``floor``).
+
+    ``of_reading`` is a fraction (50e-6 = 0.005 %), ``floor`` is in the channel's unit (the
+    "% of range" part times the range, plus the counts). ``source`` says where they stand.
+    """
+
+    of_reading: float
+    floor: float
+    source: str
+
+    def limit(self, value: float) -> float:
+        """Largest error of a reading of ``value``, in the channel's unit."""
+        return self.of_reading * abs(value) + self.floor
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One quantity of one instrument, described once.
+
+    ``interval_s`` is the nominal time between readings and ``aperture_s`` the integration time
+    of one. ``clock_tick_s`` is the resolution of a device clock (0 for a host clock): a device
+    that stamps 40 ms is somewhere in 40 ms … 40 ms + tick. ``time_u_s`` is the half-width of
+    what stays unknown about a reading's time when its clock is mapped perfectly (conversion
+    latency, a USB adapter's latency timer).
+    """
+
+    name: str
+    quantity: Quantity
+    clock: Clock
+    interval_s: float
+    aperture_s: float
+    accuracy: Accuracy
+    range: float | None = None
+    clock_tick_s: float = 0.0
+    time_u_s: float = 0.0
+
+    @property
+    def unit(self) -> str:
+        """The unit of its values, as printed."""
+        return UNITS[self.quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Readings of one channel: ``t_ns`` int64 (middle of each window), ``values`` float64.
+
+    ``t_ns`` is on the clock that the channel names: the host's, or raw device time.
+    """
+
+    channel: str
+    t_ns: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReading:
+    """A reading that is not a number, on the clock of its channel. ``count`` readings alike."""
+
+    channel: str
+    t_ns: int
+    status: Status
+    detail: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPair:
+    """One look at a device clock.
+
+    At some moment between ``host_ns - round_trip_ns`` and ``host_ns`` (host clock) the device
+    clock stood between ``device_ns`` and ``device_ns`` + the channel's ``clock_tick_s``. A
+    device that cannot be asked (it pushes) has ``round_trip_ns`` = 0: then only the later
+    bound is known.
+    """
+
+    channel: str
+    device_ns: int
+    host_ns: int
+    round_trip_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one call of ``read`` brought; any part may be empty."""
+
+    blocks: tuple[Block, ...] = ()
+    statuses: tuple[StatusReading, ...] = ()
+    clock_pairs: tuple[ClockPair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an instrument says it is."""
+
+    maker: str
+    model: str
+    serial: str = ""
+    firmware: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.maker, self.model, self.serial) if part)
