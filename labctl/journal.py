@@ -1,0 +1,267 @@
+"""The journal: the only thing that is written while a run is on.
+
+Readings go to one flat file a channel, events to one JSON line each. A writer thread hands
+readings to the kernel every 250 ms and syncs them every second; every event is synced at once.
+So a crash of the program loses at most 250 ms of readings, and a loss of power about a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from instruments.reading import Block, ClockPair
+from labctl.errors import JournalError
+from labctl.record import (
+    CHANNELS_DIR,
+    CLOCK_PAIR,
+    EVENTS_FILE,
+    FIO_DIR,
+    HEADER_FILE,
+    READING,
+    Event,
+    Header,
+)
+
+WRITE_EVERY_S = 0.25
+SYNC_EVERY_S = 1.0
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that after a crash it is either the old one or the new one."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _File:
+    """An append-only file of whole records: a failed write leaves no half record behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.size = os.fstat(self.descriptor).st_size
+        self.dirty = False
+
+    def append(self, data: bytes | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        written = 0
+        try:
+            while written < len(view):
+                written += os.write(self.descriptor, view[written:])
+        except OSError:
+            os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size += written
+        self.dirty = True
+
+    def sync(self) -> None:
+        if self.dirty:
+            os.fdatasync(self.descriptor)
+            self.dirty = False
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Journal:
+    """Writes one run. Every method may be called from any thread."""
+
+    def __init__(
+        self, path: Path, now_ns: Callable[[], int], on_failure: Callable[[str], None] | None = None
+    ) -> None:
+        """Open the run directory ``path`` that :func:`create` made.
+
+        ``on_failure`` is called once, from the writer's thread, when nothing more can be written.
+        """
+        self.path = path
+        self._now_ns = now_ns
+        self._on_failure = on_failure
+        self._files: dict[str, _File] = {}
+        self._events = _File(path / EVENTS_FILE)
+        self._blocks: dict[str, list[Block]] = {}
+        self._pairs: dict[str, list[ClockPair]] = {}
+        self._lines: list[str] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._flushed = threading.Condition(self._lock)
+        self._asked = 0
+        self._done = 0
+        self._closing = False
+        self.failure: str | None = None
+        self._thread = threading.Thread(target=self._write_loop, name="journal", daemon=True)
+        self._thread.start()
+
+    def readings(self, instrument: str, block: Block) -> None:
+        """Record a block. Raises JournalError once nothing can be written any more."""
+        if not len(block):
+            return
+        with self._lock:
+            self._raise_failure()
+            self._blocks.setdefault(f"{instrument}.{block.channel}", []).append(block)
+
+    def clock_pairs(self, instrument: str, pairs: Iterable[ClockPair]) -> None:
+        """Record looks at device clocks."""
+        with self._lock:
+            for pair in pairs:
+                self._pairs.setdefault(f"{instrument}.{pair.channel}", []).append(pair)
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> Event:
+        """Record an event (now, unless ``t_ns`` is given); it is synced at once."""
+        event = Event(self._now_ns() if t_ns is None else t_ns, kind, data)
+        line = event.to_line()
+        with self._lock:
+            self._raise_failure()
+            self._lines.append(line)
+            self._wake.notify()
+        return event
+
+    def flush(self, timeout_s: float = 10.0) -> None:
+        """Wait until everything recorded so far is written and synced.
+
+        Raises JournalError when that cannot be done.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            self._asked += 1
+            ticket = self._asked
+            self._wake.notify()
+            while self._done < ticket:
+                self._raise_failure()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise JournalError(f"{self.path}: the disk did not answer for {timeout_s} s")
+                self._flushed.wait(remaining)
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Write what is left, sync and let go. Never raises: see ``failure``."""
+        with self._lock:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join(timeout=30)
+        for file in (self._events, *self._files.values()):
+            file.close()
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise JournalError(self.failure)
+
+    def _write_loop(self) -> None:
+        next_write = time.monotonic() + WRITE_EVERY_S
+        next_sync = time.monotonic() + SYNC_EVERY_S
+        while True:
+            with self._lock:
+                while not (self._lines or self._closing or self._asked > self._done):
+                    remaining = next_write - time.monotonic()
+                    if remaining <= 0:
+                        break
+                    self._wake.wait(remaining)
+                asked, closing = self._asked, self._closing
+                lines, self._lines = self._lines, []
+                now = time.monotonic()
+                everything = closing or asked > self._done or now >= next_write
+                blocks, pairs = {}, {}
+                if everything:
+                    blocks, self._blocks = self._blocks, {}
+                    pairs, self._pairs = self._pairs, {}
+            try:
+                self._write(blocks, pairs, lines)
+                if closing or asked > self._done or now >= next_sync:
+                    self._sync()
+                    next_sync = time.monotonic() + SYNC_EVERY_S
+            except OSError as error:
+                self._fail(error)
+                return
+            if everything:
+                next_write = max(next_write + WRITE_EVERY_S, time.monotonic())
+            with self._lock:
+                self._done = asked
+                self._flushed.notify_all()
+            if closing:
+                return
+
+    def _write(
+        self, blocks: dict[str, list[Block]], pairs: dict[str, list[ClockPair]], lines: list[str]
+    ) -> None:
+        for name, parts in blocks.items():
+            records = np.empty(sum(map(len, parts)), READING)
+            position = 0
+            for part in parts:
+                end = position + len(part)
+                records["t"][position:end] = part.t_ns
+                records["v"][position:end] = part.values
+                position = end
+            self._file(name).append(records.data)
+        for name, looks in pairs.items():
+            rows = [(look.device_ns, look.host_ns, look.round_trip_ns) for look in looks]
+            self._file(f"{name}.clock").append(np.array(rows, CLOCK_PAIR).data)
+        if lines:
+            self._events.append("".join(lines).encode())
+            self._events.sync()
+
+    def _file(self, name: str) -> _File:
+        if name not in self._files:
+            self._files[name] = _File(self.path / CHANNELS_DIR / name)
+        return self._files[name]
+
+    def _sync(self) -> None:
+        for file in (self._events, *self._files.values()):
+            file.sync()
+
+    def _fail(self, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        message = f"cannot write the journal {self.path}: {reason}; what was recorded stays"
+        with self._lock:
+            self.failure = message
+            self._flushed.notify_all()
+        if self._on_failure is not None:
+            self._on_failure(message)
+
+
+def create(root: Path, header: Header) -> Path:
+    """Make the directory of a run under ``root`` with its header, and return it.
+
+    A second run of the same second gets ``-2`` behind its name, and so in its ``run_id``.
+    Raises JournalError.
+    """
+    try:
+        path = _fresh_directory(root, header.run_id)
+        (path / CHANNELS_DIR).mkdir()
+        (path / FIO_DIR).mkdir()
+        header = replace(header, run_id=path.name)
+        write_durably(path / HEADER_FILE, json.dumps(header.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise JournalError(f"cannot make a run in {root}: {error.strerror or error}") from error
+    return path
+
+
+def _fresh_directory(root: Path, name: str) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1000):
+        path = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise JournalError(f"{root / name}: a thousand runs of that name; give the rig another")

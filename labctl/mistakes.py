@@ -1,0 +1,42 @@
+"""Turns pydantic's validation errors into mistakes a person can act on."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from labctl.errors import Mistake
+
+
+def mistakes_of(error: ValidationError, file: str, prefix: str = "") -> list[Mistake]:
+    """Every mistake of ``error``: file, key, the value that stands there, what is allowed."""
+    return [
+        Mistake(
+            file=file,
+            key=_key(prefix, item["loc"]),
+            value=None if item["type"] == "missing" or _is_large(item["input"]) else item["input"],
+            allowed=_allowed(item["type"], item["msg"]),
+        )
+        for item in error.errors(include_url=False, include_context=False)
+    ]
+
+
+def _key(prefix: str, location: tuple[int | str, ...]) -> str:
+    key = prefix
+    for part in location:
+        if isinstance(part, int):
+            key += f"[{part}]"
+        else:
+            key += f".{part}" if key else part
+    return key or "(whole file)"
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _allowed(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "no such key here"
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")

@@ -1,0 +1,250 @@
+"""A run on disk, as it is read: the header, the events, and the readings of every channel.
+
+```
+runs/<utc time>_<rig>_<plan>/
+  run.json          header (Header)
+  journal.jsonl     events, one JSON object a line: {"t": ns, "kind": …}
+  channels/<name>   int64 time ns, float64 value, little endian (READING)
+  channels/<name>.clock   device time, host time, round trip, all int64 ns (CLOCK_PAIR)
+  fio/<phase>/      what fio printed and logged, untouched
+```
+
+Reading never changes anything. What a crash tore off is dropped and said so in ``problems``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instruments.reading import Channel
+from labctl.errors import JournalError
+from labctl.plan import Phase
+from labctl.timebase import Anchor
+
+FORMAT = 1
+"""Version of the format on disk; a reader refuses what is newer than itself."""
+
+READING = np.dtype([("t", "<i8"), ("v", "<f8")])
+CLOCK_PAIR = np.dtype([("device_ns", "<i8"), ("host_ns", "<i8"), ("round_trip_ns", "<i8")])
+
+HEADER_FILE = "run.json"
+EVENTS_FILE = "journal.jsonl"
+CHANNELS_DIR = "channels"
+FIO_DIR = "fio"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """A channel as the header keeps it; ``name`` is ``instrument.channel``.
+
+    ``accuracy_of_reading`` is a fraction, ``accuracy_floor`` is in ``unit``; times in seconds.
+    """
+
+    name: str
+    quantity: str
+    unit: str
+    clock: str = "host"
+    interval_s: float = 0.0
+    aperture_s: float = 0.0
+    accuracy_of_reading: float = 0.0
+    accuracy_floor: float = 0.0
+    accuracy_source: str = ""
+    range: float | None = None
+    clock_tick_s: float = 0.0
+    time_u_s: float = 0.0
+
+    @classmethod
+    def of(cls, instrument: str, channel: Channel) -> ChannelInfo:
+        """The header's entry for ``channel`` of ``instrument``."""
+        return cls(
+            name=f"{instrument}.{channel.name}",
+            quantity=channel.quantity.value,
+            unit=channel.unit,
+            clock=channel.clock.value,
+            interval_s=channel.interval_s,
+            aperture_s=channel.aperture_s,
+            accuracy_of_reading=channel.accuracy.of_reading,
+            accuracy_floor=channel.accuracy.floor,
+            accuracy_source=channel.accuracy.source,
+            range=channel.range,
+            clock_tick_s=channel.clock_tick_s,
+            time_u_s=channel.time_u_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RailInfo:
+    """A rail as the header keeps it: which channels measure it, and through what shunt.
+
+    ``current`` names a current channel, or the channel of the voltage across the shunt when
+    ``shunt_ohm`` is given.
+    """
+
+    name: str
+    nominal_volts: float
+    voltage: str
+    current: str
+    tolerance_pct: float = 5.0
+    shunt_ohm: float | None = None
+    shunt_tolerance_pct: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DriveInfo:
+    """The drive under test as the rig names it."""
+
+    model: str = ""
+    serial: str = ""
+    target: str = ""
+    engine: str = ""
+    size_bytes: int | None = None
+    warning_celsius: float | None = None
+    critical_celsius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a run is: written once, before the first phase."""
+
+    run_id: str
+    rig_name: str
+    plan_name: str
+    rig_text: str
+    plan_text: str
+    phases: tuple[Phase, ...]
+    channels: tuple[ChannelInfo, ...]
+    rails: tuple[RailInfo, ...]
+    temperatures: dict[str, str]
+    drive: DriveInfo
+    anchor: Anchor
+    versions: dict[str, str]
+    identities: dict[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; :meth:`from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Header:
+        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer."""
+        if data["format"] > FORMAT:
+            raise JournalError(
+                f"the run was written in format {data['format']}, this labctl reads up to "
+                f"{FORMAT}: update labctl"
+            )
+        parts = {
+            "phases": tuple(Phase.from_json(item) for item in data["phases"]),
+            "channels": tuple(ChannelInfo(**item) for item in data["channels"]),
+            "rails": tuple(RailInfo(**item) for item in data["rails"]),
+            "drive": DriveInfo(**data["drive"]),
+            "anchor": Anchor(**data["anchor"]),
+        }
+        return cls(**{**data, **parts})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, at ``t_ns`` on the run's timebase."""
+
+    t_ns: int
+    kind: str
+    data: dict[str, Any]
+
+    def to_line(self) -> str:
+        """One line of ``journal.jsonl``, with its newline."""
+        return json.dumps({"t": self.t_ns, "kind": self.kind, **self.data}) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Event:
+        """The event of one line. Raises ValueError or KeyError when it is not one."""
+        data = json.loads(line)
+        return cls(t_ns=int(data.pop("t")), kind=str(data.pop("kind")), data=data)
+
+
+class RunRecord:
+    """A run directory, open for reading (also while the run is still being written)."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the header and the events. Raises JournalError when this is no run."""
+        self.path = path
+        self.problems: list[str] = []
+        try:
+            self.header = Header.from_json(json.loads((path / HEADER_FILE).read_text("utf-8")))
+        except FileNotFoundError:
+            raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise JournalError(f"{path / HEADER_FILE} cannot be read: {error}") from error
+        self.events = self._read_events()
+
+    def _read_events(self) -> tuple[Event, ...]:
+        file = self.path / EVENTS_FILE
+        if not file.exists():
+            self.problems.append(f"{EVENTS_FILE} is missing")
+            return ()
+        events: list[Event] = []
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            try:
+                if not line.endswith("\n"):
+                    raise ValueError
+                events.append(Event.from_line(line))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                where = "torn last line" if number == len(lines) else f"unreadable line {number}"
+                self.problems.append(f"{EVENTS_FILE}: {where} dropped")
+        return tuple(events)
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        """Every channel of the header."""
+        return tuple(channel.name for channel in self.header.channels)
+
+    def channel(self, name: str) -> ChannelInfo:
+        """The description of a channel. Raises KeyError."""
+        for channel in self.header.channels:
+            if channel.name == name:
+                return channel
+        raise KeyError(name)
+
+    def readings(self, name: str) -> NDArray[np.void]:
+        """All readings of a channel, dtype READING, mapped from the file (never copied)."""
+        return self._mapped(name, READING)
+
+    def clock_pairs(self, name: str) -> NDArray[np.void]:
+        """The looks at a channel's device clock, dtype CLOCK_PAIR; empty for a host clock."""
+        return self._mapped(f"{name}.clock", CLOCK_PAIR)
+
+    def _mapped(self, name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+        file = self.path / CHANNELS_DIR / name
+        size = file.stat().st_size if file.exists() else 0
+        count, torn = divmod(size, dtype.itemsize)
+        if torn:
+            problem = f"{CHANNELS_DIR}/{name}: torn last record dropped"
+            if problem not in self.problems:
+                self.problems.append(problem)
+        if not count:
+            return np.empty(0, dtype)
+        return np.memmap(file, dtype=dtype, mode="r", shape=(count,))
+
+    def fio_dir(self, phase: Phase) -> Path:
+        """Where fio's own files of a phase are."""
+        return self.path / FIO_DIR / phase.slug
+
+    @property
+    def end(self) -> Event | None:
+        """The ``run_ended`` event, or None when the run was cut off (or is still on)."""
+        ends = [event for event in self.events if event.kind == "run_ended"]
+        return ends[-1] if ends else None
+
+
+def find_runs(root: Path) -> list[Path]:
+    """The run directories under ``root``, oldest first."""
+    if not root.is_dir():
+        return []
+    return sorted(path.parent for path in root.glob(f"*/{HEADER_FILE}"))

@@ -1,0 +1,71 @@
+"""The one clock of a run: a monotonic clock, anchored once to the wall clock.
+
+A stepping wall clock (NTP, a person, daylight saving) never moves a reading. CLOCK_MONOTONIC
+is what fio and the kernel's block layer use too, so phases and readings share it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Where the monotonic clock stood when the wall clock was looked at.
+
+    ``boot_id`` tells whether ``monotonic_ns`` still means anything: it restarts with the machine.
+    """
+
+    wall_ns: int
+    monotonic_ns: int
+    boot_id: str
+
+    @classmethod
+    def take(cls) -> Anchor:
+        """Read both clocks as close together as the machine allows (best of eight)."""
+        best: tuple[int, int, int] | None = None
+        for _ in range(8):
+            before = time.monotonic_ns()
+            wall = time.time_ns()
+            after = time.monotonic_ns()
+            if best is None or after - before < best[0]:
+                best = (after - before, wall, (before + after) // 2)
+        assert best is not None
+        boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+        return cls(wall_ns=best[1], monotonic_ns=best[2], boot_id=boot_id)
+
+    def from_monotonic_ns(self, monotonic_ns: int) -> int:
+        """A CLOCK_MONOTONIC time on the run's timebase, ns since the Unix epoch."""
+        return self.wall_ns + (monotonic_ns - self.monotonic_ns)
+
+    def to_monotonic_ns(self, t_ns: int) -> int:
+        """A time of the run's timebase as CLOCK_MONOTONIC ns of the same boot."""
+        return self.monotonic_ns + (t_ns - self.wall_ns)
+
+
+class Timebase:
+    """Nanoseconds since the Unix epoch that never step."""
+
+    def __init__(self, anchor: Anchor | None = None) -> None:
+        self.anchor = anchor or Anchor.take()
+        self._shift_ns = self.anchor.wall_ns - self.anchor.monotonic_ns
+
+    def now_ns(self) -> int:
+        """Now, on the run's timebase."""
+        return time.monotonic_ns() + self._shift_ns
+
+    def wall_offset_ns(self) -> int:
+        """How far the wall clock is ahead of the timebase now (0 until somebody steps it)."""
+        fresh = Anchor.take()
+        return fresh.wall_ns - self.anchor.from_monotonic_ns(fresh.monotonic_ns)
+
+    def from_wall_ns(self, wall_ns: int) -> int:
+        """A wall-clock time of this moment (as fio prints it) on the timebase."""
+        return wall_ns - self.wall_offset_ns()
