@@ -1,0 +1,257 @@
+"""Rigs: one bench as data – the drive, its rails, its temperatures, the instruments.
+
+A rig is a TOML file; ``rigs/`` has examples. Rails and temperatures name channels as
+``instrument.channel``; what an instrument takes besides ``driver`` and ``required`` belongs to
+its driver.
+"""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from instruments import drivers
+from instruments.instrument import Instrument
+from instruments.reading import Channel, Quantity
+from labctl.errors import ConfigurationError, Mistake
+from labctl.mistakes import mistakes_of
+from labctl.plan import ASYNC_ENGINES, Phase, parse_size
+from labctl.record import DriveInfo, RailInfo
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
+Positive = Annotated[float, Field(gt=0)]
+
+BLOCK_ENGINES = ("io_uring", "libaio", "posixaio", "psync", "pvsync2", "sync")
+SYNC_ENGINES = ("psync", "pvsync2", "sync")
+
+
+def _bytes(value: Any) -> Any:
+    return None if value is None else parse_size(value)
+
+
+class Drive(BaseModel):
+    """The drive under test. ``target`` is a device, a scratch file, or an NBD address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: Annotated[str, Field(min_length=1)]
+    engine: Literal["io_uring", "libaio", "posixaio", "psync", "pvsync2", "sync", "nbd"] = "libaio"
+    model: str = ""
+    serial: str = ""
+    size_bytes: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
+    warning_celsius: float | None = None
+    critical_celsius: float | None = None
+    destructive: bool = False
+
+
+class Current(BaseModel):
+    """How a rail's current is measured: directly, or as the voltage across a shunt."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channel: ChannelName
+    shunt_ohm: Positive | None = None
+    shunt_tolerance_pct: Annotated[float, Field(ge=0, le=20)] = 0.0
+
+
+def _current(value: Any) -> Any:
+    return {"channel": value} if isinstance(value, str) else value
+
+
+class Rail(BaseModel):
+    """A supply of the drive with a voltage channel and a current channel."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nominal_volts: Positive
+    tolerance_pct: Annotated[float, Field(gt=0, le=50)] = 5.0
+    voltage: ChannelName
+    current: Annotated[Current, BeforeValidator(_current)]
+
+
+class InstrumentEntry(BaseModel):
+    """An instrument: its driver, how badly it is needed, and the driver's own settings."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    driver: str
+    required: Literal["at_start", "always", "never"] = "at_start"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What belongs to the driver."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class RigFile(BaseModel):
+    """The rig file as it stands."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    host: Literal["local"] = "local"
+    drive: Drive
+    rails: dict[Name, Rail] = Field(min_length=1)
+    temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
+    instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A validated rig with the text it came from."""
+
+    file: RigFile
+    text: str
+    path: str
+    channels: dict[str, tuple[Channel, ...]]
+    """Channels of each instrument, by the instrument's name."""
+
+    @property
+    def name(self) -> str:
+        """The rig's name."""
+        return self.file.name
+
+    @property
+    def drive(self) -> Drive:
+        """The drive under test."""
+        return self.file.drive
+
+    def create_instruments(self, clock: Callable[[], int]) -> dict[str, Instrument]:
+        """Fresh instruments (not opened), whose host times come from ``clock``."""
+        return {
+            name: drivers.create(name, entry.driver, entry.settings, clock)
+            for name, entry in self.file.instruments.items()
+        }
+
+    def rail_infos(self) -> tuple[RailInfo, ...]:
+        """The rails as the run's header keeps them."""
+        return tuple(
+            RailInfo(
+                name=name,
+                nominal_volts=rail.nominal_volts,
+                tolerance_pct=rail.tolerance_pct,
+                voltage=rail.voltage,
+                current=rail.current.channel,
+                shunt_ohm=rail.current.shunt_ohm,
+                shunt_tolerance_pct=rail.current.shunt_tolerance_pct,
+            )
+            for name, rail in self.file.rails.items()
+        )
+
+    def drive_info(self) -> DriveInfo:
+        """The drive as the run's header keeps it."""
+        return DriveInfo(**self.drive.model_dump(exclude={"destructive"}))
+
+    def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
+        """What a plan asks that this rig cannot do."""
+        if self.drive.engine in ASYNC_ENGINES:
+            return []
+        depths = sorted({phase.queue_depth for phase in phases if phase.queue_depth > 1})
+        if not depths:
+            return []
+        return [
+            Mistake(
+                self.path,
+                "drive.engine",
+                self.drive.engine,
+                f"is synchronous: fio would silently run {plan_file}'s queue depths "
+                f"{', '.join(map(str, depths))} as 1; use io_uring or libaio",
+            )
+        ]
+
+
+def parse_rig(text: str, path: str) -> Rig:
+    """The rig that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError([Mistake(path, "TOML", None, str(error))]) from error
+    mistakes: list[Mistake] = []
+    file: RigFile | None = None
+    try:
+        file = RigFile.model_validate(data)
+    except ValidationError as error:
+        mistakes += mistakes_of(error, path)
+    channels: dict[str, tuple[Channel, ...]] = {}
+    entries = data.get("instruments")
+    for name, entry in (entries if isinstance(entries, dict) else {}).items():
+        if isinstance(entry, dict) and isinstance(entry.get("driver"), str):
+            found = _channels_of(name, entry, path, mistakes)
+            if found is not None:
+                channels[name] = found
+    if file is not None:
+        mistakes += _wrong_references(file, channels, path)
+    if mistakes or file is None:
+        raise ConfigurationError(mistakes)
+    return Rig(file, text, path, channels)
+
+
+def _channels_of(
+    name: str, entry: dict[str, Any], path: str, mistakes: list[Mistake]
+) -> tuple[Channel, ...] | None:
+    """The channels an instrument entry yields, or None with the mistakes noted."""
+    driver = entry["driver"]
+    settings = {key: value for key, value in entry.items() if key not in ("driver", "required")}
+    prefix = f"instruments.{name}"
+    if driver not in drivers.names():
+        known = ", ".join(drivers.names())
+        mistakes.append(Mistake(path, f"{prefix}.driver", driver, f"must be one of {known}"))
+        return None
+    try:
+        return drivers.create(name, driver, settings, time.monotonic_ns).channels
+    except ValidationError as error:
+        mistakes += mistakes_of(error, path, prefix)
+        return None
+
+
+def _wrong_references(
+    file: RigFile, channels: dict[str, tuple[Channel, ...]], path: str
+) -> list[Mistake]:
+    by_name = {
+        f"{instrument}.{channel.name}": channel
+        for instrument, found in channels.items()
+        for channel in found
+    }
+    unknown = {name for name in file.instruments if name not in channels}
+    mistakes: list[Mistake] = []
+
+    def check(key: str, name: str, wanted: Quantity) -> None:
+        if name.split(".")[0] in unknown:
+            return
+        if name not in by_name:
+            there = ", ".join(by_name) or "none"
+            mistakes.append(Mistake(path, key, name, f"no such channel; there are: {there}"))
+        elif by_name[name].quantity is not wanted:
+            measured = by_name[name].quantity
+            mistakes.append(Mistake(path, key, name, f"measures {measured}, must be {wanted}"))
+
+    for rail_name, rail in file.rails.items():
+        key = f"rails.{rail_name}"
+        check(f"{key}.voltage", rail.voltage, Quantity.VOLTAGE)
+        through_shunt = rail.current.shunt_ohm is not None
+        wanted = Quantity.VOLTAGE if through_shunt else Quantity.CURRENT
+        check(f"{key}.current", rail.current.channel, wanted)
+    for sensor, name in file.temperatures.items():
+        check(f"temperatures.{sensor}", name, Quantity.TEMPERATURE)
+    return mistakes
+
+
+def load_rig(path: str | Path) -> Rig:
+    """The rig in a file. Raises ConfigurationError."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError([Mistake("rig", "file", str(path), reason)]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError([Mistake(str(path), "encoding", None, str(error))]) from error
+    return parse_rig(text, str(path))
