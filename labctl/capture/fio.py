@@ -1,0 +1,293 @@
+"""One phase is one fio process, started early and held until it is its turn.
+
+fio needs about a quarter of a second from start to its first I/O. So the fio of the next phase is
+started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
+its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
+when a job has done its last. If labctl dies, the pipe closes and a held fio gives up without any
+I/O, while a working one gets SIGKILL from the kernel (``setpriv --pdeathsig``); ``thread=1``
+keeps all jobs in that one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from labctl.errors import RunFailed
+from labctl.fio_output import DocumentStream, Status, status_of
+from labctl.plan import Phase
+from labctl.rig import Drive
+from labctl.timebase import NS_PER_MS, Timebase
+
+STATUS_EVERY_MS = 500
+HELD_WITHIN_S = 30.0
+"""fio opens its target before it is held; a remote or sleeping drive may take a while."""
+LATE_BY_S = 30.0
+"""How long past its runtime a phase may go on before it counts as hung."""
+EXIT_WITHIN_S = 20.0
+STARTED_WITHIN_MS = 2.0
+"""fio prints milliseconds, and takes its clock readings within about one of each other."""
+
+HELD = b"labctl-held"
+DONE = b"labctl-done"
+JOB_FILE = "job.fio"
+STDOUT_FILE = "stdout"
+STDERR_FILE = "stderr"
+
+PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
+
+
+def job_file(phase: Phase, drive: Drive) -> str:
+    """The fio job of a phase on a drive, as text. ``;`` would begin a comment: ``&&`` is used."""
+    lines = ["[global]", f"ioengine={drive.engine}", "thread=1", "group_reporting=1"]
+    if drive.engine == "nbd":
+        lines.append(f"uri={drive.target}")
+    else:
+        lines += [f"filename={_escaped(drive.target)}", "direct=1"]
+        if drive.size_bytes:
+            lines.append(f"filesize={drive.size_bytes}")
+    lines += [
+        f"rw={phase.pattern}",
+        f"bs={phase.block_size_bytes}",
+        f"iodepth={phase.queue_depth}",
+        f"numjobs={phase.jobs}",
+        "norandommap=1",
+        "randrepeat=0",
+        "refill_buffers=1",
+        "lat_percentiles=1",
+        f"percentile_list={PERCENTILES}",
+    ]
+    if phase.pattern.mixed:
+        lines.append(f"rwmixread={phase.read_pct}")
+    if phase.buffer_compress_pct:
+        lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
+    lines += _span_lines(phase, drive)
+    if phase.fill_bytes is None:
+        lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
+    lines += [
+        f"exec_prerun=echo {HELD.decode()} >&2 && read _",
+        f"exec_postrun=echo {DONE.decode()} >&2 && :",
+        "[phase]",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _escaped(path: str) -> str:
+    """fio splits file names at colons."""
+    return path.replace(":", r"\:")
+
+
+def _span_lines(phase: Phase, drive: Drive) -> list[str]:
+    """Where on the drive. Sequential jobs get a part each: on the same part they would only
+    measure the drive's cache."""
+    span = phase.span_bytes or drive.size_bytes
+    if span is None:
+        return []
+    if phase.jobs > 1 and not phase.pattern.random:
+        part = span // phase.jobs // phase.block_size_bytes * phase.block_size_bytes
+        return [f"size={part}", f"offset_increment={part}"]
+    return [f"size={span}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When a phase really worked: first and last I/O, and the half-width of the doubt."""
+
+    begin_ns: int
+    end_ns: int
+    u_ns: int
+
+
+class FioProcess:
+    """The fio of one phase: ``start``, ``release``, ``wait_done``, ``finish``."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        process: asyncio.subprocess.Process,
+        directory: Path,
+        timebase: Timebase,
+        on_status: Callable[[Status], None],
+    ) -> None:
+        self.phase = phase
+        self.release_ns: int | None = None
+        self.done_ns: int | None = None
+        self.last_status: Status | None = None
+        self._process = process
+        self._timebase = timebase
+        self._on_status = on_status
+        self._directory = directory
+        self._held = asyncio.Event()
+        self._done = asyncio.Event()
+        self._held_jobs = 0
+        self._done_jobs = 0
+        self._began_ns: list[int] = []
+        self._complaints: list[str] = []
+        self._readers = (
+            asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
+            asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        phase: Phase,
+        drive: Drive,
+        directory: Path,
+        timebase: Timebase,
+        on_status: Callable[[Status], None],
+    ) -> FioProcess:
+        """Start fio for ``phase`` in ``directory``; it will hold before its first I/O."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / JOB_FILE).write_text(job_file(phase, drive), encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            *("setpriv", "--pdeathsig", "KILL", "fio", JOB_FILE, "--output-format=json"),
+            f"--status-interval={STATUS_EVERY_MS}ms",
+            cwd=directory,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=1 << 20,
+        )
+        return cls(phase, process, directory, timebase, on_status)
+
+    async def wait_held(self) -> None:
+        """Wait until every job is ready to begin. Raises RunFailed with fio's own words."""
+        await self._wait_for(self._held, HELD_WITHIN_S, "did not get ready")
+
+    def release(self) -> int:
+        """Let every job begin now; the time of it."""
+        assert self._process.stdin is not None
+        self.release_ns = self._timebase.now_ns()
+        self._process.stdin.write(b"\n" * self.phase.jobs)
+        return self.release_ns
+
+    async def wait_done(self) -> None:
+        """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
+        timeout_s = None
+        if self.phase.fill_bytes is None:
+            timeout_s = self.phase.duration_s + LATE_BY_S
+        await self._wait_for(self._done, timeout_s, "hung")
+
+    async def finish(self) -> str:
+        """Wait for fio to exit; what went wrong, or an empty text."""
+        try:
+            async with asyncio.timeout(EXIT_WITHIN_S):
+                code = await self._process.wait()
+                await asyncio.gather(*self._readers)
+        except TimeoutError:
+            self.kill()
+            return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
+        errors = self.last_status.errors if self.last_status else ()
+        if code or errors:
+            return self._complaint(f"exit code {code}")
+        return ""
+
+    async def stop(self) -> None:
+        """End it: politely first, so that its totals are kept, then for good."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGINT)
+            try:
+                async with asyncio.timeout(3.0):
+                    if self.release_ns is None:
+                        self.kill()
+                    await self._process.wait()
+            except TimeoutError:
+                self.kill()
+                await self._process.wait()
+        await asyncio.gather(*self._readers)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def window(self) -> Window | None:
+        """First and last I/O on the timebase, from fio's own runtime and from our signals.
+
+        fio prints wall clock and time since its first I/O together; their difference is when it
+        began. It must lie after the release, and the last I/O before the "done" signal.
+        """
+        if self.release_ns is None:
+            return None
+        latest = self.done_ns if self.done_ns is not None else self._timebase.now_ns()
+        if self.last_status is None or not self._began_ns:
+            return Window(self.release_ns, latest, round(5 * NS_PER_MS))
+        begin_ns = min(max(min(self._began_ns), self.release_ns), latest)
+        end_ns = min(begin_ns + self.last_status.runtime_ms * NS_PER_MS, latest)
+        return Window(begin_ns, max(end_ns, begin_ns), round(STARTED_WITHIN_MS * NS_PER_MS))
+
+    async def _wait_for(self, event: asyncio.Event, timeout_s: float | None, failing: str) -> None:
+        waiting = asyncio.create_task(event.wait())
+        exiting = asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait(
+                (waiting, exiting), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not waiting.done() and exiting.done():
+                await asyncio.gather(*self._readers)
+            if event.is_set():
+                return
+        finally:
+            waiting.cancel()
+            exiting.cancel()
+        if self._process.returncode is None:
+            self.kill()
+            raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
+        raise RunFailed(self._complaint(f"exit code {self._process.returncode}"))
+
+    def _complaint(self, otherwise: str) -> str:
+        said = "; ".join(self._complaints[:3]) or otherwise
+        return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
+
+    async def _read_stdout(self) -> None:
+        assert self._process.stdout is not None
+        stream = DocumentStream()
+        with (self._directory / STDOUT_FILE).open("wb") as file:
+            while chunk := await self._process.stdout.read(1 << 16):
+                file.write(chunk)
+                text = chunk.decode("utf-8", errors="replace")
+                self._complaints += [line for line in text.splitlines() if line.startswith("fio:")][
+                    : 10 - len(self._complaints)
+                ]
+                for document in stream.feed(text):
+                    self._take(status_of(document))
+
+    def _take(self, status: Status) -> None:
+        if self.release_ns is None:
+            return
+        if status.wall_ms is not None:
+            shown_ns = self._timebase.from_wall_ns(status.wall_ms * NS_PER_MS)
+            began_ns = shown_ns - status.runtime_ms * NS_PER_MS
+            if began_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS):
+                return  # printed while it was held: its runtime means nothing yet
+            self._began_ns.append(began_ns)
+        self.last_status = status
+        self._on_status(status)
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        with (self._directory / STDERR_FILE).open("wb") as file:
+            while line := await self._process.stderr.readline():
+                now_ns = self._timebase.now_ns()
+                word = line.strip()
+                if word == HELD:
+                    self._held_jobs += 1
+                    if self._held_jobs == self.phase.jobs:
+                        self._held.set()
+                elif word == DONE:
+                    self._done_jobs += 1
+                    if self._done_jobs == self.phase.jobs:
+                        self.done_ns = now_ns
+                        self._done.set()
+                else:
+                    file.write(line)
+                    if word and len(self._complaints) < 10:
+                        self._complaints.append(word.decode("utf-8", errors="replace"))
