@@ -1,0 +1,129 @@
+"""``labctl runs``, ``rigs``, ``plans`` and ``check``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from labctl.cli.finding import rig_files
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.plan import built_in_plans, load_plan, parse_plan
+from labctl.record import RunRecord, find_runs
+from labctl.rig import load_rig, parse_rig
+
+
+def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
+    if json_output:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    Console(soft_wrap=False).print(table)
+
+
+def list_runs(root: Path, json_output: bool) -> None:
+    """One row a run, oldest first."""
+    rows = []
+    for path in find_runs(root):
+        try:
+            record = RunRecord(path)
+        except JournalError as error:
+            rows.append({"run": path.name, "phases": None, "outcome": f"unreadable: {error}"})
+            continue
+        completed = sum(
+            event.kind == "phase_ended" and event.data.get("outcome") == "completed"
+            for event in record.events
+        )
+        end = record.end
+        rows.append(
+            {
+                "run": path.name,
+                "phases": f"{completed}/{len(record.header.phases)}",
+                "outcome": end.data["outcome"] if end else "interrupted",
+            }
+        )
+    _show(rows, json_output, f"no runs in {root}")
+
+
+def list_rigs(json_output: bool) -> None:
+    """One row a rig file."""
+    rows = []
+    for path in rig_files():
+        try:
+            rig = load_rig(path)
+        except ConfigurationError as error:
+            count = len(error.mistakes)
+            note = f"{count} mistake{'s' if count > 1 else ''}: labctl check {path}"
+            rows.append({"rig": path.stem, "rails": None, "drive": note, "file": str(path)})
+            continue
+        drive = rig.drive.model or rig.drive.target
+        rails = " ".join(rig.file.rails)
+        rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
+    _show(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
+
+
+def list_plans(json_output: bool) -> None:
+    """One row a built-in plan."""
+    rows = []
+    for name in built_in_plans():
+        plan, _ = load_plan(name)
+        phases = plan.expand()
+        minutes = sum(phase.duration_s for phase in phases) / 60
+        rows.append(
+            {
+                "plan": name,
+                "phases": len(phases),
+                "minutes": round(minutes, 1),
+                "what": plan.summary,
+            }
+        )
+    _show(rows, json_output, "no plans")
+
+
+def check(file: Path, json_output: bool) -> None:
+    """Say that a file is right, or raise ConfigurationError with every mistake in it."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([Mistake(str(file), "file", None, str(error))]) from error
+    kind, mistakes = _check(text, str(file))
+    if json_output:
+        data = {
+            "file": str(file),
+            "kind": kind,
+            "mistakes": [
+                {"key": item.key, "value": item.value, "allowed": item.allowed} for item in mistakes
+            ],
+        }
+        print(json.dumps(data, indent=1, default=str))
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    if not json_output:
+        print(f"{file}: a {kind} without mistakes")
+
+
+def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        data = {}
+    kind = "plan" if "sweeps" in data else "rig"
+    try:
+        if kind == "plan":
+            parse_plan(text, name)
+        else:
+            parse_rig(text, name)
+    except ConfigurationError as error:
+        return kind, error.mistakes
+    return kind, ()

@@ -1,0 +1,175 @@
+"""The commands of ``labctl``. Nothing heavy is imported before a command is chosen."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from labctl.errors import LabctlError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="labctl",
+    help="Watts of an SSD at each queue depth, on each rail, and when it throttles.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+RunsOption = Annotated[
+    Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+RigArgument = Annotated[str, typer.Argument(help="A rig file, or the name of a rig in rigs/.")]
+PlanArgument = Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file.")]
+DEFAULT_RUNS = Path("runs")
+
+
+@app.command()
+def run(
+    rig: RigArgument,
+    plan: PlanArgument,
+    runs: RunsOption = DEFAULT_RUNS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a plan on a rig: record it, report it."""
+    from labctl.cli import running
+
+    if dry_run:
+        running.print_dry_run(rig, plan, json_output)
+    else:
+        raise typer.Exit(running.run_and_report(rig, plan, runs, json_output))
+
+
+@app.command()
+def demo(
+    runs: RunsOption = DEFAULT_RUNS,
+    plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+) -> None:
+    """Run a plan on a simulated drive and meters, and compare with the truth."""
+    from labctl.cli import demonstration
+
+    raise typer.Exit(demonstration.demonstrate(runs, plan, seed))
+
+
+@app.command()
+def simulate(
+    directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    parameters: Annotated[
+        Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
+    ] = None,
+) -> None:
+    """Start the simulated rig and keep it until Ctrl-C."""
+    from labctl.cli import demonstration
+
+    demonstration.simulate(directory, seed, parameters)
+
+
+@app.command()
+def report(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Make table, CSV, charts and report of a run again, from its journal alone."""
+    from labctl.cli import reporting
+
+    reporting.report(run_directory, json_output)
+
+
+@app.command("runs")
+def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
+    """List the runs."""
+    from labctl.cli import listing
+
+    listing.list_runs(runs, json_output)
+
+
+@app.command("rigs")
+def list_rigs(json_output: JsonOption = False) -> None:
+    """List the rigs in ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs."""
+    from labctl.cli import listing
+
+    listing.list_rigs(json_output)
+
+
+@app.command("plans")
+def list_plans(json_output: JsonOption = False) -> None:
+    """List the built-in plans."""
+    from labctl.cli import listing
+
+    listing.list_plans(json_output)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Check a rig or plan file; every mistake is named."""
+    from labctl.cli import listing
+
+    listing.check(file, json_output)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Watts of an SSD at each queue depth, on each rail, and when it throttles."""
+    if show:
+        import importlib.metadata
+
+        typer.echo(f"labctl {importlib.metadata.version('labctl')}")
+        raise typer.Exit
+
+
+def _fail(error: LabctlError) -> NoReturn:
+    for line in str(error).splitlines():
+        typer.secho(f"labctl: {line}", err=True, fg="red" if sys.stderr.isatty() else None)
+    raise SystemExit(error.exit_code)
+
+
+def _refuse_foreign_instruments() -> None:
+    """InstrumentKit installs a top-level package of the same name; say so plainly."""
+    found = importlib.util.find_spec("instruments")
+    if found is not None and importlib.util.find_spec("instruments.reading") is not None:
+        return
+    where = found.origin if found is not None else "nowhere"
+    typer.echo(
+        f"labctl: the Python package 'instruments' found at {where} is not labctl's. "
+        "InstrumentKit installs one of the same name: give labctl an environment of its own "
+        "(pipx install labctl)",
+        err=True,
+    )
+    raise SystemExit(2)
+
+
+def main() -> None:
+    """Entry point: one clear message and the right exit code for every error."""
+    _refuse_foreign_instruments()
+    from labctl.errors import LabctlError
+
+    try:
+        app()
+    except LabctlError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""``labctl report``: everything derived from a run's journal, made again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from labctl.analysis.results import RunSummary
+from labctl.analysis.summary import summarise
+from labctl.record import RunRecord
+from labctl.report import table
+from labctl.report.write import write_report
+
+
+def make_report(record: RunRecord) -> RunSummary:
+    """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts."""
+    summary = summarise(record)
+    write_report(record, summary)
+    return summary
+
+
+def print_summary(path: Path, summary: RunSummary) -> None:
+    """The table, and where the rest is."""
+    if sys.stdout.isatty():
+        console = Console()
+        console.print(table.run_table(summary, console.width))
+    else:
+        print(table.table_text(summary))
+    print(f"report: {path / 'report.html'}")
+
+
+def report(run_directory: Path, json_output: bool) -> None:
+    """Make the report of a run. Raises JournalError when it is none."""
+    record = RunRecord(run_directory)
+    summary = make_report(record)
+    if json_output:
+        print(json.dumps(summary.to_json()))
+    else:
+        print_summary(run_directory, summary)

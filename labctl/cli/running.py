@@ -1,0 +1,155 @@
+"""``labctl run``: the run, what is seen of it, and its report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from labctl.capture.run import Run, RunOutcome, StopRequest, expand_for
+from labctl.cli import live
+from labctl.cli.finding import find_rig
+from labctl.cli.reporting import make_report, print_summary
+from labctl.plan import Phase, Plan, Role, format_size, load_plan
+from labctl.record import Event, RunRecord
+from labctl.rig import Rig
+
+INTERRUPTED = 130
+OVERHEAD_S = 0.02
+"""Time between phases, for the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a plan costs: seconds (None: unknown) and bytes written, at most."""
+
+    seconds: float | None
+    bytes_written: int | None
+
+
+def estimate(phases: tuple[Phase, ...]) -> Estimate:
+    """Time and bytes of a list of phases. Only fills say beforehand what they write."""
+    fills = [phase for phase in phases if phase.role is Role.PREPARE]
+    timed_writes = [phase for phase in phases if phase.writes and phase.fill_bytes is None]
+    seconds = sum(phase.duration_s + OVERHEAD_S for phase in phases)
+    fill_bytes = [phase.fill_bytes for phase in fills]
+    known = None if None in fill_bytes or timed_writes else sum(filter(None, fill_bytes))
+    return Estimate(None if fills else seconds, known)
+
+
+def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
+    """The expanded phases, the time, the bytes written; nothing is touched."""
+    rig = find_rig(rig_name)
+    plan, _ = load_plan(plan_name)
+    phases = expand_for(rig, plan, plan_name)
+    cost = estimate(phases)
+    if json_output:
+        data = {
+            "phases": [phase.to_json() for phase in phases],
+            "seconds": sum(phase.duration_s for phase in phases),
+            "seconds_complete": cost.seconds is not None,
+            "bytes_written": cost.bytes_written,
+        }
+        print(json.dumps(data, indent=1))
+        return
+    print(f"{plan.name} on {rig.name}: {len(phases)} phases")
+    for phase in phases:
+        size = f"{phase.duration_s:7.0f} s"
+        if phase.fill_bytes is not None or phase.role is Role.PREPARE:
+            size = f"{_size(phase.fill_bytes):>9}"
+        print(f"  {phase.index:3d}  {size}  {phase.label:<34}{_span(phase)}")
+    timed_s = sum(phase.duration_s for phase in phases)
+    fill = "" if cost.seconds is not None else " plus the fill (as fast as the drive writes)"
+    print(f"time: {_duration(timed_s)}{fill}")
+    print(f"bytes written: {_written(phases)}")
+
+
+def _size(size_bytes: int | None) -> str:
+    return "all" if size_bytes is None else format_size(size_bytes)
+
+
+def _span(phase: Phase) -> str:
+    parts = []
+    if phase.span_bytes and phase.fill_bytes is None:
+        parts.append(f"first {format_size(phase.span_bytes)}")
+    if phase.writes:
+        parts.append("writes")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def _written(phases: tuple[Phase, ...]) -> str:
+    fills = [phase for phase in phases if phase.role is Role.PREPARE]
+    timed_s = sum(phase.duration_s for phase in phases if phase.writes and phase not in fills)
+    parts = []
+    if fills:
+        sizes = {_size(phase.fill_bytes) for phase in fills}
+        parts.append(f"{len(fills)} × {', '.join(sizes)} (fill)")
+    if timed_s:
+        parts.append(
+            f"as much as the drive takes in {_duration(timed_s)} of writing "
+            f"({_duration(timed_s)} at 1 GB/s is {timed_s:.0f} GB)"
+        )
+    return " and ".join(parts) or "none"
+
+
+def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: bool) -> int:
+    """Do the run and make its report; the exit code."""
+    rig = find_rig(rig_name)
+    plan, plan_text = load_plan(plan_name)
+    outcome = run_plan(rig, plan, plan_text, runs_root, quiet=json_output)
+    summary = make_report(RunRecord(outcome.path))
+    if json_output:
+        data = {
+            "run": str(outcome.path),
+            "outcome": outcome.outcome,
+            "reason": outcome.reason,
+            "summary": summary.to_json(),
+        }
+        print(json.dumps(data))
+    else:
+        print_summary(outcome.path, summary)
+    return outcome.exit_code
+
+
+def run_plan(
+    rig: Rig, plan: Plan, plan_text: str, runs_root: Path, quiet: bool = False
+) -> RunOutcome:
+    """Run in this process, shown on the terminal. Raises LabctlError when it is refused."""
+    console = Console(stderr=quiet)
+    return asyncio.run(_run(rig, plan, plan_text, runs_root, console))
+
+
+async def _run(
+    rig: Rig, plan: Plan, plan_text: str, runs_root: Path, console: Console
+) -> RunOutcome:
+    show: list[Callable[[Event], None]] = []
+    run = Run(rig, plan, plan_text, runs_root, lambda event: show[0](event))
+    stop = StopRequest()
+    loop = asyncio.get_running_loop()
+
+    def interrupt(reason: str) -> None:
+        if stop.asked:
+            run.kill()
+            os._exit(INTERRUPTED)
+        stop.ask("aborted", reason, INTERRUPTED)
+        print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted by Ctrl-C")
+    loop.add_signal_handler(signal.SIGTERM, interrupt, "interrupted by SIGTERM")
+    loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away")
+    with live.showing(run, console) as on_event:
+        show.append(on_event)
+        return await run.execute(stop)
