@@ -164,9 +164,9 @@ def status_of(document: dict[str, Any]) -> Status:
 
 
 def _runtime_ms(job: dict[str, Any]) -> int:
-    if "job_runtime" in job:
-        return int(job["job_runtime"])
-    return max(int(job.get(name, {}).get("runtime", 0)) for name in DIRECTIONS)
+    """Time since the first I/O. ``job_runtime`` is a sum over jobs with group_reporting."""
+    sides = max(int(job.get(name, {}).get("runtime", 0)) for name in DIRECTIONS)
+    return sides or int(job.get("job_runtime", 0))
 
 
 def _microseconds_per_unit(document: dict[str, Any]) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,15 @@ from labctl.errors import RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.plan import Phase
 from labctl.rig import Drive
-from labctl.timebase import NS_PER_MS, Timebase
+from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 STATUS_EVERY_MS = 500
 HELD_WITHIN_S = 30.0
 """fio opens its target before it is held; a remote or sleeping drive may take a while."""
 LATE_BY_S = 30.0
 """How long past its runtime a phase may go on before it counts as hung."""
+EARLY_BY_S = 0.5
+"""A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
 EXIT_WITHIN_S = 20.0
 STARTED_WITHIN_MS = 2.0
 """fio prints milliseconds, and takes its clock readings within about one of each other."""
@@ -174,6 +177,11 @@ class FioProcess:
         if self.phase.fill_bytes is None:
             timeout_s = self.phase.duration_s + LATE_BY_S
         await self._wait_for(self._done, timeout_s, "hung")
+        assert self.release_ns is not None and self.done_ns is not None
+        worked_s = (self.done_ns - self.release_ns) / NS_PER_S
+        if worked_s < self.phase.duration_s - EARLY_BY_S:
+            problem = await self.finish()
+            raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
 
     async def finish(self) -> str:
         """Wait for fio to exit; what went wrong, or an empty text."""
@@ -220,7 +228,8 @@ class FioProcess:
         latest = self.done_ns if self.done_ns is not None else self._timebase.now_ns()
         if self.last_status is None or not self._began_ns:
             return Window(self.release_ns, latest, round(5 * NS_PER_MS))
-        begin_ns = min(max(min(self._began_ns), self.release_ns), latest)
+        began_ns = round(statistics.median(self._began_ns))
+        begin_ns = min(max(began_ns, self.release_ns), latest)
         end_ns = min(begin_ns + self.last_status.runtime_ms * NS_PER_MS, latest)
         return Window(begin_ns, max(end_ns, begin_ns), round(STARTED_WITHIN_MS * NS_PER_MS))
 
@@ -261,14 +270,12 @@ class FioProcess:
                     self._take(status_of(document))
 
     def _take(self, status: Status) -> None:
-        if self.release_ns is None:
+        """Keep a status; what fio printed while it was held says nothing yet."""
+        if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
             return
         if status.wall_ms is not None:
             shown_ns = self._timebase.from_wall_ns(status.wall_ms * NS_PER_MS)
-            began_ns = shown_ns - status.runtime_ms * NS_PER_MS
-            if began_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS):
-                return  # printed while it was held: its runtime means nothing yet
-            self._began_ns.append(began_ns)
+            self._began_ns.append(shown_ns - status.runtime_ms * NS_PER_MS)
         self.last_status = status
         self._on_status(status)
 

@@ -1,0 +1,179 @@
+"""Phases with the real fio on the simulated drive, whose own clock says when I/O really came."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from instruments.simulated.drive import DriveProcess, start_drive
+from instruments.simulated.truth import Truth
+from labctl.capture.fio import FioProcess
+from labctl.errors import RunFailed
+from labctl.fio_output import Status, final_result
+from labctl.plan import Pattern, Phase, Role
+from labctl.rig import Drive
+from labctl.timebase import Timebase
+
+pytestmark = pytest.mark.bench
+
+BOUNDARY_NS = 5_000_000
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
+    with start_drive(tmp_path / "drive") as process:
+        yield process
+
+
+def drive_of(simulated: DriveProcess) -> Drive:
+    return Drive(target=simulated.uri, engine="nbd", destructive=True)
+
+
+def phase(index: int, depth: int = 4, jobs: int = 1, duration_s: float = 1.5) -> Phase:
+    return Phase(index, Role.MEASURE, "s", Pattern.RANDREAD, duration_s, 4096, depth, jobs)
+
+
+async def test_held_fios_follow_one_another_and_windows_match_the_drive(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    timebase = Timebase()
+    drive = drive_of(simulated)
+    statuses: list[Status] = []
+    fios = []
+    for index, jobs in enumerate((1, 3, 1)):
+        fio = await FioProcess.start(
+            phase(index, jobs=jobs), drive, tmp_path / f"{index}", timebase, statuses.append
+        )
+        await fio.wait_held()
+        fios.append(fio)
+    await asyncio.sleep(0.6)
+    assert statuses == []  # what a held fio prints says nothing
+    for fio in fios:
+        fio.release()
+        await fio.wait_done()
+    assert [await fio.finish() for fio in fios] == ["", "", ""]
+    windows = [fio.window() for fio in fios]
+    await asyncio.sleep(0.7)
+    truth = Truth(simulated.truth)
+    to_monotonic = timebase.anchor.to_monotonic_ns
+    begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
+    assert windows[0] is not None and windows[-1] is not None
+    assert abs(to_monotonic(windows[0].begin_ns) - begin) < BOUNDARY_NS
+    assert abs(to_monotonic(windows[-1].end_ns) - end) < BOUNDARY_NS
+    for fio, window in zip(fios, windows, strict=True):
+        assert window is not None and fio.last_status is not None
+        seen = truth.operations(to_monotonic(window.begin_ns), to_monotonic(window.end_ns))
+        counted = fio.last_status.totals["read"].ios
+        assert seen["reads"] == pytest.approx(counted, rel=0.02)
+    result = final_result((tmp_path / "1" / "stdout").read_text())
+    assert result is not None and result.read is not None
+    assert result.read.total_ios == fios[1].last_status.totals["read"].ios
+    assert "99.9" in result.read.latency_percentiles_us
+
+
+async def test_an_unreachable_target_is_told_in_fios_words(tmp_path: Path) -> None:
+    drive = Drive(target=f"nbd+unix:///?socket={tmp_path}/nothing", engine="nbd")
+    fio = await FioProcess.start(phase(0), drive, tmp_path / "0", Timebase(), lambda _: None)
+    with pytest.raises(RunFailed, match="No such file"):
+        await fio.wait_held()
+
+
+async def test_a_drive_that_vanishes_fails_the_phase_and_hangs_nothing(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    fio = await FioProcess.start(
+        phase(0, duration_s=20), drive_of(simulated), tmp_path / "0", Timebase(), lambda _: None
+    )
+    await fio.wait_held()
+    fio.release()
+    await asyncio.sleep(0.5)
+    simulated.stop()
+    async with asyncio.timeout(15):
+        with pytest.raises(RunFailed, match="randread 4k QD4"):
+            await fio.wait_done()
+    await fio.stop()
+
+
+async def test_stopping_keeps_the_totals(simulated: DriveProcess, tmp_path: Path) -> None:
+    fio = await FioProcess.start(
+        phase(0, duration_s=60), drive_of(simulated), tmp_path / "0", Timebase(), lambda _: None
+    )
+    await fio.wait_held()
+    fio.release()
+    await asyncio.sleep(1.0)
+    await fio.stop()
+    window = fio.window()
+    result = final_result((tmp_path / "0" / "stdout").read_text())
+    assert window is not None and result is not None and result.read is not None
+    assert 0.5 < (window.end_ns - window.begin_ns) / 1e9 < 3
+    assert result.read.total_ios > 100
+
+
+_HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from labctl.capture.fio import FioProcess
+from labctl.plan import Pattern, Phase, Role
+from labctl.rig import Drive
+from labctl.timebase import Timebase
+
+async def main():
+    drive = Drive(target=sys.argv[1], engine="nbd", destructive=True)
+    fios = []
+    for index in range(2):
+        phase = Phase(index, Role.MEASURE, "s", Pattern.RANDWRITE, 60.0, 4096, 4, 2)
+        fio = await FioProcess.start(
+            phase, drive, Path(sys.argv[2]) / str(index), Timebase(), lambda _: None
+        )
+        await fio.wait_held()
+        fios.append(fio)
+    fios[0].release()
+    await asyncio.sleep(0.5)
+    print("working", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def fios_below(directory: Path) -> list[int]:
+    """Every fio, and every shell that holds one, whose working directory is below this one."""
+    found = []
+    for process in psutil.process_iter(["name"]):
+        try:
+            if process.info["name"] in ("fio", "sh", "setpriv") and process.cwd().startswith(
+                str(directory)
+            ):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+@pytest.mark.fault
+def test_after_kill_9_no_fio_is_left_and_the_held_one_did_no_io(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, simulated.uri, str(work)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "working\n"
+        assert len(fios_below(work)) >= 2
+        os.kill(process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while fios_below(work) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert fios_below(work) == []
+    held = final_result((work / "1" / "stdout").read_text())
+    assert held is None or held.write is None
