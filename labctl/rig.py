@@ -29,8 +29,8 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
 Positive = Annotated[float, Field(gt=0)]
 
-BLOCK_ENGINES = ("io_uring", "libaio", "posixaio", "psync", "pvsync2", "sync")
-SYNC_ENGINES = ("psync", "pvsync2", "sync")
+FIO_INSTRUMENT = "fio"
+"""What fio reports while it runs is recorded under this instrument's name."""
 
 
 def _bytes(value: Any) -> Any:
@@ -201,6 +201,8 @@ def _channels_of(
     driver = entry["driver"]
     settings = {key: value for key, value in entry.items() if key not in ("driver", "required")}
     prefix = f"instruments.{name}"
+    if name == FIO_INSTRUMENT:
+        mistakes.append(Mistake(path, prefix, None, "this name is kept for what fio reports"))
     if driver not in drivers.names():
         known = ", ".join(drivers.names())
         mistakes.append(Mistake(path, f"{prefix}.driver", driver, f"must be one of {known}"))

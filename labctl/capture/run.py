@@ -28,7 +28,7 @@ from labctl.fio_output import DIRECTIONS, Status
 from labctl.journal import Journal
 from labctl.plan import Pattern, Phase, Plan
 from labctl.record import FIO_DIR, ChannelInfo, Event, Header
-from labctl.rig import Rig
+from labctl.rig import FIO_INSTRUMENT, Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Anchor, Timebase
 
 CONNECT_WITHIN_S = 12.0
@@ -37,7 +37,6 @@ HOLD_AHEAD_S = 3.0
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
 WALL_STEP_NS = 100 * NS_PER_MS
-FIO_INSTRUMENT = "fio"
 
 _FIO_CHANNELS = (
     ("iops", "iops", "1/s"),
