@@ -135,6 +135,12 @@ class ClockPair:
     clock stood between ``device_ns`` and ``device_ns`` + the channel's ``clock_tick_s``. A
     device that cannot be asked (it pushes) has ``round_trip_ns`` = 0: then only the later
     bound is known.
+
+    A device clock begins anew when the device is started again (reconnected, memory overflow):
+    a new *epoch*. The k-th epoch of an instrument begins at k times 1e6 s (1e15 ns), so
+    ``device_ns // 10**15`` tells epochs apart, for pairs and for readings; each is mapped with
+    its own pairs alone. In a recording that a second process goes on with, epochs count from 0
+    again: device time that goes backwards is a new epoch too.
     """
 
     channel: str

@@ -1,0 +1,58 @@
+"""The drivers: a name in a rig, its settings, and how to make the instrument.
+
+Importing this is cheap: a driver's module is imported when its name is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from instruments.instrument import Instrument
+from instruments.reading import HostClock
+
+__all__ = ["create", "names", "settings_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    module: str
+    settings: str
+    instrument: str
+
+
+_TABLE: Mapping[str, _Entry] = {
+    "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
+    "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
+    "k204": _Entry("k204", "K204Settings", "K204"),
+    "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
+    "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names of all drivers."""
+    return tuple(_TABLE)
+
+
+def settings_model(driver: str) -> type[BaseModel]:
+    """The settings of ``driver``. Raises KeyError for an unknown name."""
+    return cast(type[BaseModel], _load(driver, _TABLE[driver].settings))
+
+
+def create(name: str, driver: str, settings: Mapping[str, Any], clock: HostClock) -> Instrument:
+    """An instrument called ``name``, not opened yet.
+
+    Raises KeyError for an unknown driver and :class:`pydantic.ValidationError` for its settings,
+    all mistakes at once.
+    """
+    validated = settings_model(driver).model_validate(dict(settings))
+    return cast(Instrument, _load(driver, _TABLE[driver].instrument)(name, validated, clock))
+
+
+def _load(driver: str, attribute: str) -> Any:
+    return getattr(import_module(f"{__name__}.{_TABLE[driver].module}"), attribute)

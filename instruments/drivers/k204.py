@@ -1,0 +1,216 @@
+"""Center 309 and Voltcraft K204: a logger for four type K thermocouples.
+
+9600 baud 8N1; ``A`` asks for the present values (maker's protocol sheet "309"). The reply has 45
+bytes, counted from 0:
+
+    0 STX (02)   1 flags: recording, mode (2 bits: normal, max, min, max-min), T1-T2, relative,
+    hold, battery low, Celsius   7-14 four big-endian values   39 overload of each channel
+    43 resolution of each channel: 0 tenths, 1 whole degrees   44 ETX (03)
+
+An open thermocouple shows as overload. A reading is up to one measuring cycle old, which the
+sheet does not give: ``time_u_s`` says one second, little against the time constant of a probe.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, field_validator
+
+from instruments.drivers.pacing import Ticks
+from instruments.drivers.settings import AccuracySettings, NotNegative, Positive
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import NoAnswer, ProtocolError
+from instruments.reading import (
+    Accuracy,
+    Batch,
+    Block,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.transports import ByteLine, SerialFormat, SerialLine
+
+REPLY_BYTES: Final = 45
+FORMAT: Final = SerialFormat(baud=9600)
+SENSORS: Final = ("t1", "t2", "t3", "t4")
+_STX, _ETX = 0x02, 0x03
+_ANSWER_S: Final = 1.0
+_MEASURING_CYCLE_S: Final = 1.0
+_OF_READING: Final = 0.002
+_FLOOR_KELVIN: Final = 1.0
+"""±(0.2 % + 1 K) from -200 to 200 °C: Voltcraft Thermologger 309 manual."""
+
+Sensor = Literal["t1", "t2", "t3", "t4"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One decoded reply; ``celsius`` is None for an open sensor."""
+
+    celsius: tuple[float | None, ...]
+    hold: bool
+    low_battery: bool
+    relative: bool
+    extreme: bool
+    """Maximum or minimum mode."""
+
+
+def decode(reply: bytes) -> Reply:
+    """What a reply says. Raises ProtocolError where it is none."""
+    if len(reply) != REPLY_BYTES or reply[0] != _STX or reply[44] != _ETX:
+        raise ProtocolError(f"expected 45 bytes from 02 to 03, got {len(reply)}: {reply[:8]!r}…")
+    flags = reply[1]
+    celsius: list[float | None] = []
+    for i in range(len(SENSORS)):
+        count = int.from_bytes(reply[7 + 2 * i : 9 + 2 * i], "big", signed=True)
+        degrees = float(count) if reply[43] >> i & 1 else count / 10
+        if not flags & 0x80:
+            degrees = (degrees - 32) / 1.8
+        celsius.append(None if reply[39] >> i & 1 else degrees)
+    return Reply(
+        celsius=tuple(celsius),
+        hold=bool(flags & 0x20),
+        low_battery=bool(flags & 0x40),
+        relative=bool(flags & 0x10),
+        extreme=bool(flags & 0x06),
+    )
+
+
+class K204Settings(AccuracySettings):
+    """The serial port and which inputs have a thermocouple."""
+
+    port: Annotated[str, Field(min_length=1)]
+    sensors: Annotated[tuple[Sensor, ...], Field(min_length=1)] = ("t1",)
+    interval_s: Positive = 1.0
+    probe_limit_kelvin: NotNegative = 2.2
+    """Limit of error of the thermocouple itself: 2.2 K for the probe that comes with it."""
+
+    @field_validator("sensors")
+    @classmethod
+    def _each_once(cls, value: tuple[Sensor, ...]) -> tuple[Sensor, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("must name each sensor once")
+        return value
+
+
+def accuracy_of(settings: K204Settings) -> Accuracy:
+    """Logger and probe together, up to 200 °C."""
+    return settings.own_accuracy or Accuracy(
+        _OF_READING,
+        _FLOOR_KELVIN + settings.probe_limit_kelvin,
+        "Voltcraft Thermologger 309 manual, and the probe's limit",
+    )
+
+
+class K204:
+    """One logger. Its channels are ``t1`` … ``t4``, those named in the settings."""
+
+    def __init__(
+        self, name: str, settings: K204Settings, clock: HostClock, line: ByteLine | None = None
+    ) -> None:
+        self._who = name
+        self._settings = settings
+        self._clock = clock
+        self._line = line or SerialLine(name, settings.port, FORMAT)
+        self._ticks = Ticks(settings.interval_s)
+        self._low_battery = False
+        self._channels = tuple(
+            Channel(
+                name=sensor,
+                quantity=Quantity.TEMPERATURE,
+                clock=Clock.HOST,
+                interval_s=settings.interval_s,
+                aperture_s=0.0,
+                accuracy=accuracy_of(settings),
+                time_u_s=_MEASURING_CYCLE_S,
+            )
+            for sensor in settings.sensors
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """One for each sensor in use."""
+        return self._channels
+
+    def open(self) -> Identity:
+        """Open the port and make sure that something answers like a K204."""
+        self._line.open()
+        self._line.discard()
+        reply = self._ask()
+        try:
+            decode(reply)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._who}: {error}; is it a Center 309 or K204?") from None
+        return Identity("Center", "309 / K204", notes=("it cannot be asked for its identity",))
+
+    def start(self) -> None:
+        """It has no settings; begin to ask."""
+        self._low_battery = False
+        self._ticks.restart()
+
+    def read(self) -> Batch:
+        """One reply at each tick."""
+        if not self._ticks.wait(0.5):
+            return Batch()
+        self._line.discard()
+        t_ns = self._clock()
+        answer = self._ask()
+        try:
+            reply = decode(answer)
+        except ProtocolError as error:
+            detail = str(error)
+            return self._batch(t_ns, [(Status.UNREADABLE, detail)] * len(self._channels))
+        readings = [self._judged(reply, sensor) for sensor in self._settings.sensors]
+        batch = self._batch(t_ns, readings)
+        if reply.low_battery and not self._low_battery:
+            first = self._channels[0].name
+            told = StatusReading(first, t_ns, Status.LOW_BATTERY, "change its battery")
+            batch = Batch(batch.blocks, (*batch.statuses, told))
+        self._low_battery = reply.low_battery
+        return batch
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._line.close()
+
+    def _ask(self) -> bytes:
+        """The bytes that come after ``A``, from the first STX on. Raises NoAnswer."""
+        self._line.write(b"A")
+        deadline = time.monotonic() + _ANSWER_S
+        answer = b""
+        while (left_s := deadline - time.monotonic()) > 0:
+            answer += self._line.read_some(left_s)
+            answer = answer[max(answer.find(_STX), 0) :]
+            if len(answer) >= REPLY_BYTES:
+                return answer[:REPLY_BYTES]
+        if not answer:
+            raise NoAnswer(
+                f"{self._who}: no answer within {_ANSWER_S:g} s; is it on (auto power off?) and "
+                "its cable plugged in?"
+            )
+        return answer
+
+    @staticmethod
+    def _judged(reply: Reply, sensor: Sensor) -> tuple[float | Status, str]:
+        if reply.relative or reply.extreme:
+            return Status.WRONG_FUNCTION, "shows a relative, maximum or minimum value"
+        celsius = reply.celsius[SENSORS.index(sensor)]
+        if celsius is None:
+            return Status.OPEN_SENSOR, "no thermocouple, or out of range"
+        return (Status.HOLD, "") if reply.hold else (celsius, "")
+
+    def _batch(self, t_ns: int, readings: list[tuple[float | Status, str]]) -> Batch:
+        blocks: list[Block] = []
+        statuses: list[StatusReading] = []
+        for channel, (reading, detail) in zip(self._channels, readings, strict=True):
+            found, said = sort_readings(channel.name, [t_ns], [reading], detail)
+            blocks += found
+            statuses += said
+        return Batch(tuple(blocks), tuple(statuses))

@@ -1,0 +1,219 @@
+"""Ranges and one-year accuracy of multimeters, from their makers' data sheets.
+
+Each entry is range: (% of reading, % of range), 23 ± 5 °C, one year after calibration, after
+warm-up. The noise of short integration times is not in it: it shows in the scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from instruments.reading import Accuracy
+
+Table = Mapping[float, tuple[float, float]]
+
+_KEYSIGHT = "Keysight 5991-1983EN (Truevolt data sheet), 1 year"
+_HP34401A = "Agilent 34401A Service Guide, 1 year limits"
+_FLUKE = "Fluke 8845A/8846A Users Manual, 1 year"
+_SIGLENT = "Siglent SDM3065X data sheet 2021.05, 1 year"
+_SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
+_UT61E = "UNI-T UT61E Operating Manual, 1 year"
+
+_TRUEVOLT_CURRENT: Table = {
+    1e-4: (0.050, 0.025),
+    1e-3: (0.050, 0.006),
+    1e-2: (0.050, 0.020),
+    0.1: (0.050, 0.005),
+    1.0: (0.100, 0.010),
+    3.0: (0.200, 0.020),
+}
+_TRUEVOLT_10A: Table = {10.0: (0.120, 0.010)}
+
+VOLTAGE: Mapping[str, tuple[str, Table]] = {
+    "34460A": (
+        _KEYSIGHT,
+        {
+            0.1: (0.0090, 0.0065),
+            1.0: (0.0080, 0.0010),
+            10.0: (0.0075, 0.0005),
+            100.0: (0.0085, 0.0006),
+            1000.0: (0.0085, 0.0010),
+        },
+    ),
+    "34461A": (
+        _KEYSIGHT,
+        {
+            0.1: (0.0050, 0.0035),
+            1.0: (0.0040, 0.0007),
+            10.0: (0.0035, 0.0005),
+            100.0: (0.0045, 0.0006),
+            1000.0: (0.0045, 0.0010),
+        },
+    ),
+    "34465A": (
+        _KEYSIGHT,
+        {
+            0.1: (0.0050, 0.0035),
+            1.0: (0.0035, 0.0006),
+            10.0: (0.0030, 0.0004),
+            100.0: (0.0040, 0.0006),
+            1000.0: (0.0040, 0.0006),
+        },
+    ),
+    "34470A": (
+        _KEYSIGHT,
+        {
+            0.1: (0.0040, 0.0035),
+            1.0: (0.0020, 0.0006),
+            10.0: (0.0016, 0.0002),
+            100.0: (0.0038, 0.0006),
+            1000.0: (0.0041, 0.0006),
+        },
+    ),
+    "34401A": (
+        _HP34401A,
+        {
+            0.1: (0.0050, 0.0035),
+            1.0: (0.0040, 0.0007),
+            10.0: (0.0035, 0.0005),
+            100.0: (0.0045, 0.0006),
+            1000.0: (0.0045, 0.0010),
+        },
+    ),
+    "8845A": (
+        _FLUKE,
+        {
+            0.1: (0.0050, 0.0035),
+            1.0: (0.0040, 0.0007),
+            10.0: (0.0035, 0.0005),
+            100.0: (0.0045, 0.0006),
+            1000.0: (0.0045, 0.0010),
+        },
+    ),
+    "8846A": (
+        _FLUKE,
+        {
+            0.1: (0.0037, 0.0035),
+            1.0: (0.0025, 0.0007),
+            10.0: (0.0024, 0.0005),
+            100.0: (0.0038, 0.0006),
+            1000.0: (0.0041, 0.0010),
+        },
+    ),
+    "SDM3055": (
+        _SIGLENT_3055,
+        {
+            0.2: (0.015, 0.004),
+            2.0: (0.015, 0.003),
+            20.0: (0.015, 0.004),
+            200.0: (0.015, 0.003),
+            1000.0: (0.015, 0.003),
+        },
+    ),
+    "SDM3065X": (
+        _SIGLENT,
+        {
+            0.2: (0.0040, 0.0023),
+            2.0: (0.0035, 0.0006),
+            20.0: (0.0040, 0.0004),
+            200.0: (0.0050, 0.0005),
+            1000.0: (0.0055, 0.0008),
+        },
+    ),
+    "UT61E": (
+        _UT61E,
+        {
+            0.22: (0.1, 100 * 5 / 22_000),
+            2.2: (0.1, 100 * 2 / 22_000),
+            22.0: (0.1, 100 * 2 / 22_000),
+            220.0: (0.1, 100 * 2 / 22_000),
+            1000.0: (0.1, 100 * 5 / 10_000),
+        },
+    ),
+}
+"""DC voltage of each model: source, ranges in V."""
+
+CURRENT: Mapping[str, tuple[str, Table]] = {
+    "34460A": (_KEYSIGHT, _TRUEVOLT_CURRENT),
+    "34461A": (_KEYSIGHT, {**_TRUEVOLT_CURRENT, **_TRUEVOLT_10A}),
+    "34465A": (_KEYSIGHT, {**_TRUEVOLT_CURRENT, **_TRUEVOLT_10A}),
+    "34470A": (_KEYSIGHT, {**_TRUEVOLT_CURRENT, **_TRUEVOLT_10A}),
+    "34401A": (
+        _HP34401A,
+        {0.01: (0.050, 0.020), 0.1: (0.050, 0.005), 1.0: (0.100, 0.010), 3.0: (0.120, 0.020)},
+    ),
+    "8845A": (
+        _FLUKE,
+        {
+            1e-4: (0.05, 0.025),
+            1e-3: (0.05, 0.005),
+            1e-2: (0.05, 0.020),
+            0.1: (0.05, 0.005),
+            0.4: (0.05, 0.005),
+            1.0: (0.05, 0.020),
+            3.0: (0.10, 0.020),
+            10.0: (0.15, 0.008),
+        },
+    ),
+    "SDM3055": (
+        _SIGLENT_3055,
+        {
+            2e-4: (0.055, 0.005),
+            2e-3: (0.055, 0.005),
+            0.02: (0.095, 0.020),
+            0.2: (0.070, 0.008),
+            2.0: (0.170, 0.020),
+            10.0: (0.250, 0.010),
+        },
+    ),
+    "SDM3065X": (
+        _SIGLENT,
+        {
+            2e-4: (0.05, 0.005),
+            2e-3: (0.05, 0.002),
+            0.02: (0.05, 0.005),
+            0.2: (0.05, 0.002),
+            2.0: (0.10, 0.012),
+            10.0: (0.15, 0.005),
+        },
+    ),
+    "UT61E": (
+        _UT61E,
+        {
+            220e-6: (0.5, 100 * 10 / 22_000),
+            2200e-6: (0.5, 100 * 10 / 22_000),
+            22e-3: (0.5, 100 * 10 / 22_000),
+            220e-3: (0.5, 100 * 10 / 22_000),
+            10.0: (1.2, 100 * 50 / 10_000),
+        },
+    ),
+}
+"""DC current of each model: source, ranges in A. The 8846A is an 8845A here."""
+
+_SAME_CURRENT = {"8846A": "8845A"}
+
+AUTO_ZERO_OFF_PCT_OF_RANGE = 0.0002
+AUTO_ZERO_OFF_VOLTS = 5e-6
+"""Added to the DC volts of a Truevolt or 34401A whose auto-zero is off (same sources)."""
+
+
+def table(model: str, function: str) -> tuple[str, Table] | None:
+    """Source and ranges of ``voltage`` or ``current``; None for a model without a table."""
+    if function == "voltage":
+        return VOLTAGE.get(model)
+    return CURRENT.get(_SAME_CURRENT.get(model, model))
+
+
+def accuracy(model: str, function: str, range_: float) -> Accuracy | None:
+    """The limits of error of a range; None where no table has it."""
+    found = table(model, function)
+    if found is None or range_ not in found[1]:
+        return None
+    of_reading, of_range = found[1][range_]
+    return Accuracy(of_reading / 100, of_range / 100 * range_, found[0])
+
+
+def allowed_ranges(model: str, function: str) -> tuple[float, ...]:
+    """The ranges of a model, ascending; empty where no table has them."""
+    found = table(model, function)
+    return tuple(sorted(found[1])) if found else ()

@@ -1,0 +1,337 @@
+"""Keysight Truevolt 34460A, 34461A, 34465A, 34470A: readings streamed from the memory.
+
+The meter samples on its own clock into its reading memory; the driver asks several times a
+second how many readings there are and takes them out (``R?`` reads and erases, oldest first).
+Facts from the Truevolt Series Operating and Service Guide.
+
+Readings carry no times, so **device time is counted**: reading ``i`` of an acquisition began at
+``i`` times the sample interval. The answer ``n`` to ``DATA:POIN?`` says that ``n`` readings are
+complete, hence the device clock stands between the end of window ``n - 1`` and the end of the
+next: that is a :class:`~instruments.reading.ClockPair` with a tick of one interval. The polls
+are not in step with the sampling, so that many pairs together narrow it to well under a tick.
+
+**Epochs.** Each acquisition (start, reconnection, memory overflow) counts from zero again. Its
+device times begin at the next multiple of :data:`EPOCH_NS` (1e6 s), so ``device_ns // EPOCH_NS``
+tells readings and pairs of different acquisitions apart; they must be mapped apart.
+
+The 34460A and 34461A have no sample timer: they run free, and the interval is measured while
+starting, to about 0.3 %; the slope of the fit takes the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from instruments.drivers import specifications
+from instruments.drivers.pacing import Ticks
+from instruments.drivers.settings import DcFunction, Positive, VisaSettings
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import ProtocolError, SettingRefused
+from instruments.reading import (
+    Accuracy,
+    Batch,
+    Channel,
+    Clock,
+    ClockPair,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.scpi import ScpiSession, parse_block, parse_quantity, parse_reading
+from instruments.transports import MessageLine, VisaLine
+
+EPOCH_NS: Final = 10**15
+"""Device times of the k-th acquisition begin at k times this (1e6 s)."""
+
+POLL_S: Final = 0.1234567
+"""8 polls a second, in no simple ratio to any usual sample interval: see above."""
+
+_MOST_AT_ONCE: Final = 2000
+"""Readings taken by one ``R?``: 32 kB."""
+_MEMORY_OVERFLOW: Final = 1 << 14
+"""Questionable Data condition register: the oldest readings were lost."""
+_RESET_S: Final = 1.8
+_SAMPLE_COUNT: Final = 1_000_000_000
+"""The most a 34465A or 34470A takes for one trigger."""
+_CONVERSION_U_S: Final = 0.5e-3
+"""From the end of a window until the reading counts as complete; the manual does not say."""
+_FREE_RUN_LOOK_S: Final = 1.5
+_FREE_RUN_TOLERANCE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    memory: int
+    timed: bool
+    nplc: tuple[float, ...]
+
+
+_NPLC = (0.02, 0.2, 1.0, 10.0, 100.0)
+_NPLC_FINE = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
+MODELS: Mapping[str, _Model] = {
+    "34460A": _Model(memory=1_000, timed=False, nplc=_NPLC),
+    "34461A": _Model(memory=10_000, timed=False, nplc=_NPLC),
+    "34465A": _Model(memory=50_000, timed=True, nplc=_NPLC_FINE),
+    "34470A": _Model(memory=50_000, timed=True, nplc=_NPLC_FINE),
+}
+"""Memory without the MEM option, whether it has a sample timer, integration times."""
+
+
+class TruevoltSettings(VisaSettings):
+    """DC volts or DC amps on one fixed range, sampled each ``interval_s`` seconds."""
+
+    model: Literal["34460A", "34461A", "34465A", "34470A"]
+    function: DcFunction
+    range: Positive
+    """V or A."""
+    nplc: Positive
+    """Integration time in mains periods; at least 1 rejects the mains."""
+    interval_s: Positive = Field(le=3600)
+
+    @field_validator("range")
+    @classmethod
+    def _has_range(cls, value: float, info: ValidationInfo) -> float:
+        if {"model", "function"} <= info.data.keys():
+            ranges = specifications.allowed_ranges(info.data["model"], info.data["function"])
+            if value not in ranges:
+                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
+        return value
+
+    @field_validator("nplc")
+    @classmethod
+    def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
+        model = info.data.get("model")
+        if model is not None and value not in MODELS[model].nplc:
+            allowed = ", ".join(f"{n:g}" for n in MODELS[model].nplc)
+            raise ValueError(f"must be one of {allowed}")
+        return value
+
+    @field_validator("interval_s")
+    @classmethod
+    def _fits_aperture(cls, value: float, info: ValidationInfo) -> float:
+        if {"nplc", "mains_hz"} <= info.data.keys():
+            aperture_s = info.data["nplc"] / info.data["mains_hz"]
+            if value < aperture_s:
+                raise ValueError(f"must be at least the integration time, {aperture_s:g} s")
+        return value
+
+    @property
+    def aperture_s(self) -> float:
+        """Integration time."""
+        return self.nplc / self.mains_hz
+
+
+def parse_points(text: str) -> tuple[int, int]:
+    """Readings in memory and the Questionable condition, from ``12;0``. Raises ProtocolError."""
+    match = re.fullmatch(r"\+?(\d+);\+?(\d+)", text.strip())
+    if match is None:
+        raise ProtocolError(f"expected readings in memory and a condition, got {text[:60]!r}")
+    return int(match[1]), int(match[2])
+
+
+def parse_readings(answer: bytes) -> list[float | Status]:
+    """The readings of an ``R?``. A single unreadable one is a status. Raises ProtocolError."""
+    content = parse_block(answer).decode("ascii", errors="replace").strip()
+    readings: list[float | Status] = []
+    for text in content.split(",") if content else []:
+        try:
+            readings.append(parse_reading(text))
+        except ProtocolError:
+            readings.append(Status.UNREADABLE)
+    return readings
+
+
+def accuracy_of(settings: TruevoltSettings) -> Accuracy:
+    """One-year limits of the range, and of the auto-zero that is off while streaming."""
+    if settings.own_accuracy is not None:
+        return settings.own_accuracy
+    limits = specifications.accuracy(settings.model, settings.function, settings.range)
+    assert limits is not None
+    floor = limits.floor + specifications.AUTO_ZERO_OFF_PCT_OF_RANGE / 100 * settings.range
+    if settings.function == "voltage":
+        floor += specifications.AUTO_ZERO_OFF_VOLTS
+    return Accuracy(limits.of_reading, floor, f"{limits.source}, auto-zero off")
+
+
+class Truevolt:
+    """One Truevolt. Its channel is ``voltage`` or ``current``, on the meter's clock."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: TruevoltSettings,
+        clock: HostClock,
+        line: MessageLine | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._model = MODELS[settings.model]
+        self._scpi = ScpiSession(
+            name,
+            line or VisaLine(name, settings.resource, settings.visa_library),
+            settings.timeout_s,
+        )
+        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._ticks = Ticks(POLL_S)
+        self._interval_ns = settings.interval_s * 1e9
+        self._aperture_ns = settings.aperture_s * 1e9
+        self._epoch = -1
+        self._taken = 0
+        self._channel = Channel(
+            name=settings.function,
+            quantity=Quantity(settings.function),
+            clock=Clock.DEVICE,
+            interval_s=settings.interval_s,
+            aperture_s=settings.aperture_s,
+            accuracy=accuracy_of(settings),
+            range=settings.range,
+            clock_tick_s=settings.interval_s,
+            time_u_s=_CONVERSION_U_S,
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Connect and make sure of the model."""
+        self._scpi.open()
+        self._scpi.resynchronise()
+        return self._scpi.expect_identity(self._settings.model, self._settings.serial)
+
+    def start(self) -> None:
+        """Reset, set up, verify, take one zero, and begin."""
+        settings, scpi, node = self._settings, self._scpi, self._node
+        # An earlier client may have left it acquiring, with a full error queue.
+        scpi.send("ABOR")
+        scpi.send("*RST")
+        scpi.send("*CLS")
+        scpi.ask("*OPC?", _RESET_S)
+        scpi.send(f"CONF:{node} {settings.range:g}")
+        scpi.send(f"{node}:NPLC {settings.nplc:g}")
+        scpi.send(f"{node}:ZERO:AUTO ONCE")
+        scpi.send("TRIG:SOUR IMM")
+        scpi.send("TRIG:DEL 0")
+        if self._model.timed:
+            scpi.send("SAMP:SOUR TIM")
+            scpi.send(f"SAMP:TIM {settings.interval_s:g}")
+            scpi.send(f"SAMP:COUN {_SAMPLE_COUNT}")
+            scpi.send("TRIG:COUN 1")
+        else:
+            scpi.send("SAMP:COUN 1")
+            scpi.send("TRIG:COUN INF")
+        scpi.ask("*OPC?", _RESET_S)
+        scpi.refuse_errors("its settings")
+        scpi.expect_function(settings.function)
+        scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
+        scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        if self._model.timed:
+            least = parse_quantity(scpi.ask("SAMP:TIM? MIN"))
+            if settings.interval_s < least:
+                raise SettingRefused(
+                    f"{scpi.who}: interval_s = {settings.interval_s:g} is too short for NPLC "
+                    f"{settings.nplc:g}: it recommends at least {least:g} s"
+                )
+            answer = scpi.expect_quantity("SAMP:TIM?", settings.interval_s, "the sample interval")
+            self._interval_ns = answer * 1e9
+        self._begin()
+        if not self._model.timed:
+            self._interval_ns = self._measured_interval_ns()
+        self._ticks.restart()
+
+    def read(self) -> Batch:
+        """Ask how many readings there are and take them out; one round each 0.12 s."""
+        self._ticks.wait(0.5)
+        points, overflow, pairs = self._look()
+        if overflow:
+            return self._begin_again(Status.MEMORY_OVERFLOW, "readings were not taken in time")
+        if points == 0:
+            return Batch(clock_pairs=pairs)
+        try:
+            readings = parse_readings(self._scpi.ask_bytes(f"R? {min(points, _MOST_AT_ONCE)}"))
+        except ProtocolError as error:
+            # They are erased in the meter, and nobody knows how many: the count is lost.
+            self._scpi.resynchronise()
+            return self._begin_again(Status.UNREADABLE, str(error))
+        first = self._taken
+        self._taken += len(readings)
+        middle_ns = self._epoch * EPOCH_NS + round(self._aperture_ns / 2)
+        t_ns = [middle_ns + round((first + i) * self._interval_ns) for i in range(len(readings))]
+        blocks, statuses = sort_readings(self._channel.name, t_ns, readings)
+        return Batch(blocks, statuses, pairs)
+
+    def close(self) -> None:
+        """Stop sampling and give the front panel back."""
+        self._scpi.close("ABOR", "SYST:LOC")
+
+    def _begin(self) -> None:
+        self._scpi.send("INIT")
+        self._epoch += 1
+        self._taken = 0
+
+    def _begin_again(self, status: Status, detail: str) -> Batch:
+        lost_at_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
+        self._scpi.send("ABOR")
+        self._begin()
+        self._scpi.refuse_errors("to sample again")
+        return Batch(statuses=(StatusReading(self._channel.name, lost_at_ns, status, detail),))
+
+    def _look(self) -> tuple[int, bool, tuple[ClockPair, ...]]:
+        for attempt in (1, 2):
+            asked_ns = self._clock()
+            answer = self._scpi.ask("DATA:POIN?;:STAT:QUES:COND?")
+            answered_ns = self._clock()
+            try:
+                points, condition = parse_points(answer)
+                break
+            except ProtocolError as error:
+                self._scpi.resynchronise()
+                if attempt == 2:
+                    raise ProtocolError(f"{self._scpi.who}: {error}") from None
+        complete = self._taken + points
+        overflow = bool(condition & _MEMORY_OVERFLOW) or points >= self._model.memory
+        if complete == 0 or overflow:
+            return points, overflow, ()
+        device_ns = round((complete - 1) * self._interval_ns + self._aperture_ns)
+        pair = ClockPair(
+            channel=self._channel.name,
+            device_ns=self._epoch * EPOCH_NS + device_ns,
+            host_ns=answered_ns,
+            round_trip_ns=answered_ns - asked_ns,
+        )
+        return points, overflow, (pair,)
+
+    def _measured_interval_ns(self) -> float:
+        """Interval of the free run, from the moments at which the count steps."""
+        steps: list[tuple[int, int]] = []
+        seen = -1
+        deadline = time.monotonic() + _FREE_RUN_LOOK_S
+        while time.monotonic() < deadline:
+            points = int(parse_quantity(self._scpi.ask("DATA:POIN?")))
+            if points != seen and seen >= 0:
+                steps.append((points, self._clock()))
+            seen = points
+        if len(steps) < 2:
+            raise SettingRefused(
+                f"{self._scpi.who}: fewer than two readings in {_FREE_RUN_LOOK_S:g} s: "
+                "lower nplc, or use driver scpi_dmm"
+            )
+        (first, first_ns), (last, last_ns) = steps[0], steps[-1]
+        interval_s = (last_ns - first_ns) / (last - first) * 1e-9
+        expected_s = self._settings.interval_s
+        if abs(interval_s - expected_s) > _FREE_RUN_TOLERANCE * expected_s:
+            raise SettingRefused(
+                f"{self._scpi.who}: a {self._settings.model} has no sample timer and runs at "
+                f"{interval_s:.4g} s a reading with NPLC {self._settings.nplc:g}: "
+                f"set interval_s = {interval_s:.3g}"
+            )
+        return interval_s * 1e9

@@ -1,0 +1,218 @@
+"""SCPI: what its answers mean, and a session that asks.
+
+The first half is pure: numbers, sentinels, blocks, identities, the error queue. The sentinels
+are those of SCPI-99 volume 1, 7.2.1.5: ±9.9E37 infinity, 9.91E37 not a number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
+from instruments.reading import Identity, Status
+from instruments.transports import MessageLine
+
+INFINITY: Final = 9.9e37
+NOT_A_NUMBER: Final = 9.91e37
+_SENTINEL_WIDTH: Final = 5e34
+_MOST_ERRORS: Final = 20
+"""The error queue of the usual multimeters holds 20."""
+
+QUIET_S: Final = 0.1
+"""A meter that is not measuring answers faster than this."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+(?:[eE][+-]?\d+)?)")
+_WITH_UNIT = re.compile(r"([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*([munkM\u00b5\u03bc]?)[VAS]?", re.ASCII)
+_FACTORS = {"": 1.0, "n": 1e-9, "u": 1e-6, "\u00b5": 1e-6, "\u03bc": 1e-6, "m": 1e-3, "k": 1e3}
+_FACTORS["M"] = 1e6
+
+
+def parse_reading(text: str) -> float | Status:
+    """A reading, or why it is none. Raises ProtocolError where it is neither.
+
+    A comma for the point (a meter or gateway with a local number format) is understood.
+    """
+    text = text.strip()
+    comma = _DECIMAL_COMMA.fullmatch(text)
+    if comma:
+        text = f"{comma[1]}.{comma[2]}"
+    if not _NUMBER.fullmatch(text):
+        folded = text.upper().lstrip("+-")
+        if folded in ("INF", "INFINITY"):
+            return Status.OVERLOAD
+        if folded in ("NAN", "NINF"):
+            return Status.NO_VALUE
+        raise ProtocolError(f"expected a number, got {text[:60]!r}")
+    value = float(text)
+    if math.isinf(value) or abs(value) >= INFINITY - _SENTINEL_WIDTH:
+        near_nan = abs(abs(value) - NOT_A_NUMBER) < _SENTINEL_WIDTH
+        return Status.NO_VALUE if near_nan else Status.OVERLOAD
+    return value
+
+
+def parse_quantity(text: str) -> float:
+    """A setting as meters answer it: ``+1.0E-01``, ``20V`` or ``200mV``. Raises ProtocolError."""
+    match = _WITH_UNIT.fullmatch(text.strip().strip('"'))
+    if match is None:
+        raise ProtocolError(f"expected a number, got {text[:60]!r}")
+    try:
+        return float(match[1]) * _FACTORS[match[2]]
+    except ValueError:
+        raise ProtocolError(f"expected a number, got {text[:60]!r}") from None
+
+
+def parse_block(data: bytes) -> bytes:
+    """The content of a definite (``#3120…``) or indefinite (``#0…``) block (IEEE 488.2, 8.7).
+
+    Raises ProtocolError where it is cut short, too long, or no block.
+    """
+    if len(data) < 2 or data[:1] != b"#" or not data[1:2].isdigit():
+        raise ProtocolError(f"expected a block, got {data[:40]!r}")
+    digits = int(data[1:2])
+    if digits == 0:
+        if not data.endswith(b"\n"):
+            raise ProtocolError("indefinite block without its final line feed: cut short")
+        return data[2:-1]
+    header = data[2 : 2 + digits]
+    if len(header) < digits or not header.isdigit():
+        raise ProtocolError(f"block header cut short: {data[:12]!r}")
+    length = int(header)
+    content = data[2 + digits :]
+    if len(content) < length:
+        raise ProtocolError(f"block cut short: {len(content)} of {length} bytes")
+    if content[length:].strip(b"\r\n"):
+        raise ProtocolError(f"{len(content) - length} bytes more than the block said")
+    return content[:length]
+
+
+def parse_identity(text: str) -> Identity:
+    """The four fields of ``*IDN?``. Raises ProtocolError where there are fewer than two."""
+    fields = [part.strip().strip('"') for part in text.strip().split(",")]
+    if len(fields) < 2 or not fields[0] or not fields[1] or _NUMBER.fullmatch(fields[0]):
+        raise ProtocolError(f"expected an identity (maker,model,…), got {text[:60]!r}")
+    fields += ["", ""]
+    return Identity(maker=fields[0], model=fields[1], serial=fields[2], firmware=fields[3])
+
+
+def parse_error(text: str) -> tuple[int, str]:
+    """Code and message of one entry of the error queue. Raises ProtocolError."""
+    code, _, message = text.strip().partition(",")
+    try:
+        return int(code), message.strip().strip('"')
+    except ValueError:
+        raise ProtocolError(f"expected an error (code,message), got {text[:60]!r}") from None
+
+
+class ScpiSession:
+    """Commands and queries over one line; messages name ``who``."""
+
+    def __init__(self, who: str, line: MessageLine, timeout_s: float) -> None:
+        self.who = who
+        self.timeout_s = timeout_s
+        self._line = line
+
+    def open(self) -> None:
+        """Connect. Raises ConnectionLost."""
+        self._line.open()
+
+    def close(self, *last_words: str) -> None:
+        """Send ``last_words`` if the line still takes them, and let go. Never raises."""
+        try:
+            for command in last_words:
+                self.send(command)
+        except Exception:  # the line is dead, which is why we close it
+            pass
+        finally:
+            self._line.close()
+
+    def send(self, command: str) -> None:
+        """Send a command that has no answer."""
+        self._line.write(command.encode("ascii") + b"\n")
+
+    def ask_bytes(self, query: str, timeout_s: float | None = None) -> bytes:
+        """Send a query; its answer as it came. Raises NoAnswer, ConnectionLost."""
+        self.send(query)
+        try:
+            return self._line.read_line(self.timeout_s if timeout_s is None else timeout_s)
+        except NoAnswer as error:
+            raise NoAnswer(f"{error} to {query}; the meter may be busy or in local mode") from None
+
+    def ask(self, query: str, timeout_s: float | None = None) -> str:
+        """Send a query; its answer as text. Raises ProtocolError where it is not ASCII."""
+        answer = self.ask_bytes(query, timeout_s)
+        try:
+            return answer.decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise ProtocolError(f"{self.who}: answered {answer[:40]!r} to {query}") from None
+
+    def resynchronise(self, quiet_s: float = QUIET_S) -> None:
+        """Throw away answers that nobody waits for any more, until it is quiet.
+
+        Without the wait the right answer to this query would be taken for that to the next one.
+        """
+        self._line.discard(quiet_s)
+
+    def identify(self) -> Identity:
+        """Ask who it is; a stale answer of an earlier client is passed over once."""
+        try:
+            return parse_identity(self.ask("*IDN?"))
+        except ProtocolError:
+            self.resynchronise()
+        try:
+            return parse_identity(self.ask("*IDN?"))
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.who}: {error}; switch the meter off and on") from None
+
+    def expect_identity(self, model: str, serial: str = "") -> Identity:
+        """Ask who it is and refuse another one. An empty ``model`` or ``serial`` is any.
+
+        Raises WrongInstrument.
+        """
+        identity = self.identify()
+        if model and model.upper() not in identity.model.upper():
+            raise WrongInstrument(
+                f"{self.who}: expected a {model}, found {identity}; check the address in the rig"
+            )
+        if serial and serial != identity.serial:
+            raise WrongInstrument(
+                f"{self.who}: expected serial number {serial}, found {identity}; "
+                "check the address in the rig"
+            )
+        return identity
+
+    def refuse_errors(self, doing: str) -> None:
+        """Read the error queue until it is empty. Raises SettingRefused if it was not."""
+        errors: list[str] = []
+        for _ in range(_MOST_ERRORS):
+            code, message = parse_error(self.ask("SYST:ERR?"))
+            if code == 0:
+                break
+            errors.append(f"{code} {message}")
+        if errors:
+            raise SettingRefused(f"{self.who}: refused {doing}: {'; '.join(errors)}")
+
+    def expect_quantity(self, query: str, expected: float, what: str) -> float:
+        """Verify that a setting took: the answer is within 1 % of ``expected``.
+
+        Raises SettingRefused, ProtocolError.
+        """
+        answer = parse_quantity(self.ask(query))
+        if not math.isclose(answer, expected, rel_tol=0.01, abs_tol=1e-12):
+            raise SettingRefused(
+                f"{self.who}: {what} is {answer:g} after setting {expected:g}; "
+                "choose a value the meter has"
+            )
+        return answer
+
+    def expect_function(self, quantity: str) -> None:
+        """Verify the function in effect: ``voltage`` or ``current``, DC. Raises SettingRefused."""
+        wanted = {"voltage": "VOLT", "current": "CURR"}[quantity]
+        answer = self.ask("FUNC?").strip('"').upper()
+        if answer not in (wanted, f"{wanted}:DC"):
+            raise SettingRefused(
+                f"{self.who}: measures {answer} after setting DC {quantity}; "
+                "did somebody touch the front panel?"
+            )

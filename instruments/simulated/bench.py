@@ -1,0 +1,316 @@
+"""The simulated bench: a drive and its meters, in two processes of their own.
+
+``python -m instruments.simulated.bench --dir DIR`` runs it by hand; tests use :class:`Bench`.
+``DIR/rig.toml`` is a rig for it: labctl cannot tell it from a real one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from instruments.simulated.drive import DriveProcess, start_drive
+from instruments.simulated.faults import Fault, inject
+from instruments.simulated.meters import CONFIG_NAME, MeterConfig, MetersConfig
+from instruments.simulated.parameters import REFERENCE, Parameters, load, override
+
+_START_S: Final = 20.0
+_STOP_S: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_DRIVERS: Final = {
+    "truevolt": "truevolt",
+    "sdm3065x": "scpi_dmm",
+    "ut61e": "es51922",
+    "k204": "k204",
+}
+_RAILS: Final = {"12V": 12.0, "3V3": 3.3}
+
+DEFAULT_METERS: Final = (
+    MeterConfig(
+        name="i12",
+        kind="truevolt",
+        point="12V.current",
+        shunt_ohm=0.05,
+        shunt_tolerance_pct=0.1,
+        clock_offset_s=3.7,
+        drift_ppm=50.0,
+        settings={
+            "model": "34465A",
+            "function": "voltage",
+            "range": 0.1,
+            "nplc": 0.2,
+            "interval_s": 0.01,
+        },
+    ),
+    MeterConfig(
+        name="v12",
+        kind="sdm3065x",
+        point="12V.voltage",
+        settings={
+            "model": "SDM3065X",
+            "function": "voltage",
+            "range": 20.0,
+            "nplc": 1.0,
+            "interval_s": 0.1,
+        },
+    ),
+    MeterConfig(
+        name="i33",
+        kind="truevolt",
+        point="3V3.current",
+        clock_offset_s=-12.4,
+        drift_ppm=-50.0,
+        settings={
+            "model": "34470A",
+            "function": "current",
+            "range": 1.0,
+            "nplc": 0.2,
+            "interval_s": 0.02,
+        },
+    ),
+    MeterConfig(
+        name="v33",
+        kind="ut61e",
+        point="3V3.voltage",
+        drift_ppm=120.0,
+        settings={"function": "voltage", "range": 22.0},
+    ),
+    MeterConfig(name="thermocouple", kind="k204", point="case", settings={"sensors": ["t1"]}),
+)
+"""12 V current through 0.05 Ω at 100/s, 12 V at 10/s, 3.3 V current at 50/s, 3.3 V at 2/s,
+case temperature at 1/s."""
+
+
+class BenchConfig(BaseModel):
+    """What a bench is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = 1
+    parameters: Path = REFERENCE
+    overrides: dict[str, Any] = {}
+    """Of the drive, by dotted keys: ``thermal.ambient_celsius``."""
+    meters: tuple[MeterConfig, ...] = DEFAULT_METERS
+
+
+def configure(
+    seed: int = 1,
+    overrides: Mapping[str, object] | None = None,
+    **meters: Mapping[str, Any],
+) -> BenchConfig:
+    """The default bench with changes: ``configure(i12={"drift_ppm": 20.0})``.
+
+    ``settings`` of a meter are merged into its own. Raises pydantic.ValidationError, KeyError.
+    """
+    changed = {meter.name: meter.model_dump() for meter in DEFAULT_METERS}
+    for name, changes in meters.items():
+        merged = changed[name]["settings"] | dict(changes.get("settings", {}))
+        changed[name] |= {**changes, "settings": merged}
+    return BenchConfig(
+        seed=seed,
+        overrides=dict(overrides or {}),
+        meters=tuple(MeterConfig.model_validate(values) for values in changed.values()),
+    )
+
+
+class MetersProcess:
+    """The running meters; ``addresses`` has the ``resource`` or ``port`` of each."""
+
+    def __init__(self, directory: Path, config: MetersConfig) -> None:
+        (directory / CONFIG_NAME).write_text(config.model_dump_json(), encoding="utf-8")
+        command = [sys.executable, "-m", "instruments.simulated.meters"]
+        command += ["--dir", str(directory), "--die-with-stdin"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], _START_S)
+        line = self.process.stdout.readline() if ready else b""
+        if not line.startswith(b"{"):
+            self.stop()
+            raise RuntimeError(
+                f"the simulated meters in {directory} did not start "
+                f"(exit status {self.process.returncode}, said {line!r})"
+            )
+        self.addresses: dict[str, dict[str, str]] = json.loads(line)
+
+    def stop(self) -> None:
+        """End them, by force if need be."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class Bench:
+    """``with Bench(directory) as bench:`` runs drive and meters; ``bench.rig`` is their rig.
+
+    ``directory`` must not have been a bench before. To be entered in a thread that lives as long
+    as the bench shall: the kernel ends the drive with it.
+    """
+
+    def __init__(self, directory: Path, config: BenchConfig | None = None) -> None:
+        self.directory = directory.resolve()
+        self.config = config or BenchConfig()
+        self.parameters: Parameters = load(self.config.parameters, self.config.overrides)
+        self.drive: DriveProcess | None = None
+        self.meters: MetersProcess | None = None
+
+    @property
+    def rig(self) -> Path:
+        """The rig file for labctl."""
+        return self.directory / "rig.toml"
+
+    @property
+    def addresses(self) -> Mapping[str, dict[str, str]]:
+        """How to reach each meter."""
+        return self.meters.addresses if self.meters is not None else {}
+
+    def start(self) -> None:
+        """Start both processes and write the rig. Raises RuntimeError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config = self.config
+        self.drive = start_drive(self.directory, config.parameters, config.overrides, config.seed)
+        try:
+            meters = MetersConfig(seed=config.seed, meters=config.meters)
+            self.meters = MetersProcess(self.directory, meters)
+            self.rig.write_text(rig_toml(self), encoding="utf-8")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop both processes."""
+        if self.meters is not None:
+            self.meters.stop()
+        if self.drive is not None:
+            self.drive.stop()
+
+    def inject(self, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:
+        """Let a meter have a fault. Raises ValueError if it cannot have that one."""
+        inject(self.directory, meter, fault, seconds)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def rig_toml(bench: Bench) -> str:
+    """The rig of a running bench, in labctl's format."""
+    identity, thermal = bench.parameters.identity, bench.parameters.thermal
+    by_point: dict[str, MeterConfig] = {meter.point: meter for meter in bench.config.meters}
+    lines = ['name = "bench"', 'host = "local"', ""]
+    lines += _section(
+        "drive",
+        {
+            "model": identity.model,
+            "serial": identity.serial,
+            "engine": "nbd",
+            "target": f"nbd+unix:///?socket={bench.directory / 'drive.sock'}",
+            "size_bytes": identity.capacity_bytes,
+            "warning_celsius": thermal.warning_celsius,
+            "critical_celsius": thermal.critical_celsius,
+            "destructive": True,
+        },
+    )
+    for rail, nominal in _RAILS.items():
+        voltage = by_point.get(f"{rail}.voltage")
+        current = by_point.get(f"{rail}.current")
+        if voltage is None or current is None:
+            continue
+        values: dict[str, Any] = {
+            "nominal_volts": nominal,
+            "tolerance_pct": 5.0,
+            "voltage": f"{voltage.name}.voltage",
+            "current": f"{current.name}.current",
+        }
+        if current.shunt_ohm is not None:
+            values["current"] = {
+                "channel": f"{current.name}.voltage",
+                "shunt_ohm": current.shunt_ohm,
+                "shunt_tolerance_pct": current.shunt_tolerance_pct,
+            }
+        lines += _section(f"rails.{rail}", values)
+    temperatures = {"composite": "drive_temp.composite"}
+    if "case" in by_point:
+        temperatures["case"] = f"{by_point['case'].name}.t1"
+    lines += _section("temperatures", temperatures)
+    for meter in bench.config.meters:
+        address = bench.addresses[meter.name]
+        values = {"driver": _DRIVERS[meter.kind], **address, **meter.settings}
+        lines += _section(f"instruments.{meter.name}", values)
+    lines += _section(
+        "instruments.drive_temp",
+        {"driver": "hwmon", "directory": str(bench.directory / "hwmon"), "sensors": ["composite"]},
+    )
+    return "\n".join(lines)
+
+
+def _section(name: str, values: Mapping[str, Any]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value)  # strings, numbers, booleans and arrays are the same in both
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a bench until SIGTERM or SIGINT; print one JSON line when it is ready."""
+    parser = argparse.ArgumentParser(prog="instruments.simulated.bench", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="an empty directory for it")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--parameters", type=Path, default=REFERENCE, help="of the drive: TOML")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--meters", type=Path, help="JSON: a list of meters, in place of the default ones"
+    )
+    parser.add_argument("--die-with-parent", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.die_with_parent:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    values: dict[str, Any] = {
+        "seed": options.seed,
+        "parameters": options.parameters,
+        "overrides": dict(override(text) for text in options.set),
+    }
+    if options.meters is not None:
+        values["meters"] = json.loads(options.meters.read_text(encoding="utf-8"))
+    told = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: told.set())
+    with Bench(options.dir, BenchConfig.model_validate(values)) as bench:
+        ready = {"pid": os.getpid(), "rig": str(bench.rig), "meters": dict(bench.addresses)}
+        print(json.dumps(ready), flush=True)
+        told.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

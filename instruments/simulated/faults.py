@@ -1,0 +1,123 @@
+"""Faults of simulated meters, on demand: JSON lines on a Unix socket in the bench's directory.
+
+``{"meter": "i12", "fault": "silent", "seconds": 5}``; the answer is ``{"ok": true}`` or
+``{"ok": false, "error": "…"}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+SOCKET_NAME = "meters.sock"
+
+
+class Fault(StrEnum):
+    """What can go wrong with a simulated meter. ``MEMORY_OVERFLOW`` happens at once."""
+
+    SILENT = "silent"
+    DISCONNECT = "disconnect"
+    NONSENSE = "nonsense"
+    OVERLOAD = "overload"
+    NAN = "nan"
+    HOLD = "hold"
+    WRONG_FUNCTION = "wrong_function"
+    LOW_BATTERY = "low_battery"
+    OPEN_SENSOR = "open_sensor"
+    IDENTITY = "identity"
+    MEMORY_OVERFLOW = "memory_overflow"
+
+
+class Faults:
+    """Which faults a meter has just now."""
+
+    def __init__(self) -> None:
+        self._until: dict[Fault, float] = {}
+
+    def begin(self, fault: Fault, seconds: float) -> None:
+        """Have ``fault`` for ``seconds`` from now (0 ends it)."""
+        self._until[fault] = time.monotonic() + seconds
+
+    def has(self, fault: Fault) -> bool:
+        """Whether it has the fault now."""
+        return time.monotonic() < self._until.get(fault, 0.0)
+
+
+class SimulatedMeter(Protocol):
+    """What the process of the meters needs of each."""
+
+    name: str
+    possible_faults: frozenset[Fault]
+
+    async def start(self) -> dict[str, str]:
+        """Begin to serve; how a driver reaches it: ``resource`` or ``port``."""
+        ...
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault."""
+        ...
+
+    async def stop(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class FaultControl:
+    """The Unix socket that tells meters to have faults."""
+
+    def __init__(self, meters: Mapping[str, SimulatedMeter]) -> None:
+        self._meters = meters
+        self._server: asyncio.Server | None = None
+
+    async def start(self, directory: Path) -> None:
+        """Listen on ``directory/meters.sock``."""
+        path = directory / SOCKET_NAME
+        path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, path)
+
+    async def stop(self) -> None:
+        """Stop to listen."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                try:
+                    await self._inject(json.loads(line))
+                    answer: dict[str, object] = {"ok": True}
+                except (ValueError, KeyError, TypeError) as error:
+                    answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def _inject(self, request: dict[str, object]) -> None:
+        meter = self._meters[str(request["meter"])]
+        fault = Fault(str(request["fault"]))
+        if fault not in meter.possible_faults:
+            allowed = ", ".join(sorted(meter.possible_faults))
+            raise ValueError(f"{meter.name} cannot have {fault}; it can: {allowed}")
+        await meter.have(fault, float(str(request.get("seconds", 1.0))))
+
+
+def inject(directory: Path, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:
+    """Let a meter of the bench in ``directory`` have a fault. Raises ValueError if it cannot."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(5.0)
+        link.connect(str(directory / SOCKET_NAME))
+        request = {"meter": meter, "fault": str(fault), "seconds": seconds}
+        link.sendall(json.dumps(request).encode() + b"\n")
+        with link.makefile() as answers:
+            answer = json.loads(answers.readline())
+    if not answer["ok"]:
+        raise ValueError(answer["error"])

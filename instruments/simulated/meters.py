@@ -1,0 +1,174 @@
+"""The process of the simulated meters: ``python -m instruments.simulated.meters --dir DIR``.
+
+All meters of a bench run in one event loop, each with its own clock and its own errors. They
+read the drive's ``DIR/trace`` and what they are from ``DIR/meters.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from instruments.drivers import specifications
+from instruments.drivers.k204 import K204Settings
+from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
+from instruments.simulated.clock import MeterClock
+from instruments.simulated.faults import FaultControl, SimulatedMeter
+from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
+from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
+from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
+from instruments.simulated.trace import TraceReader
+
+CONFIG_NAME: Final = "meters.json"
+TRACE_NAME: Final = "trace"
+_NOISE_OF_RANGE: Final = 3e-6
+_UT61E_NOISE_OF_RANGE: Final = 5e-6
+_K204_NOISE_KELVIN: Final = 0.03
+
+Point = Literal["12V.voltage", "12V.current", "3V3.voltage", "3V3.current", "composite", "case"]
+
+
+class MeterConfig(BaseModel):
+    """One simulated meter. ``settings`` are those of its driver, without the address."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204"]
+    point: Point
+    settings: dict[str, Any] = {}
+    shunt_ohm: Annotated[float, Field(gt=0)] | None = None
+    shunt_tolerance_pct: Annotated[float, Field(ge=0)] = 0.0
+    clock_offset_s: float = 0.0
+    drift_ppm: float = 0.0
+    error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """1: gain, offset and shunt anywhere within their limits; 0: a perfect meter."""
+    memory: Annotated[int, Field(gt=0)] | None = None
+    """Reading memory of a Truevolt, if not its model's."""
+    tcp_port: Annotated[int, Field(ge=0, lt=65536)] = 0
+    """0: any free one."""
+
+
+class MetersConfig(BaseModel):
+    """All meters of a bench."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: int = 1
+    meters: tuple[MeterConfig, ...]
+
+
+def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:
+    """The shunt's true resistance: somewhere within its tolerance."""
+    if config.shunt_ohm is None:
+        return None
+    share = SHARE_OF_LIMITS * config.error_scale * _rng(seed, config.name, "shunt").uniform(-1, 1)
+    return config.shunt_ohm * (1 + share * config.shunt_tolerance_pct / 100)
+
+
+def make_meter(
+    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
+) -> SimulatedMeter:
+    """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
+    name = config.name
+    probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
+    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
+    rng = _rng(seed, name, "noise")
+    if config.kind == "truevolt":
+        model = str(config.settings["model"])
+        errors_of = _scpi_errors(model, config, seed)
+        return TruevoltMeter(
+            name, model, probe, errors_of, clock, rng, config.memory, config.tcp_port
+        )
+    if config.kind == "sdm3065x":
+        errors_of = _scpi_errors("SDM3065X", config, seed)
+        return PolledMeter(name, probe, errors_of, clock, rng, config.tcp_port)
+    if config.kind == "k204":
+        limits = accuracy_of_k204(K204Settings(port="-", **config.settings))
+        errors = Errors.draw(
+            limits, _rng(seed, name, "errors"), _K204_NOISE_KELVIN, config.error_scale
+        )
+        return K204Meter(name, directory, probe, errors, clock, rng)
+    function, range_ = config.settings["function"], config.settings["range"]
+    limits_or_none = specifications.accuracy("UT61E", function, range_)
+    if limits_or_none is None:
+        raise ValueError(f"{name}: a UT61E has no {function} range {range_}")
+    noise = _UT61E_NOISE_OF_RANGE * range_
+    errors = Errors.draw(limits_or_none, _rng(seed, name, "errors"), noise, config.error_scale)
+    return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
+
+
+def _scpi_errors(model: str, config: MeterConfig, seed: int) -> ErrorsOf:
+    def errors_of(function: str, range_: float) -> Errors:
+        limits = specifications.accuracy(model, function, range_)
+        assert limits is not None
+        rng = _rng(seed, config.name, f"{function} {range_:g}")
+        return Errors.draw(limits, rng, _NOISE_OF_RANGE * range_, config.error_scale)
+
+    return errors_of
+
+
+def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(f"{name}/{purpose}".encode())])
+
+
+async def serve(directory: Path, config: MetersConfig, until: asyncio.Event) -> None:
+    """Serve all meters; print one JSON line with their addresses when they are ready."""
+    trace = TraceReader(directory / TRACE_NAME)
+    meters: Mapping[str, SimulatedMeter] = {
+        entry.name: make_meter(entry, config.seed, directory, trace) for entry in config.meters
+    }
+    control = FaultControl(meters)
+    addresses = {name: await meter.start() for name, meter in meters.items()}
+    await control.start(directory)
+    print(json.dumps(addresses), flush=True)
+    try:
+        await until.wait()
+    finally:
+        await control.stop()
+        for meter in meters.values():
+            await meter.stop()
+
+
+async def _serve_until_told(directory: Path, config: MetersConfig, follow_stdin: bool) -> None:
+    until = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, until.set)
+    if follow_stdin:
+
+        def look() -> None:
+            if not os.read(sys.stdin.fileno(), 64):
+                until.set()
+
+        loop.add_reader(sys.stdin, look)
+    await serve(directory, config, until)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the meters until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="instruments.simulated.meters", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="the directory of the bench")
+    parser.add_argument(
+        "--die-with-stdin", action="store_true", help="end when stdin ends: with the parent"
+    )
+    options = parser.parse_args(arguments)
+    text = (options.dir / CONFIG_NAME).read_text(encoding="utf-8")
+    config = MetersConfig.model_validate_json(text)
+    asyncio.run(_serve_until_told(options.dir, config, options.die_with_stdin))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""Simulated serial meters on pseudo terminals: a UT61E that pushes, a K204 that is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import tty
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from instruments.drivers import es51922, k204
+from instruments.simulated.clock import MeterClock
+from instruments.simulated.faults import Fault, Faults
+from instruments.simulated.probe import Errors, Probe
+
+_RANGES = {
+    "voltage": ((0.22, 4, 1e-5), (2.2, 0, 1e-4), (22.0, 1, 1e-3), (220.0, 2, 1e-2)),
+    "current": ((22e-3, 0, 1e-6), (220e-3, 1, 1e-5)),
+}
+"""Full scale, range byte, value of a digit; current: its mA position."""
+_FUNCTION_BYTE = {"voltage": 0x3B, "current": 0x3F}
+_AMPS_BYTE, _OHMS_BYTE = 0x30, 0x33
+_MOST_DIGITS = 22_000
+_OPEN_COUNT = 0x7FFF
+
+
+def ut61e_frame(
+    function: str,
+    value: float,
+    overload: bool = False,
+    hold: bool = False,
+    low_battery: bool = False,
+    other_function: bool = False,
+) -> bytes:
+    """The frame a UT61E with auto range sends for DC ``value`` (V or A)."""
+    ranges = _RANGES[function]
+    function_byte = _FUNCTION_BYTE[function]
+    if function == "current" and abs(value) > ranges[-1][0]:
+        function_byte, ranges = _AMPS_BYTE, ((10.0, 0, 1e-3),)
+    fitting = [entry for entry in ranges if abs(value) <= entry[0]]
+    _, range_index, step = fitting[0] if fitting else ranges[-1]
+    count = min(round(abs(value) / step), _MOST_DIGITS)
+    status = (4 if value < 0 else 0) | (2 if low_battery else 0) | (1 if overload else 0)
+    option3 = 8 | 2  # DC, auto
+    option4 = 2 if hold else 0
+    if other_function:
+        function_byte, option3 = _OHMS_BYTE, 2
+    head = bytes([0x30 + range_index]) + f"{count:05d}".encode() + bytes([function_byte])
+    return head + bytes(0x30 + flags for flags in (status, 0, 0, option3, option4)) + b"\r\n"
+
+
+def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: bool = False) -> bytes:
+    """The reply of a K204 with these temperatures; None is an open input."""
+    reply = bytearray(k204.REPLY_BYTES)
+    reply[0], reply[44] = 0x02, 0x03
+    reply[1] = 0x80 | (0x20 if hold else 0) | (0x40 if low_battery else 0)
+    for i, value in enumerate(celsius):
+        count = _OPEN_COUNT
+        if value is None:
+            reply[39] |= 1 << i
+        elif abs(value) < 200:
+            count = round(value * 10)
+        else:
+            count = round(value)
+            reply[43] |= 1 << i
+        reply[7 + 2 * i : 9 + 2 * i] = count.to_bytes(2, "big", signed=True)
+    return bytes(reply)
+
+
+class SerialMeter:
+    """A pseudo terminal with a link to it that stays the same: ``DIR/tty-<name>``."""
+
+    possible_faults = frozenset(
+        {
+            Fault.SILENT,
+            Fault.DISCONNECT,
+            Fault.NONSENSE,
+            Fault.OVERLOAD,
+            Fault.NAN,
+            Fault.HOLD,
+            Fault.LOW_BATTERY,
+        }
+    )
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        probe: Probe,
+        errors: Errors,
+        clock: MeterClock,
+        rng: np.random.Generator,
+    ) -> None:
+        self.name = name
+        self.faults = Faults()
+        self.clock = clock
+        self._link = directory / f"tty-{name}"
+        self._probe = probe
+        self._errors = errors
+        self._rng = rng
+        self._ends: tuple[int, int] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> dict[str, str]:
+        """Plug in; the path of the port."""
+        self._plug_in()
+        self._spawn(self.serve())
+        return {"port": str(self._link)}
+
+    async def stop(self) -> None:
+        """Unplug."""
+        for task in self._tasks:
+            task.cancel()
+        self._unplug()
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault for some seconds."""
+        self.faults.begin(fault, seconds)
+        if fault is Fault.DISCONNECT:
+            self._unplug()
+            self._spawn(self._come_back(seconds))
+
+    async def serve(self) -> None:
+        """Whatever the meter does by itself."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came from the computer."""
+
+    def send(self, data: bytes) -> None:
+        """Write, unless it is silent, unplugged, or nobody has read for long."""
+        if self._ends is None or self.faults.has(Fault.SILENT):
+            return
+        if self.faults.has(Fault.NONSENSE):
+            data = self._rng.bytes(len(data))
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._ends[0], data)
+
+    async def shown(self, begin_ns: int, end_ns: int) -> float:
+        """What it measures over a window of host time, before the display."""
+        true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
+        return float(self._errors.apply(true, self._rng, 1e-9)[0])
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=self.name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _plug_in(self) -> None:
+        master, slave = os.openpty()
+        tty.setraw(slave)
+        os.set_blocking(master, False)
+        self._ends = (master, slave)
+        self._link.unlink(missing_ok=True)
+        self._link.symlink_to(os.ttyname(slave))
+        asyncio.get_running_loop().add_reader(master, self._readable)
+
+    def _unplug(self) -> None:
+        ends, self._ends = self._ends, None
+        if ends is None:
+            return
+        self._link.unlink(missing_ok=True)
+        asyncio.get_running_loop().remove_reader(ends[0])
+        for end in ends:
+            os.close(end)
+
+    async def _come_back(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._plug_in()
+
+    def _readable(self) -> None:
+        if self._ends is not None:
+            with contextlib.suppress(OSError):
+                self.received(os.read(self._ends[0], 4096))
+
+
+class Ut61eMeter(SerialMeter):
+    """Sends a frame at the end of each conversion, on its own clock."""
+
+    possible_faults = SerialMeter.possible_faults | {Fault.WRONG_FUNCTION}
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        probe: Probe,
+        errors: Errors,
+        clock: MeterClock,
+        rng: np.random.Generator,
+        function: str = "voltage",
+    ) -> None:
+        super().__init__(name, directory, probe, errors, clock, rng)
+        self._function = function
+
+    async def serve(self) -> None:
+        """Convert for half a second, send, and so on."""
+        conversion = es51922.INTERVAL_S * 1e9
+        on_the_wire_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
+        end = self.clock.now() + conversion
+        while True:
+            begin_ns, end_ns = self.clock.to_host(end - conversion), self.clock.to_host(end)
+            await asyncio.sleep(max(end_ns - time.monotonic_ns(), 0) * 1e-9)
+            value = await self.shown(begin_ns, end_ns)
+            sent_s = (end_ns - time.monotonic_ns()) * 1e-9 + on_the_wire_s
+            await asyncio.sleep(max(sent_s, 0.0))
+            frame = ut61e_frame(
+                self._function,
+                value,
+                overload=self.faults.has(Fault.OVERLOAD),
+                hold=self.faults.has(Fault.HOLD),
+                low_battery=self.faults.has(Fault.LOW_BATTERY),
+                other_function=self.faults.has(Fault.WRONG_FUNCTION),
+            )
+            if self.faults.has(Fault.NAN):
+                frame = frame[:1] + b":::::" + frame[6:]
+            self.send(frame)
+            end += conversion
+
+
+class K204Meter(SerialMeter):
+    """Answers ``A`` with its last measurement; its first input has the thermocouple."""
+
+    possible_faults = SerialMeter.possible_faults | {Fault.OPEN_SENSOR}
+
+    def received(self, data: bytes) -> None:
+        """Answer each ``A``."""
+        for _ in range(data.count(b"A")):
+            self._spawn(self._answer())
+
+    async def _answer(self) -> None:
+        now_ns = time.monotonic_ns()
+        celsius: float | None = await self.shown(now_ns - 2_000_000, now_ns - 1_000_000)
+        broken = (Fault.OPEN_SENSOR, Fault.OVERLOAD, Fault.NAN)
+        if any(self.faults.has(fault) for fault in broken):
+            celsius = None
+        await asyncio.sleep(k204.REPLY_BYTES * k204.FORMAT.byte_s)
+        self.send(
+            k204_reply(
+                [celsius, None, None, None],
+                hold=self.faults.has(Fault.HOLD),
+                low_battery=self.faults.has(Fault.LOW_BATTERY),
+            )
+        )

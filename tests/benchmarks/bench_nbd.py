@@ -1,0 +1,121 @@
+"""How fast the simulated drive serves the real fio, from one core: target and measured.
+
+Run as ``python tests/benchmarks/bench_nbd.py``. Needs a second core for fio. Figures depend on
+the machine and on what else it does, so this asserts nothing; it exits 1 if a target is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from instruments.simulated.drive import DriveProcess, start_drive
+from instruments.simulated.truth import Truth
+
+IDLE_SECONDS = 3.0
+RUN_SECONDS = 3.0
+IDLE_CPU_TARGET = 0.03
+"""Of one core."""
+RANDOM_READ_TARGET = 30_000.0
+"""IOPS of 4 KiB at queue depth 32."""
+COLD = {"thermal.ambient_celsius": -60}
+"""No throttling: it is the server that is measured."""
+FAST = {**COLD, "speed_divisor": 1}
+"""The drive as fast as the real one, so that only the server limits."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one fio run."""
+
+    iops: float
+    latency_us: float
+    p99_us: float
+    watts: float
+    cpu: float
+
+
+def cpu_seconds(drive: DriveProcess) -> float:
+    """CPU time that the drive's process has used."""
+    times = psutil.Process(drive.process.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def measure(drive: DriveProcess, pattern: str, block: str, depth: int) -> Result:
+    """Run fio once; its figures, and the drive's."""
+    command = ["fio", "--name=x", "--ioengine=nbd", f"--uri={drive.uri}", "--size=16g"]
+    command += [f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}", "--norandommap"]
+    command += ["--time_based", f"--runtime={RUN_SECONDS}", "--output-format=json"]
+    begin_ns, cpu = time.monotonic_ns(), cpu_seconds(drive)
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    cpu = cpu_seconds(drive) - cpu
+    job: dict[str, Any] = json.loads(out[out.index("{") :])["jobs"][0]
+    figures = job["write" if "write" in pattern else "read"]
+    time.sleep(0.6)  # the truth is flushed each 0.25 s
+    truth = Truth(drive.truth)
+    bursts = [burst for burst in truth.bursts if burst.begin_ns > begin_ns]
+    watts = sum(truth.mean_watts(bursts[0].begin_ns, bursts[-1].end_ns).values())
+    return Result(
+        iops=figures["iops"],
+        latency_us=figures["lat_ns"]["mean"] / 1e3,
+        p99_us=figures["clat_ns"]["percentile"]["99.000000"] / 1e3,
+        watts=watts,
+        cpu=cpu / RUN_SECONDS,
+    )
+
+
+def sweep(drive: DriveProcess, pattern: str, block: str, depths: tuple[int, ...]) -> None:
+    """Print a table of queue depths."""
+    for depth in depths:
+        result = measure(drive, pattern, block, depth)
+        print(
+            f"{pattern:10} {block:>5} QD {depth:<4}{result.iops:9.0f} IOPS"
+            f"{result.latency_us:10.0f} us mean{result.p99_us:9.0f} us p99"
+            f"{result.watts:8.2f} W   drive process {result.cpu:4.0%} of a core",
+            flush=True,
+        )
+
+
+def verdict(what: str, measured: float, target: float, reached: bool, form: str) -> bool:
+    """Print a target and what was measured."""
+    word = "reached" if reached else "MISSED"
+    print(f"{word}: {what}: {format(measured, form)} (target {format(target, form)})", flush=True)
+    return reached
+
+
+def main() -> int:
+    """Measure; exit status 1 if a target is missed."""
+    reached = []
+    with tempfile.TemporaryDirectory() as directory:
+        with start_drive(Path(directory) / "shipped", overrides=COLD) as drive:
+            cpu = cpu_seconds(drive)
+            time.sleep(IDLE_SECONDS)
+            cpu = (cpu_seconds(drive) - cpu) / IDLE_SECONDS
+            reached.append(verdict("idle CPU", cpu, IDLE_CPU_TARGET, cpu <= IDLE_CPU_TARGET, ".1%"))
+            iops = measure(drive, "randread", "4k", 32).iops
+            what = "random read at QD 32, shipped parameters"
+            is_enough = iops >= RANDOM_READ_TARGET
+            reached.append(verdict(what, iops, RANDOM_READ_TARGET, is_enough, ".0f"))
+            if "--sweep" in sys.argv:
+                for pattern in ("randread", "randwrite"):
+                    sweep(drive, pattern, "4k", (1, 2, 4, 8, 16, 32))
+                for pattern in ("read", "write"):
+                    sweep(drive, pattern, "128k", (1, 2, 4, 8, 16, 32))
+        with start_drive(Path(directory) / "fast", overrides=FAST) as drive:
+            iops = measure(drive, "randread", "4k", 32).iops
+            what = "random read at QD 32, unscaled drive"
+            is_enough = iops >= RANDOM_READ_TARGET
+            reached.append(verdict(what, iops, RANDOM_READ_TARGET, is_enough, ".0f"))
+    return 0 if all(reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.drivers.es51922 import Es51922, Es51922Settings, decode, split_frames
+from instruments.errors import ConnectionLost, ProtocolError
+from instruments.reading import Status
+from tests.protocol.exchange import Clock, ExpectedExchange
+
+RECORDINGS = Path(__file__).parents[2].parent / "shared" / "data" / "es51922"
+DELAY_NS = round((14 * 10 / 19200 + 0.25) * 1e9)
+
+
+def frame(
+    range_: int = 1, digits: str = "12345", function: int = 0x3B, flags: str = "000:0"
+) -> bytes:
+    return bytes([0x30 + range_]) + digits.encode() + bytes([function]) + flags.encode() + b"\r\n"
+
+
+def meter(*arriving: bytes | Exception, **changes: Any) -> tuple[Es51922, ExpectedExchange]:
+    values = {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0} | changes
+    line = ExpectedExchange()
+    instrument = Es51922("v33", Es51922Settings.model_validate(values), Clock(), line)
+    instrument.open()
+    instrument.start()
+    line._unread = list(arriving)
+    return instrument, line
+
+
+@pytest.mark.parametrize(
+    ("range_", "function", "digits", "what", "value"),
+    [
+        (0, 0x3B, "12345", "voltage", 1.2345),
+        (1, 0x3B, "12345", "voltage", 12.345),
+        (2, 0x3B, "12345", "voltage", 123.45),
+        (3, 0x3B, "09999", "voltage", 999.9),
+        (4, 0x3B, "12345", "voltage", 0.12345),
+        (0, 0x3D, "12345", "current", 123.45e-6),
+        (1, 0x3D, "12345", "current", 1.2345e-3),
+        (0, 0x3F, "12345", "current", 12.345e-3),
+        (1, 0x3F, "12345", "current", 123.45e-3),
+        (0, 0x30, "09876", "current", 9.876),
+        (0, 0x33, "12345", "resistance", 123.45),
+        (6, 0x33, "12345", "resistance", 123.45e6),
+        (0, 0x35, "00012", "continuity", 0.12),
+        (0, 0x31, "05678", "diode", 0.5678),
+        (1, 0x32, "05000", "frequency", 500.0),
+        (2, 0x36, "12345", "capacitance", 1.2345e-6),
+    ],
+)
+def test_functions_and_ranges(
+    range_: int, function: int, digits: str, what: str, value: float
+) -> None:
+    decoded = decode(frame(range_, digits, function))
+    assert decoded.function == what
+    assert decoded.value == pytest.approx(value, rel=1e-9, abs=0)
+
+
+def test_flags() -> None:
+    assert decode(frame(flags="4008 ".replace(" ", "0"))).value == -12.345
+    assert decode(frame(flags="10080")).overload
+    assert decode(frame(flags="00880")).overload
+    assert decode(frame(flags="20080")).low_battery
+    assert decode(frame(flags="00082")).hold
+    assert decode(frame(flags="02080")).relative
+    assert decode(frame(flags="08080")).extreme
+    assert decode(frame(flags="00480")).extreme
+    assert decode(frame(flags="00040")).ac
+    auto = decode(frame(flags="000:0"))
+    assert auto.dc and auto.auto_range
+    assert decode(frame(digits=":<?0:", flags="10080")).overload
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        frame()[:9],
+        frame()[1:],
+        frame() + b"0",
+        frame(digits="12:45"),
+        frame(range_=7),
+        frame(function=0x37),
+        frame()[:3] + b"\xb3" + frame()[4:],
+        frame()[:-2] + b"\n\r",
+    ],
+)
+def test_what_is_no_frame(bad: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(bad)
+
+
+def test_frames_in_pieces_and_noise() -> None:
+    lines, rest = split_frames(b"5;000:0\r\n" + frame() + frame()[:5])
+    assert lines == [b"5;000:0\r\n", frame()]
+    assert rest == frame()[:5]
+    assert len(split_frames(b"\x00" * 500)[1]) < 14
+
+
+def test_readings_and_their_time() -> None:
+    instrument, line = meter(b"00:0\r\n", frame()[:4], frame()[4:], frame() + frame(digits="12346"))
+    with line:
+        assert not instrument.read().blocks  # the tail of a frame that was under way
+        assert not instrument.read().blocks
+        (block,) = instrument.read().blocks
+        assert block.values.tolist() == [12.345]
+        assert block.t_ns.tolist() == [1_000_000_000 - DELAY_NS]
+        first, second = instrument.read().blocks
+        assert second.t_ns[0] - first.t_ns[0] == 500_000_000
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (frame(flags="10080"), Status.OVERLOAD),
+        (frame(flags="00082"), Status.HOLD),
+        (frame(flags="00480"), Status.WRONG_FUNCTION),
+        (frame(flags="00040"), Status.WRONG_FUNCTION),
+        (frame(function=0x33), Status.WRONG_FUNCTION),
+        (frame(range_=2), Status.WRONG_FUNCTION),
+        (frame(digits="1?345"), Status.UNREADABLE),
+        (b"\xc3" + frame()[1:], Status.UNREADABLE),
+    ],
+)
+def test_what_is_no_reading_is_a_status(bad: bytes, status: Status) -> None:
+    instrument, line = meter(frame(), bad)
+    with line:
+        instrument.read()
+        batch = instrument.read()
+        assert not batch.blocks
+        assert [s.status for s in batch.statuses] == [status]
+
+
+def test_a_finer_range_is_fine_and_a_low_battery_is_told_once() -> None:
+    low = frame(range_=0, flags="20080")
+    instrument, line = meter(low, low)
+    with line:
+        batch = instrument.read()
+        assert batch.blocks[0].values.tolist() == pytest.approx([1.2345])
+        assert [s.status for s in batch.statuses] == [Status.LOW_BATTERY]
+        assert not instrument.read().statuses
+
+
+def test_unplugged() -> None:
+    instrument, line = meter(ConnectionLost("gone"))
+    with line, pytest.raises(ConnectionLost):
+        instrument.read()
+    instrument.close()
+
+
+@pytest.mark.skipif(not RECORDINGS.exists(), reason="needs recordings that are not shipped")
+@pytest.mark.parametrize(
+    ("name", "function", "value"),
+    [
+        ("voltage_dc_3_3v", "voltage", 3.302),
+        ("current_ma_dc_1ma", "current", 1e-3),
+        ("current_a_dc_0_001a", "current", 1e-3),
+        ("voltage_dc_0_1v_pmax", "voltage", None),
+        ("resistance_ol", "resistance", None),
+        ("diode_ol", "diode", None),
+    ],
+)
+def test_recordings(name: str, function: str, value: float | None) -> None:
+    text = (RECORDINGS / f"es51922__ut61e_{name}.tsv").read_text()
+    frames = [
+        bytes.fromhex(match[1]) for match in re.finditer(r"^[\d.]+\t([0-9a-f ]+)\t", text, re.M)
+    ]
+    assert frames
+    for raw in frames:
+        decoded = decode(raw)
+        assert decoded.function == function
+        if value is not None:
+            assert decoded.value == pytest.approx(value, abs=1.1e-3 * value)
+            assert decoded.dc and not decoded.overload
+        else:
+            assert decoded.overload or decoded.extreme

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings
+from instruments.errors import NoAnswer, SettingRefused
+from instruments.reading import Status
+from tests.protocol.exchange import Clock, ExpectedExchange
+
+Step = tuple[str, str | None]
+AUTO_ZERO = {
+    "SDM3045X": [],
+    "SDM3055": [],
+    "SDM3065X": ["VOLT:DC:AZ OFF"],
+    "34401A": ["ZERO:AUTO ONCE"],
+    "34460A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34461A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "8845A": ["ZERO:AUTO ONCE"],
+    "8846A": ["ZERO:AUTO ONCE"],
+    "generic": [],
+}
+RANGE = {"SDM3045X": 60.0, "SDM3055": 20.0, "SDM3065X": 20.0}
+
+
+def settings(model: str = "SDM3065X", **changes: Any) -> ScpiDmmSettings:
+    values: dict[str, Any] = {
+        "resource": "TCPIP0::meter::5025::SOCKET",
+        "model": model,
+        "function": "voltage",
+        "range": RANGE.get(model, 10.0),
+        "nplc": 1.0,
+        "interval_s": 0.03,
+    }
+    if model in ("SDM3045X", "generic"):
+        values |= {"accuracy_pct_of_reading": 0.02, "accuracy_floor": 4e-3}
+    return ScpiDmmSettings.model_validate(values | changes)
+
+
+def start(model: str = "SDM3065X", range_: str = "20") -> list[Step]:
+    return [
+        ("*RST", None),
+        ("*CLS", None),
+        ("*OPC?", "1"),
+        (f"CONF:VOLT:DC {range_}", None),
+        ("VOLT:DC:NPLC 1", None),
+        *((command, None) for command in AUTO_ZERO[model]),
+        ("TRIG:SOUR IMM", None),
+        ("*OPC?", "1"),
+        ("SYST:ERR?", '0,"No error"'),
+        ("FUNC?", '"VOLT"'),
+        ("VOLT:DC:RANG?", f"{range_}V"),
+        ("VOLT:DC:NPLC?", "1"),
+    ]
+
+
+def meter(line: ExpectedExchange, clock: Clock | None = None, **changes: Any) -> ScpiDmm:
+    return ScpiDmm("v12", settings(**changes), clock or Clock(), line)
+
+
+@pytest.mark.parametrize("model", list(AUTO_ZERO))
+def test_a_whole_session_of_each_model(model: str) -> None:
+    range_ = f"{RANGE.get(model, 10.0):g}"
+    with ExpectedExchange(
+        ("*IDN?", f"Maker,{model},123,1.0"),
+        *start(model, range_),
+        ("READ?", "+1.20340000E+01"),
+        ("ABOR", None),
+        ("SYST:LOC", None),
+    ) as line:
+        instrument = meter(line, Clock(now_ns=0, step_ns=1000), model=model)
+        assert instrument.open().model == model
+        instrument.start()
+        (readings,) = instrument.read().blocks
+        assert readings.values.tolist() == [12.034]
+        assert readings.t_ns.tolist() == [1500]  # the middle of 1000 and 2000
+        instrument.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ("+9.90000000E+37", Status.OVERLOAD),
+        ("-9.90000000E+37", Status.OVERLOAD),
+        ("+9.91000000E+37", Status.NO_VALUE),
+        ("Siglent,SDM3065X,1,1", Status.UNREADABLE),
+        (b"\xff\xfe\n", Status.UNREADABLE),
+        ("", Status.UNREADABLE),
+    ],
+)
+def test_what_is_no_number_is_a_status(answer: str | bytes, status: Status) -> None:
+    with ExpectedExchange(*start(), ("READ?", answer)) as line:
+        instrument = meter(line)
+        instrument.start()
+        batch = instrument.read()
+        assert not batch.blocks
+        assert [s.status for s in batch.statuses] == [status]
+
+
+def test_a_comma_for_the_point() -> None:
+    with ExpectedExchange(*start(), ("READ?", "+1,2034E+01")) as line:
+        instrument = meter(line)
+        instrument.start()
+        assert instrument.read().blocks[0].values.tolist() == [12.034]
+
+
+def test_a_late_answer_has_no_known_time() -> None:
+    with ExpectedExchange(*start(), ("READ?", "+1.2E+01")) as line:
+        instrument = meter(line, Clock(step_ns=500_000_000))
+        instrument.start()
+        (status,) = instrument.read().statuses
+        assert status.status is Status.UNREADABLE and "late" in status.detail
+
+
+def test_no_answer_says_what_to_do() -> None:
+    with ExpectedExchange(*start(), ("READ?", NoAnswer("v12: nothing"))) as line:
+        instrument = meter(line)
+        instrument.start()
+        with pytest.raises(NoAnswer, match="READ"):
+            instrument.read()
+
+
+def test_a_refused_range() -> None:
+    steps = start()
+    steps[-2] = ("VOLT:DC:RANG?", "200V")
+    with ExpectedExchange(*steps[:-1]) as line, pytest.raises(SettingRefused, match="range is 200"):
+        meter(line).start()
+
+
+def test_settings_of_unknown_accuracy_and_of_long_integration() -> None:
+    with pytest.raises(ValidationError, match="accuracy_pct_of_reading and accuracy_floor"):
+        settings("generic", accuracy_pct_of_reading=None, accuracy_floor=None)
+    with pytest.raises(ValidationError, match="at most 20"):
+        settings(nplc=100.0, interval_s=5.0)
+    with pytest.raises(ValidationError, match=r"must be one of 0\.2, 2, 20, 200, 1000"):
+        settings(range=10.0)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from instruments import drivers
+from instruments.drivers import specifications
+from instruments.drivers.sorting import sort_readings
+from instruments.instrument import Instrument
+from instruments.reading import Status
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "drivers.md"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "truevolt": {
+        "resource": "TCPIP0::meter::5025::SOCKET",
+        "model": "34470A",
+        "function": "current",
+        "range": 1.0,
+        "nplc": 1.0,
+        "interval_s": 0.05,
+    },
+    "scpi_dmm": {
+        "resource": "GPIB0::22::INSTR",
+        "model": "34401A",
+        "function": "current",
+        "range": 3.0,
+        "nplc": 1.0,
+        "interval_s": 0.1,
+    },
+    "es51922": {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0},
+    "k204": {"port": "/dev/ttyUSB1", "sensors": ["t1", "t3"]},
+    "hwmon": {"directory": "nvme", "sensors": ["composite", "sensor_1"]},
+}
+
+
+@pytest.mark.parametrize("driver", drivers.names())
+def test_each_driver_makes_an_instrument_that_knows_its_channels(driver: str) -> None:
+    instrument = drivers.create("it", driver, SETTINGS[driver], time.monotonic_ns)
+    assert isinstance(instrument, Instrument)
+    assert instrument.channels
+    for channel in instrument.channels:
+        assert channel.accuracy.limit(1.0) > 0
+        assert channel.accuracy.source
+        assert channel.time_u_s > 0
+    instrument.close()
+
+
+@pytest.mark.parametrize("driver", drivers.names())
+def test_unknown_keys_are_mistakes(driver: str) -> None:
+    with pytest.raises(ValidationError, match="colour"):
+        drivers.create("it", driver, SETTINGS[driver] | {"colour": 1}, time.monotonic_ns)
+
+
+@pytest.mark.parametrize("driver", drivers.names())
+def test_each_setting_is_documented(driver: str) -> None:
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    section = text.partition(f"## {driver}")[2].partition("\n## ")[0]
+    assert section, f"docs/drivers.md has no section {driver}"
+    common = text.partition("## Common settings")[2].partition("\n## ")[0]
+    for key in drivers.settings_model(driver).model_fields:
+        assert f"`{key}`" in section + common, f"{driver}: {key} is not in docs/drivers.md"
+
+
+def test_importing_the_table_imports_no_driver() -> None:
+    code = (
+        "import sys; import instruments.drivers; print('pyvisa' in sys.modules, 'numpy.ma' in "
+        "sys.modules, any(m.startswith('instruments.drivers.') for m in sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split()[0] == "False"
+    assert said.stdout.split()[2] == "False"
+
+
+def test_limits_of_the_service_guide() -> None:
+    # Agilent 34401A Service Guide, gain verification, one year: input, range, limit
+    for function, value, range_, limit in (
+        ("voltage", 0.1, 0.1, 8.5e-6),
+        ("voltage", 10.0, 10.0, 400e-6),
+        ("current", 1.0, 1.0, 1.1e-3),
+        ("current", 2.0, 3.0, 3.0e-3),
+    ):
+        accuracy = specifications.accuracy("34401A", function, range_)
+        assert accuracy is not None
+        assert accuracy.limit(value) == pytest.approx(limit)
+
+
+def test_sorting_numbers_from_statuses() -> None:
+    over, none = Status.OVERLOAD, Status.NO_VALUE
+    blocks, statuses = sort_readings("v", [1, 2, 3, 4, 5], [over, over, 1.5, none, over])
+    assert blocks[0].t_ns.tolist() == [3] and blocks[0].values.tolist() == [1.5]
+    assert [(s.status, s.t_ns, s.count) for s in statuses] == [
+        (over, 1, 2),
+        (none, 4, 1),
+        (over, 5, 1),
+    ]
+    assert sort_readings("v", [], []) == ((), ())

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from instruments.errors import ConnectionLost, NoAnswer
+from instruments.transports import SerialFormat, SerialLine, VisaLine
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def line_to(server: socket.socket) -> VisaLine:
+    return VisaLine("it", f"TCPIP0::127.0.0.1::{server.getsockname()[1]}::SOCKET")
+
+
+def test_lines_and_late_answers(listener: socket.socket) -> None:
+    line = line_to(listener)
+    line.open()
+    peer = listener.accept()[0]
+    line.write(b"*IDN?\n")
+    assert peer.recv(100) == b"*IDN?\n"
+    peer.sendall(b"one\ntwo\nthr")
+    assert line.read_line(1.0) == b"one\n"
+    assert line.read_line(1.0) == b"two\n"
+    with pytest.raises(NoAnswer, match="no whole answer"):
+        line.read_line(0.05)
+    peer.sendall(b"stale\n")
+    line.discard(0.1)
+    peer.sendall(b"fresh\n")
+    assert line.read_line(1.0) == b"fresh\n"
+    peer.close()
+    line.close()
+    line.close()
+
+
+def test_a_peer_that_closes(listener: socket.socket) -> None:
+    line = line_to(listener)
+    line.open()
+    listener.accept()[0].close()
+    with pytest.raises(ConnectionLost, match="closed the connection"):
+        line.read_line(1.0)
+    line.close()
+    line.open()
+    peer = listener.accept()[0]
+    peer.sendall(b"last words")
+    peer.close()
+    with pytest.raises(ConnectionLost, match="closed the connection"):
+        line.discard(0.5)
+    line.close()
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = line_to(server)
+    with pytest.raises(ConnectionLost, match="refused"):
+        line.open()
+    with pytest.raises(ConnectionLost, match="is not open"):
+        line.write(b"*IDN?\n")
+
+
+def test_a_port_that_is_not_there() -> None:
+    line = SerialLine("it", "/dev/does-not-exist", SerialFormat(9600))
+    with pytest.raises(ConnectionLost, match="is it plugged in"):
+        line.open()
+
+
+def test_the_time_of_a_byte() -> None:
+    assert SerialFormat(19200, 7, "O").byte_s == pytest.approx(10 / 19200)
+    assert SerialFormat(9600).byte_s == pytest.approx(10 / 9600)
