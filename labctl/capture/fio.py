@@ -16,9 +16,11 @@ import signal
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
+from typing import Self
 
-from labctl.errors import RunFailed
+from labctl.errors import JournalError, RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.plan import Phase
 from labctl.rig import Drive
@@ -106,6 +108,28 @@ class Window:
     u_ns: int
 
 
+class _Kept:
+    """A file for what fio says. On a full disk it stops, and the journal tells of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: FileIO | None = FileIO(path, "w")
+
+    def write(self, data: bytes) -> None:
+        if self._file is not None:
+            try:
+                self._file.write(data)
+            except OSError:
+                self.__exit__()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 class FioProcess:
     """The fio of one phase: ``start``, ``release``, ``wait_done``, ``finish``."""
 
@@ -146,8 +170,11 @@ class FioProcess:
         on_status: Callable[[Status], None],
     ) -> FioProcess:
         """Start fio for ``phase`` in ``directory``; it will hold before its first I/O."""
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / JOB_FILE).write_text(job_file(phase, drive), encoding="utf-8")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / JOB_FILE).write_text(job_file(phase, drive), encoding="utf-8")
+        except OSError as error:
+            raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
         process = await asyncio.create_subprocess_exec(
             *("setpriv", "--pdeathsig", "KILL", "fio", JOB_FILE, "--output-format=json"),
             f"--status-interval={STATUS_EVERY_MS}ms",
@@ -198,7 +225,12 @@ class FioProcess:
         return ""
 
     async def stop(self) -> None:
-        """End it: politely first, so that its totals are kept, then for good."""
+        """End it: politely first, so that its totals are kept, then for good.
+
+        The shell that holds a job outlives its fio until standard input closes.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
@@ -259,9 +291,9 @@ class FioProcess:
     async def _read_stdout(self) -> None:
         assert self._process.stdout is not None
         stream = DocumentStream()
-        with (self._directory / STDOUT_FILE).open("wb") as file:
+        with _Kept(self._directory / STDOUT_FILE) as kept:
             while chunk := await self._process.stdout.read(1 << 16):
-                file.write(chunk)
+                kept.write(chunk)
                 text = chunk.decode("utf-8", errors="replace")
                 self._complaints += [line for line in text.splitlines() if line.startswith("fio:")][
                     : 10 - len(self._complaints)
@@ -281,7 +313,7 @@ class FioProcess:
 
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
-        with (self._directory / STDERR_FILE).open("wb") as file:
+        with _Kept(self._directory / STDERR_FILE) as kept:
             while line := await self._process.stderr.readline():
                 now_ns = self._timebase.now_ns()
                 word = line.strip()
@@ -295,6 +327,6 @@ class FioProcess:
                         self.done_ns = now_ns
                         self._done.set()
                 else:
-                    file.write(line)
+                    kept.write(line)
                     if word and len(self._complaints) < 10:
                         self._complaints.append(word.decode("utf-8", errors="replace"))

@@ -15,6 +15,9 @@ from labctl.plan import Phase
 from labctl.record import RailInfo
 from labctl.timebase import NS_PER_S
 
+LEAST_INTERVAL_MS = 100
+"""fio's last document comes with its exit, however short after the one before: a few
+milliseconds say nothing about a rate."""
 STALE_S = 3.0
 """A value older than this (or than three readings) is not shown as the present one."""
 
@@ -54,10 +57,10 @@ class Interval:
 def intervals(before: Status | None, after: Status, end_ns: int) -> dict[str, Interval]:
     """De-cumulate: what each direction did from ``before`` (None: from its first I/O) on.
 
-    Empty when no time has passed. ``end_ns`` is when ``after`` was true.
+    Empty when too little time has passed. ``end_ns`` is when ``after`` was true.
     """
     span_ms = after.runtime_ms - (before.runtime_ms if before else 0)
-    if span_ms <= 0:
+    if span_ms < LEAST_INTERVAL_MS:
         return {}
     middle_ns = end_ns - span_ms * 500_000
     result = {}

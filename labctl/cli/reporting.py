@@ -10,6 +10,7 @@ from rich.console import Console
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.summary import summarise
+from labctl.errors import JournalError
 from labctl.record import RunRecord
 from labctl.report import table
 from labctl.report.write import write_report
@@ -18,7 +19,13 @@ from labctl.report.write import write_report
 def make_report(record: RunRecord) -> RunSummary:
     """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts."""
     summary = summarise(record)
-    write_report(record, summary)
+    try:
+        write_report(record, summary)
+    except OSError as error:
+        raise JournalError(
+            f"cannot write the report of {record.path}: {error.strerror or error}; the record "
+            "itself stays: make room, then labctl report"
+        ) from error
     return summary
 
 

@@ -1,0 +1,277 @@
+"""Whole runs, as a user starts them, with something going wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.record import RunRecord, find_runs
+from tests.bench.test_fio_phases import fios_below
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+PLAN = """
+name = "short"
+idle_before_s = 3
+idle_after_s = 2
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 8]
+duration_s = {seconds}
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("faults") / "bench") as running:
+        yield running
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    file = tmp_path / "short.toml"
+    file.write_text(PLAN.format(seconds=3))
+    return file
+
+
+def command(rig: Path, plan: Path, runs: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "labctl.cli.main",
+        "run",
+        str(rig),
+        str(plan),
+        "--runs",
+        str(runs),
+    ]
+
+
+def run(rig: Path, plan: Path, runs: Path, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(rig, plan, runs), capture_output=True, text=True, timeout=90, check=False, **more
+    )
+
+
+def begun(rig: Path, plan: Path, runs: Path, phases: int) -> subprocess.Popen[str]:
+    """A run that has begun its ``phases``-th phase."""
+    process = subprocess.Popen(
+        command(rig, plan, runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline and process.poll() is None:
+        found = find_runs(runs)
+        if found and len(kinds(found[0], "phase_started")) >= phases:
+            return process
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
+
+
+def kinds(path: Path, kind: str) -> list[dict[str, object]]:
+    return [event.data for event in RunRecord(path).events if event.kind == kind]
+
+
+def no_fio_left(runs: Path) -> bool:
+    deadline = time.monotonic() + 6
+    while time.monotonic() < deadline:
+        if not fios_below(runs):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_kill_9_leaves_a_record_that_reports_and_no_fio(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    process = begun(bench.rig, plan, runs, phases=3)
+    time.sleep(1.0)
+    process.kill()
+    process.communicate()
+    assert no_fio_left(runs)
+    (path,) = find_runs(runs)
+    report = subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", "report", str(path), "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    summary = json.loads(report.stdout)
+    assert summary["outcome"] == "interrupted"
+    outcomes = [item["outcome"] for item in summary["phases"]]
+    assert outcomes == ["completed", "completed", "interrupted"]
+    assert summary["phases"][1]["watts"]["value"] > 3
+    assert (path / "report.html").stat().st_size > 10_000
+
+
+def test_ctrl_c_once_ends_cleanly_with_a_usable_run(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    process = begun(bench.rig, plan, runs, phases=2)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "what was recorded is kept" in errors
+    assert fios_below(runs) == []
+    (path,) = find_runs(runs)
+    record = RunRecord(path)
+    assert record.end is not None
+    assert record.end.data["outcome"] == "aborted"
+    assert kinds(path, "phase_ended")[-1]["outcome"] == "interrupted"
+    assert (path / "report.html").exists()
+
+
+def test_ctrl_c_twice_kills_at_once(bench: Bench, plan: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    process = begun(bench.rig, plan, runs, phases=2)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+    assert process.returncode == 130
+    assert no_fio_left(runs)
+
+
+def test_a_meter_silent_in_the_middle_is_a_gap_not_zero_watts(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    slow = tmp_path / "slow.toml"
+    slow.write_text(PLAN.format(seconds=9))
+    process = begun(bench.rig, slow, runs, phases=2)
+    bench.inject("i12", "silent", 4.0)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    (path,) = find_runs(runs)
+    assert [item["instrument"] for item in kinds(path, "instrument_lost")] == ["i12"]
+    (back,) = kinds(path, "instrument_back")
+    assert back["instrument"] == "i12"
+    assert "meter lost: i12" in output
+    summary = json.loads((path / "summary.json").read_text())
+    watts = [item["watts"] for item in summary["phases"]]
+    idle = summary["phases"][0]["watts"]["value"]
+    assert all(item is None or item["value"] > idle * 0.95 for item in watts)
+    assert any("i12" in problem for problem in summary["problems"])
+
+
+def test_an_unreachable_meter_is_named_before_anything_is_touched(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    rig = tmp_path / "rig.toml"
+    port = re.search(r"127\.0\.0\.1::(\d+)::SOCKET", bench.rig.read_text())
+    assert port is not None
+    rig.write_text(bench.rig.read_text().replace(f"::{port[1]}::", "::9::"))
+    done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 1
+    assert "labctl: " in done.stderr and "Traceback" not in done.stderr
+    assert find_runs(tmp_path / "runs") == []
+
+
+def test_a_meter_of_another_model_is_refused(bench: Bench, plan: Path, tmp_path: Path) -> None:
+    rig = tmp_path / "rig.toml"
+    rig.write_text(bench.rig.read_text().replace('model = "34465A"', 'model = "34470A"', 1))
+    done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 1
+    assert "34465A" in done.stderr and "34470A" in done.stderr
+
+
+def test_missing_fio_says_how_to_install_it(bench: Bench, plan: Path, tmp_path: Path) -> None:
+    done = run(bench.rig, plan, tmp_path / "runs", env={**os.environ, "PATH": "/nowhere"})
+    assert done.returncode == 2
+    assert "fio is not installed" in done.stderr and "apt install fio" in done.stderr
+
+
+def test_a_target_where_nothing_answers_is_one_message(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    rig = tmp_path / "rig.toml"
+    rig.write_text(bench.rig.read_text().replace("drive.sock", "no-drive.sock"))
+    done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 2
+    assert "is the drive on?" in done.stderr
+
+
+def test_a_sync_engine_at_queue_depth_8_is_refused(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    rig = tmp_path / "rig.toml"
+    rig.write_text(bench.rig.read_text().replace('engine = "nbd"', 'engine = "psync"'))
+    done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 2
+    assert "drive.engine = 'psync'" in done.stderr and "synchronous" in done.stderr
+
+
+def test_a_drive_that_vanishes_ends_the_run_as_failed(plan: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with Bench(tmp_path / "bench") as own:
+        process = begun(own.rig, plan, runs, phases=2)
+        assert own.drive is not None
+        own.drive.stop()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (path,) = find_runs(runs)
+    end = RunRecord(path).end
+    assert end is not None and end.data["outcome"] == "failed"
+    assert "randread" in str(end.data["reason"])
+    assert "Traceback" not in errors
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"cannot mount a small tmpfs here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def test_a_full_disk_ends_the_run_with_one_message_and_keeps_the_record(
+    bench: Bench, plan: Path, small_disk: Path
+) -> None:
+    (small_disk / "ballast").write_bytes(bytes(220 * 1024))
+    done = run(bench.rig, plan, small_disk / "runs")
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    (path,) = find_runs(small_disk / "runs")
+    record = RunRecord(path)
+    assert record.readings("i12.voltage").size > 50
+    assert record.problems == []
+    (small_disk / "ballast").unlink()
+    copy = small_disk.parent / "copy"
+    shutil.copytree(path, copy)
+    subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", "report", str(copy)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def test_a_truncated_journal_still_reports(bench: Bench, plan: Path, tmp_path: Path) -> None:
+    assert run(bench.rig, plan, tmp_path / "runs").returncode == 0
+    (path,) = find_runs(tmp_path / "runs")
+    for file in (path / "journal.jsonl", path / "channels" / "i12.voltage"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) * 2 // 3 + 5])
+    done = subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", "report", str(path), "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    summary = json.loads(done.stdout)
+    assert any("torn" in problem for problem in summary["problems"])
+    assert summary["outcome"] == "interrupted"
