@@ -302,12 +302,15 @@ class FioProcess:
                     self._take(status_of(document))
 
     def _take(self, status: Status) -> None:
-        """Keep a status; what fio printed while it was held says nothing yet."""
+        """Keep a status; what fio printed while it was held says nothing."""
         if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
             return
         if status.wall_ms is not None:
             shown_ns = self._timebase.from_wall_ns(status.wall_ms * NS_PER_MS)
-            self._began_ns.append(shown_ns - status.runtime_ms * NS_PER_MS)
+            began_ns = shown_ns - status.runtime_ms * NS_PER_MS
+            if began_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS):
+                return  # printed across the release: its runtime is of the time it was held
+            self._began_ns.append(began_ns)
         self.last_status = status
         self._on_status(status)
 
