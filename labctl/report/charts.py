@@ -1,0 +1,118 @@
+"""What every chart of a report has in common: colours, theme, data inside, and its picture.
+
+A chart is a Vega-Lite specification: the page draws it, and :func:`static_svg` turns the same
+specification into a picture, both without a network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+Row = dict[str, Any]
+Spec = dict[str, Any]
+
+INK = "#333333"
+RED = "#c8102e"
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#a05a2c")
+"""Colours that people with any colour vision tell apart (after Okabe and Ito, 2008)."""
+
+PNG_SCALE = 2.0
+PREFIXED = "datum.value == 0 ? '0' : format(datum.value, '~s')"
+"""Labels of an axis of large numbers: 0, 50k, 100k."""
+GROUPED = "format(datum.value, ',.6~r')"
+"""Labels of an axis of plain numbers: 0, 500, 1,500."""
+
+_FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
+_SMALL = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
+_THEME: Spec = {
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        **_SMALL,
+        "labelColor": INK,
+        "titleColor": INK,
+        "gridColor": "#e4e4e4",
+        "domainColor": "#888888",
+        "tickColor": "#888888",
+    },
+    "title": {"fontSize": 12, "anchor": "start", "color": INK, "offset": 8},
+    "legend": {**_SMALL, "labelLimit": 240, "labelColor": INK, "titleColor": INK},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart: the name of its file, a title, what it shows in words, and its specification."""
+
+    name: str
+    title: str
+    caption: str
+    spec: Spec
+
+
+class Datasets:
+    """The rows of a chart's parts. Altair checks what it is given row by row; not these."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Row]] = {}
+
+    def chart(self, rows: list[Row]) -> alt.Chart:
+        """A chart without a mark yet, of these rows."""
+        name = f"data{len(self.rows)}"
+        self.rows[name] = rows
+        return alt.Chart(alt.NamedData(name))
+
+
+def plain(chart: Any) -> Spec:
+    """A chart without a theme as a specification, to be joined with others."""
+    spec: Spec = chart.to_dict()
+    return {key: value for key, value in spec.items() if key not in ("$schema", "config")}
+
+
+def joined(parts: list[Spec], columns: int) -> Spec:
+    """Charts in rows of ``columns``; a single one stands alone.
+
+    Altair would copy every part again and again: a run of 200 phases took 20 s.
+    """
+    return parts[0] if len(parts) == 1 else {"concat": parts, "columns": columns, "spacing": 20}
+
+
+def finished(name: str, title: str, caption: str, body: Spec, datasets: Datasets) -> Chart:
+    """The chart in the theme of all charts, with its data inside."""
+    spec = {
+        "$schema": alt.SCHEMA_URL,
+        "background": "white",
+        "padding": 8,
+        "config": _THEME,
+        **body,
+        "datasets": datasets.rows,
+    }
+    return Chart(name, title, caption, spec)
+
+
+def hues(names: tuple[str, ...]) -> list[str]:
+    """A colour for each name, the same for the same names."""
+    return [HUES[number % len(HUES)] for number in range(len(names))]
+
+
+@cache
+def vegalite_version() -> str:
+    """The Vega-Lite that draws: that of altair, or the newest that vl-convert has."""
+    known: list[str] = vl_convert.get_vegalite_versions()
+    wanted = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    return wanted if wanted in known else known[-1]
+
+
+def static_svg(spec: Spec) -> str:
+    """The chart as SVG, drawn here: no browser, no network."""
+    return str(vl_convert.vegalite_to_svg(spec, vl_version=vegalite_version()))
+
+
+def png_of_svg(svg: str) -> bytes:
+    """An SVG as PNG, sharp enough for print."""
+    return bytes(vl_convert.svg_to_png(svg, scale=PNG_SCALE))

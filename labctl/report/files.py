@@ -1,0 +1,136 @@
+"""The results as files for other programs: ``phases.csv`` and ``summary.json``.
+
+The columns of ``phases.csv`` are a contract, written down in ``docs/report.md``. An empty field
+means "not measured", never zero. Every ``_u`` is the expanded uncertainty (k = 2) of the column
+before it, in the same unit.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.fio_output import Direction
+from labctl.report import headline
+from labctl.report.latency import latency_max_us, latency_mean_us, latency_percentile_us
+
+Field = str | int | float | None
+
+PERCENTILES = ("50", "95", "99", "99.9", "99.99")
+
+
+def phases_csv(summary: RunSummary) -> str:
+    """One row a phase (preparation and idling too), with a heading row."""
+    rails = headline.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    rows = [phase_row(summary, item, rails, sensors) for item in summary.phases]
+    text = io.StringIO()
+    heading = rows[0].keys() if rows else ()
+    writer = csv.DictWriter(text, fieldnames=heading, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def summary_json(summary: RunSummary) -> str:
+    """Everything the analysis says, as JSON."""
+    return json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def phase_row(
+    summary: RunSummary, result: PhaseResult, rails: tuple[str, ...], sensors: tuple[str, ...]
+) -> dict[str, Field]:
+    """The row of one phase, by column name."""
+    phase = result.phase
+    row: dict[str, Field] = {
+        "run": summary.run_id,
+        "index": phase.index,
+        "role": phase.role.value,
+        "sweep": phase.sweep,
+        "label": phase.label,
+        "pattern": phase.pattern.value,
+        "block_size_bytes": phase.block_size_bytes or None,
+        "queue_depth": phase.queue_depth or None,
+        "jobs": phase.jobs or None,
+        "read_pct": phase.read_pct if phase.jobs else None,
+        "outcome": result.outcome,
+        "begin_ns": result.begin_ns,
+        "end_ns": result.end_ns,
+        "duration_s": result.duration_s,
+        "gap_before_ms": result.gap_before_ms,
+        **_estimate("watts", result.watts),
+        **_extremes(result),
+        **_estimate("marginal_watts", result.marginal_watts),
+        **_estimate("joules", result.joules),
+    }
+    for name in rails:
+        row |= _rail(result, name)
+    row |= {
+        "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s,
+        **_estimate("iops_per_watt", result.iops_per_watt),
+        **_estimate("bytes_per_joule", result.bytes_per_joule),
+        **_estimate("joules_per_io", result.joules_per_io),
+        "latency_mean_us": latency_mean_us(result),
+        "latency_p99_us": latency_percentile_us(result, "99"),
+        "latency_max_us": latency_max_us(result),
+        **_direction("read", result.read),
+        **_direction("write", result.write),
+        "celsius_max": headline.celsius_max(result),
+    }
+    for sensor in sensors:
+        temperature = result.temperatures.get(sensor)
+        row[f"celsius_max_{sensor}"] = None if temperature is None else temperature.max
+    row |= {
+        "throttled_s": result.throttled_s,
+        "slowed_by": "; ".join(headline.causes_in(summary, result)),
+        "alignment_ms": result.alignment_ms,
+        "notes": "; ".join(result.notes),
+    }
+    return {name: _finite(value) for name, value in row.items()}
+
+
+def _finite(value: Field) -> Field:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    # a numpy float prints as its type in some versions; a Python float never does
+    return float(value) if isinstance(value, float) else value
+
+
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, Field]:
+    if estimate is None:
+        return {name: None, f"{name}_u": None}
+    return {name: estimate.value, f"{name}_u": estimate.u}
+
+
+def _extremes(result: PhaseResult) -> dict[str, Field]:
+    series = result.watts_series
+    return {
+        "watts_min": None if series is None else series.min,
+        "watts_max": None if series is None else series.max,
+    }
+
+
+def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
+    rail = result.rails.get(name)
+    return {
+        **_estimate(f"watts_{name}", None if rail is None else rail.watts),
+        **_estimate(f"joules_{name}", None if rail is None else rail.joules),
+        f"volts_{name}": None if rail is None else rail.volts.mean,
+        f"amps_{name}": None if rail is None else rail.amps.mean,
+        f"covered_{name}": None if rail is None else rail.covered,
+    }
+
+
+def _direction(name: str, direction: Direction | None) -> dict[str, Field]:
+    latencies: dict[str, float] = {} if direction is None else direction.latency_percentiles_us
+    return {
+        f"{name}_iops": None if direction is None else direction.iops,
+        f"{name}_bytes_per_s": None if direction is None else direction.bytes_per_s,
+        f"{name}_ios": None if direction is None else direction.total_ios,
+        f"{name}_latency_mean_us": None if direction is None else direction.latency_mean_us,
+        **{f"{name}_latency_p{key}_us": latencies.get(key) for key in PERCENTILES},
+        f"{name}_latency_max_us": None if direction is None else direction.latency_max_us,
+    }

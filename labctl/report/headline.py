@@ -1,0 +1,80 @@
+"""What a run says in a few lines: the figures that stand on top of the table and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from labctl.analysis.results import PhaseResult, RunSummary
+
+CAUSE_NAMES = {
+    "thermal": "thermal throttling",
+    "power_limit": "power limit",
+    "unknown": "slower, cause unknown",
+    "write_cache": "write cache full",
+    "garbage_collection": "garbage collection",
+    "host_stall": "host stalled",
+}
+
+
+def cause_name(cause: str) -> str:
+    """A cause in words."""
+    return CAUSE_NAMES.get(cause, cause.replace("_", " "))
+
+
+def utc(t_ns: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time of the run in UTC, as a person reads it."""
+    return datetime.fromtimestamp(t_ns / 1e9, tz=UTC).strftime(pattern)
+
+
+def rail_names(summary: RunSummary) -> tuple[str, ...]:
+    """Every rail that any phase measured, highest power first."""
+    power: dict[str, float] = {}
+    for result in summary.phases:
+        for name, rail in result.rails.items():
+            power[name] = max(power.get(name, 0.0), rail.watts.value)
+    return tuple(sorted(power, key=lambda name: -power[name]))
+
+
+def celsius_max(result: PhaseResult) -> float | None:
+    """The warmest that any sensor said in the phase."""
+    return max((one.max for one in result.temperatures.values()), default=None)
+
+
+def most_watts(results: Iterable[PhaseResult]) -> PhaseResult | None:
+    """The phase with the highest mean power."""
+    known = [(item.watts.value, item) for item in results if item.watts is not None]
+    return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def most_iops_per_watt(results: Iterable[PhaseResult]) -> PhaseResult | None:
+    """The completed phase that did most operations for its energy."""
+    known = [
+        (item.iops_per_watt.value, item)
+        for item in results
+        if item.iops_per_watt is not None and item.outcome == "completed"
+    ]
+    return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def worst_alignment_ms(results: Iterable[PhaseResult]) -> float | None:
+    """The largest doubt about meter time against workload time in any phase."""
+    return max(
+        (item.alignment_ms for item in results if item.alignment_ms is not None), default=None
+    )
+
+
+def causes_in(summary: RunSummary, result: PhaseResult) -> tuple[str, ...]:
+    """The causes of what slowed a phase down, in words, each once."""
+    index = result.phase.index
+    causes = (item.cause for item in summary.throttling if item.phase_index == index)
+    return tuple(dict.fromkeys(cause_name(cause) for cause in causes))
+
+
+def shared_notes(summary: RunSummary) -> dict[str, tuple[int, ...]]:
+    """What a reader must know, each note once, with the indices of the phases it is about."""
+    notes: dict[str, list[int]] = {}
+    for result in summary.phases:
+        for note in result.notes:
+            notes.setdefault(note, []).append(result.phase.index)
+    return {note: tuple(indices) for note, indices in notes.items()}

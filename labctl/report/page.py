@@ -1,0 +1,195 @@
+"""The report of a run: one HTML file that needs nothing else, on any machine, for ever.
+
+Scripts, styles, chart data and pictures are inside. A content security policy, with the hashes of
+the two scripts, forbids the page to load or run anything else: what comes from a rig, a plan or
+a drive is text, and stays text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
+from labctl.plan import Role
+from labctl.record import RunRecord
+from labctl.report import headline, numbers
+from labctl.report.axes import panels
+from labctl.report.charts import Chart, vegalite_version
+from labctl.report.latency import latency_mean_us, latency_percentile_us
+
+_FOLDER = Path(__file__).parent
+_EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A chart with its picture, for readers without scripts."""
+
+    chart: Chart
+    svg: str
+
+    @property
+    def picture(self) -> str:
+        """The picture as a data address."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+
+    @property
+    def spec_json(self) -> Markup:
+        """The specification as JSON that cannot end the script element it stands in."""
+        return _for_script(self.chart.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLine:
+    """A line of an uncertainty budget as the page shows it. ``share`` of the rail's variance."""
+
+    component: Component
+    share: float
+
+
+def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) -> str:
+    """The whole report as HTML."""
+    library, script = _library(), _text("page.js")
+    labels = {item.phase.index: item.phase.label for item in summary.phases}
+    measured = summary.measured
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            record=record,
+            header=record.header,
+            summary=summary,
+            drawn=drawn,
+            panels=panels(measured),
+            rails=headline.rail_names(summary),
+            sensors=sensors,
+            hottest=_hottest(summary),
+            best=headline.most_iops_per_watt(measured),
+            hungriest=headline.most_watts(measured),
+            worst_alignment_ms=headline.worst_alignment_ms(measured),
+            throttled=[item for item in measured if item.throttled],
+            problems=tuple(dict.fromkeys((*summary.problems, *record.problems))),
+            labels=labels,
+            notes=_notes(summary, labels),
+            stated_ms=_stated_alignment_ms(summary),
+            files=_files(record.path),
+            style=Markup(_text("page.css")),
+            library=Markup(library),
+            script=Markup(script),
+            script_sources=" ".join(_source_hash(one) for one in (library, script)),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "duration": numbers.duration,
+        "pm": numbers.with_uncertainty,
+        "prefixed": numbers.prefixed,
+        "prefixed_parts": numbers.prefixed_parts,
+        "prefixed_pm": numbers.prefixed_with_uncertainty,
+        "scaled": numbers.scaled,
+        "significant": numbers.significant,
+        "utc": headline.utc,
+        "cause": headline.cause_name,
+        "latency_mean_us": latency_mean_us,
+        "latency_percentile_us": latency_percentile_us,
+        "celsius_max": headline.celsius_max,
+        "budget": _budget,
+        "signed": _signed,
+    }
+    environment.globals |= {"causes_in": headline.causes_in, "Role": Role, "Estimate": Estimate}
+    environment.tests["measured"] = lambda result: result.phase.role is Role.MEASURE
+    return environment
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def _library() -> str:
+    """Vega-Embed, Vega-Lite and Vega in one script."""
+    bundle: str = vl_convert.javascript_bundle(_EMBED_SNIPPET, vl_version=vegalite_version())
+    return bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+def _for_script(value: Any) -> Markup:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026"))
+
+
+def _source_hash(script: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _signed(number: float, digits: int = 3) -> str:
+    text = numbers.significant(number, digits)
+    return text if number <= 0 else f"+{text}"
+
+
+def _budget(components: Sequence[Component]) -> list[BudgetLine]:
+    """The lines of a budget, the largest first, each with its share of the sum of squares."""
+    whole = sum(item.watts**2 for item in components)
+    lines = [BudgetLine(item, item.watts**2 / whole if whole else 0.0) for item in components]
+    return sorted(lines, key=lambda line: -line.share)
+
+
+def _notes(summary: RunSummary, labels: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Each note once, with the phases it is about in words."""
+    words = []
+    for note, indices in headline.shared_notes(summary).items():
+        named = ", ".join(labels[index] for index in indices[:4])
+        if len(indices) == len(summary.phases) > 1:
+            named = "every phase"
+        elif len(indices) > 4:
+            named = f"{named} and {len(indices) - 4} more"
+        words.append((note, named))
+    return words
+
+
+def _hottest(summary: RunSummary) -> tuple[float, PhaseResult] | None:
+    known = [
+        (celsius, item)
+        for item in summary.phases
+        if (celsius := headline.celsius_max(item)) is not None
+    ]
+    return max(known, key=lambda pair: pair[0], default=None)
+
+
+def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
+    """The largest alignment doubt of each rail."""
+    stated: dict[str, float] = {}
+    for item in summary.phases:
+        for name, rail in item.rails.items():
+            stated[name] = max(stated.get(name, 0.0), rail.alignment_ms)
+    return stated
+
+
+def _files(path: Path) -> list[tuple[str, int]]:
+    """Every file of the run with its size, without what the report itself makes."""
+    derived = ("report.html", "summary.json", "phases.csv", "charts")
+    found = (file for file in path.rglob("*") if file.is_file())
+    names = ((file.relative_to(path), file.stat().st_size) for file in found)
+    return sorted((str(name), size) for name, size in names if name.parts[0] not in derived)

@@ -1,0 +1,21 @@
+"""All charts of a run, in the order of the report."""
+
+from __future__ import annotations
+
+from labctl.analysis.results import RunSummary
+from labctl.analysis.timeline import timeline
+from labctl.record import RunRecord
+from labctl.report.charts import Chart
+from labctl.report.sweep_charts import sweep_charts
+from labctl.report.time_chart import time_chart
+
+
+def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
+    """Watts, work and latency along each sweep, and the whole run over time."""
+    charts = sweep_charts(summary)
+    if summary.end_ns <= summary.begin_ns:
+        return charts
+    drive = record.header.drive
+    limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}
+    over_time = time_chart(summary, timeline(record, summary.begin_ns, summary.end_ns), limits)
+    return charts if over_time is None else (*charts, over_time)

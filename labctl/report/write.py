@@ -1,0 +1,46 @@
+"""Everything a run says, as files beside its record. All of it can be deleted and made again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from labctl.analysis.results import RunSummary
+from labctl.record import RunRecord
+from labctl.report.files import phases_csv, summary_json
+
+SUMMARY_FILE = "summary.json"
+PHASES_FILE = "phases.csv"
+PAGE_FILE = "report.html"
+CHARTS_DIR = "charts"
+
+
+def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
+    """Write ``summary.json``, ``phases.csv``, ``charts/*.png`` and ``report.html`` into the run.
+
+    Gives the files that were written, the page last. Older ones are replaced, each in one step.
+    """
+    # altair and vl-convert take a second to load: only who wants charts waits for them
+    from labctl.report.charts import png_of_svg, static_svg
+    from labctl.report.page import Drawn, report_page
+    from labctl.report.run_charts import run_charts
+
+    written = [
+        _replace(record.path / SUMMARY_FILE, summary_json(summary).encode()),
+        _replace(record.path / PHASES_FILE, phases_csv(summary).encode()),
+    ]
+    drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
+    folder = record.path / CHARTS_DIR
+    if drawn:
+        folder.mkdir(exist_ok=True)
+    written += [_replace(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn]
+    written.append(_replace(record.path / PAGE_FILE, report_page(record, summary, drawn).encode()))
+    return written
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    """Write a file so that a reader never sees half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return path
