@@ -1,0 +1,1 @@
+"""Pure functions over a record: clocks, watts, uncertainty, steady state, throttling."""

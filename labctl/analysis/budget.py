@@ -1,0 +1,165 @@
+"""The uncertainty budget of a rail's watts, line by line, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labctl.analysis.power import LOST, PhasePower, RailPower
+from labctl.analysis.results import Component, Estimate, RailResult
+from labctl.analysis.series import ChannelSeries
+from labctl.analysis.uncertainty import (
+    combined,
+    difference_components,
+    expanded,
+    limit_component,
+    student_factor,
+)
+
+
+def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple[Component, ...]:
+    """Every line of the budget of a rail's mean watts.
+
+    ``step_watts`` is the larger of the rail's steps at the edges of the phase: what a wrong
+    alignment would bring in.
+    """
+    volts, amps = power.volts.mean, power.amps.mean
+    lines = [
+        Component(
+            name="scatter",
+            kind="A",
+            watts=power.scatter.u,
+            how=f"{power.watts.n} readings, {power.scatter.n_effective:.0f} effective, "
+            f"standard deviation {power.watts.std:.4g} W",
+            dof=power.scatter.dof,
+        ),
+        *_meter_lines("voltage", power.rail.volts, volts, amps),
+        *_meter_lines("current", power.rail.amps, amps, volts),
+    ]
+    shunt = power.rail.info.shunt_ohm
+    if shunt is not None:
+        tolerance = power.rail.info.shunt_tolerance_pct / 100
+        lines.append(
+            limit_component(
+                "shunt",
+                tolerance * power.watts.mean,
+                f"±{tolerance:.3%} of {shunt:g} Ω",
+                source=f"shunt of {power.rail.info.name}",
+                part="gain",
+            )
+        )
+    lines.append(
+        limit_component(
+            "alignment",
+            power.alignment_ns * 1e-9 / duration_s * step_watts,
+            f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, step {step_watts:.3g} W",
+        )
+    )
+    reach = max(power.watts.max - power.watts.mean, power.watts.mean - power.watts.min)
+    lines.append(
+        limit_component(
+            "not covered",
+            (1.0 - power.covered) * reach,
+            f"{1.0 - power.covered:.2%} of the phase; readings lie within ±{reach:.3g} W",
+        )
+    )
+    if not power.together:
+        lines.append(_interpolation_line(power))
+    return tuple(lines)
+
+
+def _meter_lines(
+    quantity: str, channel: ChannelSeries, value: float, other: float
+) -> list[Component]:
+    """What the data sheet allows, in watts: the part of the reading, and the floor."""
+    info, scale = channel.info, channel.scale
+    meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()
+    source = info.accuracy_source or "the rig"
+    floor = info.accuracy_floor * scale
+    return [
+        limit_component(
+            f"{quantity} gain",
+            info.accuracy_of_reading * value * other,
+            f"±{info.accuracy_of_reading:.4%} of reading ({source})",
+            source=f"{meter} gain",
+            part="gain",
+        ),
+        limit_component(
+            f"{quantity} floor",
+            floor * other,
+            f"±{floor:.3g} {'V' if quantity == 'voltage' else 'A'} ({source})",
+            source=f"{meter} floor",
+        ),
+    ]
+
+
+def _interpolation_line(power: RailPower) -> Component:
+    """V and I at different instants: what they do together between readings is not seen."""
+    slower = power.volts_interval_ns > LOST * power.amps_interval_ns
+    sampling = power.volts_scatter.u * abs(power.amps.mean) if slower else 0.0
+    common = power.volts.std * power.amps.std / math.sqrt(3.0)
+    return Component(
+        name="interpolation",
+        kind="B",
+        watts=math.hypot(sampling, common),
+        how="V and I at different instants: at most the product of their scatters is missed",
+    )
+
+
+def energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
+    """Joules of a phase: mean watts × duration; the doubt of both edges counts (each ±)."""
+    joules = watts.value * duration_s
+    edges = 2.0 * math.sqrt(2.0 / 3.0) * boundary_u_ns * 1e-9 * abs(watts.value)
+    return Estimate(value=joules, u=math.hypot(watts.u * duration_s, edges))
+
+
+def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns: int) -> RailResult:
+    """The rail's numbers with their uncertainty."""
+    budget = rail_budget(power, duration_s, step)
+    watts = expanded(power.watts.mean, budget)
+    return RailResult(
+        volts=power.volts,
+        amps=power.amps,
+        watts=watts,
+        watts_series=power.watts,
+        joules=energy(watts, duration_s, boundary_u_ns),
+        budget=budget,
+        alignment_ms=power.alignment_ns * 1e-6,
+        covered=power.covered,
+    )
+
+
+def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | None:
+    """The sum of the rails' means; None when a rail is missing (a part is never a total).
+
+    Scatter that rails share (one workload moves them all) shows in the series of the total: the
+    larger of that and of the rails taken as independent counts.
+    """
+    if power.total is None or power.total_scatter is None:
+        return None
+    components = [item for rail in rails for item in rail.budget]
+    u, dof = combined(components)
+    apart = [rail.scatter.u for rail in power.rails.values()]
+    shared = max(power.total_scatter.u**2 - sum(value**2 for value in apart), 0.0)
+    value = sum(rail.watts.value for rail in rails)
+    return Estimate(value=value, u=student_factor(dof) * math.sqrt(u**2 + shared))
+
+
+def watts_above(
+    rails: dict[str, RailResult], idle: dict[str, RailResult], joined: Estimate | None
+) -> Estimate | None:
+    """Watts above idle, rail by rail on the same meters, summed.
+
+    ``joined`` is the phase's total: without one there is nothing to subtract from. None when the
+    rails of both phases are not the same.
+    """
+    if joined is None or rails.keys() != idle.keys():
+        return None
+    components: list[Component] = []
+    value = 0.0
+    for name, rail in rails.items():
+        above = rail.watts.value - idle[name].watts.value
+        value += above
+        share = above / rail.watts.value if rail.watts.value else 1.0
+        components += difference_components(rail.budget, idle[name].budget, share)
+    return expanded(value, components)

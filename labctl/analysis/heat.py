@@ -1,0 +1,119 @@
+"""Whether a drive was at its thermal limit at a given moment, as far as its sensors tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from labctl.analysis.series import Floats, Ints
+
+NEAR_WARNING = 5.0
+"""°C below the warning temperature from which on a drive may hold itself back: a choice. WCTEMP is
+no promise of when it starts, and composite temperatures come as whole kelvins."""
+
+COOLED = 12.0
+"""°C below the warning temperature at which throttling carried over must have ended."""
+
+NEAR_HIGHEST = 2.0
+LEAST_RISE = 8.0
+"""Without a warning temperature: °C from the run's highest reading, and above its lowest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """One temperature series; ``own`` when it is the drive's own sensor."""
+
+    name: str
+    own: bool
+    t_ns: Ints
+    celsius: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """The temperatures of a run and the drive's warning temperature (None: not reported)."""
+
+    sensors: tuple[Sensor, ...]
+    warning_celsius: float | None
+
+    @classmethod
+    def of(
+        cls, sensors: Mapping[str, tuple[str, Ints, Floats]], warning_celsius: float | None
+    ) -> Heat:
+        """From sensor name → (channel, times, °C); the drive's own sensors come first."""
+        found = [
+            Sensor(name, _is_own(name, channel), t_ns, celsius)
+            for name, (channel, t_ns, celsius) in sensors.items()
+            if len(t_ns)
+        ]
+        found.sort(key=lambda sensor: not sensor.own)
+        return cls(tuple(found), warning_celsius)
+
+    def celsius_at(self, moment_ns: int) -> float | None:
+        """°C of the first (the drive's own) sensor at a moment."""
+        if not self.sensors:
+            return None
+        sensor = self.sensors[0]
+        return float(np.interp(moment_ns, sensor.t_ns, sensor.celsius))
+
+    def words(self, begin_ns: int, end_ns: int) -> str:
+        """What the first sensor showed, in words."""
+        if not self.sensors:
+            return "no temperature was recorded"
+        sensor = self.sensors[0]
+        part = _between(sensor, begin_ns, end_ns)
+        return f"{sensor.name} {part.min():.0f}–{part.max():.0f} °C"
+
+    def at_limit(
+        self, begin_ns: int, end_ns: int, at_start: bool, carried_over: bool
+    ) -> str | None:
+        """In words, what shows that the stretch begins at the thermal limit; None if nothing.
+
+        ``at_start``: the phase begins in it. ``carried_over``: the phase before ended throttled.
+        """
+        for sensor in self.sensors:
+            near = _between(sensor, begin_ns - 3_000_000_000, begin_ns + 5_000_000_000)
+            top = float(near.max())
+            if self.warning_celsius is not None and sensor.own:
+                margin = COOLED if carried_over and at_start else NEAR_WARNING
+                if top >= self.warning_celsius - margin:
+                    return f"{sensor.name} {top:.0f} °C, warning at {self.warning_celsius:.0f} °C"
+                return None
+            if self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
+                return f"{sensor.name} stopped rising at {top:.0f} °C, the highest of the run"
+        return None
+
+    def stays_hot(self, begin_ns: int, end_ns: int) -> bool:
+        """Whether the drive stays so warm all the time that throttling cannot have ended."""
+        for sensor in self.sensors:
+            lowest = float(_between(sensor, begin_ns, end_ns).min())
+            if self.warning_celsius is not None and sensor.own:
+                return lowest >= self.warning_celsius - NEAR_WARNING
+            return lowest >= float(sensor.celsius.max()) - NEAR_HIGHEST
+        return False
+
+    @staticmethod
+    def _at_plateau(sensor: Sensor, begin_ns: int, end_ns: int, top: float, at_start: bool) -> bool:
+        highest, lowest = float(sensor.celsius.max()), float(sensor.celsius.min())
+        if top < highest - NEAR_HIGHEST or top - lowest < LEAST_RISE:
+            return False
+        later = _between(sensor, begin_ns + 5_000_000_000, max(end_ns, begin_ns + 8_000_000_000))
+        stopped = float(np.median(later)) <= top + 0.5
+        earlier = float(np.interp(begin_ns - 20_000_000_000, sensor.t_ns, sensor.celsius))
+        return stopped and (at_start or top > earlier)
+
+
+def _is_own(name: str, channel: str) -> bool:
+    words = f"{name} {channel}".lower()
+    return any(word in words for word in ("composite", "drive", "nvme", "smart"))
+
+
+def _between(sensor: Sensor, begin_ns: int, end_ns: int) -> Floats:
+    """Readings between two moments; the nearest one when there are none."""
+    low, high = np.searchsorted(sensor.t_ns, [begin_ns, end_ns])
+    if high > low:
+        return sensor.celsius[low:high]
+    nearest = min(int(low), len(sensor.celsius) - 1)
+    return sensor.celsius[nearest : nearest + 1]

@@ -1,0 +1,233 @@
+"""What the analysis says about a run: plain values, each watt with its uncertainty.
+
+Everything here can be written as JSON (``summary.json``) and read back the same. Times are ns on
+the run's timebase, ``None`` means "not measured" or "cannot be measured", never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labctl.fio_output import Direction
+from labctl.plan import Phase
+
+COVERAGE_FACTOR = 2.0
+"""k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its expanded uncertainty (k = 2), both in the unit its name says."""
+
+    value: float
+    u: float
+
+    def covers(self, truth: float) -> bool:
+        """Whether ``truth`` lies inside value ± u."""
+        return abs(self.value - truth) <= self.u
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One line of an uncertainty budget: standard uncertainty (k = 1) in watts.
+
+    ``kind`` is "A" (from the scatter of the readings) or "B" (from anything else).
+    """
+
+    name: str
+    kind: str
+    watts: float
+    how: str
+    dof: float = float("inf")
+    """Degrees of freedom; infinite for a limit of a data sheet."""
+    source: str = ""
+    """Lines of several rails with the same source are one error: they add up linearly."""
+    part: str = ""
+    """"gain" for an error in proportion to the reading, else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Plain statistics of a quantity over a phase. ``n`` readings; ``n_effective`` of the mean.
+
+    ``min`` and ``max`` are of the readings, each a mean over the meter's aperture.
+    """
+
+    mean: float
+    min: float
+    max: float
+    std: float
+    n: int
+    n_effective: float
+
+
+@dataclass(frozen=True, slots=True)
+class RailResult:
+    """One rail in one phase. ``watts`` is the mean power, ``joules`` the energy of the phase."""
+
+    volts: Series
+    amps: Series
+    watts: Estimate
+    watts_series: Series
+    joules: Estimate
+    budget: tuple[Component, ...]
+    alignment_ms: float
+    covered: float
+    """Fraction of the phase that readings wholly inside it stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureResult:
+    """One sensor in one phase, °C."""
+
+    start: float
+    max: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleInterval:
+    """A stretch in which the drive did less than it did just before.
+
+    ``cause`` is "thermal", "write_cache", "garbage_collection", "host_stall", "power_limit" or
+    "unknown"; ``evidence`` says in words and numbers what was seen.
+    """
+
+    begin_ns: int
+    end_ns: int
+    phase_index: int
+    cause: str
+    evidence: str
+    iops_before: float
+    iops_during: float
+    watts_before: float | None
+    watts_during: float | None
+    celsius: float | None
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from begin to end."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseResult:
+    """One phase: watts, work, and both in relation."""
+
+    phase: Phase
+    outcome: str
+    """"completed", "interrupted" or "failed"."""
+    begin_ns: int
+    end_ns: int
+    gap_before_ms: float | None
+    """From the last I/O of the phase before to the first of this one."""
+    rails: dict[str, RailResult]
+    watts: Estimate | None
+    watts_series: Series | None
+    joules: Estimate | None
+    marginal_watts: Estimate | None
+    """Watts above idle."""
+    read: Direction | None
+    write: Direction | None
+    iops: float | None
+    bytes_per_s: float | None
+    iops_per_watt: Estimate | None
+    bytes_per_joule: Estimate | None
+    joules_per_io: Estimate | None
+    temperatures: dict[str, TemperatureResult]
+    throttled_s: float
+    alignment_ms: float | None
+    """Half-width of what is unknown about meter time against workload time, worst rail."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from first to last I/O (or of idling)."""
+        return (self.end_ns - self.begin_ns) / 1e9
+
+    @property
+    def throttled(self) -> bool:
+        """Whether any throttling (not a write cache's end or housekeeping) fell into it."""
+        return self.throttled_s > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockResult:
+    """How a channel's clock maps to the run's timebase.
+
+    ``drift_ppm`` > 0: the device clock is slow. ``u_ms`` is the half-width of the remaining
+    doubt about a reading's time. ``epochs`` counts restarts of the device clock.
+    """
+
+    channel: str
+    drift_ppm: float
+    u_ms: float
+    epochs: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLag:
+    """Residual lag of a rail's watts behind the workload, seen in the data at phase edges.
+
+    An independent check of the clocks: ``lag_ms`` ± ``u_ms`` (k = 2) over ``edges`` edges.
+    """
+
+    rail: str
+    lag_ms: float
+    u_ms: float
+    edges: int
+    consistent: bool
+    """Whether the lag is explained by its own and the clocks' uncertainty."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """Everything a run says."""
+
+    run_id: str
+    rig_name: str
+    plan_name: str
+    drive_model: str
+    drive_serial: str
+    outcome: str
+    """"completed", "aborted", "failed", "interrupted" (cut off) or "running"."""
+    reason: str
+    begin_ns: int
+    end_ns: int
+    idle_watts: Estimate | None
+    phases: tuple[PhaseResult, ...]
+    throttling: tuple[ThrottleInterval, ...]
+    clocks: tuple[ClockResult, ...]
+    edge_lags: tuple[EdgeLag, ...]
+    gap_median_ms: float | None
+    problems: tuple[str, ...] = field(default=())
+    """Torn records, lost readings, meters that went silent: one line each."""
+    labctl_version: str = ""
+
+    @property
+    def measured(self) -> tuple[PhaseResult, ...]:
+        """The phases that are results: neither preparation nor idling."""
+        return tuple(item for item in self.phases if item.phase.role.value == "measure")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary for ``summary.json``; numbers are Python's own."""
+        plain = _plain(asdict(self))
+        assert isinstance(plain, dict)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,173 @@
+"""A channel of a run with its clock: slices of readings by time, never a copy of the whole."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.align import ClockMap, fit_clock, without_setbacks
+from labctl.record import ChannelInfo, RailInfo, RunRecord
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+GUESS_FROM = 4096
+"""Readings from which on the place of a moment is guessed before it is searched."""
+
+LOOKED_AT = 1024
+"""Readings of which the usual interval is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSeries:
+    """The readings of one channel; ``stamps`` and ``raw`` are views into the file, never copied
+    (but for the stamps of a recording that a second process went on with).
+
+    ``scale`` turns values into the quantity wanted (1/ohm for the voltage across a shunt).
+    """
+
+    info: ChannelInfo
+    stamps: Ints
+    raw: Floats
+    clock: ClockMap
+    scale: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.stamps)
+
+    @property
+    def instrument(self) -> str:
+        """The instrument that the channel belongs to."""
+        return self.info.name.split(".", 1)[0]
+
+    def index_at(self, host_ns: Ints) -> Ints:
+        """For each moment, the number of the first reading not before it."""
+        moments = [self.clock.to_device_ns(int(moment)) for moment in host_ns]
+        return np.array([_first_from(self.stamps, moment) for moment in moments], np.int64)
+
+    def doubt_ns(self, begin_ns: int, end_ns: int) -> float:
+        """Half-width of what is unknown about a reading's time in a phase, ns."""
+        return self.clock.u_between_ns(begin_ns, end_ns) + self.info.time_u_s * 1e9
+
+    def inside(self, begin_ns: int, end_ns: int, boundary_u_ns: int) -> tuple[int, int]:
+        """The readings whose integration window, widened by all doubt, lies in the phase."""
+        margin = self.info.aperture_s * 5e8 + self.doubt_ns(begin_ns, end_ns) + boundary_u_ns
+        low, high = begin_ns + round(margin), end_ns - round(margin)
+        if high <= low:
+            return 0, 0
+        first, last = self.index_at(np.array([low, high + 1]))
+        return int(first), int(last)
+
+    def elapsed_ns(self, low: int, high: int, origin_ns: int) -> Floats:
+        """Times of readings ``low`` to ``high`` in ns since ``origin_ns``."""
+        stamps = self.stamps[low:high]
+        pieces = self.clock.pieces
+        if len(pieces) > 1:
+            return (self.clock.to_host_ns(stamps) - origin_ns).astype(np.float64)
+        if not pieces:
+            return (stamps - origin_ns).astype(np.float64)
+        if not len(stamps):
+            return np.empty(0)
+        first = int(stamps[0])
+        elapsed = (stamps - first).astype(np.float64)
+        elapsed *= 1.0 + pieces[0].rate
+        elapsed += pieces[0].to_host(first) - origin_ns + self.clock.stamp_shift_ns
+        return elapsed
+
+    def values(self, low: int, high: int) -> Floats:
+        """Values of readings ``low`` to ``high``, contiguous, in the quantity wanted."""
+        part = self.raw[low:high]
+        result: Floats = part * self.scale if self.scale != 1.0 else np.ascontiguousarray(part)
+        return result
+
+    def between(self, begin_ns: int, end_ns: int) -> tuple[Ints, Floats]:
+        """Times (ns, timebase) and values of the readings between two moments."""
+        low, high = self.index_at(np.array([begin_ns, end_ns]))
+        stamps = np.ascontiguousarray(self.stamps[low:high])
+        return self.clock.to_host_ns(stamps), self.values(int(low), int(high))
+
+    def interval_ns(self, low: int, high: int) -> float:
+        """The usual time between readings from ``low`` on; the nominal one when there are few."""
+        stamps = self.stamps[low : min(high, low + LOOKED_AT)]
+        if len(stamps) < 3:
+            return self.info.interval_s * 1e9
+        return float(np.median(np.diff(stamps)))
+
+    def let_go(self) -> None:
+        """Give the mapped pages of the file back to the kernel's cache.
+
+        Without it every page that was ever looked at counts as memory of this process.
+        """
+        base = self.raw.base
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, mmap.mmap):
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True, slots=True)
+class RailSeries:
+    """The voltage and the current (through a shunt: volts / ohms) of one rail."""
+
+    info: RailInfo
+    volts: ChannelSeries
+    amps: ChannelSeries
+
+
+def _first_from(stamps: Ints, moment: int) -> int:
+    """The number of the first stamp that is not before ``moment``.
+
+    Readings come almost evenly, so the place is guessed and only its surroundings are searched:
+    a plain binary search would touch pages all over the file, each a page fault.
+    """
+    n = len(stamps)
+    if n < GUESS_FROM:
+        return int(np.searchsorted(stamps, moment))
+    first, last = int(stamps[0]), int(stamps[-1])
+    guess = (moment - first) * (n - 1) // max(last - first, 1)
+    reach = 64
+    while reach < n:
+        low, high = max(guess - reach, 0), min(guess + reach, n)
+        if low < high:
+            fits_below = low == 0 or int(stamps[low]) < moment
+            fits_above = high == n or int(stamps[high - 1]) >= moment
+            if fits_below and fits_above:
+                return low + int(np.searchsorted(stamps[low:high], moment))
+        reach *= 8
+    return int(np.searchsorted(stamps, moment))
+
+
+def host_series(record: RunRecord, name: str) -> ChannelSeries:
+    """A channel on the host's clock that need not stand in the header (fio's live figures)."""
+    readings = np.asarray(record.readings(name))
+    info = ChannelInfo(name=name, quantity="", unit="")
+    return ChannelSeries(info, readings["t"], readings["v"], ClockMap())
+
+
+def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
+    """A channel of the header with its clock mapped.
+
+    Raises ValueError when it has a device clock that cannot be mapped.
+    """
+    readings = np.asarray(record.readings(info.name))
+    stamps = readings["t"]
+    clock = ClockMap()
+    if info.clock == "device" and len(stamps):
+        pairs = np.array(record.clock_pairs(info.name))
+        stamps, pairs["device_ns"] = without_setbacks(stamps, pairs["device_ns"])
+        clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
+    return ChannelSeries(info, stamps, readings["v"], clock)
+
+
+def rail_series(info: RailInfo, channels: Mapping[str, ChannelSeries]) -> RailSeries | None:
+    """The rail's two channels, or None when one of them cannot be used."""
+    volts, amps = channels.get(info.voltage), channels.get(info.current)
+    if volts is None or amps is None:
+        return None
+    if info.shunt_ohm is not None:
+        amps = ChannelSeries(amps.info, amps.stamps, amps.raw, amps.clock, 1.0 / info.shunt_ohm)
+    return RailSeries(info, volts, amps)

@@ -1,0 +1,67 @@
+"""Steady state after SNIA's Solid State Storage Performance Test Specification (PTS 2.0.2).
+
+Over a window of five rounds the tracked variable y is steady when both hold:
+
+- its range, max(y) − min(y), is at most 20 % of its average;
+- the least-squares line through it rises or falls over the window by at most 10 % of the average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+WINDOW = 5
+RANGE_LIMIT = 0.20
+LINE_LIMIT = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyState:
+    """The verdict on one window; ``range`` and ``line`` are fractions of the average."""
+
+    steady: bool
+    average: float
+    range: float
+    line: float
+    slope: float
+    """Of the least-squares line, in units of y a round."""
+
+
+def steady_window(rounds: ArrayLike) -> SteadyState:
+    """The verdict on all ``rounds`` together. Raises ValueError for fewer than two."""
+    y = np.asarray(rounds, dtype=np.float64)
+    if y.ndim != 1 or len(y) < 2:
+        raise ValueError("a window needs at least two rounds")
+    x = np.arange(len(y)) - (len(y) - 1) / 2
+    average = float(y.mean())
+    slope = float(x @ (y - average) / (x @ x))
+    if average <= 0:
+        return SteadyState(False, average, float("inf"), float("inf"), slope)
+    spread = float(y.max() - y.min()) / average
+    line = abs(slope) * (len(y) - 1) / average
+    return SteadyState(spread <= RANGE_LIMIT and line <= LINE_LIMIT, average, spread, line, slope)
+
+
+def steady_from(rounds: ArrayLike, window: int = WINDOW) -> int | None:
+    """The number (from 0) of the round that ends the first steady window, or None."""
+    y = np.asarray(rounds, dtype=np.float64)
+    for end in range(window, len(y) + 1):
+        if steady_window(y[end - window : end]).steady:
+            return end - 1
+    return None
+
+
+def steady_together(tracked: Sequence[ArrayLike], window: int = WINDOW) -> int | None:
+    """The round that ends the first window in which every tracked variable is steady, or None.
+
+    PTS asks this of the IOPS test: 4 KiB 0/100, 64 KiB 65/35 and 1 MiB 100/0 at the same time.
+    """
+    series = [np.asarray(item, dtype=np.float64) for item in tracked]
+    for end in range(window, min((len(item) for item in series), default=0) + 1):
+        if all(steady_window(item[end - window : end]).steady for item in series):
+            return end - 1
+    return None

@@ -1,0 +1,362 @@
+"""From a recorded run to everything it says: phases, watts, work, throttling, clocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.edges import edge_lag
+from labctl.analysis.faults import phase_problems, run_problems
+from labctl.analysis.heat import Heat
+from labctl.analysis.phases import PhaseSpan, phase_spans
+from labctl.analysis.power import PhasePower, phase_power
+from labctl.analysis.results import (
+    ClockResult,
+    EdgeLag,
+    Estimate,
+    PhaseResult,
+    RailResult,
+    RunSummary,
+    TemperatureResult,
+    ThrottleInterval,
+)
+from labctl.analysis.series import (
+    ChannelSeries,
+    RailSeries,
+    channel_series,
+    host_series,
+    rail_series,
+)
+from labctl.analysis.throttle import PhaseSignals, find_throttling, throttled_s
+from labctl.analysis.uncertainty import ratio
+from labctl.fio_output import FioResult, final_result
+from labctl.plan import Role
+from labctl.record import RunRecord
+
+FIO_STDOUT = "stdout"
+TAIL_BYTES = 1 << 18
+"""What is read of the end of fio's output: the last document is a few 10 KiB."""
+
+THREADS = 2
+"""More do not help: the work is bound by memory, and parts of it hold Python's lock."""
+
+LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
+
+
+def summarise(record: RunRecord, running: bool = False) -> RunSummary:
+    """Everything a run says, from its journal alone.
+
+    ``running`` tells a run that is still on from one that was cut off. Reads each reading once;
+    memory does not grow with the length of the run.
+    """
+    channels, unusable = _channels(record)
+    rails = [
+        rail
+        for rail in (rail_series(info, channels) for info in record.header.rails)
+        if rail is not None
+    ]
+    spans = phase_spans(record, _last_ns(record, channels))
+    workers = min(THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        powers = list(pool.map(lambda span: _power(record, rails, span), spans))
+    results = _with_budgets(spans, powers)
+    totals = [total_watts(power, list(rail.values())) for power, rail in _zip(powers, results)]
+    idle = _idle(spans, totals)
+    idle_rails = results[idle] if idle is not None else {}
+    idle_watts = totals[idle] if idle is not None else None
+    throttling = _throttling(record, rails, channels, spans)
+    phases = []
+    for number, span in enumerate(spans):
+        before = spans[number - 1] if number else None
+        phases.append(
+            _phase_result(
+                record,
+                channels,
+                span,
+                before,
+                powers[number],
+                results[number],
+                totals[number],
+                watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
+                throttling,
+            )
+        )
+    gaps = [
+        item.gap_before_ms
+        for item, before in zip(phases[1:], phases[:-1], strict=True)
+        if item.gap_before_ms is not None
+        and before.phase.role is Role.MEASURE
+        and item.phase.role is Role.MEASURE
+    ]
+    outcome, reason = _outcome(record, running)
+    begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
+    end = record.end
+    return RunSummary(
+        run_id=record.header.run_id,
+        rig_name=record.header.rig_name,
+        plan_name=record.header.plan_name,
+        drive_model=record.header.drive.model,
+        drive_serial=record.header.drive.serial,
+        outcome=outcome,
+        reason=reason,
+        begin_ns=begins[0],
+        end_ns=end.t_ns if end is not None else _last_ns(record, channels),
+        idle_watts=idle_watts,
+        phases=tuple(phases),
+        throttling=throttling,
+        clocks=_clocks(channels),
+        edge_lags=_edge_lags(rails, spans, idle_rails),
+        gap_median_ms=float(np.median(gaps)) if gaps else None,
+        problems=run_problems(record, channels, unusable),
+        labctl_version=record.header.versions.get("labctl", ""),
+    )
+
+
+def _zip(
+    powers: Sequence[PhasePower], results: Sequence[dict[str, RailResult]]
+) -> list[tuple[PhasePower, dict[str, RailResult]]]:
+    return list(zip(powers, results, strict=True))
+
+
+def _channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, ...]]:
+    """Every channel of the header with its clock, and a line for each that cannot be used."""
+    channels, unusable = {}, []
+    for info in record.header.channels:
+        try:
+            channels[info.name] = channel_series(record, info)
+        except ValueError as error:
+            unusable.append(f"{info.name}: {error}")
+    return channels, tuple(unusable)
+
+
+def _last_ns(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> int:
+    """The time of the last datum of the run."""
+    lasts = [event.t_ns for event in record.events]
+    for channel in channels.values():
+        if len(channel):
+            stamps = np.ascontiguousarray(channel.stamps[-1:])
+            lasts.append(int(channel.clock.to_host_ns(stamps)[0]))
+    return max(lasts, default=record.header.anchor.wall_ns)
+
+
+def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:
+    end = record.end
+    if end is not None:
+        return str(end.data.get("outcome", "completed")), str(end.data.get("reason") or "")
+    return ("running", "") if running else ("interrupted", "the run was cut off")
+
+
+def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:
+    """Watts of a phase; without a total when a rail of the rig cannot be used at all."""
+    power = phase_power(rails, span.begin_ns, span.end_ns, span.boundary_u_ns)
+    absent = {info.name for info in record.header.rails} - {rail.info.name for rail in rails}
+    if not absent:
+        return power
+    lines = tuple(f"{name}: no watts, a channel of it cannot be used" for name in sorted(absent))
+    return PhasePower(power.rails, None, None, power.missing + lines)
+
+
+def _with_budgets(
+    spans: Sequence[PhaseSpan], powers: Sequence[PhasePower]
+) -> list[dict[str, RailResult]]:
+    """Each phase's rails; a budget needs the steps to the phases before and after."""
+    results = []
+    for number, (span, power) in enumerate(zip(spans, powers, strict=True)):
+        beside = [powers[i].rails for i in (number - 1, number + 1) if 0 <= i < len(powers)]
+        rails = {}
+        for name, rail in power.rails.items():
+            own = rail.watts.mean
+            steps = [abs(own - other[name].watts.mean) for other in beside if name in other]
+            rails[name] = rail_result(
+                rail, span.duration_ns * 1e-9, max(steps, default=0.0), span.boundary_u_ns
+            )
+        results.append(rails)
+    return results
+
+
+def _idle(spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]) -> int | None:
+    """The phase that idle watts are taken from: idle before the work, else idle after it.
+
+    After the work a drive is warm and may still be tidying up.
+    """
+    for role in (Role.IDLE_BEFORE, Role.IDLE_AFTER):
+        for number, span in enumerate(spans):
+            if span.phase.role is role and totals[number] is not None:
+                return number
+    return None
+
+
+def _phase_result(
+    record: RunRecord,
+    channels: Mapping[str, ChannelSeries],
+    span: PhaseSpan,
+    before: PhaseSpan | None,
+    power: PhasePower,
+    rails: dict[str, RailResult],
+    watts: Estimate | None,
+    marginal: Estimate | None,
+    throttling: Sequence[ThrottleInterval],
+) -> PhaseResult:
+    duration_s = span.duration_ns * 1e-9
+    fio = _fio(record, span)
+    sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []
+    iops = sum(side.iops for side in sides) if sides else None
+    bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
+    doubt = 2 * span.boundary_u_ns * 1e-9 / duration_s if duration_s > 0 else 0.0
+    gap_ms = (span.begin_ns - before.end_ns) * 1e-6 if before is not None else None
+    notes = phase_problems(record, span, power, rails, fio)
+    return PhaseResult(
+        phase=span.phase,
+        outcome=span.outcome,
+        begin_ns=span.begin_ns,
+        end_ns=span.end_ns,
+        gap_before_ms=gap_ms,
+        rails=rails,
+        watts=watts,
+        watts_series=power.total,
+        joules=energy(watts, duration_s, span.boundary_u_ns) if watts else None,
+        marginal_watts=None if span.phase.role in IDLE_ROLES else marginal,
+        read=fio.read if fio else None,
+        write=fio.write if fio else None,
+        iops=iops,
+        bytes_per_s=bytes_per_s,
+        iops_per_watt=_per(iops, doubt, watts),
+        bytes_per_joule=_per(bytes_per_s, doubt, watts),
+        joules_per_io=_over(watts, iops, doubt),
+        temperatures=_temperatures(record, channels, span),
+        throttled_s=throttled_s(throttling, span.phase.index),
+        alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
+        notes=notes,
+    )
+
+
+IDLE_ROLES = (Role.IDLE_BEFORE, Role.IDLE_AFTER)
+
+
+def _per(rate: float | None, doubt: float, watts: Estimate | None) -> Estimate | None:
+    if not rate or watts is None:
+        return None
+    return ratio(Estimate(rate, rate * doubt), watts)
+
+
+def _over(watts: Estimate | None, rate: float | None, doubt: float) -> Estimate | None:
+    if not rate or watts is None:
+        return None
+    return ratio(watts, Estimate(rate, rate * doubt))
+
+
+def _fio(record: RunRecord, span: PhaseSpan) -> FioResult | None:
+    """What fio said at the end of a phase; only the end of its output is read if that will do."""
+    file = record.fio_dir(span.phase) / FIO_STDOUT
+    if not file.is_file():
+        return None
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        stream.seek(max(size - TAIL_BYTES, 0))
+        result = final_result(stream.read().decode("utf-8", "replace"))
+        if result is None and size > TAIL_BYTES:
+            stream.seek(0)
+            result = final_result(stream.read().decode("utf-8", "replace"))
+    return result
+
+
+def _temperatures(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], span: PhaseSpan
+) -> dict[str, TemperatureResult]:
+    found = {}
+    for sensor, name in record.header.temperatures.items():
+        if name not in channels:
+            continue
+        _, celsius = channels[name].between(span.begin_ns, span.end_ns)
+        celsius = celsius[np.isfinite(celsius)]
+        if len(celsius):
+            found[sensor] = TemperatureResult(
+                start=float(celsius[0]), max=float(celsius.max()), end=float(celsius[-1])
+            )
+    return found
+
+
+def _throttling(
+    record: RunRecord,
+    rails: Sequence[RailSeries],
+    channels: Mapping[str, ChannelSeries],
+    spans: Sequence[PhaseSpan],
+) -> tuple[ThrottleInterval, ...]:
+    live = [series for series in (host_series(record, name) for name in LIVE_IOPS) if len(series)]
+    if not live or not spans:
+        return ()
+    everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
+    sensors = {
+        sensor: (name, *channels[name].between(*everything))
+        for sensor, name in record.header.temperatures.items()
+        if name in channels
+    }
+    heat = Heat.of(sensors, record.header.drive.warning_celsius)
+
+    def watts_between(begin_ns: int, end_ns: int) -> float | None:
+        total = phase_power(rails, begin_ns, end_ns, 0).total
+        whole = len(rails) == len(record.header.rails)
+        return total.mean if total is not None and whole else None
+
+    signals = []
+    for span in spans:
+        if span.phase.role in IDLE_ROLES:
+            continue
+        t_ns, iops = _live_iops(live, span)
+        signals.append(
+            PhaseSignals(
+                index=span.phase.index,
+                begin_ns=span.begin_ns,
+                end_ns=span.end_ns,
+                writes=span.phase.writes,
+                t_ns=t_ns,
+                iops=iops,
+                heat=heat,
+                watts_between=watts_between,
+            )
+        )
+    return find_throttling(signals)
+
+
+def _live_iops(
+    live: Sequence[ChannelSeries], span: PhaseSpan
+) -> tuple[
+    np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]
+]:
+    """Read and write IOPS together; both come from the same statuses of fio."""
+    parts = [series.between(span.begin_ns, span.end_ns) for series in live]
+    times = np.unique(np.concatenate([t for t, _ in parts]))
+    total = np.zeros(len(times))
+    for t, values in parts:
+        total[np.searchsorted(times, t)] += values
+    return times, total
+
+
+def _clocks(channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:
+    return tuple(
+        ClockResult(
+            channel=name,
+            drift_ppm=series.clock.drift_ppm,
+            u_ms=(series.clock.u_ns + series.info.time_u_s * 1e9) * 1e-6,
+            epochs=series.clock.epochs,
+            pairs=series.clock.pairs,
+        )
+        for name, series in channels.items()
+        if series.clock.pieces
+    )
+
+
+def _edge_lags(
+    rails: Sequence[RailSeries], spans: Sequence[PhaseSpan], idle: Mapping[str, RailResult]
+) -> tuple[EdgeLag, ...]:
+    found = []
+    for rail in rails:
+        known = idle.get(rail.info.name)
+        lag = edge_lag(rail.info.name, rail.amps, spans, known.amps.mean if known else None)
+        if lag is not None:
+            found.append(lag)
+    return tuple(found)

@@ -1,0 +1,317 @@
+"""Watts: hand-computed cases, and the wrong ways, each of which must be seen to be wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labctl.analysis.align import ClockMap
+from labctl.analysis.budget import energy, rail_result, total_watts
+from labctl.analysis.power import interpolated, phase_power, rail_watts
+from labctl.analysis.results import Estimate
+from labctl.analysis.series import ChannelSeries, RailSeries
+from labctl.analysis.summary import summarise
+from labctl.record import ChannelInfo, RailInfo
+from tests.unit.synthetic_run import (
+    CHANNELS,
+    IDLE,
+    WORK,
+    Bench,
+    Load,
+    Meter,
+    build,
+    good_meter,
+)
+
+S = 1_000_000_000
+
+
+def series(
+    name: str, t_s: np.ndarray, values: np.ndarray, aperture_s: float = 0.0, scale: float = 1.0
+) -> ChannelSeries:
+    interval = float(np.median(np.diff(t_s))) if len(t_s) > 1 else 0.1
+    info = ChannelInfo(
+        name,
+        "voltage" if name.startswith("v") else "current",
+        "",
+        interval_s=interval,
+        aperture_s=aperture_s,
+        accuracy_of_reading=0.001,
+        accuracy_floor=0.002,
+    )
+    stamps = np.rint(t_s * S).astype(np.int64)
+    return ChannelSeries(info, stamps, np.asarray(values, dtype=float), ClockMap(), scale)
+
+
+def rail(name: str, t_v: np.ndarray, v: np.ndarray, t_i: np.ndarray, i: np.ndarray) -> RailSeries:
+    volts, amps = series(f"v{name}.voltage", t_v, v), series(f"i{name}.current", t_i, i)
+    return RailSeries(RailInfo(name, 12.0, volts.info.name, amps.info.name), volts, amps)
+
+
+def constant(name: str, volts: float, amps: float, seconds: float = 10.0) -> RailSeries:
+    t = np.arange(0.0, seconds, 0.1)
+    return rail(name, t, np.full(len(t), volts), t, np.full(len(t), amps))
+
+
+def test_the_sum_of_products_and_not_the_product_of_sums() -> None:
+    """12 V · 1 A + 3.3 V · 0.1 A = 12.33 W. (12 + 3.3) · (1 + 0.1) = 16.83 W is wrong."""
+    rails = [constant("12V", 12.0, 1.0), constant("3V3", 3.3, 0.1)]
+    power = phase_power(rails, 0, 10 * S, 0)
+    assert power.total is not None
+    assert power.total.mean == pytest.approx(12.33)
+    budgets = [rail_result(item, 10.0, 0.0, 0) for item in power.rails.values()]
+    total = total_watts(power, budgets)
+    assert total is not None
+    assert total.value == pytest.approx(12.33)
+    assert not total.covers(16.83)
+
+
+def test_the_mean_of_products_and_not_the_product_of_means() -> None:
+    """A rail that sags under load: 12 V · 1 A and 10 V · 3 A in turn is 21 W, not 11 V · 2 A."""
+    t = np.arange(0.0, 10.0, 0.1)
+    heavy = np.arange(len(t)) % 2 == 1
+    sagging = rail("12V", t, np.where(heavy, 10.0, 12.0), t, np.where(heavy, 3.0, 1.0))
+    power = phase_power([sagging], 0, 10 * S, 0).rails["12V"]
+    assert power.watts.mean == pytest.approx(21.0, rel=0.005)
+    assert power.together
+
+
+def test_volts_are_taken_at_the_instant_of_the_amps() -> None:
+    """V = 10 + t read at whole seconds, I = 2 A read half a second later: P = 2 · (10 + t)."""
+    t = np.arange(0.0, 10.0)
+    t_watts, watts = rail_watts(t[:-1] + 0.5, np.full(9, 2.0), t, 10.0 + t, 2.5)
+    assert watts == pytest.approx(2.0 * (10.0 + t_watts))
+
+
+def test_only_readings_wholly_inside_the_phase_count() -> None:
+    """Windows of 1 s each second from 0.5 s on, phase 2.2 s … 7.8 s: those at 3.5 … 6.5 s."""
+    t = np.arange(0.5, 10.0)
+    amps = np.where((t > 2.7) & (t < 7.3), 1.0, 100.0)
+    volts = series("v.voltage", t, np.full(len(t), 12.0), 1.0)
+    item = RailSeries(RailInfo("12V", 12, "v", "i"), volts, series("i.current", t, amps, 1.0))
+    power = phase_power([item], round(2.2 * S), round(7.8 * S), 0).rails["12V"]
+    assert power.watts.n == 4
+    assert power.watts.max == 12.0
+    assert power.covered == pytest.approx(4 / 5.6)
+    wider = phase_power([item], round(2.99 * S), round(7.01 * S), 20_000_000).rails["12V"]
+    assert wider.watts.n == 2, "the doubt about the edges narrows what counts"
+
+
+def test_a_dropout_is_missing_and_not_zero_watts() -> None:
+    t = np.arange(0.0, 10.0, 0.1)
+    kept = (t < 3) | (t >= 5)
+    gap = rail("12V", t, np.full(len(t), 12.0), t[kept], np.full(int(kept.sum()), 1.0))
+    power = phase_power([gap], 0, 10 * S, 0)
+    found = power.rails["12V"]
+    assert found.watts.mean == pytest.approx(12.0)
+    assert found.watts.min == pytest.approx(12.0)
+    assert found.covered == pytest.approx(0.8, abs=0.02)
+    result = rail_result(found, 10.0, 0.0, 0)
+    assert not result.watts.covers(0.8 * 12.0), "counted as 0 W it would be 9.6 W"
+
+
+def test_what_a_gap_may_hide_widens_the_uncertainty() -> None:
+    t = np.arange(0.0, 10.0, 0.1)
+    amps = 1.0 + 0.3 * (np.arange(len(t)) % 2)
+    kept = (t < 3) | (t >= 5)
+    volts = np.full(len(t), 12.0)
+    whole = phase_power([rail("12V", t, volts, t, amps)], 0, 10 * S, 0).rails["12V"]
+    gap = phase_power([rail("12V", t, volts, t[kept], amps[kept])], 0, 10 * S, 0).rails["12V"]
+    lines = {line.name: line.watts for line in rail_result(gap, 10.0, 0.0, 0).budget}
+    assert lines["not covered"] == pytest.approx(0.2 * 1.8 / math.sqrt(3), rel=0.1)
+    assert rail_result(gap, 10, 0, 0).watts.u > 1.2 * rail_result(whole, 10, 0, 0).watts.u
+
+
+def test_volts_are_not_interpolated_over_a_gap_of_volts() -> None:
+    t = np.arange(0.0, 10.0, 0.1)
+    kept = (t < 3) | (t >= 5)
+    holed = rail("12V", t[kept], np.full(int(kept.sum()), 12.0), t, np.full(len(t), 1.0))
+    power = phase_power([holed], 0, 10 * S, 0).rails["12V"]
+    assert power.watts.n == pytest.approx(80, abs=4)
+    assert power.covered == pytest.approx(0.8, abs=0.03)
+
+
+def test_without_one_rail_there_is_no_total() -> None:
+    nothing = rail("3V3", np.array([1.0]), np.array([3.3]), np.array([1.0]), np.array([0.1]))
+    power = phase_power([constant("12V", 12.0, 1.0), nothing], 0, 10 * S, 0)
+    assert set(power.rails) == {"12V"}
+    assert power.total is None
+    assert "3V3: no watts, only 1 voltage and 1 current" in power.missing[0]
+    assert total_watts(power, [rail_result(power.rails["12V"], 10.0, 0.0, 0)]) is None
+
+
+def test_what_is_not_a_number_is_not_a_reading() -> None:
+    t = np.arange(0.0, 10.0, 0.1)
+    amps = np.full(len(t), 1.0)
+    amps[20:25] = np.nan
+    power = phase_power([rail("12V", t, np.full(len(t), 12.0), t, amps)], 0, 10 * S, 0)
+    assert power.rails["12V"].watts.mean == pytest.approx(12.0)
+    assert power.rails["12V"].watts.n == len(t) - 5
+
+
+def test_rails_of_different_rates_meet_on_the_slower_grid() -> None:
+    slow, fast = np.arange(0.0, 10.0, 0.5), np.arange(0.0, 10.0, 0.01)
+    a = rail("12V", slow, np.full(20, 12.0), slow, 1.0 + slow)
+    b = rail("3V3", fast, np.full(1000, 3.0), fast, 2.0 - 0.1 * fast)
+    total = phase_power([a, b], 0, 10 * S, 0).total
+    assert total is not None
+    assert total.n == 20
+    assert total.mean == pytest.approx((12 * (1 + slow) + 3 * (2 - 0.1 * slow)).mean())
+    assert total.max == pytest.approx(12 * 10.5 + 3 * 1.05)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 200), st.integers(1, 200))
+def test_interpolation_is_that_of_numpy(seed: int, n: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    t = np.cumsum(rng.uniform(0.5, 1.5, n))
+    values = rng.normal(size=n)
+    wanted = np.sort(rng.uniform(t[0] - 1, t[-1] + 1, m))
+    result, known = interpolated(wanted, t, values, 1e9)
+    assert result == pytest.approx(np.interp(wanted, t, values))
+    assert known is None
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_long_phases_worked_on_in_parts_give_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    t_v = np.cumsum(rng.uniform(0.8e-4, 1.2e-4, 90_000))
+    t_i = t_v + rng.uniform(-0.3e-4, 0.3e-4)
+    v, i = 12 + 0.01 * rng.normal(size=90_000), 1 + 0.1 * rng.normal(size=90_000)
+    begin, end = round((t_v[10] + 4e-5) * S), round((t_v[-10] + 4e-5) * S)
+    power = phase_power([rail("12V", t_v, v, t_i, i)], begin, end, 0).rails["12V"]
+    inside_i = (t_i * S >= begin) & (t_i * S <= end)
+    inside_v = (t_v * S >= begin) & (t_v * S <= end)
+    expected = np.interp(t_i[inside_i], t_v[inside_v], v[inside_v]) * i[inside_i]
+    assert power.watts.n == len(expected)
+    assert power.watts.mean == pytest.approx(float(expected.mean()), rel=1e-9)
+    assert power.watts.min == pytest.approx(float(expected.min()))
+    assert power.watts.std == pytest.approx(float(expected.std(ddof=1)))
+    assert power.volts.mean == pytest.approx(float(v[inside_v].mean()))
+    assert power.covered > 0.999
+
+
+def test_the_budget_by_hand() -> None:
+    """12 V · 1 A, limits 0.1 % + 2 mV and 0.1 % + 2 mA: rectangular, each limit over √3."""
+    power = phase_power([constant("12V", 12.0, 1.0)], 0, round(9.9 * S), 0).rails["12V"]
+    lines = {line.name: line.watts for line in rail_result(power, 9.9, 0.0, 0).budget}
+    root = math.sqrt(3)
+    assert lines["voltage gain"] == pytest.approx(0.012 / root)
+    assert lines["voltage floor"] == pytest.approx(0.002 / root)
+    assert lines["current gain"] == pytest.approx(0.012 / root)
+    assert lines["current floor"] == pytest.approx(0.024 / root)
+    assert lines["scatter"] == pytest.approx(0.0, abs=1e-9)
+    expected = 2 * math.sqrt(2 * 0.012**2 + 0.002**2 + 0.024**2) / root
+    assert rail_result(power, 9.9, 0.0, 0).watts.u == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_shunt_turns_volts_into_amps_with_its_tolerance() -> None:
+    """10 mV over 0.01 Ω (±0.5 %) is 1 A; a floor of 2 mV would be 0.2 A."""
+    t = np.arange(0.0, 10.0, 0.1)
+    volts = series("v.voltage", t, np.full(100, 12.0))
+    across = series("s.voltage", t, np.full(100, 0.010), scale=100.0)
+    info = RailInfo("12V", 12.0, "v", "s", shunt_ohm=0.01, shunt_tolerance_pct=0.5)
+    power = phase_power([RailSeries(info, volts, across)], 0, 10 * S, 0).rails["12V"]
+    assert power.watts.mean == pytest.approx(12.0)
+    lines = {line.name: line.watts for line in rail_result(power, 10.0, 0.0, 0).budget}
+    assert lines["shunt"] == pytest.approx(0.005 * 12 / math.sqrt(3))
+    assert lines["current floor"] == pytest.approx(12 * 0.2 / math.sqrt(3))
+
+
+def test_alignment_counts_with_the_step_at_the_edge() -> None:
+    power = phase_power([constant("12V", 12.0, 1.0)], 0, 10 * S, 5_000_000).rails["12V"]
+    lines = {line.name: line.watts for line in rail_result(power, 10.0, 6.0, 5_000_000).budget}
+    assert lines["alignment"] == pytest.approx(0.005 / 10 * 6 / math.sqrt(3))
+
+
+def test_energy_is_watts_times_duration_and_doubts_both() -> None:
+    joules = energy(Estimate(10.0, 0.1), 180.0, 0)
+    assert (joules.value, joules.u) == (pytest.approx(1800.0), pytest.approx(18.0))
+    assert energy(Estimate(10.0, 0.1), 180.0, 10**9).u > 20.0
+
+
+def test_the_truth_lies_within_the_stated_uncertainty(tmp_path: Path) -> None:
+    """Meters off by up to their limits, clocks by seconds and ±50 ppm, dependent noise."""
+    covered, relative = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(1000 + seed)
+        rate = (2.0, 10.0, 50.0)[seed % 3]
+        meters = {name: good_meter(name, rng, rate) for name in CHANNELS}
+        run = build(tmp_path / str(seed), Bench(seed=seed, meters=meters))
+        for item in summarise(run.record).phases:
+            assert item.watts is not None
+            covered.append(item.watts.covers(run.mean_watts[item.phase.index]))
+            relative.append(item.watts.u / item.watts.value)
+            covered += [
+                result.watts.covers(run.rail_watts[name][item.phase.index])
+                for name, result in item.rails.items()
+            ]
+    assert len(covered) > 500
+    assert np.mean(covered) >= 0.95
+    assert np.median(relative) < 0.01
+
+
+def test_an_unsynchronised_clock_gives_no_watts_and_says_why(tmp_path: Path) -> None:
+    meters = {"i12.current": Meter(device_clock=True, clock_offset_s=4.0, never_asked=True)}
+    run = build(tmp_path, Bench(meters=meters))
+    summary = summarise(run.record)
+    assert all(item.watts is None for item in summary.phases)
+    assert all("3V3" in item.rails and "12V" not in item.rails for item in summary.phases)
+    assert any("i12.current" in line and "never looked at" in line for line in summary.problems)
+
+
+def test_a_device_clock_taken_for_the_hosts_would_be_wrong(tmp_path: Path) -> None:
+    """The same run read without mapping: four seconds off, the phases' means mix."""
+    rng = np.random.default_rng(0)
+    meters = {name: replace(good_meter(name, rng), clock_offset_s=4.0) for name in CHANNELS}
+    loads = [replace(load, duration_s=6.0) for load in WORK]
+    run = build(tmp_path, Bench(loads=loads, meters=meters))
+    summary = summarise(run.record)
+    right = [item.watts.covers(run.mean_watts[item.phase.index]) for item in summary.phases]  # type: ignore[union-attr]
+    assert all(right)
+    header = run.path / "run.json"
+    text = header.read_text().replace('"clock": "device"', '"clock": "host"')
+    header.write_text(text)
+    for name in CHANNELS:
+        file = run.path / "channels" / name
+        readings = np.fromfile(file, dtype=[("t", "<i8"), ("v", "<f8")])
+        readings["t"] += 1_700_000_000_000_000_000 - 100 * S
+        readings.tofile(file)
+    unmapped = summarise(run.record)
+    wrong = [
+        item.watts is None or not item.watts.covers(run.mean_watts[item.phase.index])
+        for item in unmapped.phases
+    ]
+    assert sum(wrong) >= 4
+    assert any(not lag.consistent for lag in unmapped.edge_lags) or not unmapped.edge_lags
+
+
+def test_a_lost_meter_leaves_a_hole_and_not_a_lower_mean(tmp_path: Path) -> None:
+    meters = {"i12.current": Meter(lost=((16.0, 19.0),))}
+    run = build(tmp_path, Bench(meters=meters, noise_pct=0.5))
+    item = summarise(run.record).phases[1]
+    assert item.watts is not None
+    assert item.watts.covers(run.mean_watts[1])
+    assert item.rails["12V"].covered == pytest.approx(0.7, abs=0.03)
+    assert any("12V: readings cover" in note for note in item.notes)
+
+
+def test_a_clock_that_is_off_is_seen_in_the_data(tmp_path: Path) -> None:
+    """A current meter whose times are 60 ms late though it says they are good to 1 ms."""
+    loads = (IDLE, *(Load(0.4 + 0.4 * (i % 2), 0.4, 8.0, 1e5) for i in range(8)))
+    run = build(tmp_path, Bench(loads=loads, noise_pct=1.0))
+    honest = {lag.rail: lag for lag in summarise(run.record).edge_lags}["12V"]
+    assert honest.consistent
+    assert abs(honest.lag_ms) <= honest.u_ms + 1
+    file = run.path / "channels" / "i12.current"
+    readings = np.fromfile(file, dtype=[("t", "<i8"), ("v", "<f8")])
+    readings["t"] += 60_000_000
+    readings.tofile(file)
+    late = {lag.rail: lag for lag in summarise(run.record).edge_lags}["12V"]
+    assert late.lag_ms == pytest.approx(60.0, abs=max(5.0, late.u_ms))
+    assert not late.consistent

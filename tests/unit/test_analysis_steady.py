@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from labctl.analysis.steady import steady_from, steady_together, steady_window
+
+KNOWN = [22119, 21926, 23809, 24945, 25680]
+FLAT = [24000, 24100, 23900, 24050, 23950]
+
+
+def test_the_known_answer_of_the_standard() -> None:
+    verdict = steady_window(KNOWN)
+    assert verdict.range == pytest.approx(0.158, abs=0.001)
+    assert verdict.line == pytest.approx(0.171, abs=0.001)
+    assert not verdict.steady
+
+
+def test_flat_rounds_are_steady() -> None:
+    assert steady_window(FLAT).steady
+
+
+def test_scatter_alone_can_fail() -> None:
+    verdict = steady_window([20000, 25000, 20000, 25000, 20000])
+    assert verdict.line == pytest.approx(0.0, abs=1e-12)
+    assert not verdict.steady
+
+
+def test_the_first_steady_window_ends_at() -> None:
+    assert steady_from([90000, 60000, 40000, *FLAT]) == 7
+    assert steady_from(KNOWN) is None
+    assert steady_from([]) is None
+
+
+def test_all_tracked_variables_in_the_same_window() -> None:
+    late = [1000, 500, *FLAT]
+    early = [*FLAT, 9000, 1000]
+    assert steady_together([late, early]) is None
+    assert steady_together([late, [24000] * 7]) == 6
+
+
+def test_one_round_is_no_window() -> None:
+    with pytest.raises(ValueError, match="two rounds"):
+        steady_window([1.0])
+
+
+def test_nothing_done_is_not_steady() -> None:
+    assert not steady_window([0, 0, 0, 0, 0]).steady

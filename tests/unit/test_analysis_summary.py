@@ -1,0 +1,166 @@
+"""A whole run from its journal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labctl.analysis.phases import phase_spans
+from labctl.analysis.summary import summarise
+from labctl.plan import Role
+from tests.unit.synthetic_run import EPOCH_NS, IDLE, WORK, Bench, Load, Meter, build
+
+S = 1_000_000_000
+
+
+def test_everything_a_run_says(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench(celsius=lambda t: 40 + t / 10))
+    summary = summarise(run.record)
+    assert summary.outcome == "completed"
+    assert [item.outcome for item in summary.phases] == ["completed"] * 6
+    assert len(summary.measured) == 4
+    assert summary.gap_median_ms == pytest.approx(15.0, abs=0.01)
+    assert summary.idle_watts is not None
+    assert summary.idle_watts.covers(run.mean_watts[0])
+    last = summary.phases[4]
+    assert last.iops == pytest.approx(300_000, rel=0.02)
+    assert last.bytes_per_s == pytest.approx(300_000 * 4096, rel=0.02)
+    assert last.watts is not None and last.iops_per_watt is not None
+    assert last.iops_per_watt.value == pytest.approx(last.iops / last.watts.value)
+    assert last.joules is not None
+    assert last.joules.value == pytest.approx(last.watts.value * 10.0)
+    assert last.joules_per_io is not None
+    assert last.joules_per_io.value * last.iops == pytest.approx(last.watts.value)
+    assert last.bytes_per_joule is not None
+    assert last.marginal_watts is not None
+    assert last.marginal_watts.covers(run.mean_watts[4] - run.mean_watts[0])
+    assert summary.phases[0].marginal_watts is None
+    temperature = last.temperatures["composite"]
+    assert temperature.start < temperature.end == temperature.max
+    assert "peak power not measurable at 10 S/s (aperture 80 ms)" in last.notes[0]
+    assert summary.problems == ()
+    assert last.alignment_ms == pytest.approx(0.1)
+
+
+def test_it_can_be_written_as_json(tmp_path: Path) -> None:
+    text = json.dumps(summarise(build(tmp_path, Bench()).record).to_json(), allow_nan=False)
+    assert json.loads(text)["outcome"] == "completed"
+
+
+def test_a_run_that_was_cut_off_or_is_still_on(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench(cut_off=True))
+    cut = summarise(run.record)
+    assert (cut.outcome, cut.phases[-1].outcome) == ("interrupted", "interrupted")
+    assert cut.phases[-1].duration_s > 10
+    assert cut.phases[-1].watts is not None
+    assert summarise(run.record, running=True).outcome == "running"
+    assert any("interrupted" in note for note in cut.phases[-1].notes)
+
+
+def test_phases_without_io_or_never_started(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench())
+    journal_file = run.path / "journal.jsonl"
+    lines = [json.loads(line) for line in journal_file.read_text().splitlines()]
+    kept = [line for line in lines if line.get("index") != 4]
+    for line in kept:
+        if line["kind"] == "phase_ended" and line["index"] == 3:
+            line.update(begin_ns=None, end_ns=None, outcome="failed", reason="fio error 5")
+    journal_file.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    spans = phase_spans(run.record, EPOCH_NS)
+    assert [span.phase.index for span in spans] == [0, 1, 2, 3, 5]
+    assert spans[3].reason == "fio error 5"
+    assert spans[3].duration_ns > 0
+    assert "failed: fio error 5" in summarise(run.record).phases[3].notes
+
+
+def test_a_run_without_a_single_reading(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench())
+    for file in (run.path / "channels").iterdir():
+        file.unlink()
+    summary = summarise(run.record)
+    assert all(item.watts is None for item in summary.phases)
+    assert "i12.current: no readings at all" in summary.problems
+    assert any("no total watts" in note for note in summary.phases[0].notes)
+
+
+def test_a_run_that_never_came_to_a_phase(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench())
+    (run.path / "journal.jsonl").write_text(
+        json.dumps({"t": EPOCH_NS, "kind": "run_started"})
+        + "\n"
+        + json.dumps({"t": EPOCH_NS + S, "kind": "run_ended", "outcome": "failed", "reason": "x"})
+        + "\n"
+    )
+    summary = summarise(run.record)
+    assert (summary.outcome, summary.reason, summary.phases) == ("failed", "x", ())
+
+
+def test_lost_instruments_statuses_and_torn_records_are_problems(tmp_path: Path) -> None:
+    events = (
+        ("instrument_lost", 15.0, {"instrument": "i12", "reason": "timed out"}),
+        ("instrument_back", 18.0, {"instrument": "i12", "gap_s": 3.0}),
+        ("instrument_lost", 40.0, {"instrument": "v3", "reason": "unplugged"}),
+        ("status", 16.0, {"channel": "i3.current", "status": "overload", "count": 7}),
+    )
+    run = build(tmp_path, Bench(events=events))
+    with (run.path / "channels" / "i3.current").open("ab") as file:
+        file.write(b"torn")
+    summary = summarise(run.record)
+    assert "i12: lost once (timed out), back after 3.0 s in all" in summary.problems
+    assert "v3: lost once (unplugged), not back at the end" in summary.problems
+    assert "i3.current: 7 readings lost to overload" in summary.problems
+    assert "channels/i3.current: torn last record dropped" in summary.problems
+    assert any("lower bound" in note for note in summary.phases[1].notes)
+    assert not any("lower bound" in note for note in summary.phases[2].notes)
+
+
+def test_idle_after_the_work_stands_in_for_idle_before(tmp_path: Path) -> None:
+    loads = [load for load in WORK if load.role is not Role.IDLE_BEFORE]
+    run = build(tmp_path, Bench(loads=loads))
+    summary = summarise(run.record)
+    assert summary.idle_watts is not None
+    assert summary.idle_watts.covers(run.mean_watts[len(loads) - 1])
+
+
+def test_without_idling_nothing_is_marginal(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench(loads=WORK[1:3]))
+    summary = summarise(run.record)
+    assert summary.idle_watts is None
+    assert all(item.marginal_watts is None for item in summary.phases)
+
+
+def test_a_shunt_in_a_whole_run(tmp_path: Path) -> None:
+    meter = Meter(of_reading=1e-4, floor=1e-6)
+    run = build(
+        tmp_path,
+        Bench(shunt_ohm=0.02, meters={"i12.current": meter, "i3.current": meter}, noise_pct=0.5),
+    )
+    item = summarise(run.record).phases[2]
+    assert item.watts is not None
+    assert item.watts.covers(run.mean_watts[2])
+    assert any(line.name == "shunt" for line in item.rails["12V"].budget)
+
+
+def test_fast_meters_can_see_peaks(tmp_path: Path) -> None:
+    fast = {
+        name: Meter(rate_hz=500.0) for name in ("v12.voltage", "i12.current", "v3.voltage",
+                                                "i3.current")
+    }  # fmt: skip
+    loads = (replace(IDLE, duration_s=3.0), Load(0.6, 0.6, 3.0, 1e5))
+    summary = summarise(build(tmp_path, Bench(loads=loads, meters=fast)).record)
+    assert not any("peak" in note for note in summary.phases[1].notes)
+
+
+def test_a_device_clock_and_its_bound_are_reported(tmp_path: Path) -> None:
+    meter = Meter(device_clock=True, clock_offset_s=3.0, drift_ppm=40.0, tick_s=1e-3)
+    run = build(tmp_path, Bench(meters={"i12.current": meter}))
+    summary = summarise(run.record)
+    assert [clock.channel for clock in summary.clocks] == ["i12.current"]
+    assert summary.clocks[0].drift_ppm == pytest.approx(40.0, abs=25.0)
+    assert 0.5 < summary.clocks[0].u_ms < 5.0
+    assert summary.phases[1].alignment_ms == pytest.approx(summary.clocks[0].u_ms, abs=1.0)
+    assert np.isfinite(summary.phases[1].alignment_ms)
