@@ -79,10 +79,10 @@ class Channel:
     """One quantity of one instrument, described once.
 
     ``interval_s`` is the nominal time between readings and ``aperture_s`` the integration time
-    of one. ``clock_tick_s`` is the resolution of a device clock (0 for a host clock): a device
-    that stamps 40 ms is somewhere in 40 ms … 40 ms + tick. ``time_u_s`` is the half-width of
-    what stays unknown about a reading's time when its clock is mapped perfectly (conversion
-    latency, a USB adapter's latency timer).
+    of one. ``clock_tick_s`` is the resolution of a *look* at a device clock (0 for a host clock):
+    see :class:`ClockPair`. ``time_u_s`` is the half-width of what stays unknown about a reading's
+    time when its clock is mapped perfectly (conversion latency, a USB adapter's latency timer,
+    half the resolution of the device's own stamps: a driver centres those).
     """
 
     name: str

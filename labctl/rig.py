@@ -49,6 +49,8 @@ class Drive(BaseModel):
     size_bytes: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
     warning_celsius: float | None = None
     critical_celsius: float | None = None
+    write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
+    """Only for estimates of time and bytes written."""
     destructive: bool = False
 
 
@@ -148,7 +150,7 @@ class Rig:
 
     def drive_info(self) -> DriveInfo:
         """The drive as the run's header keeps it."""
-        return DriveInfo(**self.drive.model_dump(exclude={"destructive"}))
+        return DriveInfo(**self.drive.model_dump(exclude={"destructive", "write_bytes_per_s"}))
 
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""

@@ -29,10 +29,13 @@ fi
 
 echo "making the Python environment ($VENV) …"
 [ -x "$VENV/bin/python" ] || "$python" -m venv "$VENV"
-pip=("$VENV/bin/python" -m pip --disable-pip-version-check -q)
+pip() {
+    "$VENV/bin/python" -m pip --disable-pip-version-check -q "$@" >"$VENV/pip.log" 2>&1 ||
+        { cat "$VENV/pip.log" >&2; exit 1; }
+}
 if [ -n "${PINNED:-}" ]; then
-    "${pip[@]}" install --require-hashes -r constraints.txt
-    "${pip[@]}" install --no-build-isolation --no-deps -e .
+    pip install --require-hashes -r constraints.txt
+    pip install --no-build-isolation --no-deps -e .
 else
-    "${pip[@]}" install -e '.[test,check]'
+    pip install -e '.[test,check]'
 fi

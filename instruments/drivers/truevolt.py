@@ -51,8 +51,8 @@ from instruments.transports import MessageLine, VisaLine
 EPOCH_NS: Final = 10**15
 """Device times of the k-th acquisition begin at k times this (1e6 s)."""
 
-POLL_S: Final = 0.1234567
-"""8 polls a second, in no simple ratio to any usual sample interval: see above."""
+POLL_S: Final = 0.2345678
+"""4 polls a second, in no simple ratio to any usual sample interval: see above."""
 
 _MOST_AT_ONCE: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
@@ -249,7 +249,7 @@ class Truevolt:
         self._ticks.restart()
 
     def read(self) -> Batch:
-        """Ask how many readings there are and take them out; one round each 0.12 s."""
+        """Ask how many readings there are and take them out; one round each 0.23 s."""
         self._ticks.wait(0.5)
         points, overflow, pairs = self._look()
         if overflow:

@@ -86,11 +86,7 @@ class ClockPiece:
 
 @dataclass(frozen=True, slots=True)
 class ClockMap:
-    """How a clock maps to the timebase. Without pieces it *is* the timebase.
-
-    It maps stamps: a device clock that ticks stamps the begin of its tick, so half a tick is
-    added to the time and to the doubt (``stamp_shift_ns``).
-    """
+    """How a clock maps to the timebase. Without pieces it *is* the timebase."""
 
     pieces: tuple[ClockPiece, ...] = ()
     u_ns: float = 0.0
@@ -99,7 +95,6 @@ class ClockMap:
     """> 0: the device clock is slow. Of the longest piece."""
     epochs: int = 1
     pairs: int = 0
-    stamp_shift_ns: float = 0.0
     problems: tuple[str, ...] = ()
 
     def to_host_ns(self, device_ns: Ints) -> Ints:
@@ -112,7 +107,7 @@ class ClockMap:
         hosts = np.array([piece.host_ref_ns for piece in self.pieces])
         rates = np.array([piece.rate for piece in self.pieces])
         elapsed = device_ns - refs[which]
-        stretched = np.rint(elapsed * rates[which] + self.stamp_shift_ns).astype(np.int64)
+        stretched = np.rint(elapsed * rates[which]).astype(np.int64)
         result: Ints = hosts[which] + elapsed + stretched
         return result
 
@@ -120,9 +115,8 @@ class ClockMap:
         """The stamp that a moment of the timebase would get."""
         if not self.pieces:
             return host_ns
-        moment = host_ns - round(self.stamp_shift_ns)
-        chosen = self.piece_at_host(moment)
-        device_ns = chosen.to_device(moment)
+        chosen = self.piece_at_host(host_ns)
+        device_ns = chosen.to_device(host_ns)
         place = self.pieces.index(chosen)
         if place + 1 < len(self.pieces):
             device_ns = min(device_ns, self.pieces[place + 1].device_begin_ns)
@@ -137,7 +131,7 @@ class ClockMap:
         """The worst half-width of doubt between two moments of the timebase, ns."""
         if not self.pieces:
             return self.u_ns
-        return self.stamp_shift_ns + max(
+        return max(
             piece.u_at(piece.to_device(moment))
             for moment in (begin_ns, end_ns)
             for piece in (self.piece_at_host(moment),)
@@ -183,14 +177,12 @@ def fit_clock(pairs: NDArray[np.void], tick_s: float, first_ns: int, last_ns: in
             worst_ns = max(worst_ns, piece.u_at(low), piece.u_at(high))
             if high - low > longest:
                 longest, drift_ppm = high - low, piece.rate * 1e6
-    shift_ns = looks.tick / 2
     return ClockMap(
         pieces=tuple(pieces),
-        u_ns=worst_ns + shift_ns,
+        u_ns=worst_ns,
         drift_ppm=drift_ppm,
         epochs=len(bounds) - 1,
         pairs=len(device),
-        stamp_shift_ns=shift_ns,
         problems=tuple(problems),
     )
 

@@ -48,6 +48,7 @@ class RailPower:
     volts_scatter: Scatter
     covered: float
     alignment_ns: float
+    """Half-width of doubt about the time of P against the workload: I's clock and the edges."""
     together: bool
     """Whether V and I were read at the same instants."""
     volts_interval_ns: float
@@ -183,9 +184,8 @@ class _RailWorker:
         self._begin_ns, self._end_ns = begin_ns, end_ns
         self._volts_span = rail.volts.inside(begin_ns, end_ns, boundary_u_ns)
         self._amps_span = rail.amps.inside(begin_ns, end_ns, boundary_u_ns)
-        self._alignment_ns = boundary_u_ns + max(
-            channel.doubt_ns(begin_ns, end_ns) for channel in (rail.volts, rail.amps)
-        )
+        # P is made at I's times; V's doubt only narrows which of its readings count.
+        self._alignment_ns = boundary_u_ns + rail.amps.doubt_ns(begin_ns, end_ns)
         self.expected = self._amps_span[1] - self._amps_span[0]
         self.most = max(self.expected, self._volts_span[1] - self._volts_span[0])
         self.volts_interval = rail.volts.interval_ns(*self._volts_span)

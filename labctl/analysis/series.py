@@ -75,7 +75,7 @@ class ChannelSeries:
         first = int(stamps[0])
         elapsed = (stamps - first).astype(np.float64)
         elapsed *= 1.0 + pieces[0].rate
-        elapsed += pieces[0].to_host(first) - origin_ns + self.clock.stamp_shift_ns
+        elapsed += pieces[0].to_host(first) - origin_ns
         return elapsed
 
     def values(self, low: int, high: int) -> Floats:

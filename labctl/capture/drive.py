@@ -21,6 +21,14 @@ from labctl.rig import Rig
 _SYS_BLOCK = Path("/sys/class/block")
 
 
+def size_of(device: Path) -> int | None:
+    """Bytes of a block device, from sysfs; None when it is none or is not there."""
+    size = _SYS_BLOCK / device.resolve().name / "size"  # always in units of 512 bytes
+    if not device.is_block_device() or not size.exists():
+        return None
+    return int(size.read_text()) * 512
+
+
 def check_target(rig: Rig, phases: Iterable[Phase], runs_root: Path) -> None:
     """Refuse what must not or cannot be done to the rig's target.
 

@@ -82,7 +82,7 @@ class StopRequest:
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(rig.drive.size_bytes)
+    phases = plan.expand(rig.drive.size_bytes or drives.size_of(Path(rig.drive.target)))
     mistakes = rig.mistakes_with(phases, plan_file)
     if mistakes:
         raise ConfigurationError(mistakes)

@@ -144,9 +144,9 @@ def _fail(error: LabctlError) -> NoReturn:
 def _refuse_foreign_instruments() -> None:
     """InstrumentKit installs a top-level package of the same name; say so plainly."""
     found = importlib.util.find_spec("instruments")
-    if found is not None and importlib.util.find_spec("instruments.reading") is not None:
+    where = found.origin if found is not None and found.origin else "nowhere"
+    if Path(where).with_name("reading.py").is_file():
         return
-    where = found.origin if found is not None else "nowhere"
     typer.echo(
         f"labctl: the Python package 'instruments' found at {where} is not labctl's. "
         "InstrumentKit installs one of the same name: give labctl an environment of its own "

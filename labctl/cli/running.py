@@ -28,20 +28,28 @@ OVERHEAD_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a plan costs: seconds (None: unknown) and bytes written, at most."""
+    """What a plan costs, at the drive's assumed write speed. None: the drive's size is unknown."""
 
     seconds: float | None
     bytes_written: int | None
 
 
-def estimate(phases: tuple[Phase, ...]) -> Estimate:
-    """Time and bytes of a list of phases. Only fills say beforehand what they write."""
-    fills = [phase for phase in phases if phase.role is Role.PREPARE]
-    timed_writes = [phase for phase in phases if phase.writes and phase.fill_bytes is None]
-    seconds = sum(phase.duration_s + OVERHEAD_S for phase in phases)
-    fill_bytes = [phase.fill_bytes for phase in fills]
-    known = None if None in fill_bytes or timed_writes else sum(filter(None, fill_bytes))
-    return Estimate(None if fills else seconds, known)
+def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
+    """Time and bytes of a list of phases. Timed writes count with the full write speed."""
+    fills = [phase.fill_bytes for phase in phases if phase.role is Role.PREPARE]
+    timed_s = sum(phase.duration_s + OVERHEAD_S for phase in phases)
+    if None in fills:
+        return Estimate(None, None)
+    filled = sum(filter(None, fills))
+    writing_s = sum(
+        phase.duration_s * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
+        for phase in phases
+        if phase.writes
+    )
+    return Estimate(
+        seconds=timed_s + filled / write_bytes_per_s,
+        bytes_written=filled + round(writing_s * write_bytes_per_s),
+    )
 
 
 def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
@@ -49,33 +57,33 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
     rig = find_rig(rig_name)
     plan, _ = load_plan(plan_name)
     phases = expand_for(rig, plan, plan_name)
-    cost = estimate(phases)
+    cost = estimate(phases, rig.drive.write_bytes_per_s)
     if json_output:
         data = {
             "phases": [phase.to_json() for phase in phases],
-            "seconds": sum(phase.duration_s for phase in phases),
-            "seconds_complete": cost.seconds is not None,
+            "seconds": cost.seconds,
             "bytes_written": cost.bytes_written,
         }
         print(json.dumps(data, indent=1))
         return
     print(f"{plan.name} on {rig.name}: {len(phases)} phases")
     for phase in phases:
-        size = f"{phase.duration_s:7.0f} s"
-        if phase.fill_bytes is not None or phase.role is Role.PREPARE:
-            size = f"{_size(phase.fill_bytes):>9}"
-        print(f"  {phase.index:3d}  {size}  {phase.label:<34}{_span(phase)}")
-    timed_s = sum(phase.duration_s for phase in phases)
-    fill = "" if cost.seconds is not None else " plus the fill (as fast as the drive writes)"
-    print(f"time: {_duration(timed_s)}{fill}")
-    print(f"bytes written: {_written(phases)}")
+        size = f"{phase.duration_s:.0f} s"
+        if phase.role is Role.PREPARE:
+            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.0f} GB"
+        print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
+    if cost.seconds is None or cost.bytes_written is None:
+        timed_s = sum(phase.duration_s for phase in phases)
+        print(f"time: {_duration(timed_s)} and the fill of the whole drive")
+        print("bytes written: depends on the drive's size; set drive.size_bytes to know")
+        return
+    speed = f"{rig.drive.write_bytes_per_s / 1e6:.0f} MB/s"
+    print(f"time: about {_duration(cost.seconds)}")
+    note = f" (at {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
+    print(f"bytes written: at most {cost.bytes_written / 1e9:.1f} GB{note}")
 
 
-def _size(size_bytes: int | None) -> str:
-    return "all" if size_bytes is None else format_size(size_bytes)
-
-
-def _span(phase: Phase) -> str:
+def _effect(phase: Phase) -> str:
     parts = []
     if phase.span_bytes and phase.fill_bytes is None:
         parts.append(f"first {format_size(phase.span_bytes)}")
@@ -88,21 +96,6 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def _written(phases: tuple[Phase, ...]) -> str:
-    fills = [phase for phase in phases if phase.role is Role.PREPARE]
-    timed_s = sum(phase.duration_s for phase in phases if phase.writes and phase not in fills)
-    parts = []
-    if fills:
-        sizes = {_size(phase.fill_bytes) for phase in fills}
-        parts.append(f"{len(fills)} × {', '.join(sizes)} (fill)")
-    if timed_s:
-        parts.append(
-            f"as much as the drive takes in {_duration(timed_s)} of writing "
-            f"({_duration(timed_s)} at 1 GB/s is {timed_s:.0f} GB)"
-        )
-    return " and ".join(parts) or "none"
 
 
 def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: bool) -> int:

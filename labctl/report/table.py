@@ -112,11 +112,11 @@ def _columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
         ),
         _Column("total W ± U", lambda point: with_uncertainty(point.result.watts)),
         *(_BYTES if in_bytes else _OPERATIONS),
-        _Column("mean µs", lambda point: significant(latency_mean_us(point.result), 3), 3),
+        _Column("mean µs", lambda point: significant(latency_mean_us(point.result), 3), 4),
         _Column(
-            "p99 µs", lambda point: significant(latency_percentile_us(point.result, "99"), 3), 1
+            "p99 µs", lambda point: significant(latency_percentile_us(point.result, "99"), 3), 3
         ),
-        _Column("°C", lambda point: _celsius(point.result), 4),
+        _Column("°C", lambda point: _celsius(point.result), 2),
         _Column("", lambda point: _mark(summary, point.result)),
     )
 

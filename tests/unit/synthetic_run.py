@@ -204,10 +204,15 @@ def _ns(seconds: Floats) -> NDArray[np.int64]:
     return EPOCH_NS + np.rint(seconds * 1e9).astype(np.int64)
 
 
-def _stamps(meter: Meter, host_s: Floats) -> NDArray[np.int64]:
-    """What the device's clock shows at moments of the host, cut to its tick."""
+def _device_ns(meter: Meter, host_s: Floats) -> NDArray[np.int64]:
+    """Where the device's clock stands at moments of the host."""
     device = (host_s - meter.clock_offset_s + 100.0) / (1 + meter.drift_ppm * 1e-6)
-    ns = np.rint(device * 1e9).astype(np.int64)
+    return np.rint(device * 1e9).astype(np.int64)
+
+
+def _shown(meter: Meter, host_s: Floats) -> NDArray[np.int64]:
+    """What a look at the device's clock shows at moments of the host: cut to its tick."""
+    ns = _device_ns(meter, host_s)
     tick = round(meter.tick_s * 1e9)
     return ns // tick * tick if tick else ns
 
@@ -234,13 +239,13 @@ def _record(
     for begin, end in meter.lost:
         keep = (t < begin) | (t > end)
         t, values = t[keep], values[keep]
-    stamps = _stamps(meter, t) if meter.device_clock else _ns(t)
+    stamps = _device_ns(meter, t) if meter.device_clock else _ns(t)
     writer.readings(instrument, Block(channel, stamps, values))
     if meter.device_clock and not meter.never_asked:
         asked = np.arange(0.3, total_s, 0.5) + rng.uniform(0, 0.1)
         trip = rng.uniform(0.0003, 0.003, len(asked)) + rng.exponential(0.001, len(asked))
         moment = asked + trip * rng.uniform(0, 1, len(asked))
-        shown = _stamps(meter, moment)
+        shown = _shown(meter, moment)
         host = _ns(asked + trip)
         pairs = [
             ClockPair(channel, int(d), int(h), round(r * 1e9) + 1)

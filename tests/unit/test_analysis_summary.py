@@ -161,6 +161,6 @@ def test_a_device_clock_and_its_bound_are_reported(tmp_path: Path) -> None:
     summary = summarise(run.record)
     assert [clock.channel for clock in summary.clocks] == ["i12.current"]
     assert summary.clocks[0].drift_ppm == pytest.approx(40.0, abs=25.0)
-    assert 0.5 < summary.clocks[0].u_ms < 5.0
+    assert 0.02 < summary.clocks[0].u_ms < 1.0
     assert summary.phases[1].alignment_ms == pytest.approx(summary.clocks[0].u_ms, abs=1.0)
     assert np.isfinite(summary.phases[1].alignment_ms)

@@ -1,0 +1,125 @@
+"""Documentation and program agree: commands run, links lead somewhere, examples load."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labctl.plan import parse_plan
+from labctl.rig import load_rig
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for _, found, text in FENCE.findall(page.read_text()) if found == language]
+
+
+def commands() -> list[str]:
+    lines = []
+    for page in PAGES:
+        for text in blocks(page, "sh"):
+            lines += [line.split("#")[0].strip() for line in text.splitlines()]
+    return sorted({line for line in lines if line})
+
+
+def labctl(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", *words],
+        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
+    """The runs themselves are in tests/bench; here: command, options and files are real."""
+    words = shlex.split(line)
+    if words[0] == "make":
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[1] in targets
+    elif words[0] == "cp":
+        assert (ROOT / words[1]).is_file()
+    elif words[0] == "labctl":
+        shown = labctl(words[1], "--help")
+        assert shown.returncode == 0, line
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown.stdout, f"{line}: no {option}"
+    else:
+        assert words[0] in ("pipx", "sudo", "curl", "docker", "systemctl"), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readmes_plan_is_a_plan() -> None:
+    for text in blocks(ROOT / "README.md", "toml"):
+        assert len(parse_plan(text, "README.md").expand()) == 2 + 8 + 6
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "rigs").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_example_rig_loads(path: Path) -> None:
+    assert load_rig(path).name == path.stem
+
+
+def test_a_dry_run_prints_phases_time_and_bytes_and_touches_nothing() -> None:
+    done = labctl("run", "nvme-adapter", "power-per-qd", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "27 phases" in done.stdout
+    assert "time: 1 h 14 min and the fill of the whole drive" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout
+
+
+def test_a_dry_run_estimates_when_the_drives_size_and_speed_are_known(tmp_path: Path) -> None:
+    """200 GB at 2 GB/s: 100 s on top of 74 min; 12 phases of 180 s write."""
+    text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
+    rig = tmp_path / "rig.toml"
+    rig.write_text(
+        text.replace(
+            "[drive]", "[drive]\nsize_bytes = 200000000000\nwrite_bytes_per_s = 2000000000"
+        )
+    )
+    done = labctl("run", str(rig), "power-per-qd", "--dry-run")
+    assert "time: about 1 h 15 min" in done.stdout
+    assert "bytes written: at most 4520.0 GB" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("plans",), ("rigs",), ("runs", "--runs", "no-such")])
+def test_lists_have_json(words: tuple[str, ...]) -> None:
+    import json
+
+    assert isinstance(json.loads(labctl(*words, "--json").stdout), list)
+
+
+def test_check_names_file_key_value_and_what_is_allowed(tmp_path: Path) -> None:
+    text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
+    broken = tmp_path / "broken.toml"
+    broken.write_text(text.replace('engine = "io_uring"', 'engine = "warp"').replace("12.0", "-1"))
+    done = labctl("check", str(broken))
+    assert done.returncode == 2
+    assert "drive.engine = 'warp'" in done.stderr and "'io_uring'" in done.stderr
+    assert "rails.12V.nominal_volts = -1" in done.stderr and "greater than 0" in done.stderr
+    assert labctl("check", str(tmp_path / "none.toml")).returncode == 2
+
+
+def test_a_foreign_package_called_instruments_is_named_plainly(tmp_path: Path) -> None:
+    (tmp_path / "instruments").mkdir()
+    (tmp_path / "instruments" / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c",
+         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['labctl', 'plans']\n"
+         "from labctl.cli.main import main; main()"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "InstrumentKit" in done.stderr and "Traceback" not in done.stderr
