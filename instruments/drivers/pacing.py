@@ -1,8 +1,9 @@
-"""Ticks that do not drift: the n-th is n periods after the first, however long work takes."""
+"""When to ask a meter: on ticks that do not drift, or at the moment that tells most."""
 
 from __future__ import annotations
 
 import time
+from typing import Final
 
 
 class Ticks:
@@ -27,3 +28,47 @@ class Ticks:
         missed = max(int((time.monotonic() - self._next) / self._period_s), 0)
         self._next += (missed + 1) * self._period_s
         return True
+
+
+_WANDER: Final = 2e-4
+"""Rate by which what is known of a device clock goes stale: four times a usual crystal's error."""
+
+
+class CountLooks:
+    """Times looks at a counter so that each halves what is unknown of when it counts.
+
+    A device that has counted ``n`` intervals tells only that its clock stands somewhere in the
+    next one. A look at the middle of what is still unknown of the next count's moment cuts that
+    in two, whichever way the answer falls: ten looks turn 250 ms into less than 1 ms.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self._period_ns = round(period_s * 1e9)
+        self._bounds: tuple[float, float] | None = None
+        self._seen_ns = 0
+        self._delay_ns = 0.0
+
+    def restart(self) -> None:
+        """The counter began anew: nothing is known."""
+        self._bounds = None
+
+    def saw(self, count: int, interval_ns: float, sent_ns: int, received_ns: int) -> None:
+        """A look: at some moment between the two host times, ``count`` was the number."""
+        low = sent_ns - (count + 1) * interval_ns
+        high = received_ns - count * interval_ns
+        if self._bounds is not None:
+            stale = _WANDER * (received_ns - self._seen_ns)
+            closer = max(low, self._bounds[0] - stale), min(high, self._bounds[1] + stale)
+            low, high = closer if closer[0] <= closer[1] else (low, high)
+        self._bounds = low, high
+        self._seen_ns = received_ns
+        self._delay_ns = (received_ns - sent_ns) / 2
+
+    def next_ns(self, now_ns: int, interval_ns: float) -> int:
+        """When to look next: about a period from now, at the middle of the unknown."""
+        earliest = now_ns + self._period_ns
+        if self._bounds is None:
+            return earliest
+        middle = sum(self._bounds) / 2 - self._delay_ns
+        wait = (middle - earliest) % interval_ns
+        return earliest + round(wait) if wait < self._period_ns else earliest

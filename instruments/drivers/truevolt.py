@@ -8,7 +8,7 @@ Readings carry no times, so **device time is counted**: reading ``i`` of an acqu
 ``i`` times the sample interval. The answer ``n`` to ``DATA:POIN?`` says that ``n`` readings are
 complete, hence the device clock stands between the end of window ``n - 1`` and the end of the
 next: that is a :class:`~instruments.reading.ClockPair` with a tick of one interval. The polls
-are not in step with the sampling, so that many pairs together narrow it to well under a tick.
+are timed so that each halves what is unknown: a few pairs narrow it to well under a tick.
 
 **Epochs.** Each acquisition (start, reconnection, memory overflow) counts from zero again. Its
 device times begin at the next multiple of :data:`EPOCH_NS` (1e6 s), so ``device_ns // EPOCH_NS``
@@ -29,7 +29,7 @@ from typing import Final, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from instruments.drivers import specifications
-from instruments.drivers.pacing import Ticks
+from instruments.drivers.pacing import CountLooks
 from instruments.drivers.settings import DcFunction, Positive, VisaSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError, SettingRefused
@@ -51,8 +51,8 @@ from instruments.transports import MessageLine, VisaLine
 EPOCH_NS: Final = 10**15
 """Device times of the k-th acquisition begin at k times this (1e6 s)."""
 
-POLL_S: Final = 0.2345678
-"""4 polls a second, in no simple ratio to any usual sample interval: see above."""
+POLL_S: Final = 0.23
+"""About 4 polls a second."""
 
 _MOST_AT_ONCE: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
@@ -180,7 +180,8 @@ class Truevolt:
             settings.timeout_s,
         )
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
-        self._ticks = Ticks(POLL_S)
+        self._looks = CountLooks(POLL_S)
+        self._next_look_ns = 0
         self._interval_ns = settings.interval_s * 1e9
         self._aperture_ns = settings.aperture_s * 1e9
         self._epoch = -1
@@ -246,11 +247,13 @@ class Truevolt:
         self._begin()
         if not self._model.timed:
             self._interval_ns = self._measured_interval_ns()
-        self._ticks.restart()
+        self._next_look_ns = self._clock()
 
     def read(self) -> Batch:
-        """Ask how many readings there are and take them out; one round each 0.23 s."""
-        self._ticks.wait(0.5)
+        """Ask how many readings there are and take them out; one round about each 0.23 s."""
+        wait_s = (self._next_look_ns - self._clock()) * 1e-9
+        if wait_s > 0:
+            time.sleep(min(wait_s, 0.5))
         points, overflow, pairs = self._look()
         if overflow:
             return self._begin_again(Status.MEMORY_OVERFLOW, "readings were not taken in time")
@@ -277,6 +280,7 @@ class Truevolt:
         self._scpi.send("INIT")
         self._epoch += 1
         self._taken = 0
+        self._looks.restart()
 
     def _begin_again(self, status: Status, detail: str) -> Batch:
         lost_at_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
@@ -298,6 +302,8 @@ class Truevolt:
                 if attempt == 2:
                     raise ProtocolError(f"{self._scpi.who}: {error}") from None
         complete = self._taken + points
+        self._looks.saw(complete, self._interval_ns, asked_ns, answered_ns)
+        self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
         overflow = bool(condition & _MEMORY_OVERFLOW) or points >= self._model.memory
         if complete == 0 or overflow:
             return points, overflow, ()
