@@ -133,7 +133,10 @@ class MetersProcess:
         (directory / CONFIG_NAME).write_text(config.model_dump_json(), encoding="utf-8")
         command = [sys.executable, "-m", "instruments.simulated.meters"]
         command += ["--dir", str(directory), "--die-with-stdin"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # A group of its own: Ctrl-C in a terminal is for labctl, not for what it measures.
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        )
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], _START_S)
         line = self.process.stdout.readline() if ready else b""

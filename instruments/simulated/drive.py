@@ -152,7 +152,9 @@ def start_drive(
         command += ["--set", f"{key}={json.dumps(value)}"]
     if die_with_parent:
         command += ["--die-with-parent", str(os.getpid())]
-    drive = DriveProcess(directory, subprocess.Popen(command, stdout=subprocess.PIPE))
+    # A group of its own: Ctrl-C in a terminal is for labctl, not for the drive.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
+    drive = DriveProcess(directory, process)
     assert drive.process.stdout is not None
     ready, _, _ = select.select([drive.process.stdout], [], [], _START_SECONDS)
     line = drive.process.stdout.readline() if ready else b""

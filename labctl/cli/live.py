@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -48,7 +49,8 @@ def screen(view: View, now_ns: int) -> RenderableType:
     lines: list[RenderableType] = [_phase_line(view, now_ns)]
     if view.phase is not None and view.phase.duration_s:
         done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
-        lines.append(ProgressBar(total=view.phase.duration_s, completed=done_s, width=60))
+        bar = ProgressBar(total=view.phase.duration_s, completed=done_s, width=60)
+        lines.append(Padding(bar, (0, 0)))
     lines.append(_rails(view))
     lines.append(_work(view))
     lines.append(_meters(view))
@@ -113,7 +115,7 @@ def _work(view: View) -> Text:
 
 def _meters(view: View) -> Text:
     text = Text("meters  ", style="dim")
-    for name, state in view.instruments.items():
+    for name, state in sorted(view.instruments.items()):
         shown = {State.READING: "ok"}.get(state, state.value)
         troubles = {
             status for channel, status in view.statuses.items() if channel.startswith(f"{name}.")
