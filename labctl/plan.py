@@ -126,6 +126,14 @@ class Phase:
         return self.pattern in (Pattern.WRITE, Pattern.RANDWRITE)
 
     @property
+    def directions(self) -> tuple[str, ...]:
+        """"read", "write", both or neither."""
+        if self.pattern is Pattern.IDLE:
+            return ()
+        reads = self.read_pct > 0 if self.pattern.mixed else not self.writes
+        return ("read",) * reads + ("write",) * self.writes
+
+    @property
     def label(self) -> str:
         """A short name for a person: ``randread 4k QD8``."""
         if self.pattern is Pattern.IDLE:

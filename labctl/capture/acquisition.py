@@ -6,6 +6,7 @@ ends a run by itself: who must act on it is told through :class:`Listener`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
+from labctl.errors import JournalError
 from labctl.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5
@@ -141,10 +143,11 @@ class Owner(threading.Thread):
     def _take(self, batch: Batch) -> None:
         recorder = self._recorder
         if recorder is not None:
-            for block in batch.blocks:
-                recorder.readings(self.instrument_name, block)
-            if batch.clock_pairs:
-                recorder.clock_pairs(self.instrument_name, batch.clock_pairs)
+            with contextlib.suppress(JournalError):  # the journal itself ends the run
+                for block in batch.blocks:
+                    recorder.readings(self.instrument_name, block)
+                if batch.clock_pairs:
+                    recorder.clock_pairs(self.instrument_name, batch.clock_pairs)
         self._follow_statuses(batch)
         self._listener.batch(self.instrument_name, batch)
 
@@ -207,7 +210,8 @@ class Owner(threading.Thread):
 
     def _event(self, kind: str, **data: Any) -> None:
         if self._recorder is not None:
-            self._recorder.event(kind, **data)
+            with contextlib.suppress(JournalError):
+                self._recorder.event(kind, **data)
 
 
 class Acquisition:

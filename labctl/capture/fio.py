@@ -145,6 +145,7 @@ class FioProcess:
         self.release_ns: int | None = None
         self.done_ns: int | None = None
         self.last_status: Status | None = None
+        self._stopped_ns: int | None = None
         self._process = process
         self._timebase = timebase
         self._on_status = on_status
@@ -230,6 +231,7 @@ class FioProcess:
         The shell that holds a job outlives its fio until standard input closes.
         """
         assert self._process.stdin is not None
+        self._stopped_ns = self._timebase.now_ns()
         self._process.stdin.close()
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -253,11 +255,13 @@ class FioProcess:
         """First and last I/O on the timebase, from fio's own runtime and from our signals.
 
         fio prints wall clock and time since its first I/O together; their difference is when it
-        began. It must lie after the release, and the last I/O before the "done" signal.
+        began. It must lie after the release, and the last I/O before the "done" signal. A phase
+        that was stopped ends when it was told to: then it was surely still at work.
         """
         if self.release_ns is None:
             return None
-        latest = self.done_ns if self.done_ns is not None else self._timebase.now_ns()
+        ends = [at_ns for at_ns in (self.done_ns, self._stopped_ns) if at_ns is not None]
+        latest = min(ends, default=self._timebase.now_ns())
         if self.last_status is None or not self._began_ns:
             return Window(self.release_ns, latest, round(5 * NS_PER_MS))
         began_ns = round(statistics.median(self._began_ns))

@@ -182,6 +182,7 @@ class Run:
                 name=f"{FIO_INSTRUMENT}.{side}.{name}", quantity=quantity, unit=unit, interval_s=0.5
             )
             for side in DIRECTIONS
+            if any(side in phase.directions for phase in self.phases)
             for name, quantity, unit in _FIO_CHANNELS
         )
         self.monitor.describe(

@@ -165,6 +165,35 @@ def test_a_meter_silent_in_the_middle_is_a_gap_not_zero_watts(
     assert any("i12" in problem for problem in summary["problems"])
 
 
+@pytest.mark.parametrize(
+    ("meter", "fault", "told"),
+    [("v12", "nonsense", "v12"), ("i33", "overload", "overload"), ("v33", "hold", "hold"),
+     ("i12", "disconnect", "i12"), ("i12", "memory_overflow", "memory overflow")],
+)  # fmt: skip
+def test_a_meter_in_trouble_costs_its_readings_and_is_told(
+    bench: Bench, plan: Path, tmp_path: Path, meter: str, fault: str, told: str
+) -> None:
+    runs = tmp_path / "runs"
+    process = begun(bench.rig, plan, runs, phases=2)
+    bench.inject(meter, fault, 1.5)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    (path,) = find_runs(runs)
+    record = RunRecord(path)
+    events = [event for event in record.events if event.kind in ("status", "instrument_lost")]
+    assert events, output
+    assert all(
+        abs(value) < 1000
+        for name in record.channel_names
+        if not name.startswith("fio")
+        for value in record.readings(name)["v"]
+    )
+    summary = json.loads((path / "summary.json").read_text())
+    assert any(told in problem for problem in summary["problems"]), summary["problems"]
+    watts = [item["watts"]["value"] for item in summary["phases"] if item["watts"]]
+    assert watts and all(3.5 < value < 9 for value in watts)
+
+
 def test_an_unreachable_meter_is_named_before_anything_is_touched(
     bench: Bench, plan: Path, tmp_path: Path
 ) -> None:

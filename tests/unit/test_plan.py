@@ -78,6 +78,24 @@ def test_a_mixed_pattern_needs_a_read_share_and_a_pure_one_refuses_it() -> None:
     assert [phase.writes for phase in both[1:-1]] == [False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "share", "directions"),
+    [
+        (Pattern.IDLE, 100, ()),
+        (Pattern.RANDREAD, 100, ("read",)),
+        (Pattern.WRITE, 0, ("write",)),
+        (Pattern.RANDRW, 30, ("read", "write")),
+        (Pattern.RW, 0, ("write",)),
+        (Pattern.RW, 100, ("read",)),
+    ],
+)
+def test_a_phase_knows_its_directions(
+    pattern: Pattern, share: int, directions: tuple[str, ...]
+) -> None:
+    phase = Phase(0, Role.MEASURE, "s", pattern, 1.0, 4096, 1, 1, share)
+    assert phase.directions == directions
+
+
 def test_broken_toml_is_a_mistake_not_a_crash() -> None:
     with pytest.raises(ConfigurationError, match=r"plan\.toml: TOML"):
         parse_plan("name = ", "plan.toml")
