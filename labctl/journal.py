@@ -107,6 +107,7 @@ class Journal:
         self._asked = 0
         self._done = 0
         self._closing = False
+        self._closed = False
         self.failure: str | None = None
         self._thread = threading.Thread(target=self._write_loop, name="journal", daemon=True)
         self._thread.start()
@@ -153,12 +154,15 @@ class Journal:
                 self._flushed.wait(remaining)
             self._raise_failure()
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = 30.0) -> None:
         """Write what is left, sync and let go. Never raises: see ``failure``."""
         with self._lock:
             self._closing = True
             self._wake.notify()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive() or self._closed:
+            return
+        self._closed = True
         for file in (self._events, *self._files.values()):
             file.close()
 

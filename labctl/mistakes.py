@@ -1,10 +1,12 @@
-"""Turns pydantic's validation errors into mistakes a person can act on."""
+"""Reads what a person wrote, and turns what is wrong with it into mistakes to act on."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import ValidationError
 
-from labctl.errors import Mistake
+from labctl.errors import ConfigurationError, Mistake
 
 
 def mistakes_of(error: ValidationError, file: str, prefix: str = "") -> list[Mistake]:
@@ -40,3 +42,22 @@ def _allowed(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "no such key here"
     return message.removeprefix("Value error, ").replace("Input should be", "must be")
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no filesystem takes is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_configuration(path: Path) -> str:
+    """The text of a rig or plan file. Raises ConfigurationError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError([Mistake(str(path), "file", None, reason)]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError([Mistake(str(path), "encoding", None, str(error))]) from error

@@ -38,7 +38,7 @@ from pydantic import (
 )
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of
+from labctl.mistakes import is_file, mistakes_of, read_configuration
 
 BUILT_IN = Path(__file__).parent / "plans"
 
@@ -57,7 +57,7 @@ def parse_size(text: str | int) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     match = _SIZE.match(str(text).strip())
-    if match is None:
+    if match is None or len(match[1]) > 18:
         raise ValueError("a size such as 4096, '4k', '128k' or '16g' (powers of 1024)")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
 
@@ -127,7 +127,7 @@ class Phase:
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """"read", "write", both or neither."""
+        """ "read", "write", both or neither."""
         if self.pattern is Pattern.IDLE:
             return ()
         reads = self.read_pct > 0 if self.pattern.mixed else not self.writes
@@ -175,7 +175,9 @@ def _size(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Sizes = Annotated[
-    list[Annotated[int, Field(ge=512, le=1 << 30)]], BeforeValidator(_sizes), Field(min_length=1)
+    list[Annotated[int, Field(ge=512, le=1 << 30, multiple_of=512)]],
+    BeforeValidator(_sizes),
+    Field(min_length=1),
 ]
 Depths = Annotated[
     list[Annotated[int, Field(ge=1, le=65536)]], BeforeValidator(_one_or_many), Field(min_length=1)
@@ -188,7 +190,7 @@ Shares = Annotated[
 ]
 IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
-Seconds = Annotated[float, Field(gt=0, le=30 * 86400)]
+Seconds = Annotated[float, Field(gt=0, le=30 * 86400, strict=True)]
 
 
 class Sweep(BaseModel):
@@ -196,7 +198,7 @@ class Sweep(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = ""
+    name: Annotated[str, Field(max_length=200)] = ""
     pattern: Patterns
     block_size: Sizes = Field(default=[4096])
     queue_depth: Depths = Field(default=[1])
@@ -213,6 +215,15 @@ class Sweep(BaseModel):
             raise ValueError("read_pct needs a mixed pattern (rw or randrw)")
         if mixed and "read_pct" not in self.model_fields_set:
             raise ValueError("a mixed pattern needs read_pct, such as [100, 80, 60, 40, 20, 0]")
+        return self
+
+    @model_validator(mode="after")
+    def _span_holds_every_job(self) -> Sweep:
+        least = max(self.jobs) * max(self.block_size)
+        if self.span is not None and self.span < least:
+            raise ValueError(
+                f"span must hold at least one block of every job: {format_size(least)}"
+            )
         return self
 
     def points(self) -> Iterator[dict[str, Any]]:
@@ -298,7 +309,7 @@ def parse_plan(text: str, file: str) -> Plan:
     """The plan that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
     try:
         return Plan.model_validate(data)
@@ -317,10 +328,10 @@ def load_plan(name_or_file: str) -> tuple[Plan, str]:
     Raises ConfigurationError when there is none, naming those that there are.
     """
     path = built_in_plans().get(name_or_file, Path(name_or_file))
-    if not path.is_file():
+    if not is_file(path):
         known = ", ".join(built_in_plans())
         raise ConfigurationError(
             [Mistake("plan", "name", name_or_file, f"no such file; built-in plans: {known}")]
         )
-    text = path.read_text(encoding="utf-8")
+    text = read_configuration(path)
     return parse_plan(text, str(path)), text

@@ -177,15 +177,15 @@ class RunRecord:
         self.problems: list[str] = []
         try:
             self.header = Header.from_json(json.loads((path / HEADER_FILE).read_text("utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise JournalError(f"{path / HEADER_FILE} cannot be read: {error}") from error
         self.events = self._read_events()
 
     def _read_events(self) -> tuple[Event, ...]:
         file = self.path / EVENTS_FILE
-        if not file.exists():
+        if not file.is_file():
             self.problems.append(f"{EVENTS_FILE} is missing")
             return ()
         events: list[Event] = []
@@ -222,7 +222,7 @@ class RunRecord:
 
     def _mapped(self, name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
         file = self.path / CHANNELS_DIR / name
-        size = file.stat().st_size if file.exists() else 0
+        size = file.stat().st_size if file.is_file() else 0
         count, torn = divmod(size, dtype.itemsize)
         if torn:
             problem = f"{CHANNELS_DIR}/{name}: torn last record dropped"

@@ -20,14 +20,15 @@ from instruments import drivers
 from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of
+from labctl.mistakes import mistakes_of, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
 from labctl.record import DriveInfo, RailInfo
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
-Positive = Annotated[float, Field(gt=0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
@@ -47,8 +48,8 @@ class Drive(BaseModel):
     model: str = ""
     serial: str = ""
     size_bytes: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
-    warning_celsius: float | None = None
-    critical_celsius: float | None = None
+    warning_celsius: Finite | None = None
+    critical_celsius: Finite | None = None
     write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
     """Only for estimates of time and bytes written."""
     destructive: bool = False
@@ -104,6 +105,8 @@ class RigFile(BaseModel):
     rails: dict[Name, Rail] = Field(min_length=1)
     temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
+    sinks: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    """Where runs are sent; each section is read by its sink."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def parse_rig(text: str, path: str) -> Rig:
     """The rig that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError([Mistake(path, "TOML", None, str(error))]) from error
     mistakes: list[Mistake] = []
     file: RigFile | None = None
@@ -250,12 +253,5 @@ def _wrong_references(
 
 def load_rig(path: str | Path) -> Rig:
     """The rig in a file. Raises ConfigurationError."""
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigurationError([Mistake("rig", "file", str(path), reason)]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError([Mistake(str(path), "encoding", None, str(error))]) from error
+    text = read_configuration(Path(path))
     return parse_rig(text, str(path))

@@ -193,16 +193,25 @@ class Owner(threading.Thread):
         self.settled.set()
         if was_lost:
             gap_s = round((self._clock() - self._lost_ns) / NS_PER_S, 3)
-            self._event("instrument_back", instrument=self.instrument_name, gap_s=gap_s)
+            self._event(
+                "instrument_back",
+                instrument=self.instrument_name,
+                gap_s=gap_s,
+                identity=str(self.identity),
+            )
         self._listener.state(self.instrument_name, self.state, "")
 
     def _lost(self, reason: str) -> None:
         if self._stop_asked.is_set():
             return
         self.reason = reason
-        if self.state is State.READING:
-            self._lost_ns = self._clock()
-            self.lost_at = time.monotonic()
+        if self.state is State.LOST:
+            return
+        self._lost_ns = self._clock()
+        self.lost_at = time.monotonic()
+        if self.state is State.CONNECTING:  # whoever waits for it tells of it
+            self.state = State.LOST
+        else:
             self._end_spans(None)
             self._event("instrument_lost", instrument=self.instrument_name, reason=reason)
             self.state = State.LOST
@@ -254,11 +263,11 @@ class Acquisition:
         for owner in self.owners.values():
             owner.record_to(recorder)
 
-    def stop(self) -> list[str]:
+    def stop(self, timeout_s: float = STOP_WITHIN_S) -> list[str]:
         """Close every instrument; the names of those that did not let go in time."""
         for owner in self.owners.values():
             owner.ask_to_stop()
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline = time.monotonic() + timeout_s
         for owner in self.owners.values():
             if owner.is_alive():
                 owner.join(max(deadline - time.monotonic(), 0.0))

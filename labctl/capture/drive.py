@@ -45,6 +45,8 @@ def check_target(rig: Rig, phases: Iterable[Phase], runs_root: Path) -> None:
         _refuse_journal_on(device, runs_root)
         if writes:
             _check_destructive(rig, device)
+    elif mode is None and path.absolute().is_relative_to("/dev") and not _in_memory(path):
+        raise _mistake(rig, "there is no such device; is the drive connected?")
     elif mode is None or stat.S_ISREG(mode):
         _check_file(rig, path, runs_root)
     else:
@@ -74,6 +76,12 @@ def _check_nbd(rig: Rig, writes: bool) -> None:
         raise _mistake(rig, f"nothing answers there ({reason}); is the drive on?") from error
     if writes and not rig.drive.destructive:
         raise Refused(_say_destructive(rig))
+
+
+def _in_memory(path: Path) -> bool:
+    """Whether a path below /dev is on a filesystem for files (/dev/shm), not for devices."""
+    parent = path.parent
+    return parent.is_dir() and parent.stat().st_dev != Path("/dev").stat().st_dev
 
 
 def _check_file(rig: Rig, path: Path, runs_root: Path) -> None:

@@ -34,6 +34,7 @@ LATE_BY_S = 30.0
 EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
 EXIT_WITHIN_S = 20.0
+READ_OUT_WITHIN_S = 5.0
 STARTED_WITHIN_MS = 2.0
 """fio prints milliseconds, and takes its clock readings within about one of each other."""
 
@@ -42,6 +43,8 @@ DONE = b"labctl-done"
 JOB_FILE = "job.fio"
 STDOUT_FILE = "stdout"
 STDERR_FILE = "stderr"
+
+_HARMLESS = ("fio: connected to NBD server",)
 
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
 
@@ -53,7 +56,7 @@ def job_file(phase: Phase, drive: Drive) -> str:
         lines.append(f"uri={drive.target}")
     else:
         lines += [f"filename={_escaped(drive.target)}", "direct=1"]
-        if drive.size_bytes:
+        if drive.size_bytes and not Path(drive.target).is_block_device():
             lines.append(f"filesize={drive.size_bytes}")
     lines += [
         f"rw={phase.pattern}",
@@ -106,6 +109,11 @@ class Window:
     begin_ns: int
     end_ns: int
     u_ns: int
+
+
+def _ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 class _Kept:
@@ -216,13 +224,13 @@ class FioProcess:
         try:
             async with asyncio.timeout(EXIT_WITHIN_S):
                 code = await self._process.wait()
-                await asyncio.gather(*self._readers)
         except TimeoutError:
             self.kill()
             return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
+        await self._read_out()
         errors = self.last_status.errors if self.last_status else ()
         if code or errors:
-            return self._complaint(f"exit code {code}")
+            return self._complaint(_ending(code))
         return ""
 
     async def stop(self) -> None:
@@ -230,9 +238,8 @@ class FioProcess:
 
         The shell that holds a job outlives its fio until standard input closes.
         """
-        assert self._process.stdin is not None
         self._stopped_ns = self._timebase.now_ns()
-        self._process.stdin.close()
+        self._close_stdin()
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
@@ -244,7 +251,7 @@ class FioProcess:
             except TimeoutError:
                 self.kill()
                 await self._process.wait()
-        await asyncio.gather(*self._readers)
+        await self._read_out()
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -277,7 +284,7 @@ class FioProcess:
                 (waiting, exiting), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
             if not waiting.done() and exiting.done():
-                await asyncio.gather(*self._readers)
+                await self._read_out()
             if event.is_set():
                 return
         finally:
@@ -286,11 +293,23 @@ class FioProcess:
         if self._process.returncode is None:
             self.kill()
             raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
-        raise RunFailed(self._complaint(f"exit code {self._process.returncode}"))
+        raise RunFailed(self._complaint(_ending(self._process.returncode)))
 
-    def _complaint(self, otherwise: str) -> str:
-        said = "; ".join(self._complaints[:3]) or otherwise
+    def _complaint(self, how: str) -> str:
+        said = "; ".join([how, *self._complaints[:3]])
         return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
+
+    def _close_stdin(self) -> None:
+        """Let go of the shells that hold the jobs: they outlive their fio otherwise."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    async def _read_out(self) -> None:
+        """fio is gone: read what is left in its pipes, for a limited time."""
+        self._close_stdin()
+        _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
+        for reader in late:
+            reader.cancel()
 
     async def _read_stdout(self) -> None:
         assert self._process.stdout is not None
@@ -299,9 +318,11 @@ class FioProcess:
             while chunk := await self._process.stdout.read(1 << 16):
                 kept.write(chunk)
                 text = chunk.decode("utf-8", errors="replace")
-                self._complaints += [line for line in text.splitlines() if line.startswith("fio:")][
-                    : 10 - len(self._complaints)
-                ]
+                self._complaints += [
+                    line
+                    for line in text.splitlines()
+                    if line.startswith("fio:") and line not in _HARMLESS
+                ][: 10 - len(self._complaints)]
                 for document in stream.feed(text):
                     self._take(status_of(document))
 

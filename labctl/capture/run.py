@@ -32,6 +32,7 @@ from labctl.rig import FIO_INSTRUMENT, Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Anchor, Timebase
 
 CONNECT_WITHIN_S = 12.0
+ABANDON_WITHIN_S = 1.0
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
 REQUIRED_GONE_S = 10.0
@@ -103,8 +104,11 @@ class Run:
         self.rig = rig
         self.plan = plan
         self.phases = expand_for(rig, plan, plan.name)
+        size_bytes = rig.drive.size_bytes or drives.size_of(Path(rig.drive.target))
+        self.drive = rig.drive.model_copy(update={"size_bytes": size_bytes})
         self.timebase = Timebase()
         self.monitor = Monitor(self.timebase.now_ns)
+        self.path: Path | None = None
         self._plan_text = plan_text
         self._runs_root = runs_root
         self._on_event = on_event
@@ -115,10 +119,16 @@ class Run:
         self._failed: list[str] = []
         self._wall_offset_ns = 0
 
-    def kill(self) -> None:
-        """The second Ctrl-C: every fio is killed at once."""
+    def abandon(self) -> None:
+        """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
         for fio in self._fios:
             fio.kill()
+        if self._journal is not None:
+            self._event("run_ended", outcome="aborted", reason="killed by a second Ctrl-C")
+        if self._acquisition is not None:
+            self._acquisition.stop(ABANDON_WITHIN_S)
+        if self._journal is not None:
+            self._journal.close(ABANDON_WITHIN_S)
 
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
@@ -132,7 +142,7 @@ class Run:
         try:
             failed = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
             self._refuse_missing(failed)
-            path = journals.create(self._runs_root, self._header(fio))
+            path = self.path = journals.create(self._runs_root, self._header(fio))
             loop = asyncio.get_running_loop()
 
             def journal_failed(message: str) -> None:
@@ -312,7 +322,7 @@ class Run:
 
         fio = await FioProcess.start(
             phase,
-            self.rig.drive,
+            self.drive,
             self._journal.path / FIO_DIR / phase.slug,
             self.timebase,
             on_status,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labctl.errors import ConfigurationError, Mistake
+from labctl.mistakes import is_file
 from labctl.rig import Rig, load_rig
 
 
@@ -26,7 +27,7 @@ def rig_files() -> Iterator[Path]:
 
 def find_rig(name_or_file: str) -> Rig:
     """The rig at a path or of a name. Raises ConfigurationError."""
-    if Path(name_or_file).is_file():
+    if is_file(Path(name_or_file)):
         return load_rig(name_or_file)
     by_name = {path.stem: path for path in rig_files()}
     if name_or_file in by_name:

@@ -4,6 +4,7 @@ lines when the output is not a terminal."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -21,6 +22,7 @@ from labctl.record import Event
 from labctl.timebase import NS_PER_S
 
 REDRAW_PER_S = 4
+PLAIN_EVERY_S = 15.0
 _STATE_STYLE = {
     State.READING: "green",
     State.CONNECTING: "yellow",
@@ -33,15 +35,26 @@ _STATE_STYLE = {
 def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
     """Show a run while the block lasts; gives the function that takes its events."""
     if not console.is_terminal:
-        yield lambda event: _plain(run, console, event)
+        over = threading.Event()
+        teller = threading.Thread(target=_tell, args=(run, console, over), daemon=True)
+        teller.start()
+        try:
+            yield lambda event: _plain(run, console, event)
+        finally:
+            over.set()
         return
-    with Live(
+    display = Live(
         get_renderable=lambda: screen(run.monitor.view(), run.timebase.now_ns()),
         console=console,
         refresh_per_second=REDRAW_PER_S,
         transient=True,
-    ) as display:
+    )
+    display.start()
+    try:
         yield lambda event: _above(run, display.console, event)
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            display.stop()
 
 
 def screen(view: View, now_ns: int) -> RenderableType:
@@ -156,11 +169,33 @@ def _stamp(event: Event) -> str:
     return time.strftime("%H:%M:%S", time.localtime(event.t_ns / NS_PER_S))
 
 
+def moment_line(view: View) -> str:
+    """The picture of a moment in one line, for a log."""
+    parts = [f"{name} {_shown(rail.watts, '.3f', 'W')}" for name, rail in view.rails.items()]
+    if view.rates is not None:
+        parts += [f"{view.rates.iops:,.0f} IOPS", f"{view.rates.bytes_per_s / 1e6:,.1f} MB/s"]
+    parts += [f"{sensor} {value:.1f} °C" for sensor, value in view.celsius.items()]
+    return "   ".join(parts)
+
+
+def _tell(run: Run, console: Console, over: threading.Event) -> None:
+    """Without a terminal: a line each ``PLAIN_EVERY_S`` of what goes on."""
+    while not over.wait(PLAIN_EVERY_S):
+        view = run.monitor.view()
+        if view.phase is not None:
+            _write(console, f"{time.strftime('%H:%M:%S')}    {moment_line(view)}")
+
+
+def _write(console: Console, line: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be reading any more
+        console.file.write(f"{line}\n")
+        console.file.flush()
+
+
 def _plain(run: Run, console: Console, event: Event) -> None:
     sentence = _sentence(run, event)
     if sentence:
-        console.file.write(f"{_stamp(event)}  {sentence}\n")
-        console.file.flush()
+        _write(console, f"{_stamp(event)}  {sentence}")
 
 
 def _above(run: Run, console: Console, event: Event) -> None:
@@ -168,4 +203,5 @@ def _above(run: Run, console: Console, event: Event) -> None:
         return  # the screen shows it
     sentence = _sentence(run, event)
     if sentence and not (event.kind == "phase_ended" and event.data["outcome"] == "completed"):
-        console.print(Text(f"{_stamp(event)}  {sentence}", style="yellow"))
+        with contextlib.suppress(OSError):
+            console.print(Text(f"{_stamp(event)}  {sentence}", style="yellow"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -138,8 +139,37 @@ def test_ctrl_c_twice_kills_at_once(bench: Bench, plan: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGINT)
     time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=5)
+    process.communicate(timeout=8)
     assert process.returncode == 130
+    assert no_fio_left(runs)
+    (path,) = find_runs(runs)
+    assert kinds(path, "run_ended")
+
+
+def test_a_terminal_that_goes_away_ends_the_run_cleanly(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    """What an ssh session that drops does: the terminal is gone, and SIGHUP comes."""
+    runs = tmp_path / "runs"
+    controller, terminal = os.openpty()
+    process = subprocess.Popen(
+        command(bench.rig, plan, runs), stdin=terminal, stdout=terminal, stderr=terminal,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = find_runs(runs)
+        if found and len(kinds(found[0], "phase_started")) >= 2:
+            break
+        if select.select([controller], [], [], 0.05)[0]:
+            os.read(controller, 65536)
+    os.close(controller)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=30) == 130
+    (path,) = find_runs(runs)
+    assert [end["outcome"] for end in kinds(path, "run_ended")] == ["aborted"]
+    assert (path / "report.html").exists()
     assert no_fio_left(runs)
 
 

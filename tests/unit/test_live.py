@@ -7,7 +7,7 @@ from rich.console import Console
 
 from labctl.capture.acquisition import State
 from labctl.capture.monitor import LiveRail, LiveRates, View
-from labctl.cli.live import screen
+from labctl.cli.live import moment_line, screen
 from labctl.plan import Pattern, Phase, Role
 
 PHASE = Phase(3, Role.MEASURE, "s", Pattern.RANDREAD, 6.0, 4096, 32, 1)
@@ -47,6 +47,11 @@ def test_everything_worth_seeing_is_there_each_on_its_own_line() -> None:
     assert lines[4].split() == ["total", "6.830", "W"]
     assert "38,000 IOPS" in lines[5] and "830 µs" in lines[5] and "composite 55.5 °C" in lines[5]
     assert "i12 lost" in lines[6] and "i33 overload" in lines[6] and "v12 ok" in lines[6]
+
+
+def test_a_log_gets_the_moment_in_one_line() -> None:
+    line = moment_line(full_view())
+    assert line.startswith("12V 6.005 W   3V3 0.825 W   38,000 IOPS   155.0 MB/s   composite 55.5")
 
 
 def test_what_is_not_known_is_a_dash_and_the_total_is_never_a_partial_sum() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,6 +96,36 @@ def test_a_phase_knows_its_directions(
 ) -> None:
     phase = Phase(0, Role.MEASURE, "s", pattern, 1.0, 4096, 1, 1, share)
     assert phase.directions == directions
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('block_size = "4097"', "block_size"),
+        ("block_size = " + "9" * 400, "block_size"),
+        ('span = "100m"\nblock_size = "64m"\njobs = 4', "sweeps[0]"),
+        ("duration_s = true", "duration_s"),
+    ],
+)
+def test_axes_that_fio_would_take_otherwise_are_mistakes(line: str, key: str) -> None:
+    duration = "" if "duration_s" in line else "duration_s = 1"
+    text = f'name = "p"\n[[sweeps]]\npattern = "read"\n{duration}\n{line}\n'
+    with pytest.raises(ConfigurationError) as caught:
+        parse_plan(text, "p.toml")
+    assert any(key in mistake.key for mistake in caught.value.mistakes)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "/"])
+def test_a_name_that_is_no_file_is_one_message(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
+        load_plan(name)
+
+
+def test_a_binary_plan_is_a_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "binary.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match="encoding"):
+        load_plan(str(file))
 
 
 def test_broken_toml_is_a_mistake_not_a_crash() -> None:

@@ -85,6 +85,12 @@ def test_a_rail_must_name_channels_that_exist_and_measure_the_right_thing() -> N
     assert "must be temperature" in found["temperatures.composite"]
 
 
+@pytest.mark.parametrize("nonsense", ["inf", "nan", "-inf"])
+def test_infinite_quantities_are_mistakes(nonsense: str) -> None:
+    text = RIG.replace("shunt_ohm = 0.05", f"shunt_ohm = {nonsense}")
+    assert any("shunt_ohm" in key for key in mistakes(text))
+
+
 def test_broken_toml_and_empty_files_are_mistakes_not_crashes() -> None:
     assert "TOML" in mistakes("name = ")
     assert {"name", "drive", "rails", "instruments"} <= set(mistakes(""))

@@ -75,8 +75,11 @@ def test_the_journal_never_lies_beside_the_scratch_file(tmp_path: Path) -> None:
 
 
 def test_a_missing_target_says_what_to_do(tmp_path: Path) -> None:
+    for more in ("", "size_bytes = '1g'"):  # never made as a file in the folder of devices
+        with pytest.raises(ConfigurationError, match="is the drive connected"):
+            check_target(rig("/dev/no-such-device", more=more), [WRITE], tmp_path)
     with pytest.raises(ConfigurationError, match=r"drive\.size_bytes"):
-        check_target(rig("/dev/no-such-device"), [READ], tmp_path)
+        check_target(rig("/dev/shm/no-such-file"), [READ], tmp_path)
     with pytest.raises(ConfigurationError, match="there is no directory"):
         check_target(rig("/no/where/x", more="size_bytes = 4096"), [READ], tmp_path)
 
