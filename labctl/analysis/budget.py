@@ -55,17 +55,29 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
             f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, step {step_watts:.3g} W",
         )
     )
-    reach = max(power.watts.max - power.watts.mean, power.watts.mean - power.watts.min)
-    lines.append(
-        limit_component(
-            "not covered",
-            (1.0 - power.covered) * reach,
-            f"{1.0 - power.covered:.2%} of the phase; readings lie within ±{reach:.3g} W",
-        )
-    )
+    lines.append(_not_covered_line(power, step_watts))
     if not power.together:
         lines.append(_interpolation_line(power))
     return tuple(lines)
+
+
+def _not_covered_line(power: RailPower, step_watts: float) -> Component:
+    """What the drive may have taken while its watts were not measured.
+
+    Where the current was read without the voltage it bounds the watts: the voltage hardly moves.
+    Where it was not read, watts may also have been at the level of the phase before or after.
+    """
+    levels = [power.watts.min, power.watts.max]
+    if power.amps.n > power.watts.n:
+        levels += [power.volts.mean * power.amps.min, power.volts.mean * power.amps.max]
+    reach = max(abs(level - power.watts.mean) for level in levels)
+    missing = 1.0 - power.covered
+    unseen = min(power.unseen, missing)
+    further = max(step_watts, reach)
+    how = f"{missing:.2%} of the phase; readings lie within ±{reach:.3g} W"
+    if unseen > 0 and further > reach:
+        how += f", the phases beside it within ±{further:.3g} W"
+    return limit_component("not covered", (missing - unseen) * reach + unseen * further, how)
 
 
 def _meter_lines(

@@ -103,7 +103,11 @@ def _one_edge(
     low, high = (int(i) for i in amps.index_at(np.array([begin_ns, end_ns])))
     t = amps.elapsed_ns(low, high, edge_ns)
     values = amps.values(low, high)
-    usable = (t > begin_ns - edge_ns + aperture_ns) & (t < end_ns - edge_ns - aperture_ns)
+    usable = (
+        np.isfinite(values)
+        & (t > begin_ns - edge_ns + aperture_ns)
+        & (t < end_ns - edge_ns - aperture_ns)
+    )
     t, values = t[usable], values[usable]
     thinned = slice(None, None, max(len(t) // MOST_READINGS, 1))
     t, values = t[thinned], values[thinned]
@@ -117,12 +121,15 @@ def _one_edge(
         return None
     gap_ns = float(edge_ns - before.end_ns) if idle_amps is not None else 0.0
     fit = _Fit(t, values, aperture_ns, gap_ns, idle_amps or 0.0, max(noise, 1e-3 * abs(step)))
-    mean, spread = fit.best(0.0, search_ns)
+    fitted = fit.best(0.0, search_ns)
+    if fitted is None:
+        return None
+    mean, spread = fitted
     for _ in range(2):
         width = 4 * spread + 2 * search_ns / GRID
         if width < search_ns:
             search_ns = width
-            mean, spread = fit.best(mean, search_ns)
+            mean, spread = fit.best(mean, search_ns) or (mean, spread)
     variance = spread**2 + (search_ns / GRID) ** 2 + boundary_ns**2 / 3
     return abs(step), _OneLag(lag_ns=mean, variance=variance)
 
@@ -138,9 +145,10 @@ class _Fit:
     idle: float
     noise: float
 
-    def best(self, centre: float, reach: float) -> tuple[float, float]:
+    def best(self, centre: float, reach: float) -> tuple[float, float] | None:
         """Mean and standard deviation of the lags within ``centre`` ± ``reach``, each weighted
-        by how well it explains the readings (the two levels are solved for each lag)."""
+        by how well it explains the readings (the two levels are solved for each lag). None when
+        no lag leaves readings on both sides."""
         lags = np.linspace(centre - reach, centre + reach, GRID)
         starts = (self.t - self.aperture_ns / 2)[None, :]
         before = np.clip((lags[:, None] - self.gap_ns - starts) / self.aperture_ns, 0.0, 1.0)
@@ -150,10 +158,14 @@ class _Fit:
         ab = (before * after).sum(axis=1)
         rb, ra = (rest * before).sum(axis=1), (rest * after).sum(axis=1)
         determinant = bb * aa - ab**2
+        solved = determinant > 1e-9 * bb * aa
+        if not solved.any():
+            return None
+        determinant = np.where(solved, determinant, 1.0)
         first = (rb * aa - ra * ab) / determinant
         second = (ra * bb - rb * ab) / determinant
         residual = rest - first[:, None] * before - second[:, None] * after
-        cost = (residual**2).sum(axis=1)
+        cost = np.where(solved, (residual**2).sum(axis=1), np.inf)
         weights = np.exp(-(cost - cost.min()) / (2 * self.noise**2))
         weights /= weights.sum()
         mean = float(weights @ lags)

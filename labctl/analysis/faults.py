@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from labctl.analysis.phases import PhaseSpan
+from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
 from labctl.analysis.series import ChannelSeries
@@ -18,6 +19,10 @@ PEAKS_FROM_HZ = 350.0
 
 WELL_COVERED = 0.95
 CUTS_OFF = "overload"
+WARNINGS = ("low_battery",)
+"""Statuses beside which readings go on."""
+UNCOUNTED = "memory_overflow"
+"""The status of which nobody knows how many readings it cost."""
 
 
 def phase_problems(
@@ -51,42 +56,132 @@ def phase_problems(
     return tuple(notes)
 
 
-def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
-    counts: Counter[tuple[str, str]] = Counter()
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """A stretch in which a channel said why its readings are not numbers, on the host's clock."""
+
+    channel: str
+    status: str
+    begin_ns: int
+    end_ns: int | None
+    """None: it had not ended when the data ended."""
+    count: int
+
+    def words(self) -> str:
+        """What it means for the readings."""
+        status = self.status.replace("_", " ")
+        if self.status in WARNINGS:
+            return f"{self.channel}: {status}"
+        if self.status == UNCOUNTED:
+            return f"{self.channel}: {status}: readings were lost (their number is not known)"
+        if self.end_ns is None:
+            return f"{self.channel}: {status}, readings lost"
+        readings = "1 reading" if self.count == 1 else f"{self.count} readings"
+        return f"{self.channel}: {readings} lost to {status}"
+
+
+def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
+    """Every stretch of a status, in order of time; and a line for each event that is no such."""
+    found: list[_Status] = []
+    problems: list[str] = []
+    begun: dict[tuple[str, str], int] = {}
     for event in record.events:
-        if event.kind == "status" and span.begin_ns <= event.t_ns <= span.end_ns:
-            key = (str(event.data.get("channel")), str(event.data.get("status")))
-            counts[key] += int(event.data.get("count", 1))
+        if event.kind not in ("status", "status_began"):
+            continue
+        channel, status = event.data.get("channel"), event.data.get("status")
+        if not isinstance(channel, str) or not isinstance(status, str):
+            problems.append(f"{event.kind} skipped: it does not say which channel and what")
+            continue
+        if event.kind == "status_began":
+            begun[channel, status] = event.t_ns
+            continue
+        began_ns = begun.pop((channel, status), event.t_ns)
+        begin_ns = _whole(event.data.get("begin_ns"), began_ns)
+        end_ns = max(_whole(event.data.get("end_ns"), event.t_ns), begin_ns)
+        count = _whole(event.data.get("count"), 1)
+        found.append(_Status(channel, status, begin_ns, end_ns, count))
+    found += [
+        _Status(channel, status, began_ns, None, 0) for (channel, status), began_ns in begun.items()
+    ]
+    return sorted(found, key=lambda item: item.begin_ns), problems
+
+
+def _whole(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
+    """A line for each channel and status in a phase.
+
+    Statuses wholly in the phase are counted together; of one that reaches beyond it the time in
+    the phase is said, and its count is that of the whole.
+    """
+    inside: dict[tuple[str, str], _Status] = {}
     lines = []
-    for (channel, status), count in counts.items():
-        line = f"{channel}: {count} readings lost to {status.replace('_', ' ')}"
-        if status == CUTS_OFF:
-            line += "; what was over range is not in the mean: it is a lower bound"
-        lines.append(line)
-    return lines
+    for item in _statuses(record)[0]:
+        end_ns = span.end_ns if item.end_ns is None else item.end_ns
+        if item.begin_ns > span.end_ns or end_ns < span.begin_ns:
+            continue
+        key = (item.channel, item.status)
+        if item.end_ns is not None and span.begin_ns <= item.begin_ns and end_ns <= span.end_ns:
+            before = inside[key].count if key in inside else 0
+            inside[key] = replace(item, count=item.count + before)
+            continue
+        seconds = (min(end_ns, span.end_ns) - max(item.begin_ns, span.begin_ns)) * 1e-9
+        line = f"{item.words()}, for {seconds:.1f} s of this phase"
+        if item.end_ns is None:
+            line += ", not over when the data ended"
+        elif item.status not in (*WARNINGS, UNCOUNTED):
+            line += " (the number is of the whole stretch, which reaches beyond it)"
+        lines.append(line + _bias(item))
+    return lines + [item.words() + _bias(item) for item in inside.values()]
+
+
+def _bias(item: _Status) -> str:
+    if item.status != CUTS_OFF:
+        return ""
+    return "; what was over range is not in the mean: it is a lower bound"
+
+
+def _status_problems(record: RunRecord) -> list[str]:
+    """A line for each channel and status of the run."""
+    statuses, lines = _statuses(record)
+    over: dict[tuple[str, str], _Status] = {}
+    for item in statuses:
+        if item.end_ns is None:
+            at_s = (item.begin_ns - record.events[0].t_ns) * 1e-9
+            lines.append(
+                f"{item.channel}: {item.status.replace('_', ' ')} from {at_s:.1f} s on, "
+                "not over when the data ended"
+            )
+            continue
+        key = (item.channel, item.status)
+        before = over[key].count if key in over else 0
+        over[key] = replace(item, count=item.count + before)
+    return lines + [item.words() for item in over.values()]
 
 
 def run_problems(
-    record: RunRecord, channels: Mapping[str, ChannelSeries], unusable: Sequence[str]
+    record: RunRecord,
+    channels: Mapping[str, ChannelSeries],
+    live: Sequence[ChannelSeries],
+    unusable: Sequence[str],
 ) -> tuple[str, ...]:
     """Problems of the whole run, one line each."""
-    lines = [*record.problems, *unusable]
+    lines = [*record.problems, *phase_event_problems(record), *unusable]
     for name, series in channels.items():
-        lines += [f"{name}: {problem}" for problem in series.clock.problems]
+        lines += [f"{name}: {problem}" for problem in (*series.problems, *series.clock.problems)]
         if not len(series):
             lines.append(f"{name}: no readings at all")
+    lines += [f"{one.info.name}: {problem}" for one in live for problem in one.problems]
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
-    counts: Counter[tuple[str, str]] = Counter()
     for event in record.events:
         instrument = str(event.data.get("instrument", ""))
         if event.kind == "instrument_lost":
             lost.setdefault(instrument, []).append(str(event.data.get("reason", "")))
         elif event.kind == "instrument_back":
-            back.setdefault(instrument, []).append(float(event.data.get("gap_s") or 0.0))
-        elif event.kind == "status":
-            key = (str(event.data.get("channel")), str(event.data.get("status")))
-            counts[key] += int(event.data.get("count", 1))
+            back.setdefault(instrument, []).append(_seconds(event.data.get("gap_s")))
     for instrument, reasons in lost.items():
         gaps = back.get(instrument, [])
         line = f"{instrument}: lost {_times(len(reasons))} ({reasons[-1]})"
@@ -95,11 +190,13 @@ def run_problems(
         if len(gaps) < len(reasons):
             line += ", not back at the end"
         lines.append(line)
-    lines += [
-        f"{channel}: {count} readings lost to {status.replace('_', ' ')}"
-        for (channel, status), count in counts.items()
-    ]
+    lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
+
+
+def _seconds(value: object) -> float:
+    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return float(value) if good else 0.0  # type: ignore[arg-type]
 
 
 def _times(count: int) -> str:

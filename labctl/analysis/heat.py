@@ -44,9 +44,10 @@ class Heat:
     ) -> Heat:
         """From sensor name → (channel, times, °C); the drive's own sensors come first."""
         found = [
-            Sensor(name, _is_own(name, channel), t_ns, celsius)
+            Sensor(name, _is_own(name, channel), t_ns[good], celsius[good])
             for name, (channel, t_ns, celsius) in sensors.items()
-            if len(t_ns)
+            for good in (np.isfinite(celsius),)
+            if good.any()
         ]
         found.sort(key=lambda sensor: not sensor.own)
         return cls(tuple(found), warning_celsius)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labctl.plan import Phase
-from labctl.record import RunRecord
+from labctl.record import Event, RunRecord
+
+TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
+LATEST_NS = 1 << 62
+"""Beyond it a number is no time: it would not fit an int64 together with another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,40 +42,85 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
     """
     started: dict[int, int] = {}
     ended: dict[int, tuple[int, dict[str, Any]]] = {}
-    for event in record.events:
-        if event.kind == "phase_started":
-            started[int(event.data["index"])] = event.t_ns
-        elif event.kind == "phase_ended":
-            ended[int(event.data["index"])] = (event.t_ns, event.data)
+    marks = []
     phases = {phase.index: phase for phase in record.header.phases}
+    for event in record.events:
+        if event.kind == "run_ended":
+            marks.append(event.t_ns)
+        if _trouble(event, phases) is not None:
+            continue
+        if event.kind == "phase_started":
+            started[event.data["index"]] = event.t_ns
+            marks.append(event.t_ns)
+        elif event.kind == "phase_ended":
+            ended[event.data["index"]] = (event.t_ns, event.data)
     return tuple(
-        _span(phases[index], started.get(index), ended.get(index), last_ns)
+        _span(phases[index], started.get(index), ended.get(index), marks, last_ns)
         for index in sorted(started.keys() | ended.keys())
-        if index in phases
     )
+
+
+def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
+    """A line for each event of a phase that cannot be used, or not in full."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    lines = []
+    for event in record.events:
+        trouble = _trouble(event, phases)
+        if trouble is not None:
+            lines.append(f"{event.kind} skipped: {trouble}")
+        elif event.kind == "phase_ended":
+            lines += [
+                f"phase_ended of phase {event.data['index']}: {key} is not a time, ignored"
+                for key in TIMES
+                if event.data.get(key) is not None and _time(event.data[key]) is None
+            ]
+    return tuple(lines)
+
+
+def _trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
+    """Why an event about a phase tells nothing; None when it does (or is about something else)."""
+    if event.kind not in ("phase_started", "phase_ended"):
+        return None
+    index = event.data.get("index")
+    if index is None:
+        return "it does not say which phase"
+    if not isinstance(index, int) or isinstance(index, bool):
+        return f"its index {index!r} is not a whole number"
+    if index not in phases:
+        return f"the run has no phase {index}"
+    return None
 
 
 def _span(
     phase: Phase,
     started_ns: int | None,
     ended: tuple[int, dict[str, Any]] | None,
+    marks: Sequence[int],
     last_ns: int,
 ) -> PhaseSpan:
+    """``marks``: when phases were started and the run ended; none of them lies in the phase."""
     if ended is None:
         begin_ns = started_ns if started_ns is not None else last_ns
-        return PhaseSpan(phase, "interrupted", begin_ns, max(begin_ns, last_ns))
+        end_ns = min([last_ns, *(mark for mark in marks if mark > begin_ns)])
+        return PhaseSpan(phase, "interrupted", begin_ns, max(begin_ns, end_ns))
     ended_ns, data = ended
-    begin_ns = _first(data.get("begin_ns"), started_ns, ended_ns)
-    end_ns = _first(data.get("end_ns"), ended_ns)
+    begin_ns = _first(_time(data.get("begin_ns")), started_ns, ended_ns)
+    end_ns = _first(_time(data.get("end_ns")), ended_ns)
     return PhaseSpan(
         phase=phase,
         outcome=str(data.get("outcome", "completed")),
         begin_ns=begin_ns,
         end_ns=max(begin_ns, end_ns),
-        boundary_u_ns=int(data.get("boundary_u_ns") or 0),
+        boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
         reason=str(data.get("reason") or ""),
     )
 
 
+def _time(value: Any) -> int | None:
+    """A time as the journal writes it; None for anything else."""
+    good = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LATEST_NS
+    return value if good else None
+
+
 def _first(*times: int | None) -> int:
-    return next(int(time) for time in times if time is not None)
+    return next(time for time in times if time is not None)

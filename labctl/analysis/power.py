@@ -32,6 +32,12 @@ FEWEST = 2
 LOST = 1.5
 """Usual intervals between two readings from which on readings are missing."""
 
+LEAST_COVERED = 0.80
+"""Share of a phase below which readings give a rail no watts. What a drive did in the rest is
+not known: it may have begun to throttle there. A fifth of a phase at most can be bounded by what
+was seen around it; beyond that the bound would be a guess about most of the phase. Readings that
+only fall out because they straddle an edge of the phase are not held against a rail."""
+
 BRIDGED = 2.5
 """Usual intervals over which V is still interpolated (one lost reading)."""
 
@@ -47,6 +53,8 @@ class RailPower:
     scatter: Scatter
     volts_scatter: Scatter
     covered: float
+    unseen: float
+    """Share of the phase, apart from its edges, in which the current was not read either."""
     alignment_ns: float
     """Half-width of doubt about the time of P against the workload: I's clock and the edges."""
     together: bool
@@ -192,8 +200,11 @@ class _RailWorker:
         self.amps_interval = rail.amps.interval_ns(*self._amps_span)
         self._volts, self._amps = Moments(self.most), Moments(self.most)
         self._watts = Moments(self.expected)
-        self._gaps_ns = 0.0
-        self._first_ns = self._last_ns = math.nan
+        self._watts_cover = _Cover(self.amps_interval)
+        self._amps_cover = _Cover(self.amps_interval)
+        self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
+            self.volts_interval, self.amps_interval
+        )
         self._together = True
 
     @property
@@ -204,6 +215,11 @@ class _RailWorker:
     def why_not(self) -> str:
         """Why the rail has no watts."""
         name = self.rail.info.name
+        if self._read and self._gaps() > 1.0 - LEAST_COVERED:
+            return (
+                f"{name}: no watts, readings cover only {self._covered():.0%} of the phase "
+                f"(at least {LEAST_COVERED:.0%} are needed)"
+            )
         counts = [high - low for low, high in (self._volts_span, self._amps_span)]
         return (
             f"{name}: no watts, only {counts[0]} voltage and {counts[1]} current readings lie "
@@ -224,6 +240,7 @@ class _RailWorker:
         t_amps, amps = _good(self.rail.amps, low, high, self._begin_ns)
         t_volts, volts = _good(self.rail.volts, reach_low, reach_high, self._begin_ns)
         self._amps.add(amps)
+        self._amps_cover.add(t_amps)
         own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
         self._volts.add(volts[own])
         if not len(t_amps) or not len(t_volts):
@@ -234,28 +251,26 @@ class _RailWorker:
             self._together = False
         t, watts = rail_watts(t_amps, amps, t_volts, volts, BRIDGED * self.volts_interval)
         self._watts.add(watts)
-        self._note_gaps(t)
+        self._watts_cover.add(t)
         return t, watts
 
-    def _note_gaps(self, t: Floats) -> None:
-        if not len(t):
-            return
-        if math.isnan(self._first_ns):
-            self._first_ns = float(t[0])
-            steps = np.diff(t)
-        else:
-            steps = np.diff(t, prepend=self._last_ns)
-        self._last_ns = float(t[-1])
-        if len(steps) and float(steps.max()) > LOST * self.amps_interval:
-            lost = steps[steps > LOST * self.amps_interval]
-            self._gaps_ns += float((lost - self.amps_interval).sum())
+    @property
+    def _read(self) -> bool:
+        return min(self._watts.n, self._volts.n) >= FEWEST
+
+    def _covered(self) -> float:
+        duration = self._end_ns - self._begin_ns
+        return min(max(self._watts_cover.stood_for_ns() / duration, 0.0), 1.0)
+
+    def _gaps(self) -> float:
+        duration = self._end_ns - self._begin_ns
+        return self._watts_cover.missing_ns(duration, self._edge_ns) / duration
 
     def result(self) -> RailPower | None:
-        """What the parts amount to; None when too few readings were good."""
-        if min(self._watts.n, self._volts.n) < FEWEST:
+        """What the parts amount to; None when too few readings were good or gaps too long."""
+        if not self._read or self._gaps() > 1.0 - LEAST_COVERED:
             return None
         duration = self._end_ns - self._begin_ns
-        stood_for = self._last_ns - self._first_ns + self.amps_interval - self._gaps_ns
         return RailPower(
             rail=self.rail,
             volts=self._volts.series(),
@@ -263,7 +278,8 @@ class _RailWorker:
             watts=self._watts.series(),
             scatter=self._watts.scatter(),
             volts_scatter=self._volts.scatter(),
-            covered=min(max(stood_for / duration, 0.0), 1.0),
+            covered=self._covered(),
+            unseen=self._amps_cover.missing_ns(duration, self._edge_ns) / duration,
             alignment_ns=self._alignment_ns,
             together=self._together,
             volts_interval_ns=self.volts_interval,
@@ -276,6 +292,49 @@ class _RailWorker:
         self.rail.amps.let_go()
 
 
+class _Cover:
+    """How much of a phase a series of times stands for, each for one interval around it."""
+
+    def __init__(self, interval_ns: float) -> None:
+        self._interval_ns = interval_ns
+        self._gaps_ns = 0.0
+        self._first_ns = self._last_ns = math.nan
+
+    def add(self, t: Floats) -> None:
+        """Take the next times, ns since the phase began."""
+        if not len(t):
+            return
+        if math.isnan(self._first_ns):
+            self._first_ns = float(t[0])
+            steps = np.diff(t)
+        else:
+            steps = np.diff(t, prepend=self._last_ns)
+        self._last_ns = float(t[-1])
+        if len(steps) and float(steps.max()) > LOST * self._interval_ns:
+            lost = steps[steps > LOST * self._interval_ns]
+            self._gaps_ns += float((lost - self._interval_ns).sum())
+
+    def stood_for_ns(self) -> float:
+        """Time that the readings stand for."""
+        return self._last_ns - self._first_ns + self._interval_ns - self._gaps_ns
+
+    def missing_ns(self, duration_ns: int, edge_ns: float) -> float:
+        """Time without readings, but for up to ``edge_ns`` at each end of the phase."""
+        if math.isnan(self._first_ns):
+            return float(duration_ns)
+        ends = (self._first_ns, duration_ns - self._last_ns)
+        half = self._interval_ns / 2
+        return self._gaps_ns + sum(max(end - half - edge_ns, 0.0) for end in ends)
+
+
+def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> float:
+    """How far from an edge of the phase a reading may lie wholly inside it for that alone."""
+    return max(
+        channel.info.aperture_s * 1e9 + channel.doubt_ns(begin_ns, end_ns)
+        for channel in (rail.volts, rail.amps)
+    ) + float(boundary_u_ns)
+
+
 def _cuts(channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64]) -> list[int]:
     return [span[0], *np.clip(channel.index_at(edges[:-1]), *span).tolist(), span[1]]
 
@@ -283,7 +342,9 @@ def _cuts(channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64
 def _good(channel: ChannelSeries, low: int, high: int, origin_ns: int) -> tuple[Floats, Floats]:
     """Times and values of some readings, without any that is not a number."""
     t, values = channel.elapsed_ns(low, high, origin_ns), channel.values(low, high)
-    if len(values) and not math.isfinite(float(values.sum())):
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspect = not math.isfinite(float(values.sum()))
+    if suspect:
         finite = np.isfinite(values)
         return t[finite], values[finite]
     return t, values

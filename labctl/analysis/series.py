@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.align import ClockMap, fit_clock, without_setbacks
-from labctl.record import ChannelInfo, RailInfo, RunRecord
+from labctl.record import CLOCK_PAIR, ChannelInfo, RailInfo, RunRecord
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 GUESS_FROM = 4096
 """Readings from which on the place of a moment is guessed before it is searched."""
+
+CHECKED_AT_ONCE = 1 << 17
+"""Readings whose order is checked at a time."""
+
+LET_GO_EVERY = 16
+"""Checks after which the pages of the file are given back (32 MB of readings)."""
 
 LOOKED_AT = 1024
 """Readings of which the usual interval is taken."""
@@ -25,7 +32,8 @@ LOOKED_AT = 1024
 @dataclass(frozen=True, slots=True)
 class ChannelSeries:
     """The readings of one channel; ``stamps`` and ``raw`` are views into the file, never copied
-    (but for the stamps of a recording that a second process went on with).
+    (but for the stamps of a recording that a second process went on with, and where readings had
+    to be sorted or dropped: ``problems`` says so).
 
     ``scale`` turns values into the quantity wanted (1/ohm for the voltage across a shunt).
     """
@@ -35,6 +43,7 @@ class ChannelSeries:
     raw: Floats
     clock: ClockMap
     scale: float = 1.0
+    problems: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -102,11 +111,7 @@ class ChannelSeries:
 
         Without it every page that was ever looked at counts as memory of this process.
         """
-        base = self.raw.base
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if isinstance(base, mmap.mmap):
-            base.madvise(mmap.MADV_DONTNEED)
+        _let_go(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +146,61 @@ def _first_from(stamps: Ints, moment: int) -> int:
     return int(np.searchsorted(stamps, moment))
 
 
+def _let_go(array: NDArray[np.generic]) -> None:
+    base = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
+    """Readings in order of time, each time once, all of them numbers; and what had to be done.
+
+    The views that came in are given back as they are where nothing is wrong, as it should be.
+    """
+    ascending, finite = True, True
+    for low in range(0, len(stamps), CHECKED_AT_ONCE):
+        part = stamps[low : low + CHECKED_AT_ONCE + 1]
+        ascending = ascending and bool((part[1:] > part[:-1]).all())
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = float(raw[low : low + CHECKED_AT_ONCE].sum())
+        finite = finite and math.isfinite(total)
+        if low // CHECKED_AT_ONCE % LET_GO_EVERY == LET_GO_EVERY - 1:
+            _let_go(raw)
+    _let_go(raw)
+    if ascending and finite:
+        return stamps, raw, ()
+    problems = []
+    good = np.isfinite(raw)
+    bad = len(raw) - int(good.sum())
+    if bad:
+        problems.append(f"{_readings(bad)} not a number, skipped")
+        stamps, raw = stamps[good], raw[good]
+    if not ascending:
+        backwards = int((np.diff(stamps) < 0).sum())
+        if backwards:
+            problems.append(f"readings out of order in {backwards} places, sorted by time")
+            order = np.argsort(stamps, kind="stable")
+            stamps, raw = stamps[order], raw[order]
+        first = np.diff(stamps, prepend=stamps[:1] - 1) > 0
+        again = len(first) - int(first.sum())
+        if again:
+            problems.append(f"{_readings(again)} with the time of another, dropped")
+            stamps, raw = stamps[first], raw[first]
+    return stamps, raw, tuple(problems)
+
+
+def _readings(count: int) -> str:
+    return "1 reading" if count == 1 else f"{count} readings"
+
+
 def host_series(record: RunRecord, name: str) -> ChannelSeries:
     """A channel on the host's clock that need not stand in the header (fio's live figures)."""
     readings = np.asarray(record.readings(name))
     info = ChannelInfo(name=name, quantity="", unit="")
-    return ChannelSeries(info, readings["t"], readings["v"], ClockMap())
+    stamps, raw, problems = ordered(readings["t"], readings["v"])
+    return ChannelSeries(info, stamps, raw, ClockMap(), problems=problems)
 
 
 def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
@@ -156,11 +211,14 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
     readings = np.asarray(record.readings(info.name))
     stamps = readings["t"]
     clock = ClockMap()
-    if info.clock == "device" and len(stamps):
-        pairs = np.array(record.clock_pairs(info.name))
+    device = info.clock == "device" and len(stamps) > 0
+    pairs = np.array(record.clock_pairs(info.name)) if device else np.empty(0, CLOCK_PAIR)
+    if device:
         stamps, pairs["device_ns"] = without_setbacks(stamps, pairs["device_ns"])
+    stamps, raw, problems = ordered(stamps, readings["v"])
+    if device and len(stamps):
         clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
-    return ChannelSeries(info, stamps, readings["v"], clock)
+    return ChannelSeries(info, stamps, raw, clock, problems=problems)
 
 
 def rail_series(info: RailInfo, channels: Mapping[str, ChannelSeries]) -> RailSeries | None:

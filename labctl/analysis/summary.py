@@ -68,7 +68,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     idle = _idle(spans, totals)
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
-    throttling = _throttling(record, rails, channels, spans)
+    live = [host_series(record, name) for name in LIVE_IOPS]
+    throttling = _throttling(record, rails, channels, spans, live)
     phases = []
     for number, span in enumerate(spans):
         before = spans[number - 1] if number else None
@@ -111,7 +112,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         clocks=_clocks(channels),
         edge_lags=_edge_lags(rails, spans, idle_rails),
         gap_median_ms=float(np.median(gaps)) if gaps else None,
-        problems=run_problems(record, channels, unusable),
+        problems=run_problems(record, channels, live, unusable),
         labctl_version=record.header.versions.get("labctl", ""),
     )
 
@@ -285,8 +286,9 @@ def _throttling(
     rails: Sequence[RailSeries],
     channels: Mapping[str, ChannelSeries],
     spans: Sequence[PhaseSpan],
+    live: Sequence[ChannelSeries],
 ) -> tuple[ThrottleInterval, ...]:
-    live = [series for series in (host_series(record, name) for name in LIVE_IOPS) if len(series)]
+    live = [series for series in live if len(series)]
     if not live or not spans:
         return ()
     everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
@@ -317,6 +319,8 @@ def _throttling(
                 iops=iops,
                 heat=heat,
                 watts_between=watts_between,
+                workload=f"{span.phase.label} {span.phase.span_bytes} "
+                f"{span.phase.buffer_compress_pct}",
             )
         )
     return find_throttling(signals)

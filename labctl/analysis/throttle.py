@@ -59,6 +59,8 @@ class PhaseSignals:
     iops: Floats
     heat: Heat
     watts_between: Callable[[int, int], float | None]
+    workload: str = ""
+    """Phases with the same one should do the same IOPS; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,22 @@ class _Dip:
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All reduced stretches of a run's phases (in order of time), with cause and evidence."""
     found: list[ThrottleInterval] = []
+    slow: list[PhaseSignals] = []
+    free: dict[str, float] = {}
     for phase in phases:
         last = found[-1] if found else None
         hot = last is not None and last.cause == "thermal" and _just_before(last, phase)
-        found += _of_phase(phase, last if hot else None)
-    return tuple(found)
+        intervals = _of_phase(phase, last if hot else None)
+        found += intervals
+        if hot and not intervals and _stays_hot(phase):
+            slow.append(phase)
+        elif not intervals and phase.workload and len(phase.iops):
+            level = float(np.mean(phase.iops))
+            free[phase.workload] = max(level, free.get(phase.workload, 0.0))
+    # Only now, so that nothing is carried over from what was itself carried over.
+    carried = [_carried_over(phase, free.get(phase.workload)) for phase in slow]
+    found += [item for item in carried if item is not None]
+    return tuple(sorted(found, key=lambda item: item.begin_ns))
 
 
 def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
@@ -122,9 +135,11 @@ def _of_phase(phase: PhaseSignals, hot: ThrottleInterval | None) -> list[Throttl
         later = [_explained(phase, grid, dip, None) for dip in _dips(grid, phase.writes, start)]
         rest = [item for item in later if item is not None and item.cause != "write_cache"]
         intervals = [*intervals, *_repeated(rest, phase)]
-    if hot is not None and not intervals and phase.heat.stays_hot(phase.begin_ns, phase.end_ns):
-        intervals = [_carried_over(phase, grid, hot)]
     return intervals
+
+
+def _stays_hot(phase: PhaseSignals) -> bool:
+    return phase.heat.stays_hot(phase.begin_ns, phase.end_ns) and _on_grid(phase) is not None
 
 
 def _on_grid(phase: PhaseSignals) -> _Grid | None:
@@ -279,18 +294,31 @@ def _repeated(found: list[ThrottleInterval], phase: PhaseSignals) -> list[Thrott
     ]
 
 
-def _carried_over(phase: PhaseSignals, grid: _Grid, hot: ThrottleInterval) -> ThrottleInterval:
-    """The whole phase: throttled when the one before ended, and never cool since."""
+def _carried_over(phase: PhaseSignals, free: float | None) -> ThrottleInterval | None:
+    """A whole phase after one that ended throttled, the drive never cool since.
+
+    ``free`` is the level of IOPS of the same workload when it was not throttled. Heat alone is no
+    proof: without that level it stays open whether the drive held itself back.
+    """
+    level = float(np.mean(phase.iops))
+    if free is not None and level >= REDUCED * free:
+        return None
+    warm = phase.heat.words(phase.begin_ns, phase.end_ns)
+    since = f"the phase before ended throttled and the drive has not cooled since: {warm}"
+    if free is None:
+        cause, evidence = "unknown", f"may be thermal: {since}; no level to compare IOPS with"
+    else:
+        cause = "thermal"
+        evidence = f"{since}; IOPS {level:.0f}, unthrottled the same workload did {free:.0f}"
     return ThrottleInterval(
         begin_ns=phase.begin_ns,
         end_ns=phase.end_ns,
         phase_index=phase.index,
-        cause="thermal",
-        evidence="the phase before ended throttled and the drive has not cooled since: "
-        f"{phase.heat.words(phase.begin_ns, phase.end_ns)}",
-        iops_before=float("nan"),
-        iops_during=float(grid.x.mean()) * grid.unit,
-        watts_before=hot.watts_before,
+        cause=cause,
+        evidence=evidence,
+        iops_before=free if free is not None else float("nan"),
+        iops_during=level,
+        watts_before=None,
         watts_during=phase.watts_between(phase.begin_ns, phase.end_ns),
         celsius=phase.heat.celsius_at(phase.begin_ns),
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from labctl.analysis.phases import phase_spans
 from labctl.analysis.summary import summarise
 from labctl.plan import Role
+from labctl.record import READING
 from tests.unit.synthetic_run import EPOCH_NS, IDLE, WORK, Bench, Load, Meter, build
 
 S = 1_000_000_000
@@ -75,6 +78,143 @@ def test_phases_without_io_or_never_started(tmp_path: Path) -> None:
     assert spans[3].reason == "fio error 5"
     assert spans[3].duration_ns > 0
     assert "failed: fio error 5" in summarise(run.record).phases[3].notes
+
+
+def _edit_events(path: Path, edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    file = path / "journal.jsonl"
+    lines = edit([json.loads(line) for line in file.read_text().splitlines()])
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_phase_without_an_end_ends_where_the_next_begins(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench())
+    _edit_events(
+        run.path,
+        lambda lines: [
+            line for line in lines if (line["kind"], line.get("index")) != ("phase_ended", 2)
+        ],
+    )
+    summary = summarise(run.record)
+    cut, following = summary.phases[2:4]
+    assert cut.outcome == "interrupted"
+    assert cut.end_ns <= following.begin_ns
+    assert cut.duration_s == pytest.approx(10.0, abs=0.1)
+    assert following.gap_before_ms is not None and following.gap_before_ms >= 0
+
+
+@pytest.mark.parametrize("index", [None, "1", 1.0, True, 99, -1, [1], {}])
+def test_events_that_do_not_name_a_phase_are_skipped_and_said_so(
+    tmp_path: Path, index: object
+) -> None:
+    run = build(tmp_path, Bench())
+
+    def spoil(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for line in lines:
+            if line.get("index") == 3:
+                line["index"] = index
+                if index is None:
+                    del line["index"]
+        return lines
+
+    _edit_events(run.path, spoil)
+    summary = summarise(run.record)
+    assert [item.phase.index for item in summary.phases] == [0, 1, 2, 4, 5]
+    for kind in ("phase_started", "phase_ended"):
+        assert any(line.startswith(f"{kind} skipped: ") for line in summary.problems)
+
+
+@pytest.mark.parametrize("value", ["soon", 1.5, [], True, 10**30])
+def test_times_that_are_none_are_not_believed(tmp_path: Path, value: object) -> None:
+    run = build(tmp_path, Bench())
+
+    def spoil(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for line in lines:
+            if line["kind"] == "phase_ended" and line["index"] == 2:
+                line.update(begin_ns=value, end_ns=value, boundary_u_ns=value)
+        return lines
+
+    _edit_events(run.path, spoil)
+    summary = summarise(run.record)
+    assert summary.phases[2].duration_s == pytest.approx(10.0, abs=0.1)
+    assert "phase_ended of phase 2: end_ns is not a time, ignored" in summary.problems
+
+
+def _edit_readings(path: Path, name: str, edit: Callable[[Any], Any]) -> None:
+    file = path / "channels" / name
+    edit(np.fromfile(file, dtype=READING)).tofile(file)
+
+
+def _shuffled(readings: Any) -> Any:
+    np.random.default_rng(1).shuffle(readings)
+    return readings
+
+
+def _with_nan(readings: Any) -> Any:
+    readings["v"][::3] = np.nan
+    readings["v"][1::30] = np.inf
+    readings["v"][4::30] = -np.inf
+    return readings
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (_shuffled, "readings out of order in "),
+        (lambda readings: np.repeat(readings, 2), "readings with the time of another, dropped"),
+        (_with_nan, "readings not a number, skipped"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_readings_as_they_should_not_be(
+    tmp_path: Path, edit: Callable[[Any], Any], problem: str
+) -> None:
+    meter = Meter(device_clock=True, clock_offset_s=3.0, drift_ppm=40.0)
+    run = build(
+        tmp_path,
+        Bench(meters={"i12.current": meter, "i3.current": Meter()}, celsius=lambda t: 40 + t / 10),
+    )
+    for name in ("i12.current", "i3.current", "drive.composite", "fio.read.iops"):
+        _edit_readings(run.path, name, edit)
+    summary = summarise(run.record)
+    for name in ("i12.current", "i3.current", "drive.composite", "fio.read.iops"):
+        assert any(line.startswith(f"{name}: ") and problem in line for line in summary.problems)
+    assert len(summary.edge_lags) == 2
+    assert all(lag.consistent and np.isfinite(lag.lag_ms) for lag in summary.edge_lags)
+    for item in summary.phases:
+        assert item.watts is not None
+        assert item.watts.covers(run.mean_watts[item.phase.index])
+
+
+def test_a_status_belongs_to_every_phase_that_it_touches(tmp_path: Path) -> None:
+    """Phases of 10 s begin at 2 s, each 15 ms after the one before."""
+    at = [EPOCH_NS + round(second * S) for second in (16.0, 31.0)]
+    status = {"channel": "i3.current", "status": "overload"}
+    events = (
+        ("status_began", 16.0, status),
+        ("status", 31.5, {**status, "count": 150, "begin_ns": at[0], "end_ns": at[1]}),
+        ("status", 32.9, {"channel": "v3.voltage", "status": "low_battery", "count": 3}),
+        ("status", 33.0, {"channel": "v12.voltage", "status": "memory_overflow", "count": 1}),
+        ("status", 34.0, {"channel": "i12.current", "status": "hold", "count": 1}),
+        ("status_began", 45.0, {"channel": "v12.voltage", "status": "hold", "detail": ""}),
+        ("status", 46.0, {"count": "many"}),
+    )
+    summary = summarise(build(tmp_path, Bench(events=events)).record)
+    over = [[note for note in item.notes if "lost to overload" in note] for item in summary.phases]
+    assert [len(notes) for notes in over] == [0, 1, 1, 0, 0, 0]
+    assert "150 readings lost to overload, for 6.0 s of this phase" in over[1][0]
+    assert "for 9.0 s of this phase" in over[2][0]
+    assert "lower bound" in over[1][0] and "lower bound" in over[2][0]
+    third = summary.phases[3].notes
+    assert "v3.voltage: low battery" in third
+    assert "v12.voltage: memory overflow: readings were lost (their number is not known)" in third
+    assert "i12.current: 1 reading lost to hold" in third
+    for item in summary.phases[4:]:
+        assert any("not over when the data ended" in note for note in item.notes)
+    assert not any("hold, readings" in note for note in third)
+    assert "v12.voltage: hold from 45.0 s on, not over when the data ended" in summary.problems
+    assert "i3.current: 150 readings lost to overload" in summary.problems
+    assert "v3.voltage: low battery" in summary.problems
+    assert any(line.startswith("status skipped: ") for line in summary.problems)
 
 
 def test_a_run_without_a_single_reading(tmp_path: Path) -> None:

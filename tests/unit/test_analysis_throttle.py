@@ -40,6 +40,7 @@ def signals(
     begin_s: float = 0.0,
     index: int = 0,
     warning: float | None = WARNING,
+    workload: str = "",
 ) -> PhaseSignals:
     """One phase; ``shape`` and ``watts`` are functions of the time since it began."""
     rng = np.random.default_rng(seed)
@@ -67,6 +68,7 @@ def signals(
         iops=iops,
         heat=Heat.of(sensors, warning),
         watts_between=watts_between,
+        workload=workload,
     )
 
 
@@ -170,14 +172,42 @@ def test_a_phase_that_starts_throttled() -> None:
 
 def test_a_phase_that_is_throttled_from_end_to_end() -> None:
     first = signals(lambda t: square(t, [(60, 999)], 0.5), celsius=lambda t: 60 + (t + 30) / 4.5)
-    hot = signals(
-        lambda t: 0.5 + 0 * t, celsius=lambda t: 81 + 0 * t, begin_s=180.02, index=1, seed=1
-    )
-    cooled = signals(
-        lambda t: 0.5 + 0 * t, celsius=lambda t: 65 + 0 * t, begin_s=180.02, index=1, seed=1
-    )
-    assert throttled_s(find_throttling([first, hot]), 1) == pytest.approx(180.0)
-    assert throttled_s(find_throttling([first, cooled]), 1) == 0.0
+
+    def second(celsius: float, index: int, level: float, begin_s: float) -> PhaseSignals:
+        return signals(
+            lambda t: level + 0 * t,
+            celsius=lambda t: celsius + 0 * t,
+            begin_s=begin_s,
+            index=index,
+            seed=index,
+            workload="randread 4k QD1",
+        )
+
+    hot = second(81, 1, 0.5, 180.02)
+    cooled = second(65, 1, 0.5, 180.02)
+    willing = second(60, 2, 1.0, 400.0)
+    found = find_throttling([first, hot, willing])
+    assert [(item.phase_index, item.cause) for item in found] == [(0, "thermal"), (1, "thermal")]
+    assert throttled_s(found, 1) == pytest.approx(180.0)
+    assert "unthrottled the same workload did 99872" in found[1].evidence
+    assert throttled_s(find_throttling([first, cooled, willing]), 1) == 0.0
+    as_good = find_throttling([first, second(81, 1, 0.97, 180.02), willing])
+    assert [item.phase_index for item in as_good] == [0]
+
+
+def test_heat_alone_does_not_carry_throttling_over() -> None:
+    """A drive that stays near its warning: open in the phase after, nothing in the one after."""
+    first = signals(lambda t: square(t, [(60, 999)], 0.5), celsius=lambda t: 60 + (t + 30) / 4.5)
+    warm = [
+        signals(
+            lambda t: 0.1 + 0 * t, celsius=lambda t: 77 + 0 * t, begin_s=180.02 * i, index=i, seed=i
+        )
+        for i in (1, 2, 3)
+    ]
+    found = find_throttling([first, *warm])
+    assert [(item.phase_index, item.cause) for item in found] == [(0, "thermal"), (1, "unknown")]
+    assert found[1].evidence.startswith("may be thermal: the phase before ended throttled")
+    assert throttled_s(found, 1) == 0.0
 
 
 def test_the_end_of_a_write_cache_is_not_throttling() -> None:
