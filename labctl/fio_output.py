@@ -4,28 +4,52 @@ With ``--status-interval`` fio prints one cumulative document after another, wit
 error lines between them. Interval figures are differences of totals; a cumulative mean is
 never taken for a live value. Known variants: fio 2.x (microseconds, KiB, no ``total_ios``),
 fio 3.x (nanoseconds, bytes), several ``jobs`` entries, client/server documents with an
-"All clients" entry on top of the single ones.
+"All clients" entry on top of the single ones, both directions in one (``mixed``), latencies
+that were not measured. How documents are found: :mod:`labctl.fio_document`.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-DIRECTIONS = ("read", "write")
+from labctl.fio_document import (
+    DIRECTIONS,
+    MIXED,
+    DocumentStream,
+    documents,
+    error_of,
+    jobs_of,
+    number,
+    number_at,
+    table_of,
+)
+
+__all__ = [
+    "DIRECTIONS",
+    "PERCENTILES",
+    "Direction",
+    "DocumentStream",
+    "FioResult",
+    "Status",
+    "Totals",
+    "documents",
+    "final_result",
+    "status_of",
+]
+
 PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99")
 """The latency percentiles that results carry, where fio gave them."""
-
-_DECODER = json.JSONDecoder()
-_ALL_CLIENTS = "All clients"
 
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What fio measured in one direction. Latencies are microseconds, completion incl. submit."""
+    """What fio measured in one direction. Latencies are microseconds, completion incl. submit.
+
+    A mean of 0 is one that fio did not measure (``gtod_reduce``): :attr:`FioResult.notes` say so.
+    """
 
     iops: float
     bytes_per_s: float
@@ -65,143 +89,132 @@ class Status:
     totals: dict[str, Totals]
     runtime_ms: int
     wall_ms: int | None
-    errors: tuple[int, ...] = ()
+    errors: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FioResult:
-    """The last complete document of an output."""
+    """The last complete document of an output.
+
+    ``mixed`` is both directions in one, where fio told them so. Then ``read`` is the same and
+    ``notes`` say it, so that nobody who knows two directions loses it.
+    """
 
     version: str
     runtime_ms: int
     read: Direction | None
     write: Direction | None
     error: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    mixed: Direction | None = None
 
 
-class DocumentStream:
-    """Cuts complete documents out of fio's standard output as it comes."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-        self._rest = ""
-        self.stray_lines = 0
-
-    def feed(self, text: str) -> list[dict[str, Any]]:
-        """The documents that ``text`` completes. Lines outside documents are counted."""
-        found = []
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in lines:
-            if line == "{" or (line.startswith("{") and not self._lines):
-                self.stray_lines += len(self._lines)
-                self._lines = [line]
-            elif self._lines:
-                self._lines.append(line)
-            else:
-                self.stray_lines += 1
-            if line.startswith("}") and self._lines:
-                document = _decode(self._lines)
-                if document is None:
-                    self.stray_lines += len(self._lines)
-                else:
-                    found.append(document)
-                self._lines = []
-        return found
+def _sections(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a job did by direction; both in one count as reads where they are not told apart."""
+    sides = {name: table_of(job, name) for name in DIRECTIONS}
+    return {"read": table_of(job, MIXED), "write": {}} if _is_mixed(job) else sides
 
 
-def _decode(lines: Sequence[str]) -> dict[str, Any] | None:
-    for candidate in (lines, [line for line in lines if not line.startswith(("fio:", "note:"))]):
-        try:
-            document = json.loads("\n".join(candidate))
-        except ValueError:
-            continue
-        return document if isinstance(document, dict) and _jobs(document) else None
-    return None
-
-
-def documents(text: str) -> Iterator[dict[str, Any]]:
-    """Every complete document in ``text``, whatever stands around them."""
-    position = 0
-    while (position := text.find("{", position)) >= 0:
-        if position and text[position - 1] != "\n":
-            position += 1
-            continue
-        try:
-            document, end = _DECODER.raw_decode(text, position)
-        except ValueError:
-            position += 1
-            continue
-        position = end
-        if isinstance(document, dict) and _jobs(document):
-            yield document
-
-
-def _jobs(document: dict[str, Any]) -> list[dict[str, Any]]:
-    clients = document.get("client_stats")
-    if isinstance(clients, list):
-        jobs = [item for item in clients if item.get("jobname") == _ALL_CLIENTS] or clients
-    else:
-        jobs = document.get("jobs", [])
-    return [job for job in jobs if isinstance(job, dict) and any(key in job for key in DIRECTIONS)]
+def _is_mixed(job: dict[str, Any]) -> bool:
+    apart = any(_total_ios(table_of(job, name)) for name in DIRECTIONS)
+    return bool(table_of(job, MIXED)) and not apart
 
 
 def status_of(document: dict[str, Any]) -> Status:
     """The totals of a document, summed over all its jobs."""
-    jobs = _jobs(document)
-    scale = _microseconds_per_unit(document)
+    jobs = jobs_of(document)
     totals = {
-        name: sum((_totals(job.get(name, {}), scale) for job in jobs), start=Totals())
+        name: sum((_totals(_sections(job)[name]) for job in jobs), start=Totals())
         for name in DIRECTIONS
     }
-    wall_ms = document.get("timestamp_ms")
+    wall_ms = number(document.get("timestamp_ms"))
+    errors = [error_of(job) for job in jobs]
     return Status(
         totals=totals,
         runtime_ms=max((_runtime_ms(job) for job in jobs), default=0),
         wall_ms=int(wall_ms) if wall_ms is not None else None,
-        errors=tuple(int(job["error"]) for job in jobs if job.get("error")),
+        errors=tuple(error for error in errors if error is not None),
     )
 
 
 def _runtime_ms(job: dict[str, Any]) -> int:
     """Time since the first I/O. ``job_runtime`` is a sum over jobs with group_reporting."""
-    sides = max(int(job.get(name, {}).get("runtime", 0)) for name in DIRECTIONS)
-    return sides or int(job.get("job_runtime", 0))
+    sides = max(number_at(side, "runtime") for side in _sections(job).values())
+    return int(sides or number_at(job, "job_runtime"))
 
 
-def _microseconds_per_unit(document: dict[str, Any]) -> float:
-    """1 for fio 2.x, which gives microseconds; 0.001 for fio 3.x, which gives nanoseconds."""
-    jobs = _jobs(document)
-    return 1e-3 if any("lat_ns" in job.get(name, {}) for job in jobs for name in DIRECTIONS) else 1
+@dataclass(frozen=True, slots=True)
+class _Latency:
+    """One of the latencies that fio gives, in µs; fio 3.x has ``*_ns``, fio 2.x microseconds."""
+
+    mean_us: float
+    max_us: float
+    count: int
+    percentiles_us: dict[float, float]
 
 
-def _latency(side: dict[str, Any]) -> dict[str, Any]:
-    found = side.get("lat_ns") or side.get("lat") or {}
-    return found if isinstance(found, dict) else {}
+_NOT_MEASURED = _Latency(0.0, 0.0, 0, {})
 
 
-def _totals(side: dict[str, Any], scale: float) -> Totals:
+def _measured(side: dict[str, Any], name: str, ios: int) -> _Latency | None:
+    """``lat``, ``clat`` or ``slat``; None where it was not measured."""
+    for key, scale in ((f"{name}_ns", 1e-3), (name, 1.0)):
+        values = table_of(side, key)
+        count = ios if number(values.get("N")) is None else int(number_at(values, "N"))
+        pairs = [
+            (number(percent), number(value))
+            for percent, value in table_of(values, "percentile").items()
+        ]
+        percentiles = {
+            percent: value * scale for percent, value in pairs if percent and value is not None
+        }
+        mean = number(values.get("mean"))
+        if mean is None or not count:
+            mean, count = 0.0, 0
+        if count or percentiles:
+            return _Latency(mean * scale, number_at(values, "max") * scale, count, percentiles)
+    return None
+
+
+def _latency(side: dict[str, Any]) -> _Latency:
+    """Total latency; where it was not measured, of submission and completion together."""
     ios = _total_ios(side)
+    total, completion = _measured(side, "lat", ios), _measured(side, "clat", ios)
+    if total is not None and total.count:
+        percentiles = total.percentiles_us or (completion or total).percentiles_us
+        return _Latency(total.mean_us, total.max_us, total.count, percentiles)
+    if completion is None:
+        return total or _NOT_MEASURED
+    submission = _measured(side, "slat", ios) or _NOT_MEASURED
+    return _Latency(
+        completion.mean_us + (submission.mean_us if completion.count else 0.0),
+        completion.max_us,
+        completion.count,
+        (total or completion).percentiles_us or completion.percentiles_us,
+    )
+
+
+def _totals(side: dict[str, Any]) -> Totals:
     latency = _latency(side)
-    count = int(latency.get("N", ios))
-    mean = float(latency.get("mean", 0.0))
     return Totals(
-        ios=ios,
+        ios=_total_ios(side),
         bytes=_total_bytes(side),
-        latency_sum_us=mean * scale * count,
-        latency_count=count,
+        latency_sum_us=latency.mean_us * latency.count,
+        latency_count=latency.count,
     )
 
 
 def _total_ios(side: dict[str, Any]) -> int:
-    if "total_ios" in side:
-        return int(side["total_ios"])
-    return round(float(side.get("iops", 0.0)) * float(side.get("runtime", 0)) / 1000)
+    total = number(side.get("total_ios"))
+    if total is not None:
+        return int(total)
+    return round(number_at(side, "iops") * number_at(side, "runtime") / 1000)
 
 
 def _total_bytes(side: dict[str, Any]) -> int:
-    size = int(side.get("io_bytes", 0))
-    return size if "io_kbytes" in side else size * 1024
+    size = int(number_at(side, "io_bytes"))
+    in_bytes = any(key in side for key in ("io_kbytes", "bw_bytes", "lat_ns", "clat_ns"))
+    return size if in_bytes else size * 1024
 
 
 def final_result(text: str) -> FioResult | None:
@@ -212,26 +225,37 @@ def final_result(text: str) -> FioResult | None:
     if last is None:
         return None
     status = status_of(last)
-    scale = _microseconds_per_unit(last)
-    sides = {
-        name: _direction([job.get(name, {}) for job in _jobs(last)], scale) for name in DIRECTIONS
-    }
+    jobs = jobs_of(last)
+    sides = {name: _direction([_sections(job)[name] for job in jobs]) for name in DIRECTIONS}
+    mixed = sides["read"] if any(_is_mixed(job) for job in jobs) else None
+    notes = []
+    if mixed is not None:
+        notes.append("fio told reads and writes in one (unified_rw_reporting): shown as reads")
+    if any(side is not None and not side.latency_mean_us for side in sides.values()):
+        notes.append("fio measured no latency: a mean of 0 is none")
     return FioResult(
         version=str(last.get("fio version", "")),
         runtime_ms=status.runtime_ms,
         read=sides["read"],
         write=sides["write"],
         error=", ".join(f"fio error {code}" for code in status.errors),
+        notes=tuple(notes),
+        mixed=mixed,
     )
 
 
-def _direction(sides: Sequence[dict[str, Any]], scale: float) -> Direction | None:
+def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     busy = [side for side in sides if _total_ios(side)]
     if not busy:
         return None
-    totals = sum((_totals(side, scale) for side in busy), start=Totals())
+    totals = sum((_totals(side) for side in busy), start=Totals())
     rates = [_rates(side) for side in busy]
-    tables = [(_percentiles(side, scale), _total_ios(side)) for side in busy]
+    latencies = [_latency(side) for side in busy]
+    tables = [
+        (latency.percentiles_us, _total_ios(side))
+        for latency, side in zip(latencies, busy, strict=True)
+        if latency.percentiles_us
+    ]
     return Direction(
         iops=sum(iops for iops, _ in rates),
         bytes_per_s=sum(bytes_per_s for _, bytes_per_s in rates),
@@ -239,27 +263,17 @@ def _direction(sides: Sequence[dict[str, Any]], scale: float) -> Direction | Non
         latency_mean_us=(
             totals.latency_sum_us / totals.latency_count if totals.latency_count else 0.0
         ),
-        latency_max_us=max(float(_latency(side).get("max", 0)) for side in busy) * scale,
-        latency_percentiles_us=_mixed([(table, weight) for table, weight in tables if table]),
+        latency_max_us=max(latency.max_us for latency in latencies),
+        latency_percentiles_us=_mixed(tables),
     )
 
 
 def _rates(side: dict[str, Any]) -> tuple[float, float]:
     """Operations and bytes per second of one job over its own runtime."""
-    runtime_s = float(side.get("runtime", 0)) / 1000
+    runtime_s = number_at(side, "runtime") / 1000
     if not runtime_s:
-        return 0.0, 0.0
+        return number_at(side, "iops"), number_at(side, "bw_bytes")
     return _total_ios(side) / runtime_s, _total_bytes(side) / runtime_s
-
-
-def _percentiles(side: dict[str, Any], scale: float) -> dict[float, float]:
-    """Percentile → µs, of total latency where fio gave it, else of completion latency."""
-    for key in ("lat_ns", "lat", "clat_ns", "clat"):
-        table = side.get(key, {}).get("percentile") if isinstance(side.get(key), dict) else None
-        if table:
-            pairs = ((float(name), float(value) * scale) for name, value in table.items())
-            return {percent: value for percent, value in pairs if percent > 0}
-    return {}
 
 
 def _mixed(tables: Sequence[tuple[dict[float, float], int]]) -> dict[str, float]:

@@ -271,7 +271,9 @@ class Es51922:
             return sort_readings(name, [t_ns], [Status.UNREADABLE], str(error))
         reading, detail = judge(frame, self._settings)
         blocks, statuses = sort_readings(name, [t_ns], [reading], detail)
-        if frame.low_battery and not self._low_battery:
-            statuses += (StatusReading(name, t_ns, Status.LOW_BATTERY, "change its battery"),)
-        self._low_battery = frame.low_battery
+        if frame.low_battery and blocks and not self._low_battery:
+            # No reading is lost: none is counted, and the value, which is later, ends the span.
+            self._low_battery = True
+            detail = "change its battery"
+            statuses += (StatusReading(name, t_ns - 1, Status.LOW_BATTERY, detail, count=0),)
         return blocks, statuses

@@ -20,6 +20,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.drivers import specifications
 from instruments.drivers.pacing import Ticks
+from instruments.drivers.panel import PanelCheck
 from instruments.drivers.settings import DcFunction, Positive, VisaSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError
@@ -137,12 +138,15 @@ class ScpiDmmSettings(VisaSettings):
 
 
 def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
-    """The rig's limits of error, or those of the manual."""
-    limits = settings.own_accuracy or specifications.accuracy(
-        settings.model, settings.function, settings.range
-    )
+    """The rig's limits of error, or those of the manual and of the auto-zero that is off."""
+    if settings.own_accuracy is not None:
+        return settings.own_accuracy
+    model, function, range_ = settings.model, settings.function, settings.range
+    limits = specifications.accuracy(model, function, range_)
     assert limits is not None
-    return limits
+    if not MODELS[model].auto_zero_off:
+        return limits
+    return specifications.without_auto_zero(limits, model, function, range_)
 
 
 class ScpiDmm:
@@ -164,6 +168,7 @@ class ScpiDmm:
             settings.timeout_s,
         )
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
         self._ticks = Ticks(settings.interval_s)
         self._channel = Channel(
             name=settings.function,
@@ -203,6 +208,7 @@ class ScpiDmm:
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
         scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        self._panel.restart()
         self._ticks.restart()
 
     def read(self) -> Batch:
@@ -214,6 +220,9 @@ class ScpiDmm:
         answered_ns = self._clock()
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
+        if self._panel.due(answered_ns) and (detail := self._panel.moved()):
+            self.start()
+            return Batch(statuses=(StatusReading(name, t_ns, Status.WRONG_FUNCTION, detail),))
         try:
             reading = parse_reading(answer.decode("ascii", errors="replace"))
         except ProtocolError as error:

@@ -194,7 +194,10 @@ _SAME_CURRENT = {"8846A": "8845A"}
 
 AUTO_ZERO_OFF_PCT_OF_RANGE = 0.0002
 AUTO_ZERO_OFF_VOLTS = 5e-6
-"""Added to the DC volts of a Truevolt or 34401A whose auto-zero is off (same sources)."""
+"""Added while auto-zero is off, the second to DC volts alone."""
+
+_AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A")
+"""Models whose own source gives these limits; for others the 34401A's are taken."""
 
 
 def table(model: str, function: str) -> tuple[str, Table] | None:
@@ -211,6 +214,15 @@ def accuracy(model: str, function: str, range_: float) -> Accuracy | None:
         return None
     of_reading, of_range = found[1][range_]
     return Accuracy(of_reading / 100, of_range / 100 * range_, found[0])
+
+
+def without_auto_zero(limits: Accuracy, model: str, function: str, range_: float) -> Accuracy:
+    """The limits while auto-zero is off: more than those of the range, and where that is from."""
+    floor = limits.floor + AUTO_ZERO_OFF_PCT_OF_RANGE / 100 * range_
+    if function == "voltage":
+        floor += AUTO_ZERO_OFF_VOLTS
+    whose = "" if model in _AUTO_ZERO_OFF_KNOWN else " (limits of a 34401A)"
+    return Accuracy(limits.of_reading, floor, f"{limits.source}, auto-zero off{whose}")
 
 
 def allowed_ranges(model: str, function: str) -> tuple[float, ...]:

@@ -30,6 +30,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from instruments.drivers import specifications
 from instruments.drivers.pacing import CountLooks
+from instruments.drivers.panel import PanelCheck
 from instruments.drivers.settings import DcFunction, Positive, VisaSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError, SettingRefused
@@ -155,10 +156,9 @@ def accuracy_of(settings: TruevoltSettings) -> Accuracy:
         return settings.own_accuracy
     limits = specifications.accuracy(settings.model, settings.function, settings.range)
     assert limits is not None
-    floor = limits.floor + specifications.AUTO_ZERO_OFF_PCT_OF_RANGE / 100 * settings.range
-    if settings.function == "voltage":
-        floor += specifications.AUTO_ZERO_OFF_VOLTS
-    return Accuracy(limits.of_reading, floor, f"{limits.source}, auto-zero off")
+    return specifications.without_auto_zero(
+        limits, settings.model, settings.function, settings.range
+    )
 
 
 class Truevolt:
@@ -180,6 +180,7 @@ class Truevolt:
             settings.timeout_s,
         )
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
         self._looks = CountLooks(POLL_S)
         self._next_look_ns = 0
         self._interval_ns = settings.interval_s * 1e9
@@ -247,6 +248,7 @@ class Truevolt:
         self._begin()
         if not self._model.timed:
             self._interval_ns = self._measured_interval_ns()
+        self._panel.restart()
         self._next_look_ns = self._clock()
 
     def read(self) -> Batch:
@@ -254,9 +256,14 @@ class Truevolt:
         wait_s = (self._next_look_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        points, overflow, pairs = self._look()
+        points, overflow, answered_ns, pairs = self._look()
         if overflow:
             return self._begin_again(Status.MEMORY_OVERFLOW, "readings were not taken in time")
+        if self._panel.due(answered_ns) and (detail := self._panel.moved()):
+            # What is in the memory may be of the other function: it is given up.
+            lost = self._lost_here(Status.WRONG_FUNCTION, detail)
+            self.start()
+            return Batch(statuses=(lost,))
         if points == 0:
             return Batch(clock_pairs=pairs)
         try:
@@ -283,13 +290,18 @@ class Truevolt:
         self._looks.restart()
 
     def _begin_again(self, status: Status, detail: str) -> Batch:
-        lost_at_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
+        lost = self._lost_here(status, detail)
         self._scpi.send("ABOR")
         self._begin()
         self._scpi.refuse_errors("to sample again")
-        return Batch(statuses=(StatusReading(self._channel.name, lost_at_ns, status, detail),))
+        return Batch(statuses=(lost,))
 
-    def _look(self) -> tuple[int, bool, tuple[ClockPair, ...]]:
+    def _lost_here(self, status: Status, detail: str) -> StatusReading:
+        t_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
+        return StatusReading(self._channel.name, t_ns, status, detail)
+
+    def _look(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
+        """Readings in memory, whether some were lost, when it answered, its clock."""
         for attempt in (1, 2):
             asked_ns = self._clock()
             answer = self._scpi.ask("DATA:POIN?;:STAT:QUES:COND?")
@@ -306,7 +318,7 @@ class Truevolt:
         self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
         overflow = bool(condition & _MEMORY_OVERFLOW) or points >= self._model.memory
         if complete == 0 or overflow:
-            return points, overflow, ()
+            return points, overflow, answered_ns, ()
         device_ns = round((complete - 1) * self._interval_ns + self._aperture_ns)
         pair = ClockPair(
             channel=self._channel.name,
@@ -314,7 +326,7 @@ class Truevolt:
             host_ns=answered_ns,
             round_trip_ns=answered_ns - asked_ns,
         )
-        return points, overflow, (pair,)
+        return points, overflow, answered_ns, (pair,)
 
     def _measured_interval_ns(self) -> float:
         """Interval of the free run, from the moments at which the count steps."""

@@ -141,8 +141,18 @@ def test_a_finer_range_is_fine_and_a_low_battery_is_told_once() -> None:
     with line:
         batch = instrument.read()
         assert batch.blocks[0].values.tolist() == pytest.approx([1.2345])
-        assert [s.status for s in batch.statuses] == [Status.LOW_BATTERY]
+        (status,) = batch.statuses
+        assert (status.status, status.count) == (Status.LOW_BATTERY, 0), "no reading is lost"
+        assert status.t_ns < batch.blocks[0].t_ns[0], "its value ends the span"
         assert not instrument.read().statuses
+
+
+def test_a_battery_that_wavers_is_told_once_and_no_hold_is_cut() -> None:
+    low, good = frame(range_=0, flags="20080"), frame(range_=0)
+    instrument, line = meter(frame(range_=0, flags="20082"), low, good, low)
+    with line:
+        found = [[s.status for s in instrument.read().statuses] for _ in range(4)]
+    assert found == [[Status.HOLD], [Status.LOW_BATTERY], [], []]
 
 
 def test_unplugged() -> None:

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings
+from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings, accuracy_of
+from instruments.drivers.truevolt import TruevoltSettings
+from instruments.drivers.truevolt import accuracy_of as accuracy_of_truevolt
 from instruments.errors import NoAnswer, SettingRefused
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
@@ -136,3 +138,61 @@ def test_settings_of_unknown_accuracy_and_of_long_integration() -> None:
         settings(nplc=100.0, interval_s=5.0)
     with pytest.raises(ValidationError, match=r"must be one of 0\.2, 2, 20, 200, 1000"):
         settings(range=10.0)
+
+
+def test_what_auto_zero_off_adds_is_the_same_in_both_drivers() -> None:
+    polled = accuracy_of(settings("34461A", range=0.1))
+    shared = {"resource": "x", "function": "voltage", "nplc": 1.0, "interval_s": 0.1}
+    streamed = accuracy_of_truevolt(
+        TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
+    )
+    assert polled == streamed
+    assert polled.floor == pytest.approx(3.5e-6 + 0.2e-6 + 5e-6)
+    assert polled.source.endswith("auto-zero off")
+    assert "limits of a 34401A" in accuracy_of(settings("SDM3065X")).source
+    assert accuracy_of(settings("SDM3055")).floor == pytest.approx(0.004e-2 * 20)
+    assert accuracy_of(settings(accuracy_pct_of_reading=0.1, accuracy_floor=1e-6)).floor == 1e-6
+
+
+PANEL: list[Step] = [("FUNC?", '"VOLT"'), ("VOLT:DC:RANG?", "20V")]
+
+
+@pytest.mark.parametrize(
+    ("moved", "detail"),
+    [
+        ([("FUNC?", '"CURR"')], "measures CURR, not DC voltage"),
+        ([("FUNC?", '"VOLT:AC"')], "measures VOLT:AC"),
+        ([PANEL[0], ("VOLT:DC:RANG?", "2V")], "range 2, not 20"),
+    ],
+)
+def test_a_front_panel_moved_at_night(moved: list[Step], detail: str) -> None:
+    value: Step = ("READ?", "+1.2E+01")
+    wrong: Step = ("READ?", "+1.0E-03")
+    with ExpectedExchange(
+        *start(), value, value, *(value, *PANEL), wrong, *moved, *start(), value
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument.start()
+        assert instrument.read().blocks
+        assert instrument.read().blocks, "not asked yet"
+        clock.now_ns += 3_000_000_000
+        assert instrument.read().blocks, "all is well"
+        clock.now_ns += 3_000_000_000
+        batch = instrument.read()
+        assert not batch.blocks
+        (status,) = batch.statuses
+        assert status.status is Status.WRONG_FUNCTION and detail in status.detail
+        assert instrument.read().blocks[0].values.tolist() == [12.0]
+
+
+@pytest.mark.parametrize("answer", ["+1.2E+01", "?!", b"\xff\n"])
+def test_a_stale_answer_is_no_moved_panel(answer: str | bytes) -> None:
+    value = ("READ?", "+1.2E+01")
+    with ExpectedExchange(*start(), value, value, ("FUNC?", answer)) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument.start()
+        instrument.read()
+        clock.now_ns += 3_000_000_000
+        assert instrument.read().blocks

@@ -240,3 +240,35 @@ def test_settings_name_every_mistake() -> None:
 def test_own_accuracy_replaces_the_manual() -> None:
     limits = meter(ExpectedExchange(), accuracy_pct_of_reading=0.001, accuracy_floor=2e-6)
     assert limits.channels[0].accuracy.limit(0.1) == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        [("FUNC?", '"CURR"')],
+        [("FUNC?", '"VOLT"'), ("VOLT:DC:RANG?", "+1.00000000E+01")],
+    ],
+)
+def test_a_front_panel_moved_at_night(moved: list[tuple[str, str | None]]) -> None:
+    one = ("R? 1", block("+1.0E-02"))
+    with ExpectedExchange(
+        *START,
+        *((LOOK, "+1;+0"), one),
+        *((LOOK, "+1;+0"), *CHECKS[1:3], one),
+        *((LOOK, "+7;+0"), *moved),
+        *START,
+        *((LOOK, "+1;+0"), one),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument.start()
+        assert instrument.read().blocks
+        clock.now_ns += 3_000_000_000
+        assert instrument.read().blocks
+        clock.now_ns += 3_000_000_000
+        batch = instrument.read()
+        assert not batch.blocks and not batch.clock_pairs
+        (status,) = batch.statuses
+        assert (status.status, status.t_ns) == (Status.WRONG_FUNCTION, 20_000_000)
+        assert "front panel" in status.detail
+        assert instrument.read().blocks[0].t_ns.tolist() == [EPOCH_NS + 2_000_000]

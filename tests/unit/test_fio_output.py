@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labctl.capture.monitor import intervals
-from labctl.fio_output import DocumentStream, documents, final_result, status_of
+from labctl.fio_output import (
+    DocumentStream,
+    FioResult,
+    documents,
+    final_result,
+    status_of,
+)
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "fio"
 
@@ -157,3 +164,160 @@ def test_real_recordings_of_three_versions() -> None:
     assert latest.read.latency_percentiles_us["99"] == pytest.approx(101.888)
     oldest = next(r for name, r in results.items() if "2.1.4" in name)
     assert oldest is not None and oldest.write is not None
+
+
+def streamed(text: str) -> list[dict[str, Any]]:
+    stream = DocumentStream()
+    return stream.feed(text) + stream.finish()
+
+
+def known(data: dict[str, Any]) -> FioResult:
+    result = final_result(printed(data))
+    assert result is not None
+    return result
+
+
+COMPLAINT = "fio: io_u error on file nbd: Input/output error: read offset=1, buflen=4096"
+
+
+@pytest.mark.parametrize("at", [1, 5, 12, 20])
+def test_a_complaint_within_a_document(at: int) -> None:
+    lines = printed(document(job(30))).split("\n")
+    text = printed(document(job(10))) + "\n".join([*lines[:at], COMPLAINT, *lines[at:]])
+    result = final_result(text)
+    assert result is not None and result.read is not None
+    assert result.read.total_ios == 30
+    assert [status_of(d).totals["read"].ios for d in streamed(text)] == [10, 30]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(document(job(10))),
+        json.dumps(document(job(10))) + "\n",
+        json.dumps(document(job(10)), indent=2),
+        "\ufeff" + printed(document(job(10))),
+        printed(document(job(10))).replace("\n", "\r\n"),
+        "fio: terminating on signal 2" + printed(document(job(10))),
+        "note: foo {\n" + printed(document(job(10))),
+        printed(document(job(10))).replace('"runtime": 1000,', f'"runtime": 1000,{COMPLAINT}'),
+        printed(document(job(10))).replace("50000.0", "-nan"),
+    ],
+)
+def test_one_line_no_last_line_feed_and_other_endings(text: str) -> None:
+    assert [status_of(d).totals["read"].ios for d in documents(text)] == [10]
+    assert [status_of(d).totals["read"].ios for d in DocumentStream().feed(text)] == [10]
+
+
+def test_documents_without_line_feeds_between_them() -> None:
+    for indent in (None, 2):
+        text = "".join(json.dumps(document(job(n)), indent=indent) for n in (1, 2, 3))
+        assert [status_of(d).totals["read"].ios for d in streamed(text)] == [1, 2, 3]
+
+
+def test_odd_values_are_missing() -> None:
+    assert final_result(printed({"jobs": None})) is None
+    assert final_result(printed({"client_stats": ["x", 5]})) is None
+    assert known({"jobs": [{"read": None, "write": side(5)}]}).write is not None
+    odd = document({**job(10), "error": "EIO"}, job(5))
+    odd["jobs"][0]["read"]["runtime"] = None
+    odd["timestamp_ms"] = "12"
+    result = known(odd)
+    assert result.read is not None and result.read.total_ios == 15
+    assert result.error == "fio error EIO"
+    assert status_of(odd).wall_ms == 12
+    junk = {"client_stats": [*(job(10), None, 7), {**job(10), "jobname": "All clients"}]}
+    assert status_of(junk).totals["read"].ios == 10
+
+
+def test_without_runtime_the_rates_are_those_that_fio_printed() -> None:
+    one = {**side(10), "runtime": None, "iops": 123.0, "bw_bytes": 456}
+    del one["io_kbytes"]
+    result = known(document({"read": one})).read
+    assert result is not None and (result.iops, result.bytes_per_s) == (123.0, 456.0)
+    assert status_of(document({"read": one})).totals["read"].bytes == 40960
+
+
+def test_latency_without_lat_ns_and_latency_that_was_not_measured() -> None:
+    one = side(10)
+    total = one.pop("lat_ns")
+    one["clat_ns"], one["slat_ns"] = total, {"mean": 1000.0, "max": 2000, "N": 10}
+    result = known(document({"read": one})).read
+    assert result is not None
+    assert result.latency_percentiles_us == {"50": 48.0, "99": 88.0}
+    assert result.latency_mean_us == pytest.approx(51.0)
+    one["lat_ns"] = {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}
+    result = known(document({"read": one})).read
+    assert result is not None and result.latency_mean_us == pytest.approx(51.0)
+    assert result.latency_max_us == pytest.approx(90.0)
+    for name in ("clat_ns", "slat_ns"):
+        one[name] = one["lat_ns"]
+    unmeasured = known(document({"read": one}))
+    assert "measured no latency" in " ".join(unmeasured.notes)
+    assert status_of(document({"read": one})).totals["read"].latency_count == 0
+
+
+def test_fio_3_1_gives_no_number_of_latencies() -> None:
+    one = side(10)
+    percentile = one["lat_ns"].pop("percentile")
+    del one["lat_ns"]["N"]
+    one["clat_ns"] = {"mean": 1.0, "percentile": percentile, "bins": {"1000": 4, "2000": 6}}
+    result = known(document({"job_start": 1, "read": one})).read
+    assert result is not None
+    assert (result.latency_mean_us, result.latency_percentiles_us["99"]) == (50.0, 88.0)
+
+
+def test_directions_that_fio_told_in_one() -> None:
+    data = document({"jobname": "a", "mixed": side(10), "error": 0})
+    result = known(data)
+    assert result.mixed is not None and result.mixed.total_ios == 10
+    assert result.read == result.mixed and result.write is None
+    assert "unified_rw_reporting" in result.notes[0]
+    assert status_of(data).totals["read"].ios == 10
+    both = known(document({**job(4, 6), "mixed": side(10)}))
+    assert both.mixed is None and both.read is not None and both.read.total_ios == 4
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [path] if path else []
+    if isinstance(value, dict | list):
+        for key, item in items:
+            deeper = isinstance(item, dict | list)
+            found += places(item, (*path, key)) if deeper else [(*path, key)]
+    return found
+
+
+def shaped() -> list[dict[str, Any]]:
+    full = {**job(10, 5), "job_start": 1}
+    for name in ("read", "write"):
+        full[name]["clat_ns"] = {**full[name]["lat_ns"], "bins": {"1000": 10}}
+        full[name]["slat_ns"] = {"mean": 5.0, "max": 9, "N": 10}
+    two = document(full, copy.deepcopy(full))
+    clients = {"client_stats": [full, {**copy.deepcopy(full), "jobname": "All clients"}]}
+    return [two, clients, document({"mixed": side(10), "error": 5})]
+
+
+ODD = st.sampled_from([None, "", "EIO", "12", [], [1], {}, {"a": 1}, True, -1, 0, 10**400, 1e308])
+
+
+@given(st.sampled_from(shaped()), st.lists(st.tuples(st.integers(0, 500), ODD), max_size=5))
+@settings(max_examples=400, deadline=None)
+def test_no_value_anywhere_raises(data: dict[str, Any], changes: list[tuple[int, Any]]) -> None:
+    data = copy.deepcopy(data)
+    for place, odd in changes:
+        paths = places(data)
+        if not paths:
+            break
+        *path, last = paths[place % len(paths)]
+        parent: Any = data
+        for key in path:
+            parent = parent[key]
+        parent[last] = copy.deepcopy(odd)
+    text = printed(data)
+    result = final_result(text)
+    found = streamed(text)
+    assert (result is None) == (not found)
+    json.dumps([[part.iops for part in (result.read, result.write) if part]] if result else [])
+    for item in [*found, data]:
+        status_of(item)
