@@ -105,7 +105,7 @@ class RigFile(BaseModel):
     rails: dict[Name, Rail] = Field(min_length=1)
     temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
-    sinks: dict[Name, dict[str, Any]] = Field(default_factory=dict)
+    sinks: dict[Literal["influxdb", "mqtt"], dict[str, Any]] = Field(default_factory=dict)
     """Where runs are sent; each section is read by its sink."""
 
 

@@ -37,5 +37,5 @@ if [ -n "${PINNED:-}" ]; then
     pip install --require-hashes -r constraints.txt
     pip install --no-build-isolation --no-deps -e .
 else
-    pip install -e '.[test,check]'
+    pip install -e '.[influx,mqtt,dashboards,test,check]'
 fi

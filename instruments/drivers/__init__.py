@@ -29,6 +29,7 @@ _TABLE: Mapping[str, _Entry] = {
     "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
     "k204": _Entry("k204", "K204Settings", "K204"),
+    "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
     "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
 }

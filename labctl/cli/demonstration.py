@@ -21,6 +21,8 @@ from labctl.errors import RunFailed
 from labctl.plan import load_plan
 from labctl.record import RunRecord
 from labctl.rig import load_rig
+from labctl.service.shipping import influx_sink
+from labctl.sinks.settings import influx_settings
 from labctl.timebase import Anchor
 
 
@@ -53,9 +55,16 @@ def _true_watts(result: PhaseResult, truth: Truth, anchor: Anchor) -> float:
     return sum(truth.mean_watts(begin_ns, end_ns).values())
 
 
-def demonstrate(runs_root: Path, plan_name: str, seed: int) -> int:
-    """Run a plan on a simulated rig and compare; the exit code."""
+def demonstrate(
+    runs_root: Path, plan_name: str, seed: int, to: str | None, grafana: str | None
+) -> int:
+    """Run a plan on a simulated rig and compare; the exit code.
+
+    ``to`` is an InfluxDB that it is sent to, ``grafana`` the address that shows it there.
+    """
     plan, plan_text = load_plan(plan_name)
+    settings = influx_settings("", "the simulated rig", to)
+    sinks = [] if settings is None else [influx_sink(settings, to=to)]
     with tempfile.TemporaryDirectory(prefix="labctl-bench-") as folder:
         try:
             bench = Bench(Path(folder) / "bench", configure(seed=seed))
@@ -64,7 +73,7 @@ def demonstrate(runs_root: Path, plan_name: str, seed: int) -> int:
             raise RunFailed(f"the simulated rig did not start: {error}") from error
         try:
             print("a simulated drive and its meters are running; fio works on it for real")
-            outcome = run_plan(load_rig(bench.rig), plan, plan_text, runs_root)
+            outcome = run_plan(load_rig(bench.rig), plan, plan_text, runs_root, sinks)
         finally:
             bench.stop()
         record = RunRecord(outcome.path)
@@ -73,6 +82,8 @@ def demonstrate(runs_root: Path, plan_name: str, seed: int) -> int:
     print_summary(outcome.path, summary)
     print()
     print_comparison(comparisons)
+    if grafana is not None:
+        print(f"dashboard: {grafana}/d/labctl-power-per-qd?var-run={outcome.path.name}")
     return outcome.exit_code
 
 

@@ -12,9 +12,11 @@ from rich.table import Table
 
 from labctl.cli.finding import rig_files
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.mistakes import read_configuration
 from labctl.plan import built_in_plans, load_plan, parse_plan
 from labctl.record import RunRecord, find_runs
 from labctl.rig import load_rig, parse_rig
+from labctl.service.shipping import configured_sinks
 
 
 def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
@@ -93,10 +95,7 @@ def list_plans(json_output: bool) -> None:
 
 def check(file: Path, json_output: bool) -> None:
     """Say that a file is right, or raise ConfigurationError with every mistake in it."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([Mistake(str(file), "file", None, str(error))]) from error
+    text = read_configuration(file)
     kind, mistakes = _check(text, str(file))
     if json_output:
         data = {
@@ -116,14 +115,14 @@ def check(file: Path, json_output: bool) -> None:
 def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         data = {}
     kind = "plan" if "sweeps" in data else "rig"
     try:
         if kind == "plan":
             parse_plan(text, name)
         else:
-            parse_rig(text, name)
+            configured_sinks(parse_rig(text, name).text, name)
     except ConfigurationError as error:
         return kind, error.mistakes
     return kind, ()

@@ -56,11 +56,17 @@ def demo(
     runs: RunsOption = DEFAULT_RUNS,
     plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
     seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    to: Annotated[
+        str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
+    ] = None,
+    grafana: Annotated[
+        str | None, typer.Option(help="Grafana's address, to print the dashboard's.")
+    ] = None,
 ) -> None:
     """Run a plan on a simulated drive and meters, and compare with the truth."""
     from labctl.cli import demonstration
 
-    raise typer.Exit(demonstration.demonstrate(runs, plan, seed))
+    raise typer.Exit(demonstration.demonstrate(runs, plan, seed, to, grafana))
 
 
 @app.command()
@@ -86,6 +92,51 @@ def report(
     from labctl.cli import reporting
 
     reporting.report(run_directory, json_output)
+
+
+@app.command()
+def ship(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(help="Another server: http://HOST:8086?org=ORG&bucket=BUCKET."),
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Send everything again (harmless).")
+    ] = False,
+    full_rate: Annotated[
+        bool, typer.Option("--full-rate", help="Every reading, not means per bin.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Send runs to InfluxDB, from where it stopped or from the start."""
+    from labctl.cli import shipping
+
+    code = shipping.ship_runs(
+        runs, to or (), from_start=from_start, full_rate=full_rate, json_output=json_output
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def stack(
+    native: Annotated[
+        bool, typer.Option("--native", help="Without Docker: run what is installed.")
+    ] = False,
+    state: Annotated[Path | None, typer.Option(help="Directory of data and secrets.")] = None,
+    influxdb_port: Annotated[int, typer.Option(help="InfluxDB's port.")] = 8086,
+    mosquitto_port: Annotated[int, typer.Option(help="Mosquitto's port.")] = 1883,
+    grafana_port: Annotated[int, typer.Option(help="Grafana's port.")] = 3000,
+    without: Annotated[list[str] | None, typer.Option(help="A server to leave out.")] = None,
+) -> None:
+    """Run InfluxDB, Mosquitto and Grafana on this machine, provisioned."""
+    if not native:
+        typer.echo("labctl: with Docker: make stack; without: labctl stack --native", err=True)
+        raise typer.Exit(2)
+    from dashboards.stack import Ports
+    from labctl.cli.stack import run_native
+
+    run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])
 
 
 @app.command("runs")

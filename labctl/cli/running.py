@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from labctl.capture.run import Run, RunOutcome, StopRequest, expand_for
 from labctl.cli import live
 from labctl.cli.finding import find_rig
 from labctl.cli.reporting import make_report, print_summary
+from labctl.errors import LabctlError
 from labctl.plan import Phase, Plan, Role, format_size, load_plan
 from labctl.record import Event, RunRecord
 from labctl.rig import Rig
+from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 
 INTERRUPTED = 130
 OVERHEAD_S = 0.02
@@ -70,7 +73,7 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
     for phase in phases:
         size = f"{phase.duration_s:.0f} s"
         if phase.role is Role.PREPARE:
-            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.0f} GB"
+            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
         print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
     if cost.seconds is None or cost.bytes_written is None:
         timed_s = sum(phase.duration_s for phase in phases)
@@ -79,8 +82,8 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
         return
     speed = f"{rig.drive.write_bytes_per_s / 1e6:.0f} MB/s"
     print(f"time: about {_duration(cost.seconds)}")
-    note = f" (at {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
-    print(f"bytes written: at most {cost.bytes_written / 1e9:.1f} GB{note}")
+    note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
+    print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
 
 
 def _effect(phase: Phase) -> str:
@@ -100,10 +103,16 @@ def _duration(seconds: float) -> str:
 
 def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: bool) -> int:
     """Do the run and make its report; the exit code."""
-    rig = find_rig(rig_name)
-    plan, plan_text = load_plan(plan_name)
-    outcome = run_plan(rig, plan, plan_text, runs_root, quiet=json_output)
-    summary = make_report(RunRecord(outcome.path))
+    try:
+        rig = find_rig(rig_name)
+        plan, plan_text = load_plan(plan_name)
+        sinks = configured_sinks(rig.text, rig.path)
+        outcome = run_plan(rig, plan, plan_text, runs_root, sinks, quiet=json_output)
+        summary = make_report(RunRecord(outcome.path))
+    except LabctlError as error:
+        if json_output:
+            print(json.dumps({"run": None, "outcome": "refused", "reason": str(error)}))
+        raise
     if json_output:
         data = {
             "run": str(outcome.path),
@@ -113,36 +122,63 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
         }
         print(json.dumps(data))
     else:
-        print_summary(outcome.path, summary)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print_summary(outcome.path, summary)
     return outcome.exit_code
 
 
 def run_plan(
-    rig: Rig, plan: Plan, plan_text: str, runs_root: Path, quiet: bool = False
+    rig: Rig,
+    plan: Plan,
+    plan_text: str,
+    runs_root: Path,
+    sinks: Sequence[SinkFactory] = (),
+    quiet: bool = False,
 ) -> RunOutcome:
-    """Run in this process, shown on the terminal. Raises LabctlError when it is refused."""
+    """Run in this process, shown on the terminal, sent to ``sinks`` meanwhile.
+
+    Raises LabctlError when it is refused.
+    """
     console = Console(stderr=quiet)
-    return asyncio.run(_run(rig, plan, plan_text, runs_root, console))
+    shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
+    try:
+        return asyncio.run(_run(rig, plan, plan_text, runs_root, console, shipping))
+    finally:
+        shipping.finish()
 
 
 async def _run(
-    rig: Rig, plan: Plan, plan_text: str, runs_root: Path, console: Console
+    rig: Rig,
+    plan: Plan,
+    plan_text: str,
+    runs_root: Path,
+    console: Console,
+    shipping: LiveShipping,
 ) -> RunOutcome:
     show: list[Callable[[Event], None]] = []
-    run = Run(rig, plan, plan_text, runs_root, lambda event: show[0](event))
+
+    def on_event(event: Event) -> None:
+        if event.kind == "run_started" and run.path is not None:
+            shipping.begin(run.path)
+        show[0](event)
+
+    run = Run(rig, plan, plan_text, runs_root, on_event)
     stop = StopRequest()
     loop = asyncio.get_running_loop()
 
-    def interrupt(reason: str) -> None:
-        if stop.asked:
-            run.kill()
+    def interrupt(reason: str, may_kill: bool) -> None:
+        if stop.asked and may_kill:
+            run.abandon()
+            with contextlib.suppress(OSError):
+                console.show_cursor()
             os._exit(INTERRUPTED)
         stop.ask("aborted", reason, INTERRUPTED)
-        print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
 
-    loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted by Ctrl-C")
-    loop.add_signal_handler(signal.SIGTERM, interrupt, "interrupted by SIGTERM")
-    loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away")
-    with live.showing(run, console) as on_event:
-        show.append(on_event)
+    loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted by Ctrl-C", True)
+    loop.add_signal_handler(signal.SIGTERM, interrupt, "interrupted by SIGTERM", False)
+    loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away", False)
+    with live.showing(run, console) as shown:
+        show.append(shown)
         return await run.execute(stop)

@@ -36,6 +36,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "es51922": {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0},
     "k204": {"port": "/dev/ttyUSB1", "sensors": ["t1", "t3"]},
     "hwmon": {"directory": "nvme", "sensors": ["composite", "sensor_1"]},
+    "mqtt": {
+        "host": "broker.example",
+        "topic": "tele/plug/SENSOR",
+        "path": "ENERGY.Power",
+        "quantity": "power",
+        "interval_s": 10.0,
+        "accuracy_pct_of_reading": 1.0,
+        "accuracy_floor": 0.5,
+    },
 }
 
 

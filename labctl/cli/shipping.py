@@ -1,0 +1,150 @@
+"""``labctl ship``: sends runs to their sinks, from where it stopped or from the start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from labctl.errors import ConfigurationError, Mistake
+from labctl.record import RunRecord
+from labctl.service import shipping
+from labctl.service.shipping import Shipped
+from labctl.sinks.mqtt_settings import mqtt_settings
+from labctl.sinks.settings import influx_settings, site_file
+
+PLAIN_EVERY = 0.1
+"""Without a terminal: a line each tenth of the run."""
+
+
+def ship_runs(
+    runs: Sequence[Path],
+    to: Sequence[str],
+    *,
+    from_start: bool,
+    full_rate: bool,
+    json_output: bool,
+) -> int:
+    """Send each run to the configured sinks, or to the InfluxDBs of ``to``; the exit code.
+
+    Raises ConfigurationError, JournalError, SinkBusy, MissingPart.
+    """
+    done: list[Shipped] = []
+    for run in runs:
+        header = RunRecord(run).header
+        name = f"the rig of {run}"
+        makers = _makers(header.rig_text, name, to, from_start=from_start, full_rate=full_rate)
+        for make in makers:
+            with _shown(run, quiet=json_output) as (tell, progress):
+                done += asyncio.run(_ship(run, make, tell, progress))
+            if not json_output:
+                _print(done[-1])
+    if json_output:
+        print(json.dumps([_json(one) for one in done]))
+    return 1 if any(one.report.rejected or one.problem for one in done) else 0
+
+
+def _makers(
+    rig_text: str, rig_name: str, to: Sequence[str], *, from_start: bool, full_rate: bool
+) -> list[shipping.SinkFactory]:
+    """The sinks of ``to``, or those that the rig or the site file names."""
+    makers = []
+    for target in to or (None,):
+        settings = influx_settings(rig_text, rig_name, target)
+        if settings is not None:
+            makers.append(
+                shipping.influx_sink(
+                    settings, to=target, full_rate=full_rate, from_start=from_start
+                )
+            )
+    mqtt = None if to else mqtt_settings(rig_text, rig_name)
+    if mqtt is not None:
+        makers.append(shipping.mqtt_sink(mqtt, live=False, from_start=from_start))
+    if not makers:
+        allowed = (
+            "is missing, and the rig has none either: say url and bucket there, "
+            "or give --to 'http://…:8086?org=…&bucket=…'"
+        )
+        raise ConfigurationError([Mistake(str(site_file()), "sinks.influxdb", None, allowed)])
+    return makers
+
+
+async def _ship(
+    run: Path, make: shipping.SinkFactory, tell: shipping.Tell, progress: shipping.Progress
+) -> list[Shipped]:
+    return await shipping.ship(run, [make(run, tell)], progress=progress)
+
+
+@contextlib.contextmanager
+def _shown(run: Path, quiet: bool) -> Iterator[tuple[shipping.Tell, shipping.Progress]]:
+    """What a person sees meanwhile: a bar, or a line now and then."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _tell_plainly, (_ignore if quiet else _Lines(run))
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[lines]:,} lines"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(run.name, total=None, lines=0)
+
+        def progress(name: str, done_s: float, total_s: float, sent: int) -> None:
+            bar.update(task, completed=done_s, total=total_s or None, lines=sent)
+
+        yield lambda text: console.print(text, markup=False, highlight=False), progress
+
+
+def _tell_plainly(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _ignore(name: str, done_s: float, total_s: float, sent: int) -> None:
+    """A program is reading."""
+
+
+class _Lines:
+    """Progress as plain lines."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._next = PLAIN_EVERY
+
+    def __call__(self, name: str, done_s: float, total_s: float, sent: int) -> None:
+        share = done_s / total_s if total_s else 1.0
+        if PLAIN_EVERY <= self._next <= share < 1.0:
+            print(f"{self._run.name}: {share:.0%}, {sent:,} lines", file=sys.stderr, flush=True)
+            self._next = share + PLAIN_EVERY
+
+
+def _print(one: Shipped) -> None:
+    report = one.report
+    print(f"{one.run.name}: {report.sent:,} lines to {report.destination}")
+    if report.rejected:
+        print(
+            f"{report.rejected:,} lines were refused: "
+            f"{one.run / 'sinks' / f'{report.name}.rejected.lp'}"
+        )
+    if one.problem:
+        print(f"its readings are sent, its phases are not: {one.problem}")
+    elif not one.complete:
+        print("the run is still on: sent up to now")
+
+
+def _json(one: Shipped) -> dict[str, object]:
+    return {
+        "run": str(one.run),
+        "complete": one.complete,
+        "problem": one.problem,
+        **asdict(one.report),
+    }

@@ -1,0 +1,61 @@
+"""``labctl stack --native``: InfluxDB, Mosquitto and Grafana without Docker.
+
+What is installed runs as children of this process, on loopback, with generated secrets and its
+data in a state directory. Ctrl-C stops all. With Docker: ``make stack``.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from threading import Event
+
+from dashboards.stack import NAMES, NativeStack, Ports, StackError, default_state
+from labctl.errors import ConfigurationError, Mistake, RunFailed
+
+WATCH_EVERY_S = 1.0
+
+
+def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
+    """Run the stack until Ctrl-C.
+
+    Raises ConfigurationError for what is missing or taken, RunFailed when a server fails.
+    """
+    unknown = [
+        Mistake("stack", "--without", name, f"must be one of {', '.join(NAMES)}")
+        for name in without
+        if name not in NAMES
+    ]
+    if unknown:
+        raise ConfigurationError(unknown)
+    asked = Event()
+    previous = {
+        number: signal.signal(number, lambda *_: asked.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        with NativeStack(state or default_state(), ports, frozenset(without)) as stack:
+            _say(stack)
+            _watch(stack, asked)
+    except StackError as error:
+        if error.usage:
+            problems = [Mistake("stack", "native", None, text) for text in str(error).splitlines()]
+            raise ConfigurationError(problems) from error
+        raise RunFailed(str(error)) from error
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _say(stack: NativeStack) -> None:
+    for name, address in stack.addresses().items():
+        print(f"{name:<10} {address}")
+    print(f"secrets    {stack.secrets_path}")
+    print("Ctrl-C stops everything", flush=True)
+
+
+def _watch(stack: NativeStack, asked: Event) -> None:
+    while not asked.wait(WATCH_EVERY_S):
+        gone = stack.ended()
+        if gone is not None:
+            raise RunFailed(f"{gone.name} has ended; {gone.log} ends:\n{gone.last_words()}")

@@ -1,0 +1,129 @@
+"""What happens on a rig as MQTT messages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labctl.record import Header
+from labctl.sinks.mqtt_topics import (
+    OFFLINE,
+    ONLINE,
+    TOPICS,
+    base_topic,
+    moment,
+    payload,
+    topic_name,
+)
+from labctl.sinks.points import Point, Series, run_tags
+
+NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
+"""The tag that tells the series of a measurement apart."""
+
+_NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is published; ``qos`` 1 is repeated until the broker has it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What is said on coming, and on going or by the broker when the connection breaks."""
+
+    online: Message
+    offline: Message
+
+
+class RigMessages:
+    """Makes the messages of a rig, or of one run on it."""
+
+    def __init__(
+        self, prefix: str, tags: Mapping[str, str], plan: str | None = None, phases: int = 0
+    ) -> None:
+        """``tags`` are what each message says of where it comes from; ``rig`` is among them."""
+        self.base = base_topic(prefix, tags["rig"])
+        self._tags = dict(tags)
+        self._plan = plan
+        self._phases = phases
+
+    @classmethod
+    def of_run(cls, prefix: str, header: Header) -> RigMessages:
+        """Those of a run."""
+        return cls(prefix, run_tags(header), header.plan_name, len(header.phases))
+
+    @property
+    def availability(self) -> Availability:
+        """Whether somebody tells about this rig now."""
+        topic = TOPICS["availability"]
+        name = topic_name(self.base, "availability")
+        online, offline = (
+            Message(name, word, topic.qos, topic.retained) for word in (ONLINE, OFFLINE)
+        )
+        return Availability(online, offline)
+
+    def state(self, t_ns: int, state: str, outcome: str | None, reason: str | None) -> Message:
+        """What the rig is doing, and how its run ended."""
+        values = {"state": state, "plan": self._plan, "outcome": outcome, "reason": reason}
+        return self._message("state", t_ns, values)
+
+    def heartbeat(self, point: Point) -> Message:
+        """A sign of life."""
+        known = TOPICS["heartbeat"].fields
+        values = {name: value for name, value in point.fields.items() if name in known}
+        return self._message("heartbeat", point.t_ns, values)
+
+    def phase(self, point: Point, t_ns: int, active: bool) -> Message:
+        """The phase that is on, or was the last."""
+        return self._message("phase", t_ns, {"active": active, **self._of_phase(point)})
+
+    def result(self, point: Point) -> Message:
+        """The numbers of a phase that ended."""
+        index = point.fields["index"]
+        values = {"id": self._identity("result", index), **self._of_phase(point)}
+        return self._message("result", point.t_ns, values)
+
+    def event(self, point: Point) -> Message:
+        """An event. Told twice it has the same id."""
+        kind, severity = point.tags["kind"], point.tags["severity"]
+        title = point.fields.get("title")
+        values = {
+            "id": self._identity("event", point.t_ns, kind, severity, title),
+            "kind": kind,
+            "severity": severity,
+            **point.fields,
+        }
+        return self._message("event", point.t_ns, values, kind)
+
+    def newest(self, series: Series) -> tuple[int, Message]:
+        """The last values of a series, and their time."""
+        kind, tag = series.measurement, NAMED_BY[series.measurement]
+        t_ns = int(series.t_ns[-1])
+        columns = {name: column[-1] for name, column in series.columns.items()}
+        values = {tag: series.tags[tag], **series.constants, **columns}
+        return t_ns, self._message(kind, t_ns, values, series.tags[tag])
+
+    def _message(
+        self, kind: str, t_ns: int, values: Mapping[str, object], name: str | None = None
+    ) -> Message:
+        topic = TOPICS[kind]
+        content = payload(kind, {**moment(t_ns), **self._tags, **values})
+        return Message(topic_name(self.base, kind, name), content, topic.qos, topic.retained)
+
+    def _of_phase(self, point: Point) -> dict[str, object]:
+        tags = {name: value for name, value in point.tags.items() if name not in self._tags}
+        numbers = {name: int(tags.pop(name)) for name in _NUMBERS_IN_TAGS if name in tags}
+        fields = {name: value for name, value in point.fields.items() if name != "qd"}
+        return {**fields, **tags, **numbers, "phases": self._phases}
+
+    def _identity(self, *parts: object) -> str:
+        text = json.dumps([self._tags["rig"], self._tags["run"], *parts])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

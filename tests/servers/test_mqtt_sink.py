@@ -1,0 +1,265 @@
+"""What a real Mosquitto is told of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labctl.record import DriveInfo, Event, RailInfo, RunRecord
+from labctl.service.shipping import ship
+from labctl.sinks.home_assistant import forget
+from labctl.sinks.mqtt_presence import MqttPresence
+from labctl.sinks.mqtt_sink import MqttSink
+from labctl.sinks.mqtt_topics import level
+from labctl.sinks.points import rig_point
+from tests.servers.influx_run import MadeRun, S
+from tests.servers.mqtt_run import (
+    LIMIT_S,
+    QUICK,
+    Grown,
+    events_of,
+    settings_of,
+    sink_of,
+)
+from tests.servers.mqtt_server import Listener, Mosquitto, mosquitto, retained
+
+pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    server = Mosquitto(tmp_path / "broker")
+    server.start()
+    yield server
+    server.kill()
+
+
+async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> None:
+    run = MadeRun(tmp_path)
+    told: list[str] = []
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        async with Grown(run, sink_of(run, broker, told)):
+            run.grow(4.0)
+            await listener.until_told("labctl/bench/power/12V")
+            await listener.until_told("labctl/bench/heartbeat")
+            now = await retained(broker)
+            assert now["labctl/bench/availability"] == b"online"
+            state = json.loads(now["labctl/bench/state"])
+            assert (state["state"], state["rig"], state["run"]) == ("running", "bench", run.run_id)
+            phase = json.loads(now["labctl/bench/phase"])
+            assert (phase["active"], phase["index"], phase["phases"]) == (True, 0, 2)
+            assert "labctl/bench/power/12V" not in now, "a live value is nothing for later"
+        for kind in ("power/12V", "power/3V3", "temperature/composite", "io/read"):
+            await listener.until_told(f"labctl/bench/{kind}")
+        await listener.until_ids(events_of(run))
+        await listener.until(
+            lambda: {result["index"] for result in listener.said("labctl/bench/result")} == {0, 1}
+        )
+        last = {name: json.loads(text) for name, text in listener.last().items() if b"{" in text}
+    after = await retained(broker)
+    assert after["labctl/bench/availability"] == b"offline"
+    state = json.loads(after["labctl/bench/state"])
+    assert (state["state"], state["outcome"]) == ("idle", "completed")
+    assert json.loads(after["labctl/bench/phase"])["active"] is False
+    power = last["labctl/bench/power/12V"]
+    assert power["watts"] == pytest.approx(12 * 0.5, rel=0.2)
+    assert power["watts_min"] <= power["watts"] <= power["watts_max"]
+    assert last["labctl/bench/temperature/composite"]["celsius"] == pytest.approx(50, rel=0.3)
+    assert last["labctl/bench/io/read"]["iops"] == pytest.approx(1e5, rel=0.3)
+    results = {result["index"]: result for result in listener.said("labctl/bench/result")}
+    assert results[1]["queue_depth"] == 32 and results[1]["watts_12V"] > 0
+    ids = listener.ids
+    assert len(ids) == events_of(run) and set(ids.values()) == {1}
+    assert told == []
+
+
+async def test_an_old_run_does_not_speak_for_the_rig(broker: Mosquitto, tmp_path: Path) -> None:
+    old = MadeRun(tmp_path, run_id="old").whole()
+    now = MadeRun(tmp_path, run_id="now", epoch_ns=old.epoch_ns + 3600 * S)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Listener(broker) as listener,
+        Grown(now, sink_of(now, broker, [])),
+    ):
+        now.grow(4.0)
+        await listener.until_told("labctl/bench/heartbeat")
+        await listener.until_ids(events_of(now))
+        await ship(old.path, [sink_of(old, broker, [], live=False)])
+        await listener.until_ids(events_of(now) + events_of(old))
+        told = await retained(broker)
+        assert json.loads(told["labctl/bench/state"])["run"] == "now"
+        assert told["labctl/bench/availability"] == b"online"
+
+
+async def test_who_else_goes_offline_does_not_take_this_one_along(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    one, other = MadeRun(tmp_path, run_id="one"), MadeRun(tmp_path, run_id="other")
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Listener(broker) as listener,
+        Grown(one, sink_of(one, broker, [])),
+    ):
+        await listener.until_told("labctl/bench/heartbeat")
+        async with Grown(other, sink_of(other, broker, [])):
+            pass
+        topic = "labctl/bench/availability"
+        await listener.until(lambda: (topic, b"offline", False) in listener.heard)
+        await listener.until(lambda: listener.last()[topic] == b"online")
+    assert (await retained(broker))["labctl/bench/availability"] == b"offline"
+
+
+async def test_a_daemon_stays_online_when_its_run_is_over(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    """The daemon gives the heartbeats; state, phase and availability are right all the same."""
+    run = MadeRun(tmp_path)
+    run.grow(0.0)
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Listener(broker) as listener,
+        MqttPresence(settings_of(broker), "bench", [].append, QUICK) as daemon,
+    ):
+        daemon.beat(rig_point("bench", S, "idle", queue_length=2, meters_ok=True))
+        await listener.until_told("labctl/bench/heartbeat")
+        over = asyncio.Event()
+        sink = sink_of(run, broker, [])
+        shipping = asyncio.create_task(ship(run.path, [sink], over=over, beats=False))
+        run.grow(4.0)
+        await listener.until_told("labctl/bench/phase")
+        assert listener.said("labctl/bench/state")[-1]["state"] == "running"
+        run.grow(1e9)
+        over.set()
+        await shipping
+        daemon.beat(rig_point("bench", 2 * S, "idle", queue_length=1, meters_ok=False))
+        await listener.until(
+            lambda: (
+                listener.last()["labctl/bench/availability"] == b"online"
+                and listener.said("labctl/bench/heartbeat")[-1]["t_ns"] == 2 * S
+            )
+        )
+        now = await retained(broker)
+        state = json.loads(now["labctl/bench/state"])
+        assert (state["state"], state["outcome"]) == ("idle", "completed")
+        beat = json.loads(now["labctl/bench/heartbeat"])
+        assert (beat["queue_length"], beat["meters_ok"]) == (1, False)
+    assert (await retained(broker))["labctl/bench/availability"] == b"offline"
+
+
+async def test_everything_twice_has_the_same_ids(broker: Mosquitto, tmp_path: Path) -> None:
+    events = tuple((3.0, "note", {"text": text}) for text in ("one", "two"))
+    run = MadeRun(tmp_path, more_events=events).whole()
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        await ship(run.path, [sink_of(run, broker, [], live=False)])
+        again = MqttSink(
+            run.path, settings_of(broker), [].append, live=False, from_start=True, pace=QUICK
+        )
+        (shipped,) = await ship(run.path, [again])
+        await listener.until(lambda: sum(listener.ids.values()) == 2 * events_of(run))
+        (third,) = await ship(run.path, [sink_of(run, broker, [], live=False)])
+    assert set(listener.ids.values()) == {2}
+    assert len(listener.ids) == events_of(run)
+    assert shipped.report.sent > 0 and third.report.sent == 0
+
+
+NASTY = (
+    "two words",
+    "a/b/c",
+    "+",
+    "#",
+    "$SYS",
+    "ünï 漢字 🙂",
+    "new\nline",
+    "",
+    " ",
+    "\udc80",
+    "%2F",
+)
+
+
+async def test_names_of_any_kind(broker: Mosquitto, tmp_path: Path) -> None:
+    assert len({level(name) for name in NASTY}) == len(NASTY)
+    for number, name in enumerate(NASTY):
+        text = name.encode("utf-8", "replace").decode()
+        run = MadeRun(
+            tmp_path,
+            seconds=4.0,
+            rig=text,
+            run_id=f"run{number}",
+            drive=DriveInfo(model=text),
+            rails=(RailInfo(text, 12.0, "v12.voltage", "i12.voltage"),),
+            more_events=((1.0, name, {"text": name * 10_000, "instrument": name}),),
+        )
+        async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+            sink = sink_of(run, broker, [], home_assistant=True)
+            async with Grown(run, sink):
+                run.grow(2.0)
+                base = f"labctl/{level(text)}"
+                await listener.until_told(f"{base}/power/{level(text)}")
+            mine = {name for name, _, _ in listener.heard if name.startswith(f"{base}/")}
+            assert all(topic.count("/") <= 3 for topic in mine)
+            await listener.until_told(f"{base}/event/{level(name)}")
+            await listener.until_told(f"{base}/state")
+            (event,) = listener.said(f"{base}/event/{level(name)}")
+            assert event["kind"] == text and len(event["text"].encode()) <= 4_096
+            assert listener.said(f"{base}/state")[-1]["rig"] == text
+
+
+async def test_values_that_are_no_numbers(broker: Mosquitto, tmp_path: Path) -> None:
+    run = MadeRun(tmp_path)
+    for name in ("v12.voltage", "drive.composite"):
+        run.data[name]["readings"]["v"][:] = float("nan")
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        run.whole()
+        await ship(run.path, [sink_of(run, broker, [])], over=asyncio.Event())
+        await listener.until_told("labctl/bench/power/12V")
+        await listener.until_ids(events_of(run))
+    for text in [text for _, text, _ in listener.heard if b"{" in text]:
+        json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert "watts" not in listener.said("labctl/bench/power/12V")[-1]
+
+
+async def test_home_assistant_learns_of_the_rig_and_forgets_it(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    run = MadeRun(tmp_path)
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        async with Grown(run, sink_of(run, broker, [], home_assistant=True)):
+            run.grow(4.0)
+            for kind in ("power/12V", "power/3V3", "temperature/composite", "heartbeat", "phase"):
+                await listener.until_told(f"labctl/bench/{kind}")
+            announced = await retained(broker, "homeassistant/#")
+        kinds = Counter(topic.split("/")[1] for topic in announced)
+        assert kinds == {"sensor": 2 * 3 + 1 + 3, "binary_sensor": 1}
+        said = listener.last()
+        for topic, text in announced.items():
+            entity = json.loads(text)
+            assert topic.split("/")[3] in entity["unique_id"]
+            assert entity["availability_topic"] == "labctl/bench/availability"
+            assert entity["state_topic"] in said, topic
+            assert entity["device"]["identifiers"] == ["labctl_bench"]
+        watts = json.loads(announced["homeassistant/sensor/labctl_bench/12V_watts/config"])
+        assert (watts["device_class"], watts["unit_of_measurement"]) == ("power", "W")
+        assert watts["value_template"] == "{{ value_json.watts | default('None') }}"
+        assert "watts" in json.loads(said[watts["state_topic"]])
+        assert await forget(settings_of(broker), "another") == 0
+        assert await forget(settings_of(broker), "bench") == len(announced)
+        assert await retained(broker, "homeassistant/#") == {}
+
+
+def test_events_without_a_date_are_told(tmp_path: Path) -> None:
+    """A time that no calendar has must not stop what comes after it."""
+    from labctl.sinks.event_points import event_point
+    from labctl.sinks.mqtt_messages import RigMessages
+
+    messages = RigMessages.of_run("labctl", RunRecord(MadeRun(tmp_path).path).header)
+    message = messages.event(event_point(Event(10**40, "note", {}), {}, {}))
+    assert json.loads(message.payload)["t_ns"] == 10**40
+    assert "time" not in json.loads(message.payload)
+    assert os.fspath(tmp_path) not in message.topic
