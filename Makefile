@@ -2,6 +2,7 @@
 # make test   every test
 # make check  lint, types, import contracts, docs
 # make bench  the figures of docs/figures.md, target and measured side by side
+# make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
 SHELL := /bin/bash
 VENV := .venv
@@ -10,13 +11,22 @@ MADE := $(VENV)/.made
 ROOT := $(shell [ "$$(id -u)" = 0 ] && echo yes)
 SUDO := $(if $(ROOT),,$(shell sudo -n true 2>/dev/null && echo sudo -n))
 MAY_INSTALL := $(or $(ROOT),$(SUDO))
+STACK_ENV := $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/labctl/stack/secrets.env
+INFLUX_PORT := $(or $(LABCTL_INFLUX_PORT),8086)
+GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 # CI installs what is pinned with hashes; a person's machine takes what its Python can have.
 PINNED := $(CI)
 
-.PHONY: demo test check bench env system clean constraints
+.PHONY: demo test check bench stack env system clean constraints
 
+ifdef STACK
+demo: stack
+	@set -a && . $(STACK_ENV) && $(BIN)/labctl demo --grafana http://127.0.0.1:$(GRAFANA_PORT) \
+		--to "http://127.0.0.1:$(INFLUX_PORT)?org=labctl&bucket=labctl"
+else
 demo: env
 	@$(BIN)/labctl demo
+endif
 
 test: env
 	$(BIN)/pytest
@@ -26,6 +36,12 @@ check: env
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+stack: env
+	@$(BIN)/python -m dashboards.stack.secrets_file $(STACK_ENV)
+	docker compose --env-file $(STACK_ENV) -f dashboards/compose.yaml up -d --wait
+	@echo "Grafana   http://127.0.0.1:$(GRAFANA_PORT)/d/labctl-overview"
+	@echo "InfluxDB  http://127.0.0.1:$(INFLUX_PORT)  (token in $(STACK_ENV))"
 
 bench: env
 	$(BIN)/python -m tests.benchmarks
@@ -47,5 +63,5 @@ constraints: env
 	$(BIN)/pip install -q pip-tools
 	CUSTOM_COMPILE_COMMAND="make constraints" $(BIN)/pip-compile -q --generate-hashes \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --allow-unsafe \
-		--strip-extras --extra test --extra check --build-deps-for editable \
+		--strip-extras --all-extras --build-deps-for editable \
 		-o constraints.txt pyproject.toml

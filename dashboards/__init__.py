@@ -1,0 +1,17 @@
+"""Grafana dashboards as code, what provisions them, and the stack they run in.
+
+``python -m dashboards`` writes ``json/`` again from the modules here. Only that needs
+grafana-foundation-sdk; the stack needs the files alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+JSON_DIR = ROOT / "json"
+PROVISIONING_DIR = ROOT / "provisioning"
+HOME_DASHBOARD = JSON_DIR / "labctl-overview.json"
+COMPOSE_FILE = ROOT / "compose.yaml"
+
+__all__ = ["COMPOSE_FILE", "HOME_DASHBOARD", "JSON_DIR", "PROVISIONING_DIR", "ROOT"]

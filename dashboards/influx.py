@@ -1,0 +1,189 @@
+"""InfluxQL in Grafana: queries, annotations and template variables.
+
+Raw InfluxQL is answered by InfluxDB 1.x, 2.x and 3.x alike. ``$timeFilter`` and ``$__interval``
+are Grafana's. A variable always stands as ``/^${name:regex}$/``: the explicit format escapes what
+has a meaning in a regular expression and joins several values with ``|``, in every version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import dashboard as model
+
+DATASOURCE_NAME = "labctl"
+"""Name and uid of the data source alike: Grafana 9 keeps the name in a variable, 10 the uid."""
+
+DATASOURCE = model.DataSourceRef(type_val="influxdb", uid="${datasource}")
+
+ALL = "$__all"
+
+THROTTLED = '"kind" = \'throttle\' AND "severity" = \'warning\' AND "duration_s" > 0'
+"""Stretches in which heat or a power limit held the drive back: not the end of a write cache or
+garbage collection (severity "info"), nor what was withdrawn after the run (no duration)."""
+
+
+def matches(*tags: str) -> str:
+    """Conditions that each tag (or string field) is one of those chosen in its variable."""
+    return " AND ".join(f'"{tag}" =~ /^${{{tag}:regex}}$/' for tag in tags)
+
+
+@dataclass(frozen=True)
+class Target(Dataquery):
+    """What Grafana's InfluxDB data source wants of a query."""
+
+    query: str
+    ref: str
+    alias: str
+    result: str
+
+    def to_json(self) -> dict[str, object]:
+        """The target as it stands in a panel."""
+        return {
+            "datasource": DATASOURCE,
+            "refId": self.ref,
+            "rawQuery": True,
+            "query": self.query,
+            "resultFormat": self.result,
+            "alias": self.alias,
+        }
+
+
+@dataclass(frozen=True)
+class Query(Builder[Dataquery]):
+    """An InfluxQL query of a panel. ``alias`` names the series, such as ``$tag_rail``."""
+
+    query: str
+    alias: str = ""
+    ref: str = "A"
+    result: str = "time_series"
+
+    def build(self) -> Dataquery:
+        """The target."""
+        return Target(self.query, self.ref, self.alias, self.result)
+
+
+def rows(query: str, ref: str = "A") -> Query:
+    """A query whose rows are wanted as they are.
+
+    Tags are selected as columns, never grouped by: Grafana's versions differ in what they make
+    of several series in a table.
+    """
+    return Query(query, ref=ref, result="table")
+
+
+class Annotation(model.AnnotationQuery):
+    """An annotation query; the SDK knows only those of Grafana's own data source."""
+
+    def __init__(self, name: str, color: str, query: str, enabled: bool = True) -> None:
+        super().__init__(name=name, datasource=DATASOURCE, enable=enabled, icon_color=color)
+        self.query = query
+
+    def to_json(self) -> dict[str, object]:
+        """Columns in both places: Grafana before 9.4 looked beside ``target``."""
+        columns: dict[str, object] = {
+            "query": self.query,
+            "titleColumn": "title",
+            "textColumn": "text",
+            "tagsColumn": "kind",
+            "timeEndColumn": "end_ms",
+        }
+        target = {
+            "refId": "Anno",
+            "rawQuery": True,
+            "textEditor": True,
+            "fromAnnotations": True,
+            "datasource": DATASOURCE,
+            **columns,
+        }
+        return {**super().to_json(), **columns, "target": target}
+
+
+class AnnotationBuilder(Builder[model.AnnotationQuery]):
+    """Hands an :class:`Annotation` to the dashboard builder."""
+
+    def __init__(self, annotation: Annotation) -> None:
+        self._annotation = annotation
+
+    def build(self) -> model.AnnotationQuery:
+        """The annotation."""
+        return self._annotation
+
+
+def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
+    """Throttling as red regions, lost meters as orange marks, phases on request."""
+
+    condition = f" AND {where}" if where else ""
+
+    def events(name: str, color: str, which: str, enabled: bool = True) -> AnnotationBuilder:
+        query = (
+            'SELECT "title", "text", "kind", "end_ms" FROM "event" '
+            f"WHERE $timeFilter{condition} AND {which}"
+        )
+        return AnnotationBuilder(Annotation(name, color, query, enabled))
+
+    return [
+        events("Throttling", "red", THROTTLED),
+        events("Meters", "orange", '"kind" =~ /^instrument_(lost|back|stuck)$/'),
+        events("Phases", "blue", "\"kind\" = 'phase_started'", enabled=False),
+    ]
+
+
+def datasource_variable() -> build.DatasourceVariable:
+    """The database. Hidden: ``?var-datasource=NAME`` looks into another one."""
+    return (
+        build.DatasourceVariable("datasource")
+        .label("Database")
+        .type("influxdb")
+        .current(model.VariableOption(False, DATASOURCE_NAME, DATASOURCE_NAME))
+        .hide(model.VariableHide.HIDE_VARIABLE)
+    )
+
+
+def distinct(tag: str, field: str, measurement: str, where: str = "") -> str:
+    """The values of a tag within the time range, and no others.
+
+    ``SHOW TAG VALUES … WHERE time`` looks at whole shards (a week); a tag taken along in a
+    subselect is exact.
+    """
+    condition = f"$timeFilter AND {where}" if where else "$timeFilter"
+    return (
+        f'SELECT distinct("{tag}") FROM '
+        f'(SELECT "{field}", "{tag}" FROM "{measurement}" WHERE {condition})'
+    )
+
+
+def one(name: str, label: str, query: str, newest_first: bool = False) -> build.QueryVariable:
+    """A variable with one value; the first one when nothing is chosen."""
+    sort = (
+        model.VariableSort.ALPHABETICAL_DESC
+        if newest_first
+        else model.VariableSort.ALPHABETICAL_ASC
+    )
+    return (
+        build.QueryVariable(name)
+        .label(label)
+        .datasource(DATASOURCE)
+        .query(query)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(sort)
+    )
+
+
+def several(
+    name: str, label: str, query: str, *, newest_first: bool = False, all_value: str = ".*"
+) -> build.QueryVariable:
+    """A variable with any number of values; all of them when nothing is chosen.
+
+    "All" is ``.*``, which finds points without that tag too (a drive that nobody named).
+    """
+    return (
+        one(name, label, query, newest_first)
+        .multi(True)
+        .include_all(True)
+        .all_value(all_value)
+        .current(model.VariableOption(True, ["All"], [ALL]))
+    )

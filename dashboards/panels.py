@@ -1,0 +1,215 @@
+"""What all panels have in common: look, units, legends, what is said when there is no data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+from grafana_foundation_sdk.builders import barchart, bargauge, common, stat, table, timeseries
+from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.builders import statetimeline as state_timeline
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models import common as look
+from grafana_foundation_sdk.models import dashboard as model
+
+from dashboards.influx import DATASOURCE
+from dashboards.mappings import colored_text
+
+GAP_MS = 15_000
+"""Readings further apart than this are not joined by a line."""
+
+OK_COLOR, WARNING_COLOR, BAD_COLOR = "green", "orange", "red"
+
+
+@dataclass(frozen=True)
+class Say:
+    """What a panel says: its title, what it shows, and what an empty one means."""
+
+    title: str
+    description: str
+    no_data: str
+
+
+class _Described(Protocol):
+    def title(self, title: str) -> Self: ...
+    def description(self, description: str) -> Self: ...
+    def no_value(self, no_value: str) -> Self: ...
+    def datasource(self, datasource: model.DataSourceRef) -> Self: ...
+    def unit(self, unit: str) -> Self: ...
+    def height(self, h: int) -> Self: ...
+    def span(self, w: int) -> Self: ...
+    def targets(self, targets: list[Builder[Dataquery]]) -> Self: ...
+
+
+P = TypeVar("P", bound=_Described)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Width in 24ths of the page; height in grid rows of about 38 pixels."""
+
+    width: int
+    height: int
+
+
+def _said(panel: P, say: Say, size: Size, unit: str, queries: Sequence[Builder[Dataquery]]) -> P:
+    return (
+        panel.title(say.title)
+        .description(say.description)
+        .no_value(say.no_data)
+        .datasource(DATASOURCE)
+        .unit(unit)
+        .height(size.height)
+        .span(size.width)
+        .targets(list(queries))
+    )
+
+
+def prop(key: str, value: object) -> model.DynamicConfigValue:
+    """One property of a field override."""
+    return model.DynamicConfigValue(id_val=key, value=value)
+
+
+def fixed(color: str) -> model.DynamicConfigValue:
+    """A field override: always this colour."""
+    return prop("color", {"mode": "fixed", "fixedColor": color})
+
+
+def limit_line(color: str) -> list[model.DynamicConfigValue]:
+    """Overrides that make a series a limit: dashed, without fill, out of the stack."""
+    return [
+        fixed(color),
+        prop("custom.lineStyle", {"fill": "dash", "dash": [10, 8]}),
+        prop("custom.lineWidth", 1),
+        prop("custom.fillOpacity", 0),
+    ]
+
+
+def severity_colors() -> list[model.DynamicConfigValue]:
+    """Overrides for the severity of an event."""
+    return colored_text({"info": "text", "warning": WARNING_COLOR, "error": BAD_COLOR})
+
+
+def steps(*edges: tuple[float | None, str]) -> build.ThresholdsConfig:
+    """Thresholds: (from this value on, colour); None stands for "everything below"."""
+    return (
+        build.ThresholdsConfig()
+        .mode(model.ThresholdsMode.ABSOLUTE)
+        .steps([model.Threshold(value=value, color=color) for value, color in edges])
+    )
+
+
+def by_threshold() -> build.FieldColor:
+    """Colour a value by its threshold."""
+    return build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS)
+
+
+def by_series() -> build.FieldColor:
+    """A colour for each series. By place: "by name" exists only since Grafana 9.5."""
+    return build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC)
+
+
+def legend(*calcs: str) -> common.VizLegendOptions:
+    """A legend below the chart: a table when there are values to show."""
+    mode = look.LegendDisplayMode.TABLE if calcs else look.LegendDisplayMode.LIST
+    return (
+        common.VizLegendOptions()
+        .display_mode(mode)
+        .placement(look.LegendPlacement.BOTTOM)
+        .show_legend(True)
+        .calcs(list(calcs))
+    )
+
+
+def tooltip_of_all() -> common.VizTooltipOptions:
+    """A tooltip with every series at that place."""
+    return common.VizTooltipOptions().mode(look.TooltipDisplayMode.MULTI)
+
+
+def over_time(
+    say: Say, unit: str, *queries: Builder[Dataquery], size: Size, calcs: tuple[str, ...] = ()
+) -> timeseries.Panel:
+    """Lines over time. A missing reading is a hole in the line, never a straight stroke."""
+    panel = _said(timeseries.Panel(), say, size, unit, queries)
+    return (
+        panel.interval("1s")
+        .color_scheme(by_series())
+        .draw_style(look.GraphDrawStyle.LINE)
+        .line_width(1)
+        .fill_opacity(10)
+        .show_points(look.VisibilityMode.NEVER)
+        .span_nulls(GAP_MS)
+        .legend(legend(*(calcs or ("lastNotNull", "max"))))
+        .tooltip(tooltip_of_all())
+    )
+
+
+def number(
+    say: Say, unit: str, query: Builder[Dataquery], size: Size, field: str = ""
+) -> stat.Panel:
+    """One big value: the last one, or the last one of the column ``field``."""
+    reduce = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+    return (
+        _said(stat.Panel(), say, size, unit, [query])
+        .color_scheme(by_threshold())
+        .thresholds(steps((None, "text")))
+        .reduce_options(reduce.fields(f"/^{field}$/" if field else ""))
+        .graph_mode(look.BigValueGraphMode.NONE)
+        .color_mode(look.BigValueColorMode.VALUE)
+        .text_mode(look.BigValueTextMode.AUTO)
+    )
+
+
+def bars(
+    say: Say, unit: str, query: Builder[Dataquery], size: Size, stacked: bool = False
+) -> barchart.Panel:
+    """Bars over the first text column, in the order of the rows."""
+    return (
+        _said(barchart.Panel(), say, size, unit, [query])
+        .color_scheme(by_series())
+        .orientation(look.VizOrientation.VERTICAL)
+        .stacking(look.StackingMode.NORMAL if stacked else look.StackingMode.NONE)
+        .show_value(look.VisibilityMode.AUTO)
+        .group_width(0.75)
+        .bar_width(0.95)
+        .fill_opacity(80)
+        .line_width(0)
+        .axis_soft_min(0)
+        .x_tick_label_max_length(28)
+        .legend(legend())
+        .tooltip(tooltip_of_all())
+    )
+
+
+def gauge_bars(say: Say, unit: str, query: Builder[Dataquery], size: Size) -> bargauge.Panel:
+    """One horizontal bar a series, coloured by threshold."""
+    return (
+        _said(bargauge.Panel(), say, size, unit, [query])
+        .color_scheme(by_threshold())
+        .orientation(look.VizOrientation.HORIZONTAL)
+        .display_mode(look.BarGaugeDisplayMode.BASIC)
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
+        .min(0)
+    )
+
+
+def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline.Panel:
+    """Which state held when."""
+    return (
+        _said(state_timeline.Panel(), say, size, "string", queries)
+        .color_scheme(by_series())
+        .merge_values(True)
+        .show_value(look.VisibilityMode.AUTO)
+        .row_height(0.8)
+        .fill_opacity(70)
+        .line_width(0)
+        .legend(common.VizLegendOptions().show_legend(False).calcs([]))
+        .tooltip(tooltip_of_all())
+    )
+
+
+def listing(say: Say, query: Builder[Dataquery], size: Size) -> table.Panel:
+    """A table of the rows as they come."""
+    return _said(table.Panel(), say, size, "string", [query]).show_header(True)

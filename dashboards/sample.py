@@ -1,0 +1,274 @@
+"""A made-up lab as line protocol: to look at the dashboards before there is a bench.
+
+``python -m dashboards.sample | influx write --bucket labctl`` fills a database. Three rigs: one
+at work, one that fell silent, one that was stopped. Nothing is random.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+NS = 1_000_000_000
+PHASE_S = 20
+HEARTBEAT_S = 30
+DEPTHS = (1, 2, 4, 8, 16, 32)
+WARNING_CELSIUS, CRITICAL_CELSIUS = 70.0, 80.0
+RAILS = {"12V": (12.0, 0.8), "3V3": (3.3, 0.2)}
+"""Nominal volts, and the rail's share of the watts."""
+
+Value = float | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A kind of phase: watts and IOPS follow from the queue depth by saturation."""
+
+    role: str
+    pattern: str
+    block_size: str = ""
+    block_bytes: int = 0
+    most_iops: float = 0.0
+    most_watts: float = 4.0
+    half_depth: float = 6.0
+
+    def share(self, depth: int) -> float:
+        """How far the drive is used, 0 to 1."""
+        return depth / (depth + self.half_depth) if depth else 0.0
+
+
+IDLE = Work("idle_before", "idle")
+READ = Work("measure", "randread", "4k", 4096, 440e3, 10.0)
+WRITE = Work("measure", "write", "128k", 131072, 9.2e3, 22.0, 1.5)
+
+
+@dataclass(slots=True)
+class Lab:
+    """Everything that was made up: the lines, and the phases as they were written."""
+
+    lines: list[str] = field(default_factory=list)
+    phases: list[dict[str, Value]] = field(default_factory=list)
+
+    def add(
+        self, measurement: str, tags: Mapping[str, str], fields: Mapping[str, Value], t_ns: int
+    ) -> None:
+        """One point."""
+        head = ",".join(
+            [measurement, *(f"{key}={_name(value)}" for key, value in tags.items() if value)]
+        )
+        body = ",".join(f"{key}={_value(value)}" for key, value in fields.items())
+        self.lines.append(f"{head} {body} {t_ns}")
+
+
+def _name(text: str) -> str:
+    for special in ",= ":
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return f"{value}i" if isinstance(value, int) else repr(value)
+
+
+def lab(now_ns: int) -> Lab:
+    """The lab as it stands at ``now_ns``."""
+    made = Lab()
+    now_s = now_ns // NS
+    _run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter=0.0)
+    _run(made, "bench-1", "SN 001/A=1", now_s - 195, now_s, hotter=14.0)
+    _run(made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter=2.0, failed=True)
+    crashed_s, finished_s = now_s - 3600, now_s - 1800
+    for rig, state, until in (
+        ("bench-1", "running", now_s),
+        ("bench-2", "idle", crashed_s),
+        ("bench-3", "idle", finished_s),
+    ):
+        for second in range(now_s - 86_400, until, HEARTBEAT_S):
+            last = rig == "bench-3" and second + HEARTBEAT_S >= until
+            fields: dict[str, Value] = {
+                "state": state,
+                "alive": 0 if last else 1,
+                "queue_length": 2 if rig == "bench-1" else 0,
+                "meters_ok": 0 if rig == "bench-1" and second > now_s - 100 else 1,
+                "journal_lag_s": 0.4 + 0.2 * math.sin(second / 300),
+            }
+            made.add("rig", {"rig": rig}, fields, second * NS)
+    return made
+
+
+def _plan() -> Iterator[tuple[Work, int]]:
+    yield IDLE, 0
+    for depth in DEPTHS:
+        yield READ, depth
+    for depth in (1, 4, 32):
+        yield WRITE, depth
+
+
+def _run(
+    made: Lab,
+    rig: str,
+    drive: str,
+    begin_s: int,
+    end_s: int,
+    hotter: float,
+    failed: bool = False,
+) -> None:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begin_s))
+    tags = {"rig": rig, "drive": drive, "run": f"{stamp}_{rig}_power-per-qd"}
+    phases = list(_plan())
+    _event(made, tags, "run_started", "info", "run started", begin_s)
+    for index, (work, depth) in enumerate(phases):
+        start = begin_s + index * PHASE_S
+        if start >= end_s:
+            break
+        label = f"{work.pattern} {work.block_size} QD{depth}" if depth else "idle before"
+        title = f"phase {index + 1}/{len(phases)} {label}"
+        _event(made, tags, "phase_started", "info", title, start)
+        _second_by_second(
+            made, tags, work, depth, range(start, min(start + PHASE_S, end_s)), hotter
+        )
+        _phase(made, tags, work, depth, index, label, start, hotter)
+        if depth == max(DEPTHS) and work is WRITE:
+            _throttle(made, tags, start + PHASE_S // 2)
+    if failed:
+        _event(made, tags, "run_ended", "error", "run failed", end_s, "a meter was away")
+    elif begin_s + len(phases) * PHASE_S < end_s:
+        done_s = begin_s + len(phases) * PHASE_S
+        _event(made, tags, "run_ended", "info", "run completed", done_s)
+
+
+def _event(
+    made: Lab,
+    tags: Mapping[str, str],
+    kind: str,
+    severity: str,
+    title: str,
+    second: int,
+    text: str = "",
+) -> None:
+    marks = {**tags, "kind": kind, "severity": severity}
+    made.add("event", marks, {"title": title, "text": text}, second * NS)
+
+
+def _throttle(made: Lab, tags: Mapping[str, str], second: int) -> None:
+    marks = {**tags, "kind": "throttle", "severity": "warning"}
+    seconds = PHASE_S / 2
+    fields: dict[str, Value] = {
+        "title": "throttled: hot",
+        "text": "9.0 k to 6.1 k IOPS at 71 °C",
+        "duration_s": seconds,
+        "end_ms": round((second + seconds) * 1000),
+    }
+    made.add("event", marks, fields, second * NS)
+
+
+def _watts(work: Work, depth: int) -> float:
+    return 4.0 + (work.most_watts - 4.0) * work.share(depth)
+
+
+def _celsius(work: Work, depth: int, hotter: float) -> float:
+    return 38.0 + 1.5 * _watts(work, depth) + hotter
+
+
+def _second_by_second(
+    made: Lab,
+    tags: Mapping[str, str],
+    work: Work,
+    depth: int,
+    seconds: range,
+    hotter: float,
+) -> None:
+    for second in seconds:
+        wave = 1 + 0.01 * math.sin(second)
+        for rail, (nominal, share) in RAILS.items():
+            watts = _watts(work, depth) * share * wave
+            volts = nominal * (1 - 0.001 * watts)
+            fields: dict[str, Value] = {
+                "volts": volts,
+                "amps": watts / volts,
+                "watts": watts,
+                "watts_min": watts * 0.97,
+                "watts_max": watts * 1.04,
+                "n": 10,
+                "volts_nominal": nominal,
+                "volts_tolerance_pct": 5.0,
+            }
+            made.add("power", {**tags, "rail": rail}, fields, second * NS)
+        heat: dict[str, Value] = {
+            "celsius": _celsius(work, depth, hotter) + 0.2 * math.sin(second / 5),
+            "warning_celsius": WARNING_CELSIUS,
+            "critical_celsius": CRITICAL_CELSIUS,
+        }
+        made.add("temperature", {**tags, "sensor": "composite"}, heat, second * NS)
+        if depth:
+            iops = work.most_iops * work.share(depth) * wave
+            mean_us = depth / iops * 1e6
+            done: dict[str, Value] = {
+                "iops": iops,
+                "bytes_per_s": iops * work.block_bytes,
+                "latency_mean_us": mean_us,
+                "latency_p99_us": mean_us * 3,
+                "latency_max_us": mean_us * 12,
+            }
+            op = "write" if work is WRITE else "read"
+            made.add("io", {**tags, "op": op}, done, second * NS)
+
+
+def _phase(
+    made: Lab,
+    tags: Mapping[str, str],
+    work: Work,
+    depth: int,
+    index: int,
+    label: str,
+    start: int,
+    hotter: float,
+) -> None:
+    watts = _watts(work, depth)
+    fields: dict[str, Value] = {
+        "index": index,
+        "qd": depth,
+        "label": label,
+        "role": work.role,
+        "duration_s": float(PHASE_S),
+        "watts": watts,
+        "watts_u": watts * 0.004,
+        "joules": watts * PHASE_S,
+        "celsius_max": _celsius(work, depth, hotter) + 0.2,
+        "throttled_s": PHASE_S / 2 if work is WRITE and depth == max(DEPTHS) else 0.0,
+        "alignment_ms": 0.8,
+    }
+    for rail, (_, share) in RAILS.items():
+        fields |= {f"watts_{rail}": watts * share, f"watts_{rail}_u": watts * share * 0.005}
+    axes = {"pattern": work.pattern}
+    if depth:
+        iops = work.most_iops * work.share(depth)
+        mean_us = depth / iops * 1e6
+        fields |= {
+            "iops": iops,
+            "bytes_per_s": iops * work.block_bytes,
+            "iops_per_watt": iops / watts,
+            "bytes_per_joule": iops * work.block_bytes / watts,
+            "joules_per_io": watts / iops,
+            "latency_mean_us": mean_us,
+            "latency_p99_us": mean_us * 3,
+            "steady": 1,
+        }
+        axes |= {
+            "block_size": work.block_size,
+            "queue_depth": str(depth),
+            "jobs": "1",
+            "read_pct": "0" if work is WRITE else "100",
+        }
+    made.add("phase", {**tags, **axes}, fields, start * NS)
+    made.phases.append({**tags, **fields})
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(lab(time.time_ns()).lines) + "\n")

@@ -1,0 +1,40 @@
+"""Measured phases by workload: all points of a sweep that differ in queue depth or read share.
+
+A phase's ``label`` says both: ``randread 4k QD8``, ``randrw 4k QD3 80% read``.
+"""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, ValueMapping
+
+from dashboards.influx import matches
+from dashboards.mappings import as_override, text_mappings
+
+MEASURE = "\"role\" = 'measure'"
+"""Only these phases are results: neither preparation nor idling."""
+
+OF_WORKLOAD = '"label" =~ /^${workload:regex} QD/'
+"""The phases of the chosen workloads."""
+
+WORKLOAD_REGEX = "/^(.+?) QD\\d+/"
+"""What of a label is the workload (a template variable's regex)."""
+
+
+def workloads(where: str) -> str:
+    """The labels of the measured phases within the time range, for a template variable."""
+    return f'SELECT distinct("label") FROM "phase" WHERE $timeFilter AND {where} AND {MEASURE}'
+
+
+def only_point() -> list[DynamicConfigValue]:
+    """Overrides that shorten a label to what differs within a workload: ``QD8``."""
+    return [as_override(text_mappings((r"^.*?(QD\d+.*)$", "$1")))]
+
+
+def only_queue_depth() -> list[ValueMapping]:
+    """Mappings that shorten a label to its queue depth; a dash where there is none."""
+    return text_mappings((r"^.*QD(\d+).*$", "$1"), ("^.*$", "–"))
+
+
+def measured(*chosen: str) -> str:
+    """Conditions for the measured phases of what is chosen in these variables."""
+    return f"$timeFilter AND {matches(*chosen)} AND {MEASURE}"
