@@ -325,6 +325,8 @@ class FioProcess:
                 ][: 10 - len(self._complaints)]
                 for document in stream.feed(text):
                     self._take(status_of(document))
+        for document in stream.finish():
+            self._take(status_of(document))
 
     def _take(self, status: Status) -> None:
         """Keep a status; what fio printed while it was held says nothing."""
