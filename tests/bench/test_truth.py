@@ -110,13 +110,17 @@ def carry_out(name: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_the_truth_lies_inside_the_stated_uncertainty(all_ran: dict[str, Ran]) -> None:
-    """In 95 % of phases. A meter's errors are the same in all phases of a run, so that a bench
-    with its shunt and its meter both at their limits lies outside as a whole: about one seed
-    in a hundred, as a coverage factor of 2 says."""
+    """In 95 % of phases; eighteen can tell no more than "not clearly fewer".
+
+    At a true coverage of 95 % more than two of eighteen lie outside in one case of seventeen,
+    and never by much: meters draw their zero anew at each start.
+    """
     comparisons = [item for ran in all_ran.values() for item in ran.comparisons]
     assert len(comparisons) == 18
     outside = [str(item) for item in comparisons if not item.inside]
-    assert len(outside) <= 0.05 * len(comparisons), outside
+    assert len(outside) <= 2, outside
+    for item in comparisons:
+        assert abs(item.measured.value - item.true_watts) <= 2 * item.measured.u, item
 
 
 def test_the_uncertainty_is_not_bought_by_being_vague(ran: Ran) -> None:
