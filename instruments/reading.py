@@ -82,7 +82,8 @@ class Channel:
     of one. ``clock_tick_s`` is the resolution of a *look* at a device clock (0 for a host clock):
     see :class:`ClockPair`. ``time_u_s`` is the half-width of what stays unknown about a reading's
     time when its clock is mapped perfectly (conversion latency, a USB adapter's latency timer,
-    half the resolution of the device's own stamps: a driver centres those).
+    half the resolution of the device's own stamps: a driver centres those). ``mains_hz`` is what
+    the integration time was chosen for; 0 where nobody said it.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Channel:
     range: float | None = None
     clock_tick_s: float = 0.0
     time_u_s: float = 0.0
+    mains_hz: float = 0.0
 
     @property
     def unit(self) -> str:

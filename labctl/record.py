@@ -58,6 +58,7 @@ class ChannelInfo:
     range: float | None = None
     clock_tick_s: float = 0.0
     time_u_s: float = 0.0
+    mains_hz: float = 0.0
 
     @classmethod
     def of(cls, instrument: str, channel: Channel) -> ChannelInfo:
@@ -75,6 +76,7 @@ class ChannelInfo:
             range=channel.range,
             clock_tick_s=channel.clock_tick_s,
             time_u_s=channel.time_u_s,
+            mains_hz=channel.mains_hz,
         )
 
 

@@ -179,6 +179,7 @@ class ScpiDmm:
             accuracy=accuracy_of(settings),
             range=settings.range,
             time_u_s=self._model.overhead_s / 2,
+            mains_hz=settings.mains_hz,
         )
 
     @property

@@ -197,6 +197,7 @@ class Truevolt:
             range=settings.range,
             clock_tick_s=settings.interval_s,
             time_u_s=_CONVERSION_U_S,
+            mains_hz=settings.mains_hz,
         )
 
     @property

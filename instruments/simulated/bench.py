@@ -50,9 +50,9 @@ DEFAULT_METERS: Final = (
         settings={
             "model": "34465A",
             "function": "voltage",
-            "range": 0.1,
+            "range": 1.0,
             "nplc": 0.2,
-            "interval_s": 0.01,
+            "interval_s": 0.011,
         },
     ),
     MeterConfig(
@@ -78,7 +78,7 @@ DEFAULT_METERS: Final = (
             "function": "current",
             "range": 1.0,
             "nplc": 0.2,
-            "interval_s": 0.02,
+            "interval_s": 0.023,
         },
     ),
     MeterConfig(
@@ -90,8 +90,9 @@ DEFAULT_METERS: Final = (
     ),
     MeterConfig(name="thermocouple", kind="k204", point="case", settings={"sensors": ["t1"]}),
 )
-"""12 V current through 0.05 Ω at 100/s, 12 V at 10/s, 3.3 V current at 50/s, 3.3 V at 2/s,
-case temperature at 1/s."""
+"""12 V current through 0.05 Ω at 91/s, 12 V at 10/s, 3.3 V current at 43/s, 3.3 V at 2/s, case
+temperature at 1/s. Neither 11 ms nor 23 ms is a multiple of the ripple's period: see
+:func:`labctl.analysis.ripple.left_of_ripple`."""
 
 
 class BenchConfig(BaseModel):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from labctl.analysis.power import LOST, PhasePower, RailPower
 from labctl.analysis.results import Component, Estimate, RailResult
+from labctl.analysis.ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.analysis.uncertainty import (
     combined,
@@ -56,6 +57,7 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
         )
     )
     lines.append(_not_covered_line(power, step_watts))
+    lines += _ripple_lines(power, duration_s)
     if not power.together:
         lines.append(_interpolation_line(power))
     return tuple(lines)
@@ -78,6 +80,26 @@ def _not_covered_line(power: RailPower, step_watts: float) -> Component:
     if unseen > 0 and further > reach:
         how += f", the phases beside it within ±{further:.3g} W"
     return limit_component("not covered", (missing - unseen) * reach + unseen * further, how)
+
+
+def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
+    """Mains ripple that neither the integration nor the mean takes out, where there is any.
+
+    Where in its period the readings stand is not known: an amplitude a then has the standard
+    uncertainty a/√2 (U-shaped: GUM, H.1.3.4).
+    """
+    rail = power.rail
+    part = math.hypot(*(left_of_ripple(one.info, duration_s) for one in (rail.volts, rail.amps)))
+    if not part:
+        return []
+    return [
+        Component(
+            name="mains ripple",
+            kind="B",
+            watts=MAINS_RIPPLE * abs(power.watts.mean) * part / math.sqrt(2.0),
+            how=f"{part:.2%} of a ripple of ±{MAINS_RIPPLE:.1%} is left in the mean",
+        )
+    ]
 
 
 def _meter_lines(

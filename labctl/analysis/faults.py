@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
+from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
 from labctl.record import RunRecord
@@ -51,8 +52,9 @@ def phase_problems(
     notes += _status_notes(record, span)
     if span.outcome != "completed":
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
-    if fio is not None and fio.error:
-        notes.append(fio.error)
+    if fio is not None:
+        notes += [fio.error] * bool(fio.error)
+        notes += fio.notes
     return tuple(notes)
 
 
@@ -76,6 +78,8 @@ class _Status:
             return f"{self.channel}: {status}: readings were lost (their number is not known)"
         if self.end_ns is None:
             return f"{self.channel}: {status}, readings lost"
+        if not self.count:
+            return f"{self.channel}: {status}"
         readings = "1 reading" if self.count == 1 else f"{self.count} readings"
         return f"{self.channel}: {readings} lost to {status}"
 
@@ -174,6 +178,14 @@ def run_problems(
         if not len(series):
             lines.append(f"{name}: no readings at all")
     lines += [f"{one.info.name}: {problem}" for one in live for problem in one.problems]
+    longest_s = max((phase.duration_s for phase in record.header.phases), default=0.0)
+    lines += [
+        f"{name}: a reading each {series.info.interval_s * 1e3:g} ms meets the mains ripple at the "
+        "same place each time, which averages out slowly or never (the uncertainty allows for "
+        "it); take nplc = 1 or more, or an interval that is no multiple of half a mains period"
+        for name, series in channels.items()
+        if left_of_ripple(series.info, longest_s) > NOTEWORTHY
+    ]
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
     for event in record.events:
