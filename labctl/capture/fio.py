@@ -31,6 +31,8 @@ HELD_WITHIN_S = 30.0
 """fio opens its target before it is held; a remote or sleeping drive may take a while."""
 LATE_BY_S = 30.0
 """How long past its runtime a phase may go on before it counts as hung."""
+NO_PROGRESS_S = 120.0
+"""A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
 EXIT_WITHIN_S = 20.0
@@ -209,10 +211,10 @@ class FioProcess:
 
     async def wait_done(self) -> None:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
-        timeout_s = None
         if self.phase.fill_bytes is None:
-            timeout_s = self.phase.duration_s + LATE_BY_S
-        await self._wait_for(self._done, timeout_s, "hung")
+            await self._wait_for(self._done, self.phase.duration_s + LATE_BY_S, "did not end")
+        else:
+            await self._wait_while_it_progresses()
         assert self.release_ns is not None and self.done_ns is not None
         worked_s = (self.done_ns - self.release_ns) / NS_PER_S
         if worked_s < self.phase.duration_s - EARLY_BY_S:
@@ -276,7 +278,28 @@ class FioProcess:
         end_ns = min(begin_ns + self.last_status.runtime_ms * NS_PER_MS, latest)
         return Window(begin_ns, max(end_ns, begin_ns), round(STARTED_WITHIN_MS * NS_PER_MS))
 
-    async def _wait_for(self, event: asyncio.Event, timeout_s: float | None, failing: str) -> None:
+    async def _wait_while_it_progresses(self) -> None:
+        written = 0
+        while not await self._happened(self._done, NO_PROGRESS_S):
+            self._raise_if_gone()
+            totals = self.last_status.totals.values() if self.last_status else ()
+            before, written = written, sum(total.bytes for total in totals)
+            if before == written:
+                self.kill()
+                raise RunFailed(
+                    f"fio for {self.phase.label} wrote nothing for {NO_PROGRESS_S:.0f} s; is the "
+                    "drive still there?"
+                )
+
+    async def _wait_for(self, event: asyncio.Event, timeout_s: float, failing: str) -> None:
+        if await self._happened(event, timeout_s):
+            return
+        self._raise_if_gone()
+        self.kill()
+        raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
+
+    async def _happened(self, event: asyncio.Event, timeout_s: float) -> bool:
+        """Wait for ``event``, for fio to be gone, or for the time; whether it was the event."""
         waiting = asyncio.create_task(event.wait())
         exiting = asyncio.create_task(self._process.wait())
         try:
@@ -285,15 +308,14 @@ class FioProcess:
             )
             if not waiting.done() and exiting.done():
                 await self._read_out()
-            if event.is_set():
-                return
+            return event.is_set()
         finally:
             waiting.cancel()
             exiting.cancel()
-        if self._process.returncode is None:
-            self.kill()
-            raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
-        raise RunFailed(self._complaint(_ending(self._process.returncode)))
+
+    def _raise_if_gone(self) -> None:
+        if self._process.returncode is not None:
+            raise RunFailed(self._complaint(_ending(self._process.returncode)))
 
     def _complaint(self, how: str) -> str:
         said = "; ".join([how, *self._complaints[:3]])

@@ -23,18 +23,18 @@ from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
 from labctl.capture.fio import FioProcess
 from labctl.capture.monitor import Interval, Monitor, intervals
+from labctl.capture.sequence import PhaseSequence
+from labctl.capture.stopping import StopRequest
 from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed
 from labctl.fio_output import DIRECTIONS, Status
 from labctl.journal import Journal
-from labctl.plan import Pattern, Phase, Plan
+from labctl.plan import Phase, Plan
 from labctl.record import FIO_DIR, ChannelInfo, Event, Header
 from labctl.rig import FIO_INSTRUMENT, Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Anchor, Timebase
 
 CONNECT_WITHIN_S = 12.0
 ABANDON_WITHIN_S = 1.0
-HOLD_AHEAD_S = 3.0
-"""The next fio is started this long before the end of the present phase."""
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
 WALL_STEP_NS = 100 * NS_PER_MS
@@ -54,31 +54,6 @@ class RunOutcome:
     outcome: str
     reason: str
     exit_code: int
-
-
-class StopRequest:
-    """Somebody wants the run to end: the first reason counts."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self.reason = ""
-        self.exit_code = 0
-        self.outcome = ""
-
-    def ask(self, outcome: str, reason: str, exit_code: int) -> None:
-        """Ask for the end; later requests change nothing."""
-        if not self._event.is_set():
-            self.outcome, self.reason, self.exit_code = outcome, reason, exit_code
-            self._event.set()
-
-    @property
-    def asked(self) -> bool:
-        """Whether the end was asked for."""
-        return self._event.is_set()
-
-    async def wait(self) -> None:
-        """Wait until somebody asks."""
-        await self._event.wait()
 
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
@@ -114,17 +89,14 @@ class Run:
         self._on_event = on_event
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
-        self._fios: list[FioProcess] = []
-        self._finishing: list[asyncio.Task[None]] = []
-        self._failed: list[str] = []
+        self._sequence = PhaseSequence(self.phases, self._start_fio, self, self.timebase.now_ns)
         self._wall_offset_ns = 0
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
-        for fio in self._fios:
-            fio.kill()
+        self._sequence.kill()
         if self._journal is not None:
-            self._event("run_ended", outcome="aborted", reason="killed by a second Ctrl-C")
+            self.event("run_ended", outcome="aborted", reason="killed by a second Ctrl-C")
         if self._acquisition is not None:
             self._acquisition.stop(ABANDON_WITHIN_S)
         if self._journal is not None:
@@ -217,119 +189,49 @@ class Run:
             identities=self._acquisition.identities(),
         )
 
-    def _event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+        """Put it into the journal and tell who watches."""
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # told once, through on_failure
             self._on_event(self._journal.event(kind, t_ns, **data))
 
     async def _recorded(self, path: Path, stop: StopRequest, failed: dict[str, str]) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
-        self._event("run_started")
+        self.event("run_started")
         self._acquisition.record_to(self._journal)
         for name, reason in failed.items():
-            self._event("instrument_lost", instrument=name, reason=reason)
+            self.event("instrument_lost", instrument=name, reason=reason)
         try:
             async with self._watching(stop):
-                await self._all_phases(stop)
+                await self._sequence.carry_out(stop)
         except LabctlError as error:
-            stop.ask("failed", str(error), error.exit_code)
-        finally:
-            await self._end_fios()
-        if not stop.asked and self._failed:
-            count = len(self._failed)
-            stop.ask("failed", f"{count} of {len(self.phases)} phases: {self._failed[0]}", 1)
+            reason = "; ".join([*self._sequence.failed[:1], str(error)])
+            stop.ask("failed", reason, error.exit_code)
+        failed_phases = self._sequence.failed
+        if failed_phases:
+            told = f"{len(failed_phases)} of {len(self.phases)} phases: {failed_phases[0]}"
+            stop.ask("failed", told, RunFailed.exit_code)
         outcome = stop.outcome or "completed"
         stuck = await asyncio.to_thread(self._acquisition.stop)
         for name in stuck:
-            self._event("instrument_stuck", instrument=name)
-        self._event("run_ended", outcome=outcome, reason=stop.reason)
+            self.event("instrument_stuck", instrument=name)
+        self.event("run_ended", outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)
         return RunOutcome(path, outcome, stop.reason, stop.exit_code)
 
-    async def _all_phases(self, stop: StopRequest) -> None:
-        held = await self._held(0)
-        for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
-            if stop.asked:
-                break
-            if phase.pattern is Pattern.IDLE:
-                held = await self._idle(phase, following, stop)
-            else:
-                held = await self._work(phase, held, following, stop)
-
-    async def _idle(
-        self, phase: Phase, following: Phase | None, stop: StopRequest
-    ) -> FioProcess | None:
-        begin_ns = self._begin(phase)
-        ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
-        await self._until(begin_ns + round(ahead_s * NS_PER_S), stop)
-        held = await self._held(following.index) if following and not stop.asked else None
-        end_ns = begin_ns + round(phase.duration_s * NS_PER_S)
-        await self._until(end_ns, stop)
-        now_ns = self.timebase.now_ns()
-        outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
-        self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason)
-        return held
-
-    async def _work(
-        self, phase: Phase, fio: FioProcess | None, following: Phase | None, stop: StopRequest
-    ) -> FioProcess | None:
-        assert fio is not None
-        self._begin(phase, fio.release())
-        done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
-        asked = asyncio.create_task(stop.wait(), name="stop")
-        held: FioProcess | None = None
-        try:
-            if phase.fill_bytes is None and following is not None:
-                ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
-                await asyncio.wait(
-                    (done, asked), timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done.done() and not stop.asked:
-                    held = await self._held(following.index)
-            await asyncio.wait((done, asked), return_when=asyncio.FIRST_COMPLETED)
-            if done.done() and done.exception() is None:
-                if held is None and following is not None and not stop.asked:
-                    held = await self._held(following.index)
-                self._finish_later(phase, fio)
-                return held
-            await fio.stop()
-            problem = done.exception() if done.done() else None
-            self._closed(
-                phase, fio, "failed" if problem else "interrupted", str(problem or stop.reason)
-            )
-            if problem:
-                self._failed.append(str(problem))
-                if held is None and following is not None and not stop.asked:
-                    held = await self._held(following.index)
-            return held
-        finally:
-            for task in (done, asked):
-                task.cancel()
-
-    async def _held(self, index: int) -> FioProcess | None:
-        """Start the fio of a phase and hold it; None for an idle phase."""
-        phase = self.phases[index]
-        if phase.pattern is Pattern.IDLE:
-            return None
+    async def _start_fio(self, phase: Phase) -> FioProcess:
+        """Check that ``phase`` may be done now and start its fio, to be held."""
         assert self._journal is not None
-        drives.check_target(self.rig, [phase], self._runs_root)
+        await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
         before: list[Status] = []
 
         def on_status(status: Status) -> None:
             self._on_status(status, before[-1] if before else None)
             before[:] = [status]
 
-        fio = await FioProcess.start(
-            phase,
-            self.drive,
-            self._journal.path / FIO_DIR / phase.slug,
-            self.timebase,
-            on_status,
-        )
-        self._fios.append(fio)
-        await fio.wait_held()
-        return fio
+        directory = self._journal.path / FIO_DIR / phase.slug
+        return await FioProcess.start(phase, self.drive, directory, self.timebase, on_status)
 
     def _on_status(self, status: Status, before: Status | None) -> None:
         assert self._journal is not None
@@ -351,58 +253,11 @@ class Run:
                 block = Block(f"{side}.{name}", t_ns, np.array([value]))
                 self._journal.readings(FIO_INSTRUMENT, block)
 
-    def _begin(self, phase: Phase, t_ns: int | None = None) -> int:
-        begin_ns = self.timebase.now_ns() if t_ns is None else t_ns
+    def phase_began(self, phase: Phase, t_ns: int) -> None:
+        """A phase does its first I/O (told by the sequence)."""
         left_s = sum(later.duration_s for later in self.phases[phase.index :])
-        self.monitor.phase(phase, begin_ns, begin_ns + round(left_s * NS_PER_S))
-        self._event("phase_started", begin_ns, index=phase.index)
-        return begin_ns
-
-    def _ended(
-        self, phase: Phase, outcome: str, begin_ns: int, end_ns: int, u_ns: int, reason: str
-    ) -> None:
-        self._event(
-            "phase_ended",
-            index=phase.index,
-            outcome=outcome,
-            reason=reason,
-            begin_ns=begin_ns,
-            end_ns=end_ns,
-            boundary_u_ns=u_ns,
-        )
-
-    def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
-        window = fio.window()
-        assert window is not None
-        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason)
-        self._fios.remove(fio)
-
-    def _finish_later(self, phase: Phase, fio: FioProcess) -> None:
-        """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
-
-        async def finish() -> None:
-            problem = await fio.finish()
-            if problem:
-                self._failed.append(problem)
-            self._closed(phase, fio, "failed" if problem else "completed", problem)
-
-        self._finishing.append(asyncio.create_task(finish(), name=f"finish-{phase.index}"))
-
-    async def _end_fios(self) -> None:
-        """Whatever is still there ends now."""
-        await asyncio.gather(*self._finishing)
-        for fio in list(self._fios):
-            await fio.stop()
-            if fio.release_ns is not None:
-                self._closed(fio.phase, fio, "interrupted", "the run ended")
-        self._fios.clear()
-
-    async def _until(self, t_ns: int, stop: StopRequest) -> None:
-        remaining_s = (t_ns - self.timebase.now_ns()) / NS_PER_S
-        if remaining_s > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(remaining_s):
-                    await stop.wait()
+        self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
+        self.event("phase_started", t_ns, index=phase.index)
 
     @contextlib.asynccontextmanager
     async def _watching(self, stop: StopRequest) -> AsyncIterator[None]:
@@ -424,7 +279,7 @@ class Run:
         offset_ns = self.timebase.wall_offset_ns()
         if abs(offset_ns - self._wall_offset_ns) > WALL_STEP_NS:
             seconds = (offset_ns - self._wall_offset_ns) / NS_PER_S
-            self._event("wall_clock_step", seconds=round(seconds, 6))
+            self.event("wall_clock_step", seconds=round(seconds, 6))
         self._wall_offset_ns = offset_ns
 
     def _note_required(self, stop: StopRequest) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from labctl.capture.run import Run, RunOutcome, StopRequest, expand_for
+from labctl.capture.run import Run, RunOutcome, expand_for
+from labctl.capture.stopping import StopRequest
 from labctl.cli import live
 from labctl.cli.finding import find_rig
 from labctl.cli.reporting import make_report, print_summary
