@@ -55,6 +55,10 @@ class RunOutcome:
     reason: str
     exit_code: int
 
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return {"run": str(self.path), "outcome": self.outcome, "reason": self.reason}
+
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""

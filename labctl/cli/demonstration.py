@@ -6,10 +6,12 @@ afterwards, and only here, are its results set against what the simulated drive 
 
 from __future__ import annotations
 
+import json
 import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.parameters import REFERENCE
@@ -39,6 +41,16 @@ class Comparison:
         """Whether the truth lies inside the stated uncertainty."""
         return self.measured.covers(self.true_watts)
 
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary, watts."""
+        measured = {"value": self.measured.value, "u": self.measured.u}
+        return {
+            "phase": self.label,
+            "watts": measured,
+            "true_watts": self.true_watts,
+            "inside": self.inside,
+        }
+
 
 def compare(summary: RunSummary, truth: Truth, anchor: Anchor) -> list[Comparison]:
     """Every phase with a total, set against the truth over the same time."""
@@ -56,7 +68,12 @@ def _true_watts(result: PhaseResult, truth: Truth, anchor: Anchor) -> float:
 
 
 def demonstrate(
-    runs_root: Path, plan_name: str, seed: int, to: str | None, grafana: str | None
+    runs_root: Path,
+    plan_name: str,
+    seed: int,
+    to: str | None,
+    grafana: str | None,
+    json_output: bool,
 ) -> int:
     """Run a plan on a simulated rig and compare; the exit code.
 
@@ -72,13 +89,19 @@ def demonstrate(
         except RuntimeError as error:
             raise RunFailed(f"the simulated rig did not start: {error}") from error
         try:
-            print("a simulated drive and its meters are running; fio works on it for real")
-            outcome = run_plan(load_rig(bench.rig), plan, plan_text, runs_root, sinks)
+            if not json_output:
+                print("a simulated drive and its meters are running; fio works on it for real")
+            rig = load_rig(bench.rig)
+            outcome = run_plan(rig, plan, plan_text, runs_root, sinks, quiet=json_output)
         finally:
             bench.stop()
         record = RunRecord(outcome.path)
         summary = make_report(record)
         comparisons = compare(summary, Truth(bench.directory / "truth"), record.header.anchor)
+    if json_output:
+        inside = [item.to_json() for item in comparisons]
+        print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
+        return outcome.exit_code
     print_summary(outcome.path, summary)
     print()
     print_comparison(comparisons)
@@ -103,13 +126,18 @@ def print_comparison(comparisons: list[Comparison]) -> None:
     print(f"{inside} of {len(comparisons)} phases lie inside the stated uncertainty (k = 2)")
 
 
-def simulate(directory: Path, seed: int, parameters: Path | None) -> None:
+def simulate(directory: Path, seed: int, parameters: Path | None, json_output: bool) -> None:
     """Keep a simulated rig running until Ctrl-C. Raises RunFailed when it cannot start."""
     config = configure(seed=seed).model_copy(update={"parameters": parameters or REFERENCE})
     try:
         with Bench(directory, config) as bench:
-            print(f"the simulated rig is running; in another terminal: labctl run {bench.rig} demo")
-            print("Ctrl-C ends it")
+            if json_output:
+                ready = {"rig": str(bench.rig), "meters": dict(bench.addresses)}
+                print(json.dumps(ready), flush=True)
+            else:
+                print("the simulated rig is running; in another terminal:")
+                print(f"  labctl run {bench.rig} demo")
+                print("Ctrl-C ends it", flush=True)
             wanted = {signal.SIGINT, signal.SIGTERM}
             signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
             signal.sigwait(wanted)

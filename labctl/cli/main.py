@@ -62,11 +62,12 @@ def demo(
     grafana: Annotated[
         str | None, typer.Option(help="Grafana's address, to print the dashboard's.")
     ] = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Run a plan on a simulated drive and meters, and compare with the truth."""
     from labctl.cli import demonstration
 
-    raise typer.Exit(demonstration.demonstrate(runs, plan, seed, to, grafana))
+    raise typer.Exit(demonstration.demonstrate(runs, plan, seed, to, grafana, json_output))
 
 
 @app.command()
@@ -76,11 +77,12 @@ def simulate(
     parameters: Annotated[
         Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
     ] = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Start the simulated rig and keep it until Ctrl-C."""
     from labctl.cli import demonstration
 
-    demonstration.simulate(directory, seed, parameters)
+    demonstration.simulate(directory, seed, parameters, json_output)
 
 
 @app.command()

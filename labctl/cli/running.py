@@ -115,13 +115,7 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
             print(json.dumps({"run": None, "outcome": "refused", "reason": str(error)}))
         raise
     if json_output:
-        data = {
-            "run": str(outcome.path),
-            "outcome": outcome.outcome,
-            "reason": outcome.reason,
-            "summary": summary.to_json(),
-        }
-        print(json.dumps(data))
+        print(json.dumps({**outcome.to_json(), "summary": summary.to_json()}))
     else:
         with contextlib.suppress(OSError):  # the terminal may be gone
             print_summary(outcome.path, summary)

@@ -39,7 +39,7 @@ def labctl(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("line", commands())
 def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
-    """The runs themselves are in tests/bench; here: command, options and files are real."""
+    """They are run in tests/bench/test_documented_commands.py."""
     words = shlex.split(line)
     if words[0] == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
