@@ -20,145 +20,36 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 from __future__ import annotations
 
 import itertools
-import re
 import tomllib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
+from labctl.phase import Pattern, Phase, Role, format_size, parse_size
+from labctl.steps import Fill, Seconds, Size, Step
+
+__all__ = [
+    "ASYNC_ENGINES",
+    "Pattern",
+    "Phase",
+    "Plan",
+    "Role",
+    "Sweep",
+    "built_in_plans",
+    "format_size",
+    "load_plan",
+    "parse_plan",
+    "parse_size",
+]
 
 BUILT_IN = Path(__file__).parent / "plans"
 
 ASYNC_ENGINES = ("io_uring", "libaio", "nbd", "posixaio", "io_uring_cmd", "windowsaio")
 """fio engines in which a queue depth above 1 is real. In a sync engine it is silently 1."""
-
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?$", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def parse_size(text: str | int) -> int:
-    """Bytes of a size as people write it: ``4096``, ``"4k"``, ``"128 KiB"``, ``"16g"``.
-
-    The letters are powers of 1024, as in fio. Raises ValueError.
-    """
-    if isinstance(text, int) and not isinstance(text, bool):
-        return text
-    match = _SIZE.match(str(text).strip())
-    if match is None or len(match[1]) > 18:
-        raise ValueError("a size such as 4096, '4k', '128k' or '16g' (powers of 1024)")
-    return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
-
-
-def format_size(size_bytes: int) -> str:
-    """A size as people write it: 4096 → ``4k``, 0.5 KiB → ``512``."""
-    for letter, power in (("t", 4), ("g", 3), ("m", 2), ("k", 1)):
-        if size_bytes and size_bytes % 1024**power == 0:
-            return f"{size_bytes // 1024**power}{letter}"
-    return str(size_bytes)
-
-
-class Pattern(StrEnum):
-    """What the host asks of the drive; fio's ``rw=`` names, and idle."""
-
-    IDLE = "idle"
-    READ = "read"
-    WRITE = "write"
-    RANDREAD = "randread"
-    RANDWRITE = "randwrite"
-    RW = "rw"
-    RANDRW = "randrw"
-
-    @property
-    def mixed(self) -> bool:
-        """Whether a read share applies."""
-        return self in (Pattern.RW, Pattern.RANDRW)
-
-    @property
-    def random(self) -> bool:
-        """Whether addresses are random."""
-        return self.value.startswith("rand")
-
-
-class Role(StrEnum):
-    """What a phase is for: only ``measure`` phases are results."""
-
-    IDLE_BEFORE = "idle_before"
-    PREPARE = "prepare"
-    MEASURE = "measure"
-    IDLE_AFTER = "idle_after"
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """One workload at one point of the axes: one fio process. ``index`` counts from 0."""
-
-    index: int
-    role: Role
-    sweep: str
-    pattern: Pattern
-    duration_s: float
-    block_size_bytes: int = 0
-    queue_depth: int = 0
-    jobs: int = 0
-    read_pct: int = 100
-    span_bytes: int | None = None
-    buffer_compress_pct: int = 0
-    fill_bytes: int | None = None
-
-    @property
-    def writes(self) -> bool:
-        """Whether it writes to the drive."""
-        if self.pattern.mixed:
-            return self.read_pct < 100
-        return self.pattern in (Pattern.WRITE, Pattern.RANDWRITE)
-
-    @property
-    def directions(self) -> tuple[str, ...]:
-        """ "read", "write", both or neither."""
-        if self.pattern is Pattern.IDLE:
-            return ()
-        reads = self.read_pct > 0 if self.pattern.mixed else not self.writes
-        return ("read",) * reads + ("write",) * self.writes
-
-    @property
-    def label(self) -> str:
-        """A short name for a person: ``randread 4k QD8``."""
-        if self.pattern is Pattern.IDLE:
-            return self.role.value.replace("_", " ")
-        parts = [self.pattern.value, format_size(self.block_size_bytes), f"QD{self.queue_depth}"]
-        if self.pattern.mixed:
-            parts.append(f"{self.read_pct}% read")
-        if self.jobs > 1:
-            parts.append(f"×{self.jobs} jobs")
-        return " ".join(parts)
-
-    @property
-    def slug(self) -> str:
-        """A folder name that sorts in order: ``003_randread-4k-qd8``."""
-        words = re.sub(r"[^a-z0-9]+", "-", self.label.lower().replace("×", "x")).strip("-")
-        return f"{self.index:03d}_{words}"
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; :meth:`from_json` reads it back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Phase:
-        """The phase that :meth:`to_json` wrote."""
-        return cls(**{**data, "role": Role(data["role"]), "pattern": Pattern(data["pattern"])})
 
 
 def _one_or_many(value: Any) -> Any:
@@ -169,11 +60,6 @@ def _sizes(value: Any) -> Any:
     return [parse_size(item) for item in _one_or_many(value)]
 
 
-def _size(value: Any) -> Any:
-    return None if value is None else parse_size(value)
-
-
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
 Sizes = Annotated[
     list[Annotated[int, Field(ge=512, le=1 << 30, multiple_of=512)]],
     BeforeValidator(_sizes),
@@ -190,7 +76,28 @@ Shares = Annotated[
 ]
 IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
-Seconds = Annotated[float, Field(gt=0, le=30 * 86400, strict=True)]
+PowerStates = Annotated[
+    list[Annotated[int, Field(ge=0, le=31)]], BeforeValidator(_one_or_many), Field(min_length=1)
+]
+
+
+class Tracked(BaseModel):
+    """Points of a sweep whose IOPS decide whether it is steady."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    block_size: Size | None = None
+    read_pct: Annotated[int, Field(ge=0, le=100)] | None = None
+    queue_depth: Annotated[int, Field(ge=1, le=65536)] | None = None
+
+    def holds(self, axes: dict[str, Any]) -> bool:
+        """Whether a phase with these axes is one of them."""
+        wanted = {
+            "block_size_bytes": self.block_size,
+            "read_pct": self.read_pct,
+            "queue_depth": self.queue_depth,
+        }
+        return all(value is None or axes[name] == value for name, value in wanted.items())
 
 
 class Sweep(BaseModel):
@@ -207,6 +114,17 @@ class Sweep(BaseModel):
     duration_s: Seconds
     span: Size | None = None
     buffer_compress_pct: Annotated[int, Field(ge=0, le=100)] = 0
+    power_state: PowerStates | None = None
+    """NVMe power states, the slowest axis; the state before the run is put back at its end."""
+    prepare: list[Step] = []
+    """Steps just before this sweep."""
+    start_celsius: Annotated[float, Field(ge=-40, le=120)] | None = None
+    """Before each phase the drive cools down to this, so that all start alike."""
+    start_within_s: Seconds = 900.0
+    rounds: Annotated[int, Field(ge=1, le=1440)] = 1
+    """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
+    track: list[Tracked] = []
+    """The points that must be steady; all of them where none is named."""
 
     @model_validator(mode="after")
     def _share_needs_mix(self) -> Sweep:
@@ -227,11 +145,16 @@ class Sweep(BaseModel):
         return self
 
     def points(self) -> Iterator[dict[str, Any]]:
-        """The axes of each phase, queue depth fastest."""
-        for pattern, block_size, read_pct, jobs, depth in itertools.product(
-            self.pattern, self.block_size, self.read_pct, self.jobs, self.queue_depth
-        ):
-            yield {
+        """The axes of each phase, queue depth fastest, rounds slowest."""
+        rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
+        states: Sequence[int | None] = self.power_state or (None,)
+        for number, state, pattern, block_size, read_pct, jobs, depth in itertools.product(
+            rounds, states, self.pattern, self.block_size, self.read_pct, self.jobs,
+            self.queue_depth,
+        ):  # fmt: skip
+            axes = {
+                "round": number,
+                "power_state": state,
                 "pattern": Pattern(pattern),
                 "block_size_bytes": block_size,
                 "read_pct": read_pct if Pattern(pattern).mixed else _pure_share(pattern),
@@ -241,21 +164,21 @@ class Sweep(BaseModel):
                 "buffer_compress_pct": self.buffer_compress_pct,
                 "duration_s": self.duration_s,
             }
+            tracked = not self.track or any(item.holds(axes) for item in self.track)
+            yield {**axes, "tracked": tracked}
+
+    def cooling(self, round_number: int) -> dict[str, Any]:
+        """The axes of the cool-down before each of its phases."""
+        return {
+            "round": round_number,
+            "pattern": Pattern.COOL,
+            "duration_s": self.start_within_s,
+            "until_celsius": self.start_celsius,
+        }
 
 
 def _pure_share(pattern: str) -> int:
     return 100 if pattern in ("read", "randread") else 0
-
-
-class Fill(BaseModel):
-    """Preparation: write the drive sequentially, ``times`` over (the whole of it by default)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    times: Annotated[int, Field(ge=1, le=10)] = 1
-    block_size: Size = 128 * 1024
-    queue_depth: Annotated[int, Field(ge=1, le=1024)] = 32
-    span: Size | None = None
 
 
 class Plan(BaseModel):
@@ -269,37 +192,43 @@ class Plan(BaseModel):
     idle_before_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
     idle_after_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
     fill: Fill | None = None
+    """Short for one step of preparation: a fill."""
+    prepare: list[Step] = []
+    """Steps before anything is measured, in their order."""
+    governor: Annotated[str, Field(pattern=r"^[a-z_]*$", max_length=32)] = ""
+    """The CPU frequency governor while the run is on; the one before is put back."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _one_way_to_fill(self) -> Plan:
+        if self.fill is not None and self.prepare:
+            raise ValueError("fill is short for a step of prepare: say it there")
+        return self
+
     def expand(self, drive_bytes: int | None = None) -> tuple[Phase, ...]:
-        """Every phase, in order. ``drive_bytes`` limits spans and sizes the fill."""
+        """Every phase, in order. ``drive_bytes`` limits spans and sizes fills."""
         phases: list[Phase] = []
 
         def add(role: Role, **axes: Any) -> None:
+            if drive_bytes and axes.get("span_bytes"):
+                axes["span_bytes"] = min(axes["span_bytes"], drive_bytes)
             phases.append(Phase(index=len(phases), role=role, **axes))
 
-        if self.fill is not None:
-            span = self.fill.span or drive_bytes
-            for _ in range(self.fill.times):
-                add(
-                    Role.PREPARE,
-                    sweep="fill",
-                    pattern=Pattern.WRITE,
-                    duration_s=0.0,
-                    block_size_bytes=self.fill.block_size,
-                    queue_depth=self.fill.queue_depth,
-                    jobs=1,
-                    read_pct=0,
-                    span_bytes=span,
-                    fill_bytes=span,
-                )
+        def prepare(steps: Sequence[Step], number: int = 0) -> None:
+            for step in steps:
+                for axes in step.phases(drive_bytes):
+                    add(Role.PREPARE, sweep_number=number, **axes)
+
+        prepare(self.prepare if self.fill is None else [self.fill])
         if self.idle_before_s:
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):
+            prepare(sweep.prepare)
             for axes in sweep.points():
-                if drive_bytes and axes["span_bytes"]:
-                    axes["span_bytes"] = min(axes["span_bytes"], drive_bytes)
-                add(Role.MEASURE, sweep=sweep.name or f"sweep {number}", **axes)
+                named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
+                if sweep.start_celsius is not None:
+                    add(Role.PREPARE, **named, **sweep.cooling(axes["round"]))
+                add(Role.MEASURE, **named, **axes)
         if self.idle_after_s:
             add(Role.IDLE_AFTER, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_after_s)
         return tuple(phases)

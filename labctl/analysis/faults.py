@@ -12,6 +12,7 @@ from labctl.analysis.results import RailResult
 from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
+from labctl.phase import Role
 from labctl.record import RunRecord
 
 PEAKS_FROM_HZ = 350.0
@@ -34,9 +35,9 @@ def phase_problems(
     fio: FioResult | None,
 ) -> tuple[str, ...]:
     """Notes of one phase: what is missing, what cannot be measured, what fio complained of."""
-    notes = list(power.missing)
-    if power.missing:
-        notes.append("no total watts: a sum without a rail is not a total")
+    notes = []
+    if power.missing and span.phase.role is not Role.PREPARE:
+        notes += [*power.missing, "no total watts: a sum without a rail is not a total"]
     slowest = max(power.rails.values(), key=lambda rail: rail.amps_interval_ns, default=None)
     if slowest is not None and slowest.amps_interval_ns > 1e9 / PEAKS_FROM_HZ:
         aperture_ms = slowest.rail.amps.info.aperture_s * 1e3

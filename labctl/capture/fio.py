@@ -76,7 +76,7 @@ def job_file(phase: Phase, drive: Drive) -> str:
     if phase.buffer_compress_pct:
         lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
     lines += _span_lines(phase, drive)
-    if phase.fill_bytes is None:
+    if not phase.fills:
         lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
     lines += [
         f"exec_prerun=echo {HELD.decode()} >&2 && read _",
@@ -211,7 +211,7 @@ class FioProcess:
 
     async def wait_done(self) -> None:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
-        if self.phase.fill_bytes is None:
+        if not self.phase.fills:
             await self._wait_for(self._done, self.phase.duration_s + LATE_BY_S, "did not end")
         else:
             await self._wait_while_it_progresses()
@@ -254,6 +254,14 @@ class FioProcess:
                 self.kill()
                 await self._process.wait()
         await self._read_out()
+
+    @property
+    def iops(self) -> float:
+        """I/Os per second since its first one, as far as fio has told."""
+        if self.last_status is None or not self.last_status.runtime_ms:
+            return 0.0
+        ios = sum(totals.ios for totals in self.last_status.totals.values())
+        return ios / self.last_status.runtime_ms * 1000
 
     def kill(self) -> None:
         """SIGKILL."""

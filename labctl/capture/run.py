@@ -21,7 +21,9 @@ from labctl import journal as journals
 from labctl.capture import drive as drives
 from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.drive_control import DriveControl
 from labctl.capture.fio import FioProcess
+from labctl.capture.machine import LocalMachine
 from labctl.capture.monitor import Interval, Monitor, intervals
 from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
@@ -37,6 +39,8 @@ CONNECT_WITHIN_S = 12.0
 ABANDON_WITHIN_S = 1.0
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
+COMPOSITE = "composite"
+"""The sensor that is the drive's own temperature, where the rig has one of that name."""
 WALL_STEP_NS = 100 * NS_PER_MS
 
 _FIO_CHANNELS = (
@@ -93,7 +97,8 @@ class Run:
         self._on_event = on_event
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
-        self._sequence = PhaseSequence(self.phases, self._start_fio, self, self.timebase.now_ns)
+        self._control = DriveControl(LocalMachine(), self.drive)
+        self._sequence = PhaseSequence(self.phases, self, self, self.timebase.now_ns)
         self._wall_offset_ns = 0
 
     def abandon(self) -> None:
@@ -207,10 +212,14 @@ class Run:
             self.event("instrument_lost", instrument=name, reason=reason)
         try:
             async with self._watching(stop):
+                if self.plan.governor:
+                    await asyncio.to_thread(self._control.set_governor, self.plan.governor)
                 await self._sequence.carry_out(stop)
         except LabctlError as error:
             reason = "; ".join([*self._sequence.failed[:1], str(error)])
             stop.ask("failed", reason, error.exit_code)
+        for problem in await asyncio.to_thread(self._control.restore):
+            self.event("not_restored", reason=problem)
         failed_phases = self._sequence.failed
         if failed_phases:
             told = f"{len(failed_phases)} of {len(self.phases)} phases: {failed_phases[0]}"
@@ -224,7 +233,7 @@ class Run:
             await asyncio.to_thread(self._journal.flush)
         return RunOutcome(path, outcome, stop.reason, stop.exit_code)
 
-    async def _start_fio(self, phase: Phase) -> FioProcess:
+    async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
         assert self._journal is not None
         await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
@@ -236,6 +245,23 @@ class Run:
 
         directory = self._journal.path / FIO_DIR / phase.slug
         return await FioProcess.start(phase, self.drive, directory, self.timebase, on_status)
+
+    async def purge(self, phase: Phase) -> None:
+        """Check that the drive may be purged now, and do it."""
+        await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
+        self.event("purge_started", method=phase.purge_method)
+        method = await asyncio.to_thread(self._control.purge, phase)
+        self.event("purged", method=method)
+
+    async def set_power_state(self, state: int) -> None:
+        """Choose an NVMe power state until the end of the run."""
+        await asyncio.to_thread(self._control.set_power_state, state)
+        self.event("power_state", state=state)
+
+    def celsius(self) -> float | None:
+        """The drive's own temperature now, or the hottest of the sensors that there are."""
+        found = self.monitor.view().celsius
+        return found.get(COMPOSITE, max(found.values(), default=None))
 
     def _on_status(self, status: Status, before: Status | None) -> None:
         assert self._journal is not None

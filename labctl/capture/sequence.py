@@ -2,25 +2,27 @@
 
 The fio of the next phase is started and held while the present one still works. A phase that
 fails is recorded and the next one follows; what a safety rule forbids ends the run, after the
-phase that is on.
+phase that is on. Rounds come again until the drive is steady.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
+from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
 from labctl.capture.stopping import StopRequest
 from labctl.errors import RunFailed
-from labctl.plan import Pattern, Phase
+from labctl.phase import Pattern, Phase
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
+LOOK_EVERY_S = 0.5
+"""How often the temperature is looked at while the drive cools down."""
 
 
 class Narrator(Protocol):
@@ -35,25 +37,48 @@ class Narrator(Protocol):
         ...
 
 
-class PhaseSequence:
-    """Carries out ``phases`` in their order.
+class Hands(Protocol):
+    """What is done to the drive. Each checks first that it may be done, and raises Refused."""
 
-    ``start_fio`` checks that a phase may be done and starts its fio, to be held. Failures of
-    phases are collected in ``failed``.
+    async def start_fio(self, phase: Phase) -> FioProcess:
+        """Start the fio of a phase, to be held. Raises RunFailed."""
+        ...
+
+    async def purge(self, phase: Phase) -> None:
+        """Take the drive back to fresh. Raises RunFailed."""
+        ...
+
+    async def set_power_state(self, state: int) -> None:
+        """Choose an NVMe power state. Raises RunFailed."""
+        ...
+
+    def celsius(self) -> float | None:
+        """The drive's temperature now, if it is known."""
+        ...
+
+
+class PhaseSequence:
+    """Carries out ``phases`` in their order; those in ``done`` were carried out before.
+
+    Failures of phases are collected in ``failed``.
     """
 
     def __init__(
         self,
         phases: Sequence[Phase],
-        start_fio: Callable[[Phase], Awaitable[FioProcess]],
+        hands: Hands,
         narrator: Narrator,
         now_ns: Callable[[], int],
+        done: Collection[int] = (),
     ) -> None:
         self.failed: list[str] = []
         self._phases = tuple(phases)
-        self._start_fio = start_fio
+        self._hands = hands
         self._narrator = narrator
         self._now_ns = now_ns
+        self._over = set(done)
+        self._iops: dict[int, float] = {}
+        self._power_state: int | None = None
         self._fios: list[FioProcess] = []
         self._holding: dict[int, asyncio.Task[FioProcess]] = {}
         self._finishing: list[asyncio.Task[None]] = []
@@ -70,16 +95,32 @@ class PhaseSequence:
         that cannot be written. However it ends, no fio is left.
         """
         try:
-            for phase, following in pairwise((*self._phases, None)):
-                assert phase is not None
-                if stop.asked:
-                    return
-                if phase.pattern is Pattern.IDLE:
-                    await self._idle(phase, following, stop)
-                else:
-                    await self._work(phase, following, stop)
+            while (phase := self._next()) is not None and not stop.asked:
+                self._over.add(phase.index)
+                await self._do(phase, self._next_io(), stop)
+                await self._end_of_round(phase)
         finally:
             await self._end(stop)
+
+    def _next(self) -> Phase | None:
+        return next((phase for phase in self._phases if phase.index not in self._over), None)
+
+    def _next_io(self) -> Phase | None:
+        """The phase whose fio can get ready now: no purge comes before it."""
+        for phase in self._phases:
+            if phase.index not in self._over and phase.pattern is not Pattern.COOL:
+                return phase if phase.pattern.io else None
+        return None
+
+    async def _do(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        if phase.pattern is Pattern.IDLE:
+            await self._idle(phase, following, stop)
+        elif phase.pattern is Pattern.COOL:
+            await self._cool(phase, following, stop)
+        elif phase.pattern is Pattern.PURGE:
+            await self._purge(phase)
+        else:
+            await self._work(phase, following, stop)
 
     async def _idle(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         begin_ns = self._now_ns()
@@ -92,6 +133,38 @@ class PhaseSequence:
         outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
         self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason)
 
+    async def _cool(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        assert phase.until_celsius is not None
+        begin_ns = self._now_ns()
+        self._narrator.phase_began(phase, begin_ns)
+        self._hold(following, stop)
+        limit_ns = begin_ns + round(phase.duration_s * NS_PER_S)
+        celsius = self._hands.celsius()
+        while (celsius is None or celsius > phase.until_celsius) and self._now_ns() < limit_ns:
+            if await stop.wait(LOOK_EVERY_S):
+                break
+            celsius = self._hands.celsius()
+        now_ns = self._now_ns()
+        cool = celsius is not None and celsius <= phase.until_celsius
+        reason = "" if cool else f"not cool after {phase.duration_s:.0f} s"
+        self._narrator.event(
+            "cooled_down", reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
+        )
+        outcome = "interrupted" if stop.asked and not cool else "completed"
+        self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason or reason)
+
+    async def _purge(self, phase: Phase) -> None:
+        begin_ns = self._now_ns()
+        self._narrator.phase_began(phase, begin_ns)
+        problem = ""
+        try:
+            await self._hands.purge(phase)
+        except RunFailed as error:
+            problem = str(error)
+            self.failed.append(problem)
+        outcome = "failed" if problem else "completed"
+        self._ended(phase, outcome, begin_ns, self._now_ns(), NS_PER_MS, problem)
+
     async def _work(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         fio = await self._ready(phase, stop)
         if fio is None:
@@ -100,7 +173,7 @@ class PhaseSequence:
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         try:
-            if phase.fill_bytes is None:
+            if not phase.fills:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
                 await asyncio.wait(
                     (done, asked), timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED
@@ -109,6 +182,7 @@ class PhaseSequence:
             await asyncio.wait((done, asked), return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
             if done.done() and problem is None:
+                self._iops[phase.index] = fio.iops
                 self._finish_later(phase, fio)
                 return
             await fio.stop()
@@ -122,15 +196,15 @@ class PhaseSequence:
                 task.cancel()
 
     def _hold(self, phase: Phase | None, stop: StopRequest) -> None:
-        """Begin to start the fio of ``phase``, unless it is an idle one or is being held."""
-        if phase is None or stop.asked or phase.pattern is Pattern.IDLE:
+        """Begin to start the fio of ``phase``, unless it is being held."""
+        if phase is None or stop.asked:
             return
         if phase.index not in self._holding:
             task = asyncio.create_task(self._held(phase), name=f"hold-{phase.index}")
             self._holding[phase.index] = task
 
     async def _held(self, phase: Phase) -> FioProcess:
-        fio = await self._start_fio(phase)
+        fio = await self._hands.start_fio(phase)
         self._fios.append(fio)
         await fio.wait_held()
         return fio
@@ -147,12 +221,68 @@ class PhaseSequence:
         if stop.asked:
             return None
         try:
-            return self._holding.pop(phase.index).result()
+            fio = self._holding.pop(phase.index).result()
+            await self._into_power_state(phase)
+            return fio
         except RunFailed as error:
             self.failed.append(str(error))
             now_ns = self._now_ns()
             self._ended(phase, "failed", now_ns, now_ns, 0, str(error))
+            await self._drop_held()
             return None
+
+    async def _into_power_state(self, phase: Phase) -> None:
+        if phase.power_state is not None and phase.power_state != self._power_state:
+            await self._hands.set_power_state(phase.power_state)
+            self._power_state = phase.power_state
+
+    async def _end_of_round(self, phase: Phase) -> None:
+        """After the last point of a round: leave out the rounds that are not needed any more."""
+        following = self._next()
+        if not phase.round or (following is not None and phase.same_round(following)):
+            return
+        steady = self._steady(phase)
+        more = following is not None and following.round == phase.round + 1
+        if steady or not more:
+            self._narrator.event(
+                "steady_state",
+                sweep=phase.sweep,
+                sweep_number=phase.sweep_number,
+                round=phase.round,
+                reached=steady,
+            )
+        if not (steady and more):
+            return
+        for later in self._phases[phase.index + 1 :]:
+            if later.round <= phase.round or later.sweep_number != phase.sweep_number:
+                break
+            self._over.add(later.index)
+        await self._drop_held()
+
+    def _steady(self, last: Phase) -> bool:
+        """Whether all tracked points were steady over the last rounds up to that of ``last``."""
+        points: dict[Phase, list[float]] = {}
+        for phase in self._phases[: last.index + 1]:
+            iops = self._iops.get(phase.index)
+            alike = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
+            if alike and phase.round and phase.tracked and phase.pattern.io and iops is not None:
+                points.setdefault(phase.point, []).append(iops)
+        if not points or any(len(values) < last.round for values in points.values()):
+            return False
+        return steady_together(list(points.values())) == last.round - 1
+
+    async def _drop_held(self) -> None:
+        """Give up every fio that waits for its turn."""
+        for fio in self._fios:
+            if fio.release_ns is None:
+                fio.kill()
+        for holding in self._holding.values():
+            with contextlib.suppress(Exception):  # it was not to be used any more
+                await holding
+        self._holding.clear()
+        for fio in [item for item in self._fios if item.release_ns is None]:
+            await fio.stop()
+            self._fios.remove(fio)
 
     def _finish_later(self, phase: Phase, fio: FioProcess) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
@@ -187,17 +317,10 @@ class PhaseSequence:
     async def _end(self, stop: StopRequest) -> None:
         """Whatever is still there ends now."""
         await asyncio.gather(*self._finishing)
-        for fio in self._fios:
-            if fio.release_ns is None:
-                fio.kill()
-        for holding in self._holding.values():
-            with contextlib.suppress(Exception):  # it was not to be used any more
-                await holding
+        await self._drop_held()
         for fio in list(self._fios):
             await fio.stop()
-            if fio.release_ns is not None:
-                self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
-        self._fios.clear()
+            self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
 
     async def _until(self, t_ns: int, stop: StopRequest) -> None:
         remaining_s = (t_ns - self._now_ns()) / NS_PER_S

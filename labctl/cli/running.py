@@ -20,7 +20,7 @@ from labctl.cli import live
 from labctl.cli.finding import find_rig
 from labctl.cli.reporting import make_report, print_summary
 from labctl.errors import LabctlError
-from labctl.plan import Phase, Plan, Role, format_size, load_plan
+from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
 from labctl.record import Event, RunRecord
 from labctl.rig import Rig
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
@@ -40,7 +40,7 @@ class Estimate:
 
 def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
     """Time and bytes of a list of phases. Timed writes count with the full write speed."""
-    fills = [phase.fill_bytes for phase in phases if phase.role is Role.PREPARE]
+    fills = [phase.fill_bytes for phase in phases if phase.fills]
     timed_s = sum(phase.duration_s + OVERHEAD_S for phase in phases)
     if None in fills:
         return Estimate(None, None)
@@ -48,7 +48,7 @@ def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
     writing_s = sum(
         phase.duration_s * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
         for phase in phases
-        if phase.writes
+        if phase.writes and phase.pattern.io
     )
     return Estimate(
         seconds=timed_s + filled / write_bytes_per_s,
@@ -73,8 +73,10 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
     print(f"{plan.name} on {rig.name}: {len(phases)} phases")
     for phase in phases:
         size = f"{phase.duration_s:.0f} s"
-        if phase.role is Role.PREPARE:
+        if phase.fills:
             size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
+        elif phase.pattern in (Pattern.COOL, Pattern.PURGE):
+            size = f"≤ {size}"
         print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
     if cost.seconds is None or cost.bytes_written is None:
         timed_s = sum(phase.duration_s for phase in phases)
@@ -89,7 +91,7 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
 
 def _effect(phase: Phase) -> str:
     parts = []
-    if phase.span_bytes and phase.fill_bytes is None:
+    if phase.span_bytes and not phase.fills:
         parts.append(f"first {format_size(phase.span_bytes)}")
     if phase.writes:
         parts.append("writes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from instruments.simulated.drive import DriveProcess, start_drive
 from labctl.capture.fio import FioProcess
 from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
-from labctl.errors import Refused
-from labctl.plan import Pattern, Phase, Role
+from labctl.errors import Refused, RunFailed
+from labctl.phase import Pattern, Phase, Role
+from labctl.plan import parse_plan
 from labctl.rig import Drive
 from labctl.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
@@ -33,13 +34,16 @@ def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
 class Heard:
     began: list[int] = field(default_factory=list)
     ended: list[dict[str, Any]] = field(default_factory=list)
+    others: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         self.began.append(phase.index)
 
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
-        assert kind == "phase_ended"
-        self.ended.append(data)
+        if kind == "phase_ended":
+            self.ended.append(data)
+        else:
+            self.others.append((kind, data))
 
     @property
     def outcomes(self) -> dict[int, str]:
@@ -48,15 +52,27 @@ class Heard:
 
 @dataclass
 class Starter:
-    """Starts the real fio; phases in ``broken`` get a target that is not there."""
+    """Starts the real fio; phases in ``broken`` get a target that is not there. The drive's
+    temperatures are a list, and its power states only noted."""
 
     drive: Drive
     folder: Path
     timebase: Timebase
     broken: tuple[int, ...] = ()
     refused: tuple[int, ...] = ()
+    temperatures: Iterator[float] = field(default_factory=lambda: iter(()))
+    states: list[int] = field(default_factory=list)
 
-    async def __call__(self, phase: Phase) -> FioProcess:
+    async def purge(self, phase: Phase) -> None:
+        raise RunFailed("the drive cannot be purged")
+
+    async def set_power_state(self, state: int) -> None:
+        self.states.append(state)
+
+    def celsius(self) -> float | None:
+        return next(self.temperatures, None)
+
+    async def start_fio(self, phase: Phase) -> FioProcess:
         if phase.index in self.refused:
             raise Refused("the drive is mounted now")
         drive = self.drive
@@ -74,13 +90,12 @@ def phases(count: int, duration_s: float = 4.0) -> list[Phase]:
 
 
 def sequence(
-    simulated: DriveProcess, tmp_path: Path, count: int, **kinds: tuple[int, ...]
+    simulated: DriveProcess, tmp_path: Path, of: int | Sequence[Phase], **more: Any
 ) -> tuple[PhaseSequence, Heard]:
     heard, timebase = Heard(), Timebase()
-    starter = Starter(
-        Drive(target=simulated.uri, engine="nbd"), tmp_path / "fio", timebase, **kinds
-    )
-    return PhaseSequence(phases(count), starter, heard, timebase.now_ns), heard
+    starter = Starter(Drive(target=simulated.uri, engine="nbd"), tmp_path / "fio", timebase, **more)
+    planned = phases(of) if isinstance(of, int) else of
+    return PhaseSequence(planned, starter, heard, timebase.now_ns), heard
 
 
 async def test_a_phase_whose_fio_cannot_start_fails_alone(
@@ -118,3 +133,88 @@ async def test_a_stop_while_the_next_fio_gets_ready_leaves_none(
     await asyncio.wait_for(running, 20)
     assert heard.outcomes == {0: "interrupted"}
     assert fios_below(tmp_path) == []
+
+
+ROUNDS = """
+name = "rounds"
+idle_before_s = 0
+idle_after_s = 0
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 2]
+duration_s = 1.1
+rounds = 8
+{more}
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[DriveProcess]:
+    """So slow that its IOPS do not depend on how busy this machine is."""
+    with start_drive(tmp_path / "drive", overrides={"speed_divisor": 400.0}) as process:
+        yield process
+
+
+async def test_rounds_end_when_every_point_is_steady_over_five(
+    slow: DriveProcess, tmp_path: Path
+) -> None:
+    """The last rounds are left out, with the fio that was held for the next of them."""
+    planned = parse_plan(ROUNDS.format(more=""), "rounds.toml").expand()
+    assert len(planned) == 16
+    one, heard = sequence(slow, tmp_path, planned)
+    await one.carry_out(StopRequest())
+    ((kind, data),) = heard.others
+    assert kind == "steady_state" and data["reached"] and data["sweep_number"] == 1
+    assert 5 <= data["round"] < 8
+    assert heard.began == list(range(2 * data["round"]))
+    assert set(heard.outcomes.values()) == {"completed"}
+    assert fios_below(tmp_path) == []
+
+
+async def test_only_tracked_points_decide_and_a_run_that_never_settles_says_so(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    text = ROUNDS.format(more="track = [{ queue_depth = 64 }]").replace("rounds = 8", "rounds = 2")
+    one, heard = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
+    await one.carry_out(StopRequest())
+    ((kind, data),) = heard.others
+    assert (kind, data["reached"], data["round"]) == ("steady_state", False, 2)
+    assert heard.began == [0, 1, 2, 3]
+
+
+async def test_each_phase_waits_until_the_drive_is_cool_and_no_longer_than_its_limit(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    text = ROUNDS.format(more="start_celsius = 40\nstart_within_s = 2.0").replace("rounds = 8", "")
+    planned = parse_plan(text, "rounds.toml").expand()
+    warm = iter([45.0, 41.0, 39.0, *[50.0] * 20])
+    one, heard = sequence(simulated, tmp_path, planned, temperatures=warm)
+    await one.carry_out(StopRequest())
+    assert [data["reached"] for _, data in heard.others] == [True, False]
+    ended = {item["index"]: item for item in heard.ended}
+    assert 0.9e9 < ended[0]["end_ns"] - ended[0]["begin_ns"] < 1.9e9
+    assert "not cool after 2 s" in ended[2]["reason"]
+    assert {item["outcome"] for item in heard.ended} == {"completed"}
+
+
+async def test_a_power_state_is_set_once_where_it_changes(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    text = ROUNDS.format(more="power_state = [0, 2]").replace("rounds = 8", "")
+    states: list[int] = []
+    planned = parse_plan(text, "rounds.toml").expand()
+    one, heard = sequence(simulated, tmp_path, planned, states=states)
+    await one.carry_out(StopRequest())
+    assert states == [0, 2]
+    assert [phase.label for phase in planned][:2] == ["randread 4k QD1 PS0", "randread 4k QD2 PS0"]
+    assert heard.began == [0, 1, 2, 3]
+
+
+async def test_a_purge_that_fails_is_a_failed_phase(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    text = ROUNDS.format(more='prepare = [{ step = "purge" }]').replace("rounds = 8", "")
+    one, heard = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
+    await one.carry_out(StopRequest())
+    assert heard.outcomes == {0: "failed", 1: "completed", 2: "completed"}
+    assert one.failed == ["the drive cannot be purged"]

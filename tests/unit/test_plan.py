@@ -11,6 +11,7 @@ from labctl.plan import (
     Pattern,
     Phase,
     Role,
+    Sweep,
     built_in_plans,
     format_size,
     load_plan,
@@ -172,3 +173,28 @@ def test_a_phase_reads_back_from_its_json(
 ) -> None:
     phase = Phase(3, Role.MEASURE, "s", pattern, 1.5, 4096, depth, 2, share, span)
     assert Phase.from_json(phase.to_json()) == phase
+
+
+def test_the_plan_of_the_docs_expands_to_every_step() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    text = page.split("```toml\n")[1].split("```")[0]
+    phases = parse_plan(text, "plans.md").expand(drive_bytes=1 << 30)
+    assert [phase.label for phase in phases[:4]] == [
+        "purge (auto)", "write 128k QD32", "write 128k QD32", "randwrite 4k QD32 round 1",
+    ]  # fmt: skip
+    assert [phase.label for phase in phases[28:31]] == ["rest", "cool to 45 °C", "idle before"]
+    assert len(phases) == 1 + 2 + 25 + 1 + 1 + 1 + 25 + 1
+    assert all(phase.writes for phase in phases[:28])
+    assert phases[1].fill_bytes == 1 << 30
+    assert len({phase.slug for phase in phases}) == len(phases)
+
+
+def test_every_key_of_a_sweep_stands_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    missing = [name for name in Sweep.model_fields if f"| `{name}` |" not in page]
+    assert missing == []
+
+
+def test_an_unknown_step_names_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=r"purge.*fill.*precondition.*cool_down.*rest"):
+        parse_plan(SWEEP + '[[prepare]]\nstep = "wash"\n', "p.toml")

@@ -1,0 +1,146 @@
+"""Purge, power state and governor: the exact commands, and what is made of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from labctl.capture import drive_control
+from labctl.capture.drive_control import DriveControl, sanitize_state
+from labctl.capture.machine import Completed
+from labctl.errors import RunFailed
+from labctl.phase import Pattern, Phase, Role
+from labctl.rig import Drive
+
+OK = Completed(0, "", "")
+
+
+@dataclass
+class Scripted:
+    """A machine that answers what was written down; what it was not asked yet is left over."""
+
+    answers: list[tuple[list[str], Completed]]
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+        expected, answer = self.answers.pop(0)
+        assert list(argv) == expected
+        return answer
+
+    def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
+        return dict(self.texts)
+
+    def resolve(self, path: str) -> str | None:
+        return {"/dev/disk/by-id/nvme-x": "/dev/nvme1n1"}.get(path, path)
+
+
+def purge_phase(method: str, within_s: float = 60.0) -> Phase:
+    return Phase(0, Role.PREPARE, "purge", Pattern.PURGE, within_s, purge_method=method)
+
+
+NVME = Drive(target="/dev/disk/by-id/nvme-x", engine="io_uring", serial="S1", destructive=True)
+
+
+@pytest.mark.parametrize(
+    ("drive", "method", "command", "used"),
+    [
+        (NVME, "auto", ["nvme", "format", "/dev/nvme1n1", "--ses=1"], "format"),
+        (NVME, "discard", ["blkdiscard", "/dev/nvme1n1"], "discard"),
+        (Drive(target="/dev/sdb"), "auto", ["blkdiscard", "/dev/sdb"], "discard"),
+        (
+            Drive(target="/scratch/file", size_bytes=4096), "auto",
+            ["fallocate", "--punch-hole", "--length", "4096", "/scratch/file"], "discard",
+        ),
+    ],
+)  # fmt: skip
+def test_each_purge_is_one_command_on_the_device_itself(
+    drive: Drive, method: str, command: list[str], used: str
+) -> None:
+    machine = Scripted([(command, OK)])
+    assert DriveControl(machine, drive).purge(purge_phase(method)) == used
+    assert machine.answers == []
+
+
+def test_a_format_of_what_is_no_nvme_drive_is_refused_with_what_to_do() -> None:
+    with pytest.raises(RunFailed, match='method = "discard"'):
+        DriveControl(Scripted([]), Drive(target="/dev/sdb")).purge(purge_phase("format"))
+
+
+def test_a_purge_that_the_drive_refuses_is_told_in_its_own_words() -> None:
+    refusal = Completed(1, "", "NVMe status: Access Denied: (0x4286)\n")
+    machine = Scripted([(["nvme", "format", "/dev/nvme1n1", "--ses=1"], refusal)])
+    with pytest.raises(RunFailed, match="Access Denied"):
+        DriveControl(machine, NVME).purge(purge_phase("auto"))
+
+
+def test_a_sanitize_is_followed_until_the_drive_says_that_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drive_control, "POLL_EVERY_S", 0.0)
+    ask = ["nvme", "sanitize-log", "/dev/nvme1", "-o", "json"]
+    machine = Scripted(
+        [
+            (["nvme", "sanitize", "/dev/nvme1", "--sanact=2"], OK),
+            (ask, Completed(0, '{"nvme1": {"sprog": 4000, "sstat": 2}}', "")),
+            (ask, Completed(0, '{"nvme1": {"sprog": 65535, "sstat": 257}}', "")),
+        ]
+    )
+    assert DriveControl(machine, NVME).purge(purge_phase("sanitize")) == "sanitize"
+    assert machine.answers == []
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ('{"nvme0": {"sprog": 65535, "sstat": 257, "scdw10": 2}}', (65535, 1)),
+        ('{"sprog": 12, "sstat": "0x2"}', (12, 2)),
+        ('{"nvme0n1": {"sprog": 65535, "sstat": {"status": "(3) Failed."}}}', (65535, 3)),
+        ("", (None, None)),
+        ("no sanitize log", (None, None)),
+        ("[1, 2]", (None, None)),
+    ],
+)
+def test_every_form_of_the_sanitize_log_is_read(
+    text: str, state: tuple[int | None, int | None]
+) -> None:
+    assert sanitize_state(text) == state
+
+
+def test_a_power_state_is_read_set_verified_and_put_back() -> None:
+    get = ["nvme", "get-feature", "/dev/nvme1n1", "-f", "2"]
+
+    def now(state: int) -> tuple[list[str], Completed]:
+        said = f"get-feature:0x02 (Power Management), Current value:{state:#010x}\n"
+        return get, Completed(0, said, "")
+
+    def put(state: int) -> tuple[list[str], Completed]:
+        return ["nvme", "set-feature", "/dev/nvme1n1", "-f", "2", "-v", str(state)], OK
+
+    machine = Scripted([now(1), put(3), now(3), put(4), now(4), put(1), now(1)])
+    control = DriveControl(machine, NVME)
+    control.set_power_state(3)
+    control.set_power_state(4)
+    assert control.restore() == []
+    assert control.restore() == []
+    assert machine.answers == []
+
+
+def test_a_power_state_that_the_drive_does_not_take_is_a_failure() -> None:
+    get = ["nvme", "get-feature", "/dev/nvme1n1", "-f", "2"]
+    still = Completed(0, "get-feature:0x02 (Power Management), Current value:00000000\n", "")
+    machine = Scripted(
+        [
+            (get, still),
+            (["nvme", "set-feature", "/dev/nvme1n1", "-f", "2", "-v", "3"], OK),
+            (get, still),
+        ]
+    )
+    with pytest.raises(RunFailed, match="stays in power state 0, not 3"):
+        DriveControl(machine, NVME).set_power_state(3)
+
+
+def test_a_host_without_governors_says_to_leave_it_out() -> None:
+    with pytest.raises(RunFailed, match="leave governor out"):
+        DriveControl(Scripted([]), NVME).set_governor("performance")
