@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from instruments import drivers
 from instruments.instrument import Instrument
@@ -80,6 +87,43 @@ class Rail(BaseModel):
     current: Annotated[Current, BeforeValidator(_current)]
 
 
+class Limits(BaseModel):
+    """What must not be passed while a run is on, and what happens when it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    celsius: Finite | None = None
+    """Of the drive."""
+    when_hot: Literal["pause", "abort"] = "pause"
+    """Pause: the phase is given up, the drive cools down, and the phase is done again."""
+    resume_celsius: Finite | None = None
+    """How cool it must be to go on; 10 °C below the limit if left out."""
+    cool_within_s: Positive = 1800.0
+    """A drive that is not as cool by then aborts the run."""
+    watts: Positive | None = None
+    """Of all rails together: more aborts the run."""
+    when_out_of_tolerance: Literal["warn", "abort"] = "warn"
+    """A rail's volts outside its tolerance."""
+    free_disk: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] | None = None
+    """Of the journal's disk: less aborts the run. Left out: 500 MB, and only a warning."""
+    hours: Positive | None = None
+    """A run that is on for longer is aborted."""
+
+    @property
+    def cool_celsius(self) -> float:
+        """How cool the drive must be to go on after a pause. Needs ``celsius``."""
+        assert self.celsius is not None
+        return self.celsius - 10.0 if self.resume_celsius is None else self.resume_celsius
+
+    @model_validator(mode="after")
+    def _resumes_below(self) -> Limits:
+        if self.resume_celsius is not None and (
+            self.celsius is None or self.resume_celsius >= self.celsius
+        ):
+            raise ValueError("resume_celsius must be below celsius")
+        return self
+
+
 class InstrumentEntry(BaseModel):
     """An instrument: its driver, how badly it is needed, and the driver's own settings."""
 
@@ -105,6 +149,7 @@ class RigFile(BaseModel):
     rails: dict[Name, Rail] = Field(min_length=1)
     temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
+    limits: Limits = Limits()
     sinks: dict[Literal["influxdb", "mqtt"], dict[str, Any]] = Field(default_factory=dict)
     """Where runs are sent; each section is read by its sink."""
 

@@ -51,6 +51,7 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
             continue
         if event.kind == "phase_started":
             started[event.data["index"]] = event.t_ns
+            ended.pop(event.data["index"], None)  # a phase that is done again counts anew
             marks.append(event.t_ns)
         elif event.kind == "phase_ended":
             ended[event.data["index"]] = (event.t_ns, event.data)

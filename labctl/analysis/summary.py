@@ -71,8 +71,9 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     live = [host_series(record, name) for name in LIVE_IOPS]
     throttling = _throttling(record, rails, channels, spans, live)
     phases = []
+    breaks = [event.t_ns for event in record.events if event.kind in BREAKS]
     for number, span in enumerate(spans):
-        before = spans[number - 1] if number else None
+        before = _followed(spans[number - 1], span, breaks) if number else None
         phases.append(
             _phase_result(
                 record,
@@ -115,6 +116,16 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         problems=run_problems(record, channels, live, unusable),
         labctl_version=record.header.versions.get("labctl", ""),
     )
+
+
+BREAKS = ("paused", "host_lost", "run_resumed")
+"""Events after which the next phase does not follow the one before without idle time."""
+
+
+def _followed(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> PhaseSpan | None:
+    """``before``, unless something came between it and ``span`` that was not planned."""
+    broken = any(before.end_ns <= t_ns <= span.begin_ns for t_ns in breaks)
+    return None if broken else before
 
 
 def _zip(

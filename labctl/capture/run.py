@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +25,18 @@ from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
 from labctl.capture.drive_control import DriveControl
 from labctl.capture.fio import FioProcess
+from labctl.capture.guard import Guard, Look
 from labctl.capture.machine import LocalMachine
 from labctl.capture.monitor import Interval, Monitor, intervals
-from labctl.capture.sequence import PhaseSequence
+from labctl.capture.sequence import Pause, PhaseSequence
 from labctl.capture.stopping import StopRequest
-from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed
+from labctl.errors import (
+    ConfigurationError,
+    GuardTripped,
+    JournalError,
+    LabctlError,
+    RunFailed,
+)
 from labctl.fio_output import DIRECTIONS, Status
 from labctl.journal import Journal
 from labctl.plan import Phase, Plan
@@ -73,6 +82,18 @@ def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     return phases
 
 
+def _put_aside(directory: Path) -> Path:
+    """``directory``, which an earlier attempt's files have left: they get a number."""
+    if directory.exists():
+        number = next(n for n in itertools.count(1) if not _numbered(directory, n).exists())
+        directory.rename(_numbered(directory, number))
+    return directory
+
+
+def _numbered(directory: Path, number: int) -> Path:
+    return directory.with_name(f"{directory.name}.{number}")
+
+
 class Run:
     """Runs ``plan`` on ``rig`` once."""
 
@@ -100,6 +121,8 @@ class Run:
         self._control = DriveControl(LocalMachine(), self.drive)
         self._sequence = PhaseSequence(self.phases, self, self, self.timebase.now_ns)
         self._wall_offset_ns = 0
+        self._guard = Guard(rig)
+        self._began_s = self._now_s()
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
@@ -217,7 +240,8 @@ class Run:
                 await self._sequence.carry_out(stop)
         except LabctlError as error:
             reason = "; ".join([*self._sequence.failed[:1], str(error)])
-            stop.ask("failed", reason, error.exit_code)
+            outcome = "aborted" if isinstance(error, GuardTripped) else "failed"
+            stop.ask(outcome, reason, error.exit_code)
         for problem in await asyncio.to_thread(self._control.restore):
             self.event("not_restored", reason=problem)
         failed_phases = self._sequence.failed
@@ -243,7 +267,7 @@ class Run:
             self._on_status(status, before[-1] if before else None)
             before[:] = [status]
 
-        directory = self._journal.path / FIO_DIR / phase.slug
+        directory = _put_aside(self._journal.path / FIO_DIR / phase.slug)
         return await FioProcess.start(phase, self.drive, directory, self.timebase, on_status)
 
     async def purge(self, phase: Phase) -> None:
@@ -298,6 +322,7 @@ class Run:
                 await asyncio.sleep(1.0)
                 self._note_wall_step()
                 self._note_required(stop)
+                self._keep_limits(stop)
 
         task = asyncio.create_task(watch(), name="watch")
         try:
@@ -311,6 +336,30 @@ class Run:
             seconds = (offset_ns - self._wall_offset_ns) / NS_PER_S
             self.event("wall_clock_step", seconds=round(seconds, 6))
         self._wall_offset_ns = offset_ns
+
+    def _keep_limits(self, stop: StopRequest) -> None:
+        """Act on limits of the rig that were passed since the last look."""
+        assert self.path is not None
+        now_s = self._now_s()
+        try:
+            free_bytes = shutil.disk_usage(self.path).free
+        except OSError:
+            return  # the journal tells of it
+        look = Look(self.monitor.view(), self.celsius(), free_bytes, now_s - self._began_s)
+        tripped, over = self._guard.changes(look, now_s)
+        for trip in over:
+            self.event("guard_over", limit=trip.limit)
+        for trip in tripped:
+            self.event("guard_tripped", limit=trip.limit, reason=trip.reason, action=trip.action)
+            limits = self.rig.file.limits
+            if trip.action == "abort":
+                stop.ask("aborted", trip.reason, GuardTripped.exit_code)
+            elif trip.action == "pause":
+                cool = Pause(trip.reason, limits.cool_celsius, limits.cool_within_s)
+                self._sequence.pause(cool)
+
+    def _now_s(self) -> float:
+        return self.timebase.now_ns() / NS_PER_S
 
     def _note_required(self, stop: StopRequest) -> None:
         assert self._acquisition is not None

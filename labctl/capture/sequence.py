@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
 from labctl.capture.stopping import StopRequest
-from labctl.errors import RunFailed
+from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
+ATTEMPTS = 3
+"""How often a phase is begun before it counts as one that the drive cannot do in this rig."""
 LOOK_EVERY_S = 0.5
 """How often the temperature is looked at while the drive cools down."""
 
@@ -57,6 +60,15 @@ class Hands(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The drive shall cool down before anything else is done."""
+
+    reason: str
+    until_celsius: float
+    within_s: float
+
+
 class PhaseSequence:
     """Carries out ``phases`` in their order; those in ``done`` were carried out before.
 
@@ -78,6 +90,9 @@ class PhaseSequence:
         self._now_ns = now_ns
         self._over = set(done)
         self._iops: dict[int, float] = {}
+        self._pause: Pause | None = None
+        self._paused = asyncio.Event()
+        self._attempts: dict[int, int] = {}
         self._power_state: int | None = None
         self._fios: list[FioProcess] = []
         self._holding: dict[int, asyncio.Task[FioProcess]] = {}
@@ -87,6 +102,12 @@ class PhaseSequence:
         """SIGKILL to every fio there is, held or at work."""
         for fio in self._fios:
             fio.kill()
+
+    def pause(self, pause: Pause) -> None:
+        """Give up the phase that is on, let the drive cool down, and do the phase again."""
+        if self._pause is None:
+            self._pause = pause
+            self._paused.set()
 
     async def carry_out(self, stop: StopRequest) -> None:
         """All phases, or as many as there are until ``stop`` is asked for.
@@ -99,6 +120,7 @@ class PhaseSequence:
                 self._over.add(phase.index)
                 await self._do(phase, self._next_io(), stop)
                 await self._end_of_round(phase)
+                await self._cool_if_paused(stop)
         finally:
             await self._end(stop)
 
@@ -138,12 +160,7 @@ class PhaseSequence:
         begin_ns = self._now_ns()
         self._narrator.phase_began(phase, begin_ns)
         self._hold(following, stop)
-        limit_ns = begin_ns + round(phase.duration_s * NS_PER_S)
-        celsius = self._hands.celsius()
-        while (celsius is None or celsius > phase.until_celsius) and self._now_ns() < limit_ns:
-            if await stop.wait(LOOK_EVERY_S):
-                break
-            celsius = self._hands.celsius()
+        celsius = await self._wait_cool(phase.until_celsius, phase.duration_s, stop)
         now_ns = self._now_ns()
         cool = celsius is not None and celsius <= phase.until_celsius
         reason = "" if cool else f"not cool after {phase.duration_s:.0f} s"
@@ -152,6 +169,34 @@ class PhaseSequence:
         )
         outcome = "interrupted" if stop.asked and not cool else "completed"
         self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason or reason)
+
+    async def _cool_if_paused(self, stop: StopRequest) -> None:
+        """Do what :meth:`pause` asked for. Raises GuardTripped when the drive stays hot."""
+        pause, self._pause = self._pause, None
+        self._paused.clear()
+        if pause is None or self._next() is None:
+            return
+        await self._drop_held()
+        self._narrator.event("paused", reason=pause.reason, until_celsius=pause.until_celsius)
+        celsius = await self._wait_cool(pause.until_celsius, pause.within_s, stop)
+        cool = celsius is not None and celsius <= pause.until_celsius
+        self._narrator.event("resumed", celsius=celsius, reached=cool)
+        if not (cool or stop.asked):
+            raise GuardTripped(
+                f"{pause.reason}; not below {pause.until_celsius:g} °C after {pause.within_s:.0f} s"
+            )
+
+    async def _wait_cool(
+        self, until_celsius: float, within_s: float, stop: StopRequest
+    ) -> float | None:
+        """Wait until it is that cool, the time is over or a stop is asked; its temperature."""
+        limit_ns = self._now_ns() + round(within_s * NS_PER_S)
+        celsius = self._hands.celsius()
+        while (celsius is None or celsius > until_celsius) and self._now_ns() < limit_ns:
+            if await stop.wait(LOOK_EVERY_S):
+                break
+            celsius = self._hands.celsius()
+        return celsius
 
     async def _purge(self, phase: Phase) -> None:
         begin_ns = self._now_ns()
@@ -172,14 +217,15 @@ class PhaseSequence:
         self._narrator.phase_began(phase, fio.release())
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
+        paused = asyncio.create_task(self._paused.wait(), name="pause")
+        ends = (done, asked, paused)
         try:
             if not phase.fills:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
-                await asyncio.wait(
-                    (done, asked), timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                self._hold(following, stop)
-            await asyncio.wait((done, asked), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
+                if self._pause is None:
+                    self._hold(following, stop)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
             if done.done() and problem is None:
                 self._iops[phase.index] = fio.iops
@@ -187,13 +233,24 @@ class PhaseSequence:
                 return
             await fio.stop()
             if problem is None:
-                self._closed(phase, fio, "interrupted", stop.reason)
+                reason = stop.reason or (self._pause.reason if self._pause else "")
+                self._closed(phase, fio, "interrupted", reason)
+                if not stop.asked:
+                    self._again(phase)
             else:
                 self.failed.append(str(problem))
                 self._closed(phase, fio, "failed", str(problem))
         finally:
-            for task in (done, asked):
+            for task in ends:
                 task.cancel()
+
+    def _again(self, phase: Phase) -> None:
+        """A phase that was given up for the drive to cool down is done again, some times."""
+        self._attempts[phase.index] = self._attempts.get(phase.index, 1) + 1
+        if self._attempts[phase.index] <= ATTEMPTS:
+            self._over.discard(phase.index)
+        else:
+            self.failed.append(f"{phase.label}: given up {ATTEMPTS} times because of the heat")
 
     def _hold(self, phase: Phase | None, stop: StopRequest) -> None:
         """Begin to start the fio of ``phase``, unless it is being held."""

@@ -334,3 +334,49 @@ def test_a_truncated_journal_still_reports(bench: Bench, plan: Path, tmp_path: P
     summary = json.loads(done.stdout)
     assert any("torn" in problem for problem in summary["problems"])
     assert summary["outcome"] == "interrupted"
+
+
+HOT = """
+name = "hot"
+idle_before_s = 2
+idle_after_s = 2
+[[sweeps]]
+pattern = "write"
+block_size = "128k"
+queue_depth = [32, 33]
+duration_s = 4
+"""
+
+
+def test_a_drive_that_gets_too_hot_cools_down_and_its_phase_is_done_again(tmp_path: Path) -> None:
+    plan = tmp_path / "hot.toml"
+    plan.write_text(HOT)
+    with Bench(tmp_path / "bench") as own:
+        rig = tmp_path / "limited.toml"
+        rig.write_text(own.rig.read_text() + "\n[limits]\ncelsius = 54\nresume_celsius = 49\n")
+        done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (path,) = find_runs(tmp_path / "runs")
+    outcomes = [(item["index"], item["outcome"]) for item in kinds(path, "phase_ended")]
+    assert (2, "interrupted") in outcomes and outcomes.count((2, "completed")) == 1
+    assert kinds(path, "resumed")[0]["reached"] is True
+    (tripped,) = {item["limit"] for item in kinds(path, "guard_tripped")}
+    assert tripped == "celsius"
+    summary = json.loads((path / "summary.json").read_text())
+    assert [item["outcome"] for item in summary["phases"]] == ["completed"] * 4
+    assert summary["gap_median_ms"] is None
+    assert (path / "fio" / "002_write-128k-qd33.1" / "stdout").exists()
+
+
+def test_a_limit_that_aborts_ends_the_run_with_its_own_exit_code(
+    bench: Bench, plan: Path, tmp_path: Path
+) -> None:
+    rig = tmp_path / "limited.toml"
+    rig.write_text(bench.rig.read_text() + "\n[limits]\nwatts = 2.0\n")
+    done = run(rig, plan, tmp_path / "runs")
+    assert done.returncode == 3
+    assert "the limit is 2 W" in done.stdout
+    (path,) = find_runs(tmp_path / "runs")
+    end = RunRecord(path).end
+    assert end is not None and end.data["outcome"] == "aborted"
+    assert fios_below(tmp_path) == []
