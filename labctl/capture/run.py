@@ -21,8 +21,12 @@ from labctl import journal as journals
 from labctl.capture import drive as drives
 from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.drive_watch import DriveWatch, watching_drive
 from labctl.capture.fio import FioProcess
+from labctl.capture.identity.identify import identify
+from labctl.capture.machine import LocalMachine
 from labctl.capture.monitor import Interval, Monitor, intervals
+from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed
 from labctl.fio_output import DIRECTIONS, Status
 from labctl.journal import Journal
@@ -118,6 +122,9 @@ class Run:
         self._finishing: list[asyncio.Task[None]] = []
         self._failed: list[str] = []
         self._wall_offset_ns = 0
+        self._machine = LocalMachine()
+        self._drive_state: DriveState | None = None
+        self._drive_watch: DriveWatch | None = None
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
@@ -133,7 +140,12 @@ class Run:
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
         fio = await asyncio.to_thread(host.check_tools, self.rig.drive.engine, self.rig.path)
-        drives.check_target(self.rig, self.phases, self._runs_root)
+        await asyncio.to_thread(
+            drives.check_target, self.rig, self.phases, self._runs_root, self._machine
+        )
+        self._drive_state = await asyncio.to_thread(
+            identify, self._machine, self.rig.drive.target, self.rig.drive.engine
+        )
         acquisition = Acquisition(
             self.rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
         )
@@ -215,6 +227,7 @@ class Run:
             anchor=anchor,
             versions=host.versions(fio),
             identities=self._acquisition.identities(),
+            drive_state=self._drive_state,
         )
 
     def _event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
@@ -229,7 +242,7 @@ class Run:
         for name, reason in failed.items():
             self._event("instrument_lost", instrument=name, reason=reason)
         try:
-            async with self._watching(stop):
+            async with self._watching(stop), self._watching_drive():
                 await self._all_phases(stop)
         except LabctlError as error:
             stop.ask("failed", str(error), error.exit_code)
@@ -313,7 +326,15 @@ class Run:
         if phase.pattern is Pattern.IDLE:
             return None
         assert self._journal is not None
-        drives.check_target(self.rig, [phase], self._runs_root)
+        at_rest = not self._fios
+        await asyncio.to_thread(
+            drives.check_target,
+            self.rig,
+            [phase],
+            self._runs_root,
+            self._machine,
+            at_rest=at_rest,
+        )
         before: list[Status] = []
 
         def on_status(status: Status) -> None:
@@ -356,6 +377,8 @@ class Run:
         left_s = sum(later.duration_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, begin_ns, begin_ns + round(left_s * NS_PER_S))
         self._event("phase_started", begin_ns, index=phase.index)
+        if self._drive_watch is not None:
+            self._drive_watch.phase_boundary()
         return begin_ns
 
     def _ended(
@@ -419,6 +442,18 @@ class Run:
             yield
         finally:
             task.cancel()
+
+    @contextlib.asynccontextmanager
+    async def _watching_drive(self) -> AsyncIterator[None]:
+        """Look after the drive's own counters; their events go into the journal."""
+        assert self._drive_state is not None
+
+        def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
+            self._event(kind, t_ns, **data)
+
+        watching = watching_drive(self._machine, self._drive_state, self.timebase.now_ns, on_event)
+        async with watching as self._drive_watch:
+            yield
 
     def _note_wall_step(self) -> None:
         offset_ns = self.timebase.wall_offset_ns()

@@ -1,0 +1,189 @@
+"""Identity and state of the drive under test, gathered from everything its host has.
+
+sysfs needs no rights and no tools; nvme-cli and smartctl add what only the drive itself knows. A
+tool that is missing or may not ask costs only what it would have given, and a line says so.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from labctl.capture.block_devices import BlockDevices, read_block_devices
+from labctl.capture.identity import nvme_cli, sysfs
+from labctl.capture.identity.host import read_host
+from labctl.capture.identity.smart import GIVES
+from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
+from labctl.capture.identity.tool_output import failure
+from labctl.capture.machine import Machine, run_tool
+from labctl.capture.mounts import devices_below, read_mounts, read_own_mounts
+from labctl.capture.node import look_at
+from labctl.drive_state import DriveState
+
+_ASK_SMARTCTL = ("nvme", "sata", "scsi")
+
+
+def identify(machine: Machine, target: str, engine: str = "") -> DriveState:
+    """What the drive behind ``target`` is: a device, a partition, a file on it, or an address.
+
+    Never raises for what it finds; the state's ``problems`` say what could not be learnt.
+    """
+    state = DriveState(target=target, host=read_host(machine, engine))
+    if engine == "nbd" or target.startswith("nbd"):
+        return replace(state, kind="nbd")
+    node = look_at(target, machine)
+    blocks = read_block_devices(machine)
+    if node is not None and stat.S_ISBLK(node.mode):
+        name = blocks.numbers.get(node.number)
+        if name is not None:
+            return _identify_disk(state, name, blocks, machine)
+        return replace(state, problems=(f"the kernel has no device {node.number} (any more)",))
+    return _identify_file(state, blocks, machine)
+
+
+def _identify_file(state: DriveState, blocks: BlockDevices, machine: Machine) -> DriveState:
+    """A file: the drive is the one that its filesystem is on, where that is a single one."""
+    folder = machine.resolve(str(PurePosixPath(state.target).parent))
+    if folder is None:
+        return replace(state, problems=(f"there is no {state.target}",))
+    below = devices_below(folder, read_own_mounts(machine), blocks, machine)
+    drives = {name for name in below if blocks.kind_of(name) in ("nvme", "sata", "scsi", "virtio")}
+    disks = sorted({blocks.disk_of(name) for name in drives})
+    if len(disks) != 1:
+        where = f"on {', '.join(disks)}" if disks else "on no drive that the kernel names"
+        return replace(state, kind="file", findings=(f"{state.target} is a file {where}",))
+    found = _identify_disk(state, disks[0], blocks, machine)
+    note = f"{state.target} is a file on {disks[0]}: its filesystem is measured too"
+    return replace(found, kind="file", findings=(note, *found.findings))
+
+
+def _identify_disk(
+    state: DriveState, name: str, blocks: BlockDevices, machine: Machine
+) -> DriveState:
+    disk = blocks.disk_of(name)
+    kind = blocks.kind_of(disk)
+    rotational = blocks.file(disk, "queue/rotational")
+    names = sysfs.nvme_controller_of(disk, machine)
+    folders = (f"/sys/class/nvme/{names}",) if names else (f"/sys/class/block/{disk}/device",)
+    link = sysfs.read_link(names, machine) if names else None
+    namespace = blocks.file(disk, "nsid")
+    state = replace(
+        state,
+        device=f"/dev/{disk}",
+        kind=kind,
+        model=" ".join(blocks.file(disk, "device/model").split()),
+        serial=blocks.serial_of(disk),
+        firmware=blocks.file(disk, "device/firmware_rev", "device/rev"),
+        size_bytes=blocks.size_bytes_of(disk),
+        logical_block_bytes=_int(blocks.file(disk, "queue/logical_block_size")),
+        physical_block_bytes=_int(blocks.file(disk, "queue/physical_block_size")),
+        rotational=rotational == "1" if rotational else None,
+        transport=blocks.file(disk, "device/transport") or _transport(names, machine),
+        namespace=_int(namespace),
+        link=link,
+        temperature_sensors=sysfs.read_sensors(folders, machine),
+        in_use=_uses(disk, blocks, machine),
+        findings=_findings(disk, name, sysfs.slow_slot(link) if link else ""),
+    )
+    return _with_limits_of_sensors(_ask(state, machine))
+
+
+def _int(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _transport(controller: str | None, machine: Machine) -> str:
+    path = f"/sys/class/nvme/{controller}/transport"
+    return machine.read_texts([path]).get(path, "").strip() if controller else ""
+
+
+def _findings(disk: str, name: str, slow: str) -> tuple[str, ...]:
+    partition = f"the target is {name}, a partition of {disk}" if name != disk else ""
+    return tuple(filter(None, (partition, slow)))
+
+
+def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
+    own = (disk, *blocks.partitions_of(disk))
+    found = [
+        f"{mount.filesystem} mounted on {mount.point}"
+        for mount in read_mounts(machine)
+        if any(blocks.stands_on(on) & set(own) for on in mount.devices(blocks, machine))
+    ]
+    holders = (blocks.describe(holder) for name in own for holder in blocks.holders_of(name))
+    return tuple(dict.fromkeys([*found, *(f"held by {holder}" for holder in holders)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the tools said; None where one did not answer, with its line in ``problems``."""
+
+    controller: nvme_cli.Controller | None = None
+    namespace: nvme_cli.Namespace | None = None
+    report: SmartctlReport | None = None
+    problems: tuple[str, ...] = ()
+
+
+def _ask(state: DriveState, machine: Machine) -> DriveState:
+    if state.kind not in _ASK_SMARTCTL:
+        return state
+    problems: list[str] = []
+    controller, namespace, smart = None, None, None
+    if state.kind == "nvme":
+        done = run_tool(machine, ["nvme", "id-ctrl", state.device, "-o", "json"])
+        controller = nvme_cli.parse_id_ctrl(done.stdout)
+        if controller is None:
+            problems.append(failure("nvme", "nvme-cli", done, "power states and limits"))
+        done = run_tool(machine, ["nvme", "id-ns", state.device, "-o", "json"])
+        namespace = nvme_cli.parse_id_ns(done.stdout)
+        done = run_tool(machine, ["nvme", "smart-log", state.device, "-o", "json"])
+        smart = nvme_cli.parse_smart_log(done.stdout)
+        if smart is None and controller is not None:
+            problems.append(failure("nvme", "nvme-cli", done, GIVES))
+    report = None
+    if controller is None or namespace is None or smart is None:
+        done = run_tool(machine, ["smartctl", "-j", "-x", state.device])
+        report = parse_smartctl(done.stdout)
+        if report is None:
+            problems.append(failure("smartctl", "smartmontools", done, GIVES))
+        else:
+            smart = smart or report.smart
+            problems = [] if report.smart is not None else problems
+            problems += report.problems
+    answered = _Answers(controller, namespace, report, tuple(problems))
+    return replace(_merge(state, answered), smart=smart)
+
+
+def _merge(state: DriveState, answers: _Answers) -> DriveState:
+    """What sysfs said, and where it said nothing what the drive says."""
+    controller = answers.controller or nvme_cli.Controller()
+    namespace = answers.namespace or nvme_cli.Namespace()
+    report = answers.report or SmartctlReport()
+    return replace(
+        state,
+        # sysfs cuts the model of a SATA drive to 16 characters
+        model=controller.model or report.model or state.model,
+        serial=state.serial or controller.serial or report.serial,
+        firmware=controller.firmware or report.firmware or state.firmware,
+        size_bytes=state.size_bytes or report.size_bytes or controller.capacity_bytes,
+        warning_celsius=controller.warning_celsius or report.warning_celsius,
+        critical_celsius=controller.critical_celsius or report.critical_celsius,
+        host_thermal_management=controller.host_thermal_management,
+        min_thermal_celsius=controller.min_thermal_celsius,
+        max_thermal_celsius=controller.max_thermal_celsius,
+        power_states=controller.power_states or report.power_states,
+        lba_formats=namespace.lba_formats or report.lba_formats,
+        problems=(*state.problems, *answers.problems),
+    )
+
+
+def _with_limits_of_sensors(state: DriveState) -> DriveState:
+    """hwmon shows WCTEMP and CCTEMP as the limits of the composite sensor, without root."""
+    composite = [item for item in state.temperature_sensors if item.name in ("composite", "temp1")]
+    if not composite:
+        return state
+    return replace(
+        state,
+        warning_celsius=state.warning_celsius or composite[0].max_celsius,
+        critical_celsius=state.critical_celsius or composite[0].critical_celsius,
+    )
