@@ -16,10 +16,10 @@ from labctl.capture.identity.host import read_host
 from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure
-from labctl.capture.machine import Machine, run_tool
+from labctl.capture.machine import TIMED_OUT, Machine, run_tool
 from labctl.capture.mounts import devices_below, read_mounts, read_own_mounts
 from labctl.capture.node import look_at
-from labctl.drive_state import DriveState
+from labctl.drive_state import DriveState, SmartLog
 
 _ASK_SMARTCTL = ("nvme", "sata", "scsi")
 
@@ -120,38 +120,55 @@ class _Answers:
 
     controller: nvme_cli.Controller | None = None
     namespace: nvme_cli.Namespace | None = None
+    smart: SmartLog | None = None
     report: SmartctlReport | None = None
     problems: tuple[str, ...] = ()
+    silent: bool = False
+    """The drive hangs: asking on would only take longer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to ask smartctl for."""
+        return None not in (self.controller, self.namespace, self.smart)
 
 
 def _ask(state: DriveState, machine: Machine) -> DriveState:
     if state.kind not in _ASK_SMARTCTL:
         return state
-    problems: list[str] = []
-    controller, namespace, smart = None, None, None
+    answers = _Answers()
     if state.kind == "nvme":
-        done = run_tool(machine, ["nvme", "id-ctrl", state.device, "-o", "json"])
-        controller = nvme_cli.parse_id_ctrl(done.stdout)
-        if controller is None:
-            problems.append(failure("nvme", "nvme-cli", done, "power states and limits"))
-        done = run_tool(machine, ["nvme", "id-ns", state.device, "-o", "json"])
-        namespace = nvme_cli.parse_id_ns(done.stdout)
-        done = run_tool(machine, ["nvme", "smart-log", state.device, "-o", "json"])
-        smart = nvme_cli.parse_smart_log(done.stdout)
-        if smart is None and controller is not None:
-            problems.append(failure("nvme", "nvme-cli", done, GIVES))
-    report = None
-    if controller is None or namespace is None or smart is None:
-        done = run_tool(machine, ["smartctl", "-j", "-x", state.device])
-        report = parse_smartctl(done.stdout)
-        if report is None:
-            problems.append(failure("smartctl", "smartmontools", done, GIVES))
-        else:
-            smart = smart or report.smart
-            problems = [] if report.smart is not None else problems
-            problems += report.problems
-    answered = _Answers(controller, namespace, report, tuple(problems))
-    return replace(_merge(state, answered), smart=smart)
+        answers = _ask_nvme_cli(state.device, machine)
+    if not answers.silent and not answers.complete:
+        answers = _ask_smartctl(state.device, machine, answers)
+    return _merge(state, answers)
+
+
+def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
+    done = run_tool(machine, ["nvme", "id-ctrl", device, "-o", "json"])
+    controller = nvme_cli.parse_id_ctrl(done.stdout)
+    if controller is None:
+        # what hangs once hangs again, and what is not there is not there for the others either
+        problem = failure("nvme", "nvme-cli", done, "power states and limits from nvme-cli")
+        return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
+    done = run_tool(machine, ["nvme", "id-ns", device, "-o", "json"])
+    namespace = nvme_cli.parse_id_ns(done.stdout)
+    done = run_tool(machine, ["nvme", "smart-log", device, "-o", "json"])
+    smart = nvme_cli.parse_smart_log(done.stdout)
+    problems = () if smart else (failure("nvme", "nvme-cli", done, GIVES),)
+    return _Answers(controller, namespace, smart, None, problems)
+
+
+def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
+    done = run_tool(machine, ["smartctl", "-j", "-x", device])
+    report = parse_smartctl(done.stdout)
+    if report is None:
+        problem = failure("smartctl", "smartmontools", done, GIVES)
+        # nothing is lost but what nvme-cli has told already
+        lost = () if answers.smart is not None else (problem,)
+        return replace(answers, problems=(*answers.problems, *lost))
+    smart = answers.smart or report.smart
+    before = answers.problems if smart is None else ()
+    return replace(answers, smart=smart, report=report, problems=(*before, *report.problems))
 
 
 def _merge(state: DriveState, answers: _Answers) -> DriveState:
@@ -173,6 +190,7 @@ def _merge(state: DriveState, answers: _Answers) -> DriveState:
         max_thermal_celsius=controller.max_thermal_celsius,
         power_states=controller.power_states or report.power_states,
         lba_formats=namespace.lba_formats or report.lba_formats,
+        smart=answers.smart,
         problems=(*state.problems, *answers.problems),
     )
 
