@@ -168,6 +168,8 @@ class DriveState:
     in_use: tuple[str, ...] = ()
     """Mounts, swap and holders of the drive."""
     smart: SmartLog | None = None
+    smart_device: str = ""
+    """What was asked for SMART; empty where nothing can be asked."""
     host: HostState = field(default_factory=HostState)
     findings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -29,7 +29,6 @@ LEAST_GAP_S = 1.0
 """However short the phases are, the drive is left alone this long between two looks."""
 LAST_LOOK_WITHIN_S = 5.0
 """The end of a run waits this long for the last reading."""
-_HAS_SMART = ("nvme", "sata", "scsi")
 
 OnEvent = Callable[[str, int, dict[str, Any]], None]
 """Takes an event's kind, its time in ns on the run's timebase, and its data."""
@@ -167,11 +166,12 @@ async def watching_drive(
     Tells its state before and after. Whatever happens inside, the end waits no longer than
     ``LAST_LOOK_WITHIN_S`` for a drive that does not answer.
     """
-    if state.kind not in _HAS_SMART or state.smart is None:
+    if not state.smart_device or state.smart is None:
         yield None  # what could not be learnt stands in the state's problems
         return
-    reader = SmartReader(machine, state.device, state.kind)
-    watch = DriveWatch(reader, now_ns, on_event, every_s if state.kind == "nvme" else None)
+    is_nvme = "nvme" in state.smart_device
+    reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
+    watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None)
     await watch.look("before")
     task = asyncio.create_task(watch.run(), name="drive-watch")
     try:

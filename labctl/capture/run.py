@@ -144,7 +144,11 @@ class Run:
             drives.check_target, self.rig, self.phases, self._runs_root, self._machine
         )
         self._drive_state = await asyncio.to_thread(
-            identify, self._machine, self.rig.drive.target, self.rig.drive.engine
+            identify,
+            self._machine,
+            self.rig.drive.target,
+            self.rig.drive.engine,
+            self.rig.drive.smart_device,
         )
         acquisition = Acquisition(
             self.rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self

@@ -132,7 +132,7 @@ async def test_the_drives_own_power_is_recorded_at_every_look(
     assert power["t"].tolist() == [500_000_000, 2_500_000_000, 4_500_000_000]
 
 
-NVME = DriveState("/dev/nvme0n1", device="/dev/nvme0n1", kind="nvme", smart=SmartLog())
+NVME = DriveState("/dev/nvme0n1", smart_device="/dev/nvme0n1", smart=SmartLog())
 
 
 async def test_a_run_is_watched_from_before_to_after_and_at_its_boundaries(
@@ -163,9 +163,7 @@ async def test_between_boundaries_it_looks_by_itself() -> None:
                 await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    "state", [replace(NVME, smart=None), replace(NVME, kind="nbd"), replace(NVME, kind="loop")]
-)
+@pytest.mark.parametrize("state", [replace(NVME, smart=None), replace(NVME, smart_device="")])
 async def test_a_drive_without_smart_is_left_alone(state: DriveState) -> None:
     machine = Answers({})
     async with watching_drive(machine, state, lambda: 0, lambda *_: None) as watch:

@@ -14,11 +14,12 @@ from tests.unit.machine_of_files import DIRECTORY, REGULAR, MachineOfFiles
 from tests.unit.test_identity_nvme_cli import CTRL, SMART
 from tests.unit.test_identity_smartctl import NVME, SATA
 
-NVME_CLI = {
-    "nvme id-ctrl /dev/nvme0n1": CTRL,
-    "nvme id-ns /dev/nvme0n1": {"nsze": 8, "flbas": 0, "lbafs": [{"ms": 0, "ds": 12}]},
-    "nvme smart-log /dev/nvme0n1": SMART,
+_BY_COMMAND = {
+    "id-ctrl": CTRL,
+    "id-ns": {"nsze": 8, "flbas": 0, "lbafs": [{"ms": 0, "ds": 12}]},
+    "smart-log": SMART,
 }
+NVME_CLI = {f"nvme {name} /dev/nvme0n1": output for name, output in _BY_COMMAND.items()}
 
 
 @pytest.fixture
@@ -163,7 +164,9 @@ def test_of_a_scratch_file_the_drive_below_its_filesystem(machine: MachineOfFile
     machine.mount("/scratch", "253:0", "/dev/mapper/luks")
     machine.nodes["/scratch"] = (DIRECTORY, "0:0")
     machine.nodes["/scratch/file"] = (REGULAR, "0:0")
+    answers(machine, NVME_CLI)
     state = identify(machine, "/scratch/file")
+    assert state.smart_device == "/dev/nvme0n1"
     assert (state.kind, state.device, state.serial) == ("file", "/dev/nvme0n1", "S4EWNX0R123456")
 
 
@@ -177,6 +180,15 @@ def test_a_target_that_is_not_there_is_no_exception(machine: MachineOfFiles, tar
 def test_an_nbd_address_has_only_a_host(machine: MachineOfFiles) -> None:
     state = identify(machine, "nbd+unix:///?socket=/s", "nbd")
     assert (state.kind, state.model, state.problems) == ("nbd", "", ())
+    assert state.smart_device == ""
+
+
+def test_behind_an_nbd_address_another_device_can_be_asked(machine: MachineOfFiles) -> None:
+    answers(machine, {f"nvme {name} /dev/nvme9": x for name, x in _BY_COMMAND.items()})
+    state = identify(machine, "nbd+unix:///?socket=/s", "nbd", "/dev/nvme9")
+    assert (state.kind, state.device, state.smart_device) == ("nbd", "", "/dev/nvme9")
+    assert (state.serial, state.warning_celsius) == ("S4EWNX0R123456", 85.0)
+    assert state.smart is not None and state.problems == ()
 
 
 def test_every_real_disk_of_this_machine_is_identified() -> None:

@@ -24,11 +24,21 @@ from labctl.drive_state import DriveState, SmartLog
 _ASK_SMARTCTL = ("nvme", "sata", "scsi")
 
 
-def identify(machine: Machine, target: str, engine: str = "") -> DriveState:
+def identify(machine: Machine, target: str, engine: str = "", smart_device: str = "") -> DriveState:
     """What the drive behind ``target`` is: a device, a partition, a file on it, or an address.
 
-    Never raises for what it finds; the state's ``problems`` say what could not be learnt.
+    ``smart_device`` is asked instead where the target is no drive that could be asked. Never raises
+    for what it finds; the state's ``problems`` say what could not be learnt.
     """
+    state = _identify(machine, target, engine)
+    if not smart_device:
+        return replace(state, smart_device=state.device if state.smart is not None else "")
+    kind = "nvme" if "nvme" in PurePosixPath(smart_device).name else "scsi"
+    asked = _ask(replace(state, device=smart_device, kind=kind, smart=None), machine)
+    return replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
+
+
+def _identify(machine: Machine, target: str, engine: str) -> DriveState:
     state = DriveState(target=target, host=read_host(machine, engine))
     if engine == "nbd" or target.startswith("nbd"):
         return replace(state, kind="nbd")
