@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Channel
+from labctl.drive_state import DriveState, known
 from labctl.errors import JournalError
 from labctl.plan import Phase
 from labctl.timebase import Anchor
@@ -127,6 +128,8 @@ class Header:
     anchor: Anchor
     versions: dict[str, str]
     identities: dict[str, str] = field(default_factory=dict)
+    drive_state: DriveState | None = None
+    """What the drive and its host were; None in runs that did not ask."""
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -135,7 +138,10 @@ class Header:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:
-        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer."""
+        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer.
+
+        Keys that a newer labctl added within the same format are left out.
+        """
         if data["format"] > FORMAT:
             raise JournalError(
                 f"the run was written in format {data['format']}, this labctl reads up to "
@@ -143,12 +149,12 @@ class Header:
             )
         parts = {
             "phases": tuple(Phase.from_json(item) for item in data["phases"]),
-            "channels": tuple(ChannelInfo(**item) for item in data["channels"]),
-            "rails": tuple(RailInfo(**item) for item in data["rails"]),
-            "drive": DriveInfo(**data["drive"]),
+            "channels": tuple(known(ChannelInfo, item) for item in data["channels"]),
+            "rails": tuple(known(RailInfo, item) for item in data["rails"]),
+            "drive": known(DriveInfo, data["drive"]),
             "anchor": Anchor(**data["anchor"]),
         }
-        return cls(**{**data, **parts})
+        return known(cls, {**data, **parts})
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ class Drive(BaseModel):
     write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
     """Only for estimates of time and bytes written."""
     destructive: bool = False
+    smart_device: str = ""
+    tools: str = ""
+    """A folder on the drive's host whose nvme and smartctl come before those on PATH."""
+    """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
 
 
 class Current(BaseModel):
@@ -198,7 +202,11 @@ class Rig:
 
     def drive_info(self) -> DriveInfo:
         """The drive as the run's header keeps it."""
-        return DriveInfo(**self.drive.model_dump(exclude={"destructive", "write_bytes_per_s"}))
+        return DriveInfo(
+            **self.drive.model_dump(
+                exclude={"destructive", "write_bytes_per_s", "smart_device", "tools"}
+            )
+        )
 
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""

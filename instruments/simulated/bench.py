@@ -239,6 +239,8 @@ def rig_toml(bench: Bench) -> str:
             "size_bytes": identity.capacity_bytes,
             "warning_celsius": thermal.warning_celsius,
             "critical_celsius": thermal.critical_celsius,
+            "smart_device": str(bench.directory / "nvme0"),
+            "tools": str(bench.directory),
             "destructive": True,
         },
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from labctl.drive_state import DriveState
 from labctl.fio_output import Direction
 from labctl.plan import Phase
 
@@ -208,6 +209,9 @@ class RunSummary:
     problems: tuple[str, ...] = field(default=())
     """Torn records, lost readings, meters that went silent: one line each."""
     labctl_version: str = ""
+    drive_state: DriveState | None = None
+    drive_counters: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Thermal counters of the drive that moved while the run was on: before, after."""
 
     @property
     def measured(self) -> tuple[PhaseResult, ...]:

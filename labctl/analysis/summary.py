@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.edges import edge_lag
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.heat import Heat
@@ -115,6 +116,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         gap_median_ms=float(np.median(gaps)) if gaps else None,
         problems=run_problems(record, channels, live, unusable),
         labctl_version=record.header.versions.get("labctl", ""),
+        drive_state=record.header.drive_state,
+        drive_counters=counters_moved(record.events),
     )
 
 

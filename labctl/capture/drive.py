@@ -1,8 +1,8 @@
-"""The drive under test: what may be done to it. The only place that allows a write.
+"""The target of a rig: what it is, whether it is there, and which rules hold for it.
 
-Destructive work on a device needs its serial number in the rig, ``destructive = true``, and a
-device that nothing uses. Scratch files and reads need none of it. The journal never lies on the
-drive under test.
+``check_target`` is the one door to the drive: called before a run is begun, before every
+destructive step and again before every phase. What a device may be used for is decided in
+:mod:`labctl.capture.safety`.
 """
 
 from __future__ import annotations
@@ -14,184 +14,134 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
+from labctl.capture import safety
+from labctl.capture.block_devices import read_block_devices
+from labctl.capture.machine import LocalMachine, Machine
+from labctl.capture.mounts import devices_below, read_own_mounts
+from labctl.capture.node import Node, look_at
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.plan import Phase
 from labctl.rig import Rig
 
-_SYS_BLOCK = Path("/sys/class/block")
+_LOCAL = LocalMachine()
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_NBD_PORT = 10809
 
 
-def size_of(device: Path) -> int | None:
-    """Bytes of a block device, from sysfs; None when it is none or is not there."""
-    size = _SYS_BLOCK / device.resolve().name / "size"  # always in units of 512 bytes
-    if not device.is_block_device() or not size.exists():
+def size_of(device: str | Path, machine: Machine = _LOCAL) -> int | None:
+    """Bytes of a block device; None when it is none or is not there."""
+    node = look_at(str(device), machine)
+    if node is None or not stat.S_ISBLK(node.mode):
         return None
-    return int(size.read_text()) * 512
+    blocks = read_block_devices(machine)
+    name = blocks.numbers.get(node.number)
+    return None if name is None else blocks.size_bytes_of(name)
 
 
-def check_target(rig: Rig, phases: Iterable[Phase], runs_root: Path) -> None:
+def check_target(
+    rig: Rig,
+    phases: Iterable[Phase],
+    runs_root: Path,
+    machine: Machine = _LOCAL,
+    *,
+    whole_drive: bool = False,
+    at_rest: bool = True,
+) -> None:
     """Refuse what must not or cannot be done to the rig's target.
 
-    Raises ConfigurationError (there is no such target), Refused (a rule forbids it).
+    ``whole_drive``: more is meant than writing to the target (format, sanitize), which needs all
+    namespaces and partitions of the drive to be free. ``at_rest``: no fio of ours is at work on
+    it, so it may also be opened, which costs a few reads. Raises ConfigurationError (there is no
+    such target), Refused (a rule forbids it).
     """
-    writes = any(phase.writes for phase in phases)
+    writes = whole_drive or any(phase.writes for phase in phases)
     if rig.drive.engine == "nbd":
-        _check_nbd(rig, writes)
+        _check_nbd(rig, writes, is_this_machine(machine))
         return
-    path = Path(rig.drive.target)
-    mode = path.stat().st_mode if path.exists() else None
-    if mode is not None and stat.S_ISBLK(mode):
-        device = path.resolve()
-        _refuse_journal_on(device, runs_root)
+    target = rig.drive.target
+    node = look_at(target, machine)
+    if node is not None and stat.S_ISBLK(node.mode):
+        blocks = read_block_devices(machine)
+        name = blocks.numbers.get(node.number)
+        if name is None:
+            raise _mistake(
+                rig, f"is device {node.number}, which the kernel does not have (any more)"
+            )
+        device = safety.Device(target, name, blocks, machine)
+        if is_this_machine(machine):
+            safety.refuse_journal_on(device, runs_root)
         if writes:
-            _check_destructive(rig, device)
-    elif mode is None and path.absolute().is_relative_to("/dev") and not _in_memory(path):
+            safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
+    elif node is None and _below_dev(target) and not _in_memory(target, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")
-    elif mode is None or stat.S_ISREG(mode):
-        _check_file(rig, path, runs_root)
+    elif node is None or stat.S_ISREG(node.mode):
+        _check_file(rig, node, runs_root, machine)
+    elif stat.S_ISCHR(node.mode):
+        raise _mistake(rig, "is a character device; name a namespace, such as /dev/nvme0n1")
     else:
         raise _mistake(rig, "must be a block device, a regular file or an nbd address")
+
+
+def is_this_machine(machine: Machine) -> bool:
+    """Whether ``machine`` has our kernel, under whatever name it was reached."""
+    theirs = machine.read_texts([_BOOT]).get(_BOOT, "")
+    return theirs == _LOCAL.read_texts([_BOOT]).get(_BOOT, "")
 
 
 def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
     return ConfigurationError([Mistake(rig.path, "drive.target", rig.drive.target, allowed)])
 
 
-def _check_nbd(rig: Rig, writes: bool) -> None:
+def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
     address = urlparse(rig.drive.target)
     sockets = parse_qs(address.query).get("socket", [])
     if address.scheme != "nbd+unix" and not address.hostname:
         raise _mistake(rig, "must look like nbd+unix:///?socket=PATH or nbd://HOST:PORT")
+    if address.scheme == "nbd+unix" and not sockets:
+        raise _mistake(rig, "must name its socket: nbd+unix:///?socket=PATH")
     try:
-        if address.scheme == "nbd+unix":
-            if not sockets:
-                raise _mistake(rig, "must name its socket: nbd+unix:///?socket=PATH")
+        if not from_here:
+            pass  # only the drive's host can reach it: fio says when nothing answers
+        elif address.scheme == "nbd+unix":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
                 probe.connect(sockets[0])
         else:
-            socket.create_connection((address.hostname, address.port or 10809), 5).close()
+            socket.create_connection((address.hostname, address.port or _NBD_PORT), 5).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise _mistake(rig, f"nothing answers there ({reason}); is the drive on?") from error
     if writes and not rig.drive.destructive:
-        raise Refused(_say_destructive(rig))
+        raise Refused(safety.say_destructive(rig))
 
 
-def _in_memory(path: Path) -> bool:
+def _below_dev(path: str) -> bool:
+    return Path(path).is_absolute() and Path(path).is_relative_to("/dev")
+
+
+def _in_memory(path: str, machine: Machine) -> bool:
     """Whether a path below /dev is on a filesystem for files (/dev/shm), not for devices."""
-    parent = path.parent
-    return parent.is_dir() and parent.stat().st_dev != Path("/dev").stat().st_dev
+    parent, devices = look_at(str(Path(path).parent), machine), look_at("/dev", machine)
+    return parent is not None and devices is not None and parent.filesystem != devices.filesystem
 
 
-def _check_file(rig: Rig, path: Path, runs_root: Path) -> None:
-    if not path.exists() and rig.drive.size_bytes is None:
+def _check_file(rig: Rig, node: Node | None, runs_root: Path, machine: Machine) -> None:
+    path = Path(rig.drive.target)
+    if node is None and rig.drive.size_bytes is None:
         raise _mistake(rig, "does not exist; for a scratch file to be made, give drive.size_bytes")
-    if not path.parent.is_dir():
+    parent = look_at(str(path.parent), machine)
+    if parent is None or not stat.S_ISDIR(parent.mode):
         raise _mistake(rig, f"there is no directory {path.parent}")
-    if path.parent.stat().st_dev == _existing(runs_root).stat().st_dev:
-        raise Refused(
-            f"the journal ({runs_root}) would lie on the same filesystem as the target {path}, "
-            "and its writes would be measured; choose another disk with --runs"
-        )
-
-
-def _existing(path: Path) -> Path:
-    path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return path
-
-
-def _say_destructive(rig: Rig) -> str:
-    return (
-        f"{rig.path}: the plan writes to {rig.drive.target}, which destroys what is on it; "
-        "set drive.destructive = true if that is meant"
-    )
-
-
-def _disk_of(device: Path) -> Path:
-    """The sysfs directory of the whole disk that a device (or a partition) belongs to."""
-    entry = (_SYS_BLOCK / device.name).resolve()
-    return entry.parent if (entry / "partition").exists() else entry
-
-
-def _devices_of(disk: Path) -> set[str]:
-    """Device numbers ("8:0") of a disk and its partitions."""
-    numbers = {(disk / "dev").read_text().strip()}
-    return numbers | {
-        part.parent.joinpath("dev").read_text().strip() for part in disk.glob("*/partition")
-    }
-
-
-def _underlying(number: str) -> set[str]:
-    """A device number and, through LVM, md and dm, every one that it stands on."""
-    entry = Path("/sys/dev/block") / number
-    found = {number}
-    if not entry.exists():
-        return found
-    found.add((_disk_of(entry.resolve()) / "dev").read_text().strip())
-    slaves = entry / "slaves"
-    for slave in slaves.iterdir() if slaves.is_dir() else ():
-        found |= _underlying((slave / "dev").read_text().strip())
-    return found
-
-
-def _refuse_journal_on(device: Path, runs_root: Path) -> None:
-    number = _existing(runs_root).stat().st_dev
-    journal_disks = _underlying(f"{os.major(number)}:{os.minor(number)}")
-    if journal_disks & _devices_of(_disk_of(device)):
-        raise Refused(
-            f"the journal ({runs_root}) would lie on the drive under test {device}; "
-            "choose another disk with --runs"
-        )
-
-
-def _serial_of(disk: Path) -> str:
-    for name in ("device/serial", "serial"):
-        file = disk / name
-        if file.exists():
-            return file.read_text().strip()
-    return ""
-
-
-def _check_destructive(rig: Rig, device: Path) -> None:
-    if not rig.drive.destructive:
-        raise Refused(_say_destructive(rig))
-    disk = _disk_of(device)
-    serial = _serial_of(disk)
-    if not rig.drive.serial:
-        raise Refused(
-            f"{rig.path}: writing to {device} needs drive.serial; the device says "
-            f"{serial or 'nothing'}"
-        )
-    if serial != rig.drive.serial:
-        raise Refused(
-            f"{device} has serial {serial or '(none)'}, the rig names {rig.drive.serial}: this is "
-            "another drive; correct drive.target or drive.serial"
-        )
-    numbers = _devices_of(disk)
-    for user, number in _users():
-        if number in numbers or _underlying(number) & numbers:
-            raise Refused(f"{device} is in use ({user}); release it first")
-    for part in (disk, *(file.parent for file in disk.glob("*/partition"))):
-        holders = part / "holders"
-        held = sorted(item.name for item in holders.iterdir()) if holders.is_dir() else []
-        if held:
-            raise Refused(f"{device} is held by {', '.join(held)} (LVM, md or dm); release it")
-
-
-def _users() -> Iterable[tuple[str, str]]:
-    """Mounts and swaps: what uses it, and the device number."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        fields = line.split()
-        yield f"mounted on {fields[4]}", fields[2]
-        source = Path(fields[fields.index("-") + 2])  # btrfs and others show no device number
-        if source.is_absolute() and source.is_block_device():
-            number = source.stat().st_rdev
-            yield f"mounted on {fields[4]}", f"{os.major(number)}:{os.minor(number)}"
-    for line in Path("/proc/swaps").read_text().splitlines()[1:]:
-        swap = Path(line.split()[0])
-        if swap.exists() and stat.S_ISBLK(swap.stat().st_mode):
-            number = swap.stat().st_rdev
-            yield "swap", f"{os.major(number)}:{os.minor(number)}"
+    if not is_this_machine(machine):
+        return
+    beside = "the journal ({}) would lie {} as the target {}, and its writes would be measured"
+    choose = "; choose another disk with --runs"
+    folder = safety.existing(runs_root)
+    # the number of the folder, not of the file: the file need not be there yet
+    if parent.filesystem == os.stat(folder).st_dev:  # noqa: PTH116 beside a number from stat(1)
+        raise Refused(beside.format(runs_root, "on the same filesystem", path) + choose)
+    blocks, mounts = read_block_devices(machine), read_own_mounts(machine)
+    lives_on = devices_below(machine.resolve(str(path.parent)) or "", mounts, blocks, machine)
+    journal_on = devices_below(str(folder), mounts, blocks, machine)
+    if safety.same_hardware(lives_on, journal_on, blocks):
+        raise Refused(beside.format(runs_root, "on the same drive", path) + choose)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Sequence
@@ -55,17 +56,23 @@ class Machine(Protocol):
 class LocalMachine:
     """The machine that labctl runs on."""
 
+    def __init__(self, tools: str = "") -> None:
+        """``tools``: a folder whose programs come before those on PATH."""
+        path = os.environ.get("PATH", os.defpath)
+        self._path = f"{tools}{os.pathsep}{path}" if tools else path
+
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
         """See :class:`Machine`. Messages are in English whatever the user's language."""
+        program = shutil.which(argv[0], path=self._path) or argv[0]
         try:
             process = subprocess.Popen(
-                argv,
+                [program, *argv[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env={**os.environ, "LC_ALL": "C"},
+                env={**os.environ, "LC_ALL": "C", "PATH": self._path},
             )
         except FileNotFoundError:
             return Completed(NOT_FOUND, "", f"{argv[0]}: not found")

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,15 @@ from labctl.capture import drive as drives
 from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
 from labctl.capture.drive_control import DriveControl
+from labctl.capture.drive_watch import DriveWatch, watching_drive
 from labctl.capture.fio import FioProcess
 from labctl.capture.guard import Guard, Look
+from labctl.capture.identity.identify import identify
 from labctl.capture.machine import LocalMachine
 from labctl.capture.monitor import Interval, Monitor, intervals
 from labctl.capture.sequence import Pause, PhaseSequence
 from labctl.capture.stopping import StopRequest
+from labctl.drive_state import DriveState
 from labctl.errors import (
     ConfigurationError,
     GuardTripped,
@@ -118,11 +121,14 @@ class Run:
         self._on_event = on_event
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
-        self._control = DriveControl(LocalMachine(), self.drive)
+        self._machine = LocalMachine(self.drive.tools)
+        self._control = DriveControl(self._machine, self.drive)
         self._sequence = PhaseSequence(self.phases, self, self, self.timebase.now_ns)
         self._wall_offset_ns = 0
         self._guard = Guard(rig)
         self._began_s = self._now_s()
+        self._drive_state: DriveState | None = None
+        self._drive_watch: DriveWatch | None = None
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
@@ -137,7 +143,16 @@ class Run:
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
         fio = await asyncio.to_thread(host.check_tools, self.rig.drive.engine, self.rig.path)
-        drives.check_target(self.rig, self.phases, self._runs_root)
+        await asyncio.to_thread(
+            drives.check_target, self.rig, self.phases, self._runs_root, self._machine
+        )
+        self._drive_state = await asyncio.to_thread(
+            identify,
+            self._machine,
+            self.rig.drive.target,
+            self.rig.drive.engine,
+            self.rig.drive.smart_device,
+        )
         acquisition = Acquisition(
             self.rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
         )
@@ -219,6 +234,7 @@ class Run:
             anchor=anchor,
             versions=host.versions(fio),
             identities=self._acquisition.identities(),
+            drive_state=self._drive_state,
         )
 
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
@@ -234,7 +250,7 @@ class Run:
         for name, reason in failed.items():
             self.event("instrument_lost", instrument=name, reason=reason)
         try:
-            async with self._watching(stop):
+            async with self._watching(stop), self._watching_drive():
                 if self.plan.governor:
                     await asyncio.to_thread(self._control.set_governor, self.plan.governor)
                 await self._sequence.carry_out(stop)
@@ -257,10 +273,22 @@ class Run:
             await asyncio.to_thread(self._journal.flush)
         return RunOutcome(path, outcome, stop.reason, stop.exit_code)
 
+    async def _check(self, phases: Sequence[Phase], whole_drive: bool = False) -> None:
+        """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
+        await asyncio.to_thread(
+            drives.check_target,
+            self.rig,
+            phases,
+            self._runs_root,
+            self._machine,
+            whole_drive=whole_drive,
+            at_rest=self._sequence.at_rest,
+        )
+
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
         assert self._journal is not None
-        await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
+        await self._check([phase])
         before: list[Status] = []
 
         def on_status(status: Status) -> None:
@@ -272,7 +300,7 @@ class Run:
 
     async def purge(self, phase: Phase) -> None:
         """Check that the drive may be purged now, and do it."""
-        await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
+        await self._check([phase], whole_drive=True)
         self.event("purge_started", method=phase.purge_method)
         method = await asyncio.to_thread(self._control.purge, phase)
         self.event("purged", method=method)
@@ -312,6 +340,8 @@ class Run:
         left_s = sum(later.duration_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
         self.event("phase_started", t_ns, index=phase.index)
+        if self._drive_watch is not None:
+            self._drive_watch.phase_boundary()
 
     @contextlib.asynccontextmanager
     async def _watching(self, stop: StopRequest) -> AsyncIterator[None]:
@@ -329,6 +359,18 @@ class Run:
             yield
         finally:
             task.cancel()
+
+    @contextlib.asynccontextmanager
+    async def _watching_drive(self) -> AsyncIterator[None]:
+        """Look after the drive's own counters; their events go into the journal."""
+        assert self._drive_state is not None
+
+        def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
+            self.event(kind, t_ns, **data)
+
+        watching = watching_drive(self._machine, self._drive_state, self.timebase.now_ns, on_event)
+        async with watching as self._drive_watch:
+            yield
 
     def _note_wall_step(self) -> None:
         offset_ns = self.timebase.wall_offset_ns()

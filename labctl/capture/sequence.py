@@ -98,6 +98,11 @@ class PhaseSequence:
         self._holding: dict[int, asyncio.Task[FioProcess]] = {}
         self._finishing: list[asyncio.Task[None]] = []
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether no fio is there, not even a held one."""
+        return not self._fios
+
     def kill(self) -> None:
         """SIGKILL to every fio there is, held or at work."""
         for fio in self._fios:

@@ -160,6 +160,13 @@ def _sentence(run: Run, event: Event) -> str:
             return f"{data['channel']}: {data['status']} {data['detail']}".rstrip()
         case "wall_clock_step":
             return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
+        case "drive_counters":
+            moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
+            return f"the drive's thermal counters moved: {moved}"
+        case "drive_silent":
+            return f"the drive does not tell its SMART: {data['reason']}"
+        case "drive_back":
+            return "the drive tells its SMART again"
         case "run_ended":
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""

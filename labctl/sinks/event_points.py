@@ -21,7 +21,11 @@ _SEVERITIES = {
     "status_began": WARNING,
     "status": WARNING,
     "wall_clock_step": WARNING,
+    "drive_counters": WARNING,
+    "drive_silent": WARNING,
 }
+NOT_SHOWN = ("drive_power",)
+"""Readings among the events: for the analysis, not for a line in a chart."""
 _BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
 _TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}
 
@@ -82,7 +86,25 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
             return title, str(data.get("detail") or ""), _seconds(data)
         case "wall_clock_step":
             return "wall clock stepped", f"by {data.get('seconds')} s", None
+        case "drive_state":
+            return f"drive asked {data.get('when')} the run", "", None
+        case "drive_counters":
+            return "the drive's thermal counters moved", _moved(data), None
+        case "drive_silent":
+            return "the drive does not tell its SMART", reason, None
+        case "drive_back":
+            return "the drive tells its SMART again", "", _number(data.get("gap_s"))
     return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))
+
+
+def _moved(data: Mapping[str, Any]) -> str:
+    moved = data.get("moved")
+    pairs = moved.items() if isinstance(moved, dict) else ()
+    return ", ".join(
+        f"{name} {' → '.join(map(str, values))}"
+        for name, values in pairs
+        if isinstance(values, list)
+    )
 
 
 def _plain(data: Mapping[str, Any]) -> str:

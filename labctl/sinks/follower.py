@@ -22,7 +22,7 @@ from labctl.record import EVENTS_FILE, ChannelInfo, Event, RunRecord
 from labctl.sinks.bins import BinStream, PlainStream, RailStream
 from labctl.sinks.channels import GrowingChannel
 from labctl.sinks.cursor import Cursor
-from labctl.sinks.event_points import event_point, throttle_point, withdrawn_point
+from labctl.sinks.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.phase_points import result_point, started_point
 from labctl.sinks.phase_view import ended_phase, whole_run
 from labctl.sinks.points import SCHEMA, Point, Series, run_tags
@@ -209,7 +209,8 @@ class Follower:
         for event, behind in self._read_events(place, place + MOST_EVENT_BYTES):
             self._cursor = replace(self._cursor, events=behind)
             event = self._distinct(event)
-            yield event_point(event, self._phases, self.tags)
+            if event.kind not in NOT_SHOWN:
+                yield event_point(event, self._phases, self.tags)
             yield from self._of_phase(event)
             self._note(event)
 

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from labctl.plan import parse_plan
-from labctl.rig import load_rig
+from labctl.rig import Current, Drive, Limits, Rail, load_rig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -125,3 +126,11 @@ def test_a_foreign_package_called_instruments_is_named_plainly(tmp_path: Path) -
     )  # fmt: skip
     assert done.returncode == 2
     assert "InstrumentKit" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("model", [Drive, Limits, Rail, Current], ids=lambda model: model.__name__)
+def test_every_key_of_a_rig_stands_in_the_docs(model: type[BaseModel]) -> None:
+    page = (ROOT / "docs" / "rig.md").read_text()
+    assert [
+        name for name in model.model_fields if f"`{name}" not in page and name not in page
+    ] == []

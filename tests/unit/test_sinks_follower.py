@@ -218,6 +218,13 @@ def test_events_alike_at_the_same_time_are_both_kept(tmp_path: Path) -> None:
     assert texts == {"one", "two"}
 
 
+def test_the_drives_own_power_readings_are_no_lines_in_a_chart(tmp_path: Path) -> None:
+    told = ((3.0, "drive_power", {"watts": 4.5}), (3.0, "drive_silent", {"reason": "x"}))
+    stored = points_of(MadeRun(tmp_path, more_events=told).whole().path)
+    assert not of(stored, "event", kind="drive_power")
+    assert of(stored, "event", kind="drive_silent")
+
+
 def test_a_torn_event_is_waited_for_and_not_lost(tmp_path: Path) -> None:
     run = MadeRun(tmp_path)
     run.grow(2.0)

@@ -48,6 +48,10 @@ def words(kind: str, **data: object) -> tuple[str, str, str]:
         ("phase_started", {"index": None}, "phase None", "info"),
         ("instrument_lost", {"instrument": "v12"}, "meter lost: v12", "warning"),
         ("instrument_stuck", {"instrument": "v12"}, "instrument stuck", "error"),
+        ("drive_state", {"when": "before"}, "drive asked before the run", "info"),
+        ("drive_counters", {}, "the drive's thermal counters moved", "warning"),
+        ("drive_silent", {"reason": "x"}, "the drive does not tell its SMART", "warning"),
+        ("drive_back", {"gap_s": 3.0}, "the drive tells its SMART again", "info"),
         ("guard_tripped", {"reason": "70 °C"}, "guard tripped", "error"),
         ("status", {"channel": "a.b", "status": "overload"}, "a.b: overload", "warning"),
     ],
@@ -57,6 +61,12 @@ def test_titles_and_severities(
 ) -> None:
     found = words(kind, **data)
     assert (found[0], found[2]) == (title, severity)
+
+
+def test_counters_that_moved_are_shown_with_both_values() -> None:
+    moved = {"thm_temp1_trans_count": [4, 6], "critical_warning": [0, 2], "odd": None}
+    text = words("drive_counters", moved=moved)[1]
+    assert text == "thm_temp1_trans_count 4 → 6, critical_warning 0 → 2"
 
 
 def test_an_unknown_event_shows_its_data() -> None:

@@ -1,0 +1,219 @@
+"""Identity and state of the drive under test, gathered from everything its host has.
+
+sysfs needs no rights and no tools; nvme-cli and smartctl add what only the drive itself knows. A
+tool that is missing or may not ask costs only what it would have given, and a line says so.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from labctl.capture.block_devices import BlockDevices, read_block_devices
+from labctl.capture.identity import nvme_cli, sysfs
+from labctl.capture.identity.host import read_host
+from labctl.capture.identity.smart import GIVES
+from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
+from labctl.capture.identity.tool_output import failure
+from labctl.capture.machine import TIMED_OUT, Machine, run_tool
+from labctl.capture.mounts import devices_below, read_mounts, read_own_mounts
+from labctl.capture.node import look_at
+from labctl.drive_state import DriveState, SmartLog
+
+_ASK_SMARTCTL = ("nvme", "sata", "scsi")
+
+
+def identify(machine: Machine, target: str, engine: str = "", smart_device: str = "") -> DriveState:
+    """What the drive behind ``target`` is: a device, a partition, a file on it, or an address.
+
+    ``smart_device`` is asked instead where the target is no drive that could be asked. Never raises
+    for what it finds; the state's ``problems`` say what could not be learnt.
+    """
+    state = _identify(machine, target, engine)
+    if not smart_device:
+        return replace(state, smart_device=state.device if state.smart is not None else "")
+    kind = "nvme" if "nvme" in PurePosixPath(smart_device).name else "scsi"
+    asked = _ask(replace(state, device=smart_device, kind=kind, smart=None), machine)
+    return replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
+
+
+def _identify(machine: Machine, target: str, engine: str) -> DriveState:
+    state = DriveState(target=target, host=read_host(machine, engine))
+    if engine == "nbd" or target.startswith("nbd"):
+        return replace(state, kind="nbd")
+    node = look_at(target, machine)
+    blocks = read_block_devices(machine)
+    if node is not None and stat.S_ISBLK(node.mode):
+        name = blocks.numbers.get(node.number)
+        if name is not None:
+            return _identify_disk(state, name, blocks, machine)
+        return replace(state, problems=(f"the kernel has no device {node.number} (any more)",))
+    return _identify_file(state, blocks, machine)
+
+
+def _identify_file(state: DriveState, blocks: BlockDevices, machine: Machine) -> DriveState:
+    """A file: the drive is the one that its filesystem is on, where that is a single one."""
+    folder = machine.resolve(str(PurePosixPath(state.target).parent))
+    if folder is None:
+        return replace(state, problems=(f"there is no {state.target}",))
+    below = devices_below(folder, read_own_mounts(machine), blocks, machine)
+    drives = {name for name in below if blocks.kind_of(name) in ("nvme", "sata", "scsi", "virtio")}
+    disks = sorted({blocks.disk_of(name) for name in drives})
+    if len(disks) != 1:
+        where = f"on {', '.join(disks)}" if disks else "on no drive that the kernel names"
+        return replace(state, kind="file", findings=(f"{state.target} is a file {where}",))
+    found = _identify_disk(state, disks[0], blocks, machine)
+    note = f"{state.target} is a file on {disks[0]}: its filesystem is measured too"
+    return replace(found, kind="file", findings=(note, *found.findings))
+
+
+def _identify_disk(
+    state: DriveState, name: str, blocks: BlockDevices, machine: Machine
+) -> DriveState:
+    disk = blocks.disk_of(name)
+    kind = blocks.kind_of(disk)
+    rotational = blocks.file(disk, "queue/rotational")
+    names = sysfs.nvme_controller_of(disk, machine)
+    folders = (f"/sys/class/nvme/{names}",) if names else (f"/sys/class/block/{disk}/device",)
+    link = sysfs.read_link(names, machine) if names else None
+    namespace = blocks.file(disk, "nsid")
+    state = replace(
+        state,
+        device=f"/dev/{disk}",
+        kind=kind,
+        model=" ".join(blocks.file(disk, "device/model").split()),
+        serial=blocks.serial_of(disk),
+        firmware=blocks.file(disk, "device/firmware_rev", "device/rev"),
+        size_bytes=blocks.size_bytes_of(disk),
+        logical_block_bytes=_int(blocks.file(disk, "queue/logical_block_size")),
+        physical_block_bytes=_int(blocks.file(disk, "queue/physical_block_size")),
+        rotational=rotational == "1" if rotational else None,
+        transport=blocks.file(disk, "device/transport") or _transport(names, machine),
+        namespace=_int(namespace),
+        link=link,
+        temperature_sensors=sysfs.read_sensors(folders, machine),
+        in_use=_uses(disk, blocks, machine),
+        findings=_findings(disk, name, sysfs.slow_slot(link) if link else ""),
+    )
+    return _with_limits_of_sensors(_ask(state, machine))
+
+
+def _int(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _transport(controller: str | None, machine: Machine) -> str:
+    path = f"/sys/class/nvme/{controller}/transport"
+    return machine.read_texts([path]).get(path, "").strip() if controller else ""
+
+
+def _findings(disk: str, name: str, slow: str) -> tuple[str, ...]:
+    partition = f"the target is {name}, a partition of {disk}" if name != disk else ""
+    return tuple(filter(None, (partition, slow)))
+
+
+def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
+    own = (disk, *blocks.partitions_of(disk))
+    found = [
+        f"{mount.filesystem} mounted on {mount.point}"
+        for mount in read_mounts(machine)
+        if any(blocks.stands_on(on) & set(own) for on in mount.devices(blocks, machine))
+    ]
+    holders = (blocks.describe(holder) for name in own for holder in blocks.holders_of(name))
+    return tuple(dict.fromkeys([*found, *(f"held by {holder}" for holder in holders)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the tools said; None where one did not answer, with its line in ``problems``."""
+
+    controller: nvme_cli.Controller | None = None
+    namespace: nvme_cli.Namespace | None = None
+    smart: SmartLog | None = None
+    report: SmartctlReport | None = None
+    problems: tuple[str, ...] = ()
+    silent: bool = False
+    """The drive hangs: asking on would only take longer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to ask smartctl for."""
+        return None not in (self.controller, self.namespace, self.smart)
+
+
+def _ask(state: DriveState, machine: Machine) -> DriveState:
+    if state.kind not in _ASK_SMARTCTL:
+        return state
+    answers = _Answers()
+    if state.kind == "nvme":
+        answers = _ask_nvme_cli(state.device, machine)
+    if not answers.silent and not answers.complete:
+        answers = _ask_smartctl(state.device, machine, answers)
+    return _merge(state, answers)
+
+
+def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
+    done = run_tool(machine, ["nvme", "id-ctrl", device, "-o", "json"])
+    controller = nvme_cli.parse_id_ctrl(done.stdout)
+    if controller is None:
+        # what hangs once hangs again, and what is not there is not there for the others either
+        problem = failure("nvme", "nvme-cli", done, "power states and limits from nvme-cli")
+        return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
+    done = run_tool(machine, ["nvme", "id-ns", device, "-o", "json"])
+    namespace = nvme_cli.parse_id_ns(done.stdout)
+    done = run_tool(machine, ["nvme", "smart-log", device, "-o", "json"])
+    smart = nvme_cli.parse_smart_log(done.stdout)
+    problems = () if smart else (failure("nvme", "nvme-cli", done, GIVES),)
+    return _Answers(controller, namespace, smart, None, problems)
+
+
+def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
+    done = run_tool(machine, ["smartctl", "-j", "-x", device])
+    report = parse_smartctl(done.stdout)
+    if report is None:
+        problem = failure("smartctl", "smartmontools", done, GIVES)
+        # nothing is lost but what nvme-cli has told already
+        lost = () if answers.smart is not None else (problem,)
+        return replace(answers, problems=(*answers.problems, *lost))
+    if report.smart is None and answers.smart is not None:
+        return answers
+    smart = answers.smart or report.smart
+    before = answers.problems if smart is None else ()
+    return replace(answers, smart=smart, report=report, problems=(*before, *report.problems))
+
+
+def _merge(state: DriveState, answers: _Answers) -> DriveState:
+    """What sysfs said, and where it said nothing what the drive says."""
+    controller = answers.controller or nvme_cli.Controller()
+    namespace = answers.namespace or nvme_cli.Namespace()
+    report = answers.report or SmartctlReport()
+    return replace(
+        state,
+        # sysfs cuts the model of a SATA drive to 16 characters
+        model=controller.model or report.model or state.model,
+        serial=state.serial or controller.serial or report.serial,
+        firmware=controller.firmware or report.firmware or state.firmware,
+        size_bytes=state.size_bytes or report.size_bytes or controller.capacity_bytes,
+        warning_celsius=controller.warning_celsius or report.warning_celsius,
+        critical_celsius=controller.critical_celsius or report.critical_celsius,
+        host_thermal_management=controller.host_thermal_management,
+        min_thermal_celsius=controller.min_thermal_celsius,
+        max_thermal_celsius=controller.max_thermal_celsius,
+        power_states=controller.power_states or report.power_states,
+        lba_formats=namespace.lba_formats or report.lba_formats,
+        smart=answers.smart,
+        problems=(*state.problems, *answers.problems),
+    )
+
+
+def _with_limits_of_sensors(state: DriveState) -> DriveState:
+    """hwmon shows WCTEMP and CCTEMP as the limits of the composite sensor, without root."""
+    composite = [item for item in state.temperature_sensors if item.name in ("composite", "temp1")]
+    if not composite:
+        return state
+    return replace(
+        state,
+        warning_celsius=state.warning_celsius or composite[0].max_celsius,
+        critical_celsius=state.critical_celsius or composite[0].critical_celsius,
+    )

@@ -1,0 +1,280 @@
+"""What nvme-cli prints as JSON, over its versions 1.x to 3.x: pure functions, text to values.
+
+Field names: ``nvme-print-json.c`` of nvme-cli; meanings: NVMe base specification (log page 02h,
+Identify Controller, Identify Namespace). Parsers never raise: what is not there is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labctl.capture.identity.tool_output import (
+    boolean,
+    integer,
+    json_object,
+    kelvin,
+    number,
+    text,
+)
+from labctl.drive_state import LbaFormat, PowerState, SmartLog
+
+_SENSORS = 8
+_WARNING_BITS = (
+    ("available_spare", "avail_spare", "spare"),
+    ("temp_threshold", "temperature", "temp"),
+    ("reliability_degraded", "degraded", "reliability"),
+    ("ro", "read_only", "readonly"),
+    ("vmbu_failed", "volatile_memory_backup_failed", "vmbu"),
+    ("pmr_ro", "persistent_memory_region_ro", "pmr"),
+)
+"""Names of the bits where ``critical_warning`` is an object (``-v``), bit 0 first."""
+_WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
+"""Scale of a power field of two bits (IPS, APS, interval power); 0 is "not reported"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """What ``nvme id-ctrl`` says. Temperatures in °C."""
+
+    model: str = ""
+    serial: str = ""
+    firmware: str = ""
+    capacity_bytes: int | None = None
+    warning_celsius: float | None = None
+    critical_celsius: float | None = None
+    host_thermal_management: bool | None = None
+    min_thermal_celsius: float | None = None
+    max_thermal_celsius: float | None = None
+    power_states: tuple[PowerState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """What ``nvme id-ns`` says."""
+
+    blocks: int | None = None
+    lba_formats: tuple[LbaFormat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A namespace in ``nvme list``."""
+
+    device: str
+    model: str = ""
+    serial: str = ""
+    firmware: str = ""
+    size_bytes: int | None = None
+    block_bytes: int | None = None
+    namespace: int | None = None
+
+
+def parse_smart_log(output: str) -> SmartLog | None:
+    """The SMART / Health log; None when there is none in ``output``."""
+    data = json_object(output)
+    if data is None:
+        return None
+    first = _Fields(data)
+    composite = kelvin(first("temperature", "composite_temperature"))
+    warning = _critical_warning(first("critical_warning", "critical_warrning"))
+    if composite is None and warning is None:
+        return None
+    return SmartLog(
+        source="nvme smart-log",
+        composite_celsius=composite,
+        sensor_celsius=_sensors(data),
+        critical_warning=warning,
+        available_spare=integer(first("avail_spare", "available_spare")),
+        percentage_used=integer(first("percent_used", "percentage_used")),
+        data_units_read=integer(first("data_units_read")),
+        data_units_written=integer(first("data_units_written")),
+        host_read_commands=integer(first("host_read_commands", "host_reads")),
+        host_write_commands=integer(first("host_write_commands", "host_writes")),
+        controller_busy_time=integer(first("controller_busy_time", "ctrl_busy_time")),
+        power_cycles=integer(first("power_cycles")),
+        power_on_hours=integer(first("power_on_hours")),
+        unsafe_shutdowns=integer(first("unsafe_shutdowns")),
+        media_errors=integer(first("media_errors")),
+        num_err_log_entries=integer(first("num_err_log_entries")),
+        warning_temp_time=integer(first("warning_temp_time")),
+        critical_comp_time=integer(first("critical_comp_time")),
+        thm_temp1_trans_count=integer(first("thm_temp1_trans_count", "tmt1_trans_count")),
+        thm_temp2_trans_count=integer(
+            first("thm_temp2_trans_count", "tmp_temp2_trans_count", "tmt2_trans_count")
+        ),
+        thm_temp1_total_time=integer(first("thm_temp1_total_time", "tmt1_total_time")),
+        thm_temp2_total_time=integer(first("thm_temp2_total_time", "tmt2_total_time")),
+        interval_watts=interval_watts(first("interval_power_measurement", "ipm")),
+        lifetime_energy=integer(
+            first("op_lifetime_energy_consumed", "operational_lifetime_energy_consumed", "olec")
+        )
+        or None,
+    )
+
+
+def interval_watts(value: Any) -> float | None:
+    """The drive's own power in watts from Interval Power Measurement (bytes 240 to 243).
+
+    Bits 15:0 are the value, 17:16 its scale (1: 0.1 mW, 2: 10 mW, 0: not reported); as nvme-cli
+    decodes it. A drive that cannot measure says 0.
+    """
+    raw = integer(value)
+    unit = None if raw is None else _WATTS_PER_UNIT.get(raw >> 16 & 0b11)
+    return None if unit is None or raw is None else (raw & 0xFFFF) * unit
+
+
+def parse_id_ctrl(output: str) -> Controller | None:
+    """Identify Controller; None when ``output`` has none."""
+    data = json_object(output)
+    if data is None or not any(name in data for name in ("mn", "sn", "psds", "wctemp")):
+        return None
+    states = data.get("psds", data.get("power_states"))
+    hctma = integer(data.get("hctma"))
+    return Controller(
+        model=text(data.get("mn")),
+        serial=text(data.get("sn")),
+        firmware=text(data.get("fr")),
+        capacity_bytes=integer(data.get("tnvmcap")) or None,
+        warning_celsius=kelvin(data.get("wctemp")),
+        critical_celsius=kelvin(data.get("cctemp")),
+        host_thermal_management=None if hctma is None else bool(hctma & 1),
+        min_thermal_celsius=kelvin(data.get("mntmt")),
+        max_thermal_celsius=kelvin(data.get("mxtmt")),
+        power_states=tuple(
+            _power_state(index, item)
+            for index, item in enumerate(states if isinstance(states, list) else ())
+            if isinstance(item, dict)
+        ),
+    )
+
+
+def parse_id_ns(output: str) -> Namespace | None:
+    """Identify Namespace; None when ``output`` has none."""
+    data = json_object(output)
+    if data is None or not ("nsze" in data or "lbafs" in data):
+        return None
+    listed = data.get("lbafs")
+    formats: list[Any] = listed if isinstance(listed, list) else []
+    return Namespace(
+        blocks=integer(data.get("nsze")),
+        lba_formats=tuple(
+            LbaFormat(1 << shift, integer(item.get("ms")) or 0, index == _in_use(data, formats))
+            for index, item in enumerate(formats)
+            if isinstance(item, dict) and 9 <= (shift := integer(item.get("ds")) or 0) <= 24
+        ),
+    )
+
+
+def parse_list(output: str) -> tuple[Listed, ...]:
+    """The namespaces in ``nvme list``: flat, nested by controller, or by host and subsystem."""
+    data = json_object(output)
+    return () if data is None else tuple(_listed(data.get("Devices"), {}))
+
+
+class _Fields:
+    """Looks a field up by any of the names it has had."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._data = data
+
+    def __call__(self, *names: str) -> Any:
+        return next((self._data[name] for name in names if name in self._data), None)
+
+
+def _critical_warning(value: Any) -> int | None:
+    plain = integer(value)
+    if plain is not None or not isinstance(value, dict):
+        return plain
+    bits = [bool(integer(_Fields(value)(*names))) for names in _WARNING_BITS]
+    return sum(1 << place for place, is_set in enumerate(bits) if is_set)
+
+
+def _sensors(data: Mapping[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    listed = data.get("temperature_sensors")
+    for index in range(1, _SENSORS + 1):
+        value = data.get(f"temperature_sensor_{index}")
+        if value is None and isinstance(listed, list) and index <= len(listed):
+            value = listed[index - 1]
+        degrees = kelvin(value)
+        if degrees is not None:
+            found[f"sensor_{index}"] = degrees
+    return found
+
+
+def _power_state(index: int, item: Mapping[str, Any]) -> PowerState:
+    flags = integer(item.get("flags"))  # nvme-cli before 2.5: both bits in one number
+    scale = integer(item.get("max_power_scale", (flags or 0) & 1))
+    unusable = boolean(item.get("non-operational_state", item.get("non_operational_state")))
+    if unusable is None:
+        unusable = bool((flags or 0) & 2)
+    return PowerState(
+        number=index,
+        max_watts=_max_watts(item.get("max_power"), scale),
+        operational=not unusable,
+        entry_us=integer(item.get("entry_lat")),
+        exit_us=integer(item.get("exit_lat")),
+        idle_watts=_scaled_watts(item.get("idle_power"), item.get("idle_scale")),
+        active_watts=_scaled_watts(item.get("active_power"), item.get("active_scale")),
+    )
+
+
+def _max_watts(value: Any, scale: int | None) -> float | None:
+    if isinstance(value, str) and value.strip().upper().endswith("W"):
+        return number(value.strip().upper().removesuffix("W"))
+    found = number(value)
+    if not found:
+        return None
+    return found * (0.0001 if scale else 0.01)
+
+
+def _scaled_watts(value: Any, scale: Any) -> float | None:
+    found, shift = number(value), integer(scale)
+    if not found or shift is None:
+        return None
+    # nvme-cli 1.x printed the two bits where they stand in the byte (7:6)
+    unit = _WATTS_PER_UNIT.get(shift if shift < 4 else shift >> 6)
+    return None if unit is None else found * unit
+
+
+def _in_use(data: Mapping[str, Any], formats: list[Any]) -> int | None:
+    for index, item in enumerate(formats):
+        if isinstance(item, dict) and boolean(item.get("in_use")):
+            return index
+    flbas = integer(data.get("flbas"))
+    # bits 3:0 and, where there are more than 16 formats, 6:5 as the upper ones
+    return None if flbas is None else flbas & 0xF | (flbas >> 5 & 0b11) << 4
+
+
+def _listed(devices: Any, around: Mapping[str, Any]) -> Iterator[Listed]:
+    """Every namespace below ``devices``; what a level says holds for all below it."""
+    for item in devices if isinstance(devices, list) else ():
+        if not isinstance(item, dict):
+            continue
+        known = {**around, **item}
+        below = [item.get(name) for name in ("Subsystems", "Controllers", "Namespaces")]
+        if any(isinstance(one, list) and one for one in below):
+            plain = {name: value for name, value in known.items() if not isinstance(value, list)}
+            # under multipath the subsystem has the namespaces and the controller the names
+            for controller in item.get("Controllers") or ():
+                if isinstance(controller, dict):
+                    for key in ("ModelNumber", "SerialNumber", "Firmware"):
+                        plain.setdefault(key, controller.get(key))
+            for one in below:
+                yield from _listed(one, plain)
+            continue
+        name: Any = known.get("DevicePath") or known.get("Namespace") or known.get("NameSpace")
+        if not isinstance(name, str) or not re.search(r"nvme\d+(c\d+)?n\d+$", name):
+            continue
+        yield Listed(
+            device=name if name.startswith("/") else f"/dev/{name}",
+            model=text(known.get("ModelNumber")),
+            serial=text(known.get("SerialNumber")),
+            firmware=text(known.get("Firmware")),
+            size_bytes=integer(known.get("PhysicalSize")),
+            block_bytes=integer(known.get("SectorSize")),
+            namespace=integer(known.get("NSID", known.get("NameSpace"))),
+        )

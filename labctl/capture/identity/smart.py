@@ -1,0 +1,48 @@
+"""Read SMART once, with whichever tool the drive's host has."""
+
+from __future__ import annotations
+
+from labctl.capture.identity.nvme_cli import parse_smart_log
+from labctl.capture.identity.smartctl import parse_smartctl
+from labctl.capture.identity.tool_output import failure
+from labctl.capture.machine import Machine, run_tool
+from labctl.drive_state import SmartLog
+
+GIVES = "SMART and thermal counters"
+
+
+class SmartReader:
+    """Reads the SMART of one drive. Stays with the tool that worked."""
+
+    def __init__(self, machine: Machine, device: str, kind: str) -> None:
+        """``device``: a path such as /dev/nvme0n1; ``kind`` as in DriveState."""
+        self._machine = machine
+        self._device = device
+        self._tools = [self._with_nvme_cli] if kind == "nvme" else []
+        self._tools.append(self._with_smartctl)
+
+    def read(self) -> tuple[SmartLog | None, str]:
+        """The log, or None and one line that says why and what to do. Blocks for the tool."""
+        said: list[str] = []
+        for tool in list(self._tools):
+            log, problem = tool()
+            if log is not None:
+                self._tools.remove(tool)
+                self._tools.insert(0, tool)
+                return log, ""
+            said.append(problem)
+        return None, "; ".join(said)
+
+    def _with_nvme_cli(self) -> tuple[SmartLog | None, str]:
+        done = run_tool(self._machine, ["nvme", "smart-log", self._device, "-o", "json"])
+        log = parse_smart_log(done.stdout) if done.exit_code == 0 else None
+        return log, "" if log else failure("nvme", "nvme-cli", done, GIVES)
+
+    def _with_smartctl(self) -> tuple[SmartLog | None, str]:
+        done = run_tool(self._machine, ["smartctl", "-j", "-H", "-A", self._device])
+        report = parse_smartctl(done.stdout)
+        if report is None:
+            return None, failure("smartctl", "smartmontools", done, GIVES)
+        if report.smart is None:
+            return None, "; ".join(report.problems) or f"no {GIVES}: smartctl shows none"
+        return report.smart, ""

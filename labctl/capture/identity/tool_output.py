@@ -1,0 +1,128 @@
+"""What command line tools print: JSON with noise around it, numbers in many shapes, failures.
+
+nvme-cli has printed the same counter as int, float and string over its versions, writes warnings
+before its JSON, and ``{"error": …}`` instead of it. Nothing here raises for what a tool printed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from labctl.capture.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Completed
+
+_KELVIN, _WHOLE_KELVIN = 273.15, 273.0
+_SCALES_APART = 200
+"""No drive is as cold as this in kelvin, and none as hot in °C."""
+_MOST_STARTS = 200
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The largest JSON object that stands in ``text``, or None; what is around it is skipped."""
+    decoder = json.JSONDecoder()
+    best: tuple[int, dict[str, Any]] | None = None
+    position = text.find("{")
+    for _ in range(_MOST_STARTS):
+        if position < 0:
+            break
+        try:
+            found, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            position = text.find("{", position + 1)
+            continue
+        if isinstance(found, dict) and (best is None or end - position > best[0]):
+            best = end - position, found
+        position = text.find("{", end)
+    return None if best is None else best[1]
+
+
+def number(value: Any) -> float | None:
+    """A finite number from a number, a string ("1,234", "0x1f", "40 C") or ``{"value": …}``."""
+    if isinstance(value, dict):
+        return number(value.get("value"))
+    if isinstance(value, str):
+        word = (value.replace(",", "").split() or [""])[0].rstrip("%°CKF")
+        try:
+            value = int(word, 0) if word.lower().startswith("0x") else float(word)
+        except ValueError:
+            return None
+    if not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def integer(value: Any) -> int | None:
+    """A whole number from what :func:`number` takes, exact where the tool was; None if negative.
+
+    Counters are never negative: -1 is how tools say that there is none.
+    """
+    if isinstance(value, dict):
+        return integer(value.get("value"))
+    if isinstance(value, str) and value.replace(",", "").strip().isdecimal():
+        value = int(value.replace(",", ""))
+    if isinstance(value, int):
+        return int(value) if value >= 0 else None
+    found = number(value)
+    return None if found is None or found < 0 else round(found)
+
+
+def text(value: Any) -> str:
+    """A name without the padding that Identify has."""
+    return " ".join(str(value).replace("\0", " ").split()) if isinstance(value, str) else ""
+
+
+def boolean(value: Any) -> bool | None:
+    """A truth from a bool, 0 or 1."""
+    found = number(value)
+    return None if found is None else bool(found)
+
+
+def kelvin(value: Any) -> float | None:
+    """°C from a field that is in kelvin by the specification; 0 means that it is not reported.
+
+    A value below 200 can only be °C: some tools convert first.
+    """
+    found = number(value)
+    if not found:
+        return None
+    if found < _SCALES_APART:
+        return found
+    # Drives report whole kelvins, from which every tool subtracts 273
+    return found - (_WHOLE_KELVIN if found.is_integer() else _KELVIN)
+
+
+def celsius(value: Any) -> float | None:
+    """°C from a field that is in °C, but may have been left in kelvin."""
+    found = number(value)
+    if found is None:
+        return None
+    return kelvin(found) if found >= _SCALES_APART else found
+
+
+def failure(tool: str, package: str, done: Completed, gives: str) -> str:
+    """One line: what ``tool`` did not tell (``gives``), why, and what to do about it."""
+    said = " ".join((done.stderr or done.stdout).split())
+    lower = said.lower()
+    missing = f"no {gives}"
+    if done.exit_code == NOT_FOUND:
+        return f"{missing}: {tool} is not installed on the drive's host; install {package}"
+    if done.exit_code == TIMED_OUT:
+        return f"{missing}: {tool} did not answer; does the drive still respond?"
+    if done.exit_code == NOT_EXECUTABLE or any(
+        words in lower
+        for words in ("permission denied", "operation not permitted", "eacces", "requires root")
+    ):
+        return (
+            f"{missing}: {tool} was not permitted to ask the drive; run labctl as root there, or "
+            "give the user the right (group disk for SATA; NVMe commands need root)"
+        )
+    if any(words in lower for words in ("no such file", "no such device", "not found")):
+        return f"{missing}: {tool} finds no such drive; was it pulled?"
+    if "inappropriate ioctl" in lower or "unable to detect device type" in lower:
+        return f"{missing}: this kind of drive does not answer {tool}"
+    return f"{missing}: {tool} ended with {done.exit_code}: {said[:200] or 'nothing said'}"

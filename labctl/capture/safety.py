@@ -1,0 +1,232 @@
+"""What may be done to a block device. The only place that allows a destructive step.
+
+Writing to a device needs ``destructive = true`` and its serial number in the rig, and a drive that
+nothing uses: no mount in any mount namespace, no swap, no holder (LVM, md, dm, bcache), not the
+system's disk. At last the kernel is asked, by opening the device exclusively. The journal never
+lies on the drive under test. All reasons are told at once, each with what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from labctl.capture.block_devices import BlockDevices
+from labctl.capture.identity.smartctl import parse_smartctl
+from labctl.capture.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.mounts import Mount, devices_below, read_mounts, read_own_mounts
+from labctl.errors import Refused
+from labctl.rig import Rig
+
+SYSTEM_FOLDERS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
+"""Where these live is the system's disk."""
+
+_SWAPS = "/proc/swaps"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device under test: the path in the rig, its kernel name, and all that is around."""
+
+    path: str
+    name: str
+    blocks: BlockDevices
+    machine: Machine
+
+    @cached_property
+    def disk(self) -> str:
+        """The whole disk's kernel name."""
+        return self.blocks.disk_of(self.name)
+
+    @cached_property
+    def drive(self) -> frozenset[str]:
+        """Every disk that is this piece of hardware: other namespaces, other paths."""
+        return self.blocks.same_drive(self.disk)
+
+    def __str__(self) -> str:
+        return self.path if self.path == f"/dev/{self.name}" else f"{self.path} ({self.name})"
+
+
+def say_destructive(rig: Rig) -> str:
+    """Why a plan that writes is refused without the flag."""
+    return (
+        f"{rig.path}: the plan writes to {rig.drive.target}, which destroys what is on it; "
+        "set drive.destructive = true if that is meant"
+    )
+
+
+def check_destructive(device: Device, rig: Rig, *, whole_drive: bool, at_rest: bool) -> None:
+    """Refuse to let ``device`` be overwritten unless every rule is kept. Raises Refused."""
+    if not rig.drive.destructive:
+        raise Refused(say_destructive(rig))
+    reasons = [
+        *_wrong_serial(device, rig),
+        *_part_of_more(device, whole_drive),
+        *_in_use(device, whole_drive),
+    ]
+    if not reasons and at_rest:
+        reasons += held_by_kernel(device)
+    if reasons:
+        raise Refused("\n".join(dict.fromkeys(reasons)))
+
+
+def _wrong_serial(device: Device, rig: Rig) -> Iterator[str]:
+    wanted = rig.drive.serial.strip()
+    found: list[str] = []
+    for serial in serials_of(device):
+        if serial == wanted:
+            return
+        found.append(serial)
+    says = " or ".join(dict.fromkeys(found))
+    if not wanted:
+        yield (
+            f"{rig.path}: writing to {device} needs drive.serial; the device says "
+            f"{says or 'nothing'}"
+        )
+    else:
+        yield (
+            f"{device} has serial {says or '(none)'}, the rig names {wanted}: this is another "
+            "drive; correct drive.target or drive.serial"
+        )
+
+
+def serials_of(device: Device) -> Iterator[str]:
+    """The serial numbers that the device goes by: the kernel's, udev's, and the drive's own.
+
+    They differ behind a USB bridge. A loop device goes by the path of its file. Each source is
+    asked when it is its turn.
+    """
+    kernels = (device.blocks.serial_of(device.disk), device.blocks.backing_file_of(device.disk))
+    yield from (serial for serial in kernels if serial)
+    asked = ["udevadm", "info", "--query=property", f"--name=/dev/{device.disk}"]
+    for line in run_tool(device.machine, asked).stdout.splitlines():
+        name, _, value = line.partition("=")
+        if name in ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL") and value.strip():
+            yield value.strip()
+    if device.blocks.kind_of(device.disk) in ("sata", "scsi"):
+        done = run_tool(device.machine, ["smartctl", "-j", "-i", f"/dev/{device.disk}"])
+        report = parse_smartctl(done.stdout)
+        if report is not None and report.serial:
+            yield report.serial
+
+
+def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
+    if not device.blocks.is_partition(device.name):
+        return
+    parts = device.blocks.partitions_of(device.disk)
+    if whole_drive:
+        yield (
+            f"{device} is a partition of {device.disk}, and what is meant acts on the whole drive; "
+            f"set drive.target = '/dev/{device.disk}'"
+        )
+    elif len(parts) > 1:
+        others = ", ".join(part for part in parts if part != device.name)
+        yield (
+            f"{device} is a partition of {device.disk}, which also has {others}; name the whole "
+            f"drive (/dev/{device.disk}), or remove the other partitions"
+        )
+
+
+def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
+    """What uses the drive. For whole_drive every namespace counts, else the disk alone."""
+    blocks = device.blocks
+    disks = device.drive if whole_drive else frozenset({device.disk})
+    own = disks | {part for disk in disks for part in blocks.partitions_of(disk)}
+    mounts = read_mounts(device.machine)
+    yield from _system_disk(device, mounts)
+    for mount in mounts:
+        on = mount.devices(blocks, device.machine)
+        if any(own & blocks.stands_on(name) for name in on):
+            yield f"{device} is in use: mounted on {mount.point}; umount {mount.point}"
+    for source in read_swaps(device.machine):
+        if own & blocks.stands_on(source):
+            yield f"{device} is in use: swap on /dev/{source}; swapoff /dev/{source}"
+    for name in sorted(own):
+        for holder in blocks.holders_of(name):
+            yield (
+                f"{device} is held by {blocks.describe(holder)}; release it (vgchange -an, "
+                "cryptsetup close, mdadm --stop, dmsetup remove)"
+            )
+        if blocks.file(name, "bcache/state"):
+            yield f"{device} is part of a bcache; stop it (echo 1 > /sys/block/{name}/bcache/stop)"
+    if blocks.file(device.name, "ro") == "1":
+        yield f"{device} is write-protected; blockdev --setrw {device.path}"
+
+
+def _system_disk(device: Device, mounts: Collection[Mount]) -> Iterator[str]:
+    for folder in SYSTEM_FOLDERS:
+        at = (mount for mount in mounts if mount.point == folder)
+        on = {name for mount in at for name in mount.devices(device.blocks, device.machine)}
+        below = {disk for name in on for disk in device.blocks.stands_on(name)}
+        if below & device.drive:
+            yield (
+                f"{device} is on the system's disk ({folder} lives on it); the drive under test "
+                "must be another one: correct drive.target"
+            )
+            return
+
+
+def read_swaps(machine: Machine) -> tuple[str, ...]:
+    """Kernel names of the devices that are swapped to."""
+    found = []
+    for line in machine.read_texts([_SWAPS]).get(_SWAPS, "").splitlines()[1:]:
+        path, _, rest = line.partition(" ")
+        if rest.split()[:1] == ["partition"] or path.startswith("/dev/"):
+            plain = path.split("\\040")[0]
+            found.append(Path(machine.resolve(plain) or plain).name)
+    return tuple(found)
+
+
+def held_by_kernel(device: Device) -> list[str]:
+    """Why the kernel does not let the device be opened exclusively; empty when it does.
+
+    Whatever mounts or holds a device claims it, also where labctl cannot look (ZFS, containers).
+    ``wipefs --all --no-act`` of util-linux opens a device with O_RDWR and O_EXCL and writes
+    nothing; no other tool of coreutils or util-linux opens so without changing anything.
+    """
+    command = ["wipefs", "--all", "--no-act", f"/dev/{device.name}"]
+    done = run_tool(device.machine, command)
+    if done.exit_code == 0:
+        return []
+    said = " ".join(done.stderr.split()) or f"exit code {done.exit_code}"
+    if done.exit_code == NOT_FOUND:
+        return ["wipefs is not installed on the drive's host; install util-linux"]
+    if "busy" in said.lower():
+        return [
+            f"{device} is in use by something that the kernel does not name (ZFS, a container, a "
+            "virtual machine?); find it with lsof or fuser and release it"
+        ]
+    if "denied" in said or "not permitted" in said:
+        return [f"{device} may not be opened for writing; run labctl there as root"]
+    return [f"{device} cannot be opened for writing: {said}"]
+
+
+def existing(path: Path) -> Path:
+    """The deepest part of ``path`` that is there, without symbolic links."""
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path.resolve()
+
+
+def refuse_journal_on(device: Device, runs_root: Path) -> None:
+    """Refuse when the journal would lie on the drive under test. Raises Refused."""
+    mounts = read_own_mounts(device.machine)
+    journal_on = devices_below(str(existing(runs_root)), mounts, device.blocks, device.machine)
+    target_on = set(device.blocks.stands_on(device.name))
+    backing = device.blocks.backing_file_of(device.name)
+    if backing:
+        target_on |= devices_below(backing, mounts, device.blocks, device.machine)
+    if same_hardware(target_on, journal_on, device.blocks):
+        raise Refused(
+            f"the journal ({runs_root}) would lie on the drive under test {device}; "
+            "choose another disk with --runs"
+        )
+
+
+def same_hardware(some: Collection[str], others: Collection[str], blocks: BlockDevices) -> bool:
+    """Whether devices share a drive: a disk, another partition, another namespace of it."""
+    drives = {disk for name in some for disk in blocks.same_drive(blocks.disk_of(name))}
+    return any(blocks.disk_of(name) in drives for name in others)

@@ -1,0 +1,132 @@
+"""What the kernel shows of link, sensors and host without root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labctl.capture.identity.host import parse_cpu_model, read_host
+from labctl.capture.identity.sysfs import (
+    nvme_controller_of,
+    parse_link,
+    parse_sensors,
+    read_sensors,
+    slow_slot,
+)
+from labctl.capture.machine import Completed, LocalMachine
+from tests.unit.machine_of_files import MachineOfFiles
+
+FULL = {
+    "current_link_speed": "16.0 GT/s PCIe\n",
+    "current_link_width": "4\n",
+    "max_link_speed": "16.0 GT/s PCIe\n",
+    "max_link_width": "4\n",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> MachineOfFiles:
+    return MachineOfFiles(tmp_path)
+
+
+def test_a_link_as_fast_as_the_drive_is_no_finding() -> None:
+    link = parse_link(FULL)
+    assert link is not None and (link.speed_gt_s, link.width) == (16.0, 4)
+    assert slow_slot(link) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"current_link_speed": "8.0 GT/s PCIe"}, "runs at 8 GT/s x4, it could 16 GT/s x4"),
+        ({"current_link_speed": "8 GT/s"}, "runs at 8 GT/s x4"),
+        ({"current_link_width": "1"}, "runs at 16 GT/s x1"),
+    ],
+)
+def test_a_drive_in_a_slow_slot_is_named(changed: dict[str, str], words: str) -> None:
+    link = parse_link(FULL | changed)
+    assert link is not None
+    assert "slow slot" in slow_slot(link)
+    assert words in slow_slot(link)
+
+
+def test_what_the_kernel_does_not_know_of_the_link_is_no_finding() -> None:
+    assert parse_link({}) is None
+    assert parse_link({"current_link_speed": "Unknown", "current_link_width": "255"}) is None
+    link = parse_link({"current_link_speed": "8.0 GT/s", "current_link_width": "0"})
+    assert link is not None and link.width is None
+    assert slow_slot(link) == ""
+
+
+def test_the_controller_is_found_also_under_multipath(machine: MachineOfFiles) -> None:
+    assert nvme_controller_of("sda", machine) is None
+    assert nvme_controller_of("nvme3n1", machine) == "nvme3"
+    machine.write("/sys/class/nvme/nvme1/nvme0c1n1/size", "8")
+    machine.write("/sys/class/nvme/nvme0/nvme1c0n1/size", "8")
+    assert nvme_controller_of("nvme0n1", machine) == "nvme1"
+    assert nvme_controller_of("nvme1n1", machine) == "nvme0"
+
+
+@pytest.mark.parametrize(
+    "folder", ["hwmon3", "hwmon/hwmon3", "device/hwmon/hwmon3"], ids=["5.6 on", "SATA", "5.5"]
+)
+def test_the_sensors_of_a_drive_are_found_where_kernels_put_them(
+    machine: MachineOfFiles, folder: str
+) -> None:
+    base = f"/sys/class/nvme/nvme0/{folder}"
+    for name, text in (
+        ("name", "nvme"),
+        ("temp1_input", "41850"),
+        ("temp1_label", "Composite"),
+        ("temp1_max", "84850"),
+        ("temp1_crit", "89850"),
+        ("temp3_input", "47850"),
+        ("temp3_label", "Sensor 2"),
+    ):
+        machine.write(f"{base}/{name}", text + "\n")
+    composite, second = read_sensors(("/sys/class/nvme/nvme0",), machine)
+    assert (composite.name, composite.celsius) == ("composite", 41.85)
+    assert (composite.max_celsius, composite.critical_celsius) == (84.85, 89.85)
+    assert composite.path == f"{base}/temp1_input"
+    assert (second.name, second.max_celsius) == ("sensor_2", None)
+
+
+def test_a_sensor_without_label_or_number_is_still_a_sensor() -> None:
+    (sensor,) = parse_sensors({"/h/temp1_input": "", "/h/name": "drivetemp"})
+    assert (sensor.name, sensor.celsius) == ("temp1", None)
+
+
+def test_the_host_is_described(machine: MachineOfFiles) -> None:
+    machine.write("/proc/cpuinfo", "processor\t: 0\nmodel name\t: Ryzen  7\n\nprocessor\t: 1\n")
+    machine.write("/proc/meminfo", "MemTotal:       16308488 kB\nMemFree: 1 kB\n")
+    machine.write("/etc/os-release", 'NAME=x\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
+    machine.write("/sys/devices/system/cpu/online", "0-2,5\n")
+    for cpu, governor in enumerate(("performance", "powersave", "performance")):
+        machine.write(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor", governor)
+    machine.programs["uname"] = Completed(0, "box 6.1.0-18-amd64 x86_64\n", "")
+    machine.programs["fio --version"] = Completed(0, "fio-3.36\n", "")
+    host = read_host(machine, "io_uring")
+    assert (host.name, host.kernel, host.machine) == ("box", "6.1.0-18-amd64", "x86_64")
+    assert (host.cpu_model, host.cpus) == ("Ryzen 7", 4)
+    assert host.governor == "performance (2), powersave (1)"
+    assert host.distribution == "Debian GNU/Linux 12 (bookworm)"
+    assert host.memory_bytes == 16308488 * 1024
+    assert (host.fio, host.engine) == ("fio-3.36", "io_uring")
+
+
+def test_a_board_without_a_processor_name_is_named_by_its_model() -> None:
+    text = "processor : 0\nBogoMIPS : 108.00\n\nModel\t\t: Raspberry Pi 4 Model B Rev 1.4\n"
+    assert parse_cpu_model({"/proc/cpuinfo": text}) == "Raspberry Pi 4 Model B Rev 1.4"
+    assert parse_cpu_model({"/proc/device-tree/model": "Pi 5\0"}) == "Pi 5"
+    assert parse_cpu_model({}) == ""
+
+
+def test_a_host_that_tells_nothing_is_no_exception(machine: MachineOfFiles) -> None:
+    host = read_host(machine)
+    assert (host.name, host.cpu_model, host.fio, host.memory_bytes) == ("", "", "", None)
+
+
+def test_this_machine_is_described() -> None:
+    host = read_host(LocalMachine())
+    assert host.kernel and host.machine and host.memory_bytes
