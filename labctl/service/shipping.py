@@ -168,10 +168,12 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
 
 
 def _beat(follower: Follower, now_ns: int, state: str, alive: bool) -> Point:
+    """The heartbeat of a rig without a daemon: no other run waits for it."""
     return rig_point(
         follower.header.rig_name,
         now_ns,
         state,
+        queue_length=0,
         meters_ok=not follower.lost_instruments,
         journal_lag_s=follower.lag_s(),
         alive=alive,

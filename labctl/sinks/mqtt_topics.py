@@ -73,7 +73,6 @@ _PHASE: Mapping[str, type] = {
     "queue_depth": int,
     "jobs": int,
     "read_pct": int,
-    "power_state": str,
 }
 _RESULT = {name: kind for name, kind in _of("phase").items() if name != "qd"}
 

@@ -69,6 +69,8 @@ def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Poi
     ):
         if value is not None:
             fields[name] = value
+    if result.steady is not None:
+        fields["steady"] = int(result.steady)
     if result.temperatures:
         fields["celsius_max"] = max(found.max for found in result.temperatures.values())
     for sensor, found in result.temperatures.items():

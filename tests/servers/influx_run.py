@@ -64,6 +64,7 @@ def default_meters() -> dict[str, Meter]:
         "drive.composite": Meter(1.0, level=50.0, begin_s=0.4),
         "fio.read.iops": Meter(2.0, level=1e5, begin_s=1.0),
         "fio.read.bytes_per_s": Meter(2.0, level=4e8, begin_s=1.0),
+        "fio.read.latency_mean_us": Meter(2.0, level=80.0, begin_s=1.0),
     }
 
 

@@ -1,5 +1,5 @@
-"""Shipping to the real InfluxDB 2.x while everything goes wrong. After each trouble the database
-holds what the journal says, point by point."""
+"""Shipping to the real InfluxDB, 2.x and 1.x, while everything goes wrong. After each trouble the
+database holds what the journal says, point by point."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labctl.sinks.settings import InfluxSettings
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of
-from tests.servers.influx_server import ORG, TOKEN, InfluxServer
+from tests.servers.influx_server import ORG, InfluxServer
 from tests.unit import synthetic_run
 
 
@@ -57,7 +57,7 @@ async def test_full_rate_holds_every_reading(
 
 
 async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_path: Path) -> None:
-    server = InfluxServer(tmp_path)
+    server = type(influx)(tmp_path)
     server.start()
     run = busy_run(tmp_path / "runs")
     told: list[str] = []
@@ -114,7 +114,7 @@ async def test_a_wrong_token_put_right_later(
     shipping = asyncio.create_task(ship(run.path, [sink]))
     await asyncio.sleep(0.8)
     assert len(told) == 1 and "is the token right?" in told[0]
-    file.write_text(TOKEN)
+    file.write_text(influx.token)
     async with asyncio.timeout(20):
         await shipping
     assert_same(influx.points(bucket), points_of(run.path))
@@ -255,7 +255,7 @@ async def test_the_disk_of_the_server_is_full_for_a_while(
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("a file system cannot be mounted here")
-    server = InfluxServer(tmp_path, engine=small / "engine")
+    server = type(influx)(tmp_path, engine=small / "engine")
     try:
         server.start()
         run = busy_run(tmp_path / "runs")
