@@ -212,6 +212,8 @@ class InfluxWriter:
             404: f"is there a bucket {self._settings.bucket!r}?",
         }
         hint = hints.get(status, "is this the address of an InfluxDB?")
+        if status == 404 and "page not found" in reason:
+            hint = "is this an InfluxDB, of version 1.8 or newer?"
         return _Answer(_Verdict.REFUSED, f"{shown}: {hint}")
 
     def _complain(self, answer: _Answer) -> None:
