@@ -154,10 +154,13 @@ class InfluxWriter:
         body = "\n".join(part).encode()
         pause_s = self._pace.first_s
         while True:
+            recovered = self._recovered
             answer = await self._attempt(body)
             if answer.verdict in (_Verdict.STORED, _Verdict.LINES, _Verdict.TOO_LARGE):
                 self._trouble_over()
                 return answer
+            if recovered.is_set():
+                continue  # it was sent in a trouble that is over: no news
             self._complain(answer)
             if answer.verdict is _Verdict.REFUSED:
                 wait_s = self._pace.refused_s

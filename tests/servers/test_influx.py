@@ -16,14 +16,14 @@ import pytest
 
 from labctl.record import DriveInfo, RunRecord
 from labctl.service.shipping import ship
-from labctl.sinks.influx import InfluxWriter
+from labctl.sinks.influx import InfluxWriter, Pace
 from labctl.sinks.line_protocol import LONGEST_TEXT_BYTES, line
 from labctl.sinks.points import Point
 from labctl.sinks.settings import InfluxSettings
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of
-from tests.servers.influx_server import ORG, InfluxServer
+from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influxd, influxd1
 from tests.unit import synthetic_run
 
 
@@ -89,6 +89,39 @@ async def test_stopped_for_seconds(influx: InfluxServer, bucket: str, tmp_path: 
         await sent_slowly(sink_of(run.path, influx, bucket, told, full_rate=True), run.path, stop)
     assert_same(influx.points(bucket), points_of(run.path, bin_ns=0))
     assert "no answer within" in told[0]
+
+
+@pytest.mark.slow
+async def test_stopped_for_a_minute(tmp_path: Path) -> None:
+    """Each kind of server at the same time, at the pace of every day."""
+    kinds = [InfluxServer] * (influxd() is not None) + [InfluxServer1] * (influxd1() is not None)
+    if not kinds:
+        pytest.skip("no InfluxDB: put influxd on PATH or name it in $INFLUXD or $INFLUXD1")
+    await asyncio.gather(*(_stopped_for_a_minute(tmp_path / kind.__name__, kind) for kind in kinds))
+
+
+async def _stopped_for_a_minute(folder: Path, kind: type[InfluxServer]) -> None:
+    folder.mkdir()
+    server = kind(folder)
+    await asyncio.to_thread(server.start)
+    try:
+        run = busy_run(folder / "runs", 20.0)
+        (folder / "token").write_text(server.token)
+        told: list[str] = []
+
+        def stop() -> None:
+            server.send(signal.SIGSTOP)
+            threading.Timer(60.0, server.send, [signal.SIGCONT]).start()
+
+        sink = sink_of(
+            run.path, server, "main", told,
+            full_rate=True, token_file=str(folder / "token"), pace=Pace(),
+        )  # fmt: skip
+        await sent_slowly(sink, run.path, stop)
+        assert_same(await asyncio.to_thread(server.points), points_of(run.path, bin_ns=0))
+        assert len(told) == 2, "told when it began and when it ended"
+    finally:
+        server.kill()
 
 
 async def test_a_bucket_made_later(influx: InfluxServer, tmp_path: Path) -> None:
