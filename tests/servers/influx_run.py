@@ -82,6 +82,7 @@ class MadeRun:
         RailInfo("12V", 12.0, "v12.voltage", "i12.voltage", shunt_ohm=0.1),
         RailInfo("3V3", 3.3, "v3.voltage", "i3.current"),
     )
+    sensor: str = "composite"
     rig_text: str = ""
     more_events: tuple[tuple[float, str, dict[str, Any]], ...] = ()
     ends: bool = True
@@ -121,7 +122,7 @@ class MadeRun:
             phases=phases,
             channels=infos,
             rails=self.rails,
-            temperatures={"composite": "drive.composite"}
+            temperatures={self.sensor: "drive.composite"}
             if "drive.composite" in self.meters
             else {},
             drive=self.drive,

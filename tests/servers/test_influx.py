@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.record import DriveInfo, RunRecord
+from labctl.record import DriveInfo, RailInfo, RunRecord
 from labctl.service.shipping import ship
 from labctl.sinks.influx import InfluxWriter, Pace
 from labctl.sinks.line_protocol import LONGEST_TEXT_BYTES, line
@@ -230,6 +230,8 @@ async def test_names_of_any_kind(influx: InfluxServer, bucket: str, tmp_path: Pa
             rig=name,
             run_id=f"run{number}",
             drive=DriveInfo(model=name, serial="" if number % 2 else name),
+            rails=(RailInfo(name, 12.0, "v12.voltage", "i12.voltage", shunt_ohm=0.1),),
+            sensor=name,
             more_events=events,
         ).whole()
         (shipped,) = await ship(run.path, [sink_of(run.path, influx, bucket, [])])
