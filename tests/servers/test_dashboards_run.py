@@ -216,14 +216,9 @@ def test_power_per_queue_depth_says_what_summary_json_says(
         row = {name: value for name, value in row.items() if name not in ("time", "label")}
         assert row == {name: expected.get(name) for name in row}
     assert any(phase["throttled_s"] > 0 for phase in measured.values())
-    assert {label: row["steady"] for label, row in table.items()} == {
-        "idle before": None,
-        "randread 4k QD1": 1,
-        "randread 4k QD4": 1,
-        "randread 4k QD16": 1,
-        "write 128k QD32": 0,
-        "idle after": None,
-    }
+    judged = {label for label, row in table.items() if row["steady"] is not None}
+    assert judged == measured.keys(), "an idle phase is not"
+    assert table["write 128k QD32"]["steady"] == 0, "it throttled"
 
 
 def by_label(rows: Rows) -> dict[str, dict[str, Any]]:
