@@ -39,6 +39,10 @@ METERS = value_mappings({"0": ("silent", "red"), "1": ("reading", "green")})
 """The field ``meters_ok`` of a heartbeat in words."""
 
 
+STEADY = value_mappings({"0": ("no", "orange"), "1": ("yes", "text")})
+"""The field ``steady`` of a phase in words."""
+
+
 def as_override(mappings: list[ValueMapping]) -> DynamicConfigValue:
     """The mappings for some fields only."""
     return DynamicConfigValue(id_val="mappings", value=mappings)

@@ -72,6 +72,11 @@ def prop(key: str, value: object) -> model.DynamicConfigValue:
     return model.DynamicConfigValue(id_val=key, value=value)
 
 
+MISSING = ("/.*/", [prop("noValue", "–")])
+"""An override of every field: a value that is missing among others. Grafana shows the panel's
+"no value" text for it too, in each empty cell and tooltip, where it says what is not so."""
+
+
 def fixed(color: str) -> model.DynamicConfigValue:
     """A field override: always this colour."""
     return prop("color", {"mode": "fixed", "fixedColor": color})
@@ -134,7 +139,8 @@ def over_time(
     """Lines over time. A missing reading is a hole in the line, never a straight stroke."""
     panel = _said(timeseries.Panel(), say, size, unit, queries)
     return (
-        panel.interval("1s")
+        panel.override_by_regexp(*MISSING)
+        .interval("1s")
         .color_scheme(by_series())
         .draw_style(look.GraphDrawStyle.LINE)
         .line_width(1)
@@ -168,6 +174,7 @@ def bars(
     """Bars over the first text column, in the order of the rows."""
     return (
         _said(barchart.Panel(), say, size, unit, [query])
+        .override_by_regexp(*MISSING)
         .color_scheme(by_series())
         .orientation(look.VizOrientation.VERTICAL)
         .stacking(look.StackingMode.NORMAL if stacked else look.StackingMode.NONE)
@@ -212,4 +219,5 @@ def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline
 
 def listing(say: Say, query: Builder[Dataquery], size: Size) -> table.Panel:
     """A table of the rows as they come."""
-    return _said(table.Panel(), say, size, "string", [query]).show_header(True)
+    panel = _said(table.Panel(), say, size, "string", [query])
+    return panel.override_by_regexp(*MISSING).show_header(True)

@@ -19,6 +19,7 @@ from dashboards.influx import (
     rows,
     several,
 )
+from dashboards.mappings import STEADY, as_override
 from dashboards.page import page
 from dashboards.panels import (
     BAD_COLOR,
@@ -299,6 +300,7 @@ def _every_phase() -> build.Row:
         .override_by_name("hottest", [prop("unit", "celsius"), prop("decimals", 1)])
         .override_by_regexp("/^(throttled|duration)$/", [prop("unit", "s"), prop("decimals", 1)])
         .override_by_name("alignment", [prop("unit", "ms"), prop("decimals", 2)])
+        .override_by_name("steady", [as_override(STEADY)])
     )
     return build.Row("Every phase").with_panel(throttled).with_panel(heat).with_panel(table)
 

@@ -271,12 +271,11 @@ def _workload() -> build.Row:
         .with_panel(
             of_io(
                 "Latency",
-                "Completion latency that fio reports while it runs: mean, 99th percentile, "
-                "highest. Logarithmic.",
+                "Mean latency of the I/O since fio's last report, per direction. Logarithmic. "
+                "Percentiles are known when a phase has ended: see Power per queue depth.",
                 "µs",
-                'mean("latency_mean_us") AS "mean", max("latency_p99_us") AS "p99", '
-                'max("latency_max_us") AS "max"',
-                "$tag_op $col",
+                'mean("latency_mean_us") AS "mean"',
+                "$tag_op",
             )
             .fill_opacity(0)
             .scale_distribution(

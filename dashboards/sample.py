@@ -213,8 +213,6 @@ def _second_by_second(
                 "iops": iops,
                 "bytes_per_s": iops * work.block_bytes,
                 "latency_mean_us": mean_us,
-                "latency_p99_us": mean_us * 3,
-                "latency_max_us": mean_us * 12,
             }
             op = "write" if work is WRITE else "read"
             made.add("io", {**tags, "op": op}, done, second * NS)

@@ -295,6 +295,9 @@ def _wrong_references(
 
     for rail_name, rail in file.rails.items():
         key = f"rails.{rail_name}"
+        if rail_name == "u" or rail_name.endswith("_u"):
+            allowed = "must not be 'u' nor end in '_u': watts_u is the uncertainty of watts"
+            mistakes.append(Mistake(path, key, None, allowed))
         check(f"{key}.voltage", rail.voltage, Quantity.VOLTAGE)
         through_shunt = rail.current.shunt_ohm is not None
         wanted = Quantity.VOLTAGE if through_shunt else Quantity.CURRENT

@@ -144,6 +144,9 @@ class PhaseResult:
     """Half-width of what is unknown about meter time against workload time, worst rail."""
     notes: tuple[str, ...] = ()
     """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
+    steady: bool | None = None
+    """Whether its IOPS held the level from first to last fifth (see :mod:`labctl.analysis.steady`);
+    None for an idle phase and one that is too short to tell."""
 
     @property
     def duration_s(self) -> float:

@@ -32,6 +32,7 @@ from labctl.analysis.series import (
     host_series,
     rail_series,
 )
+from labctl.analysis.steady import steady_throughout
 from labctl.analysis.throttle import PhaseSignals, find_throttling, throttled_s
 from labctl.analysis.uncertainty import ratio
 from labctl.fio_output import FioResult, final_result
@@ -86,6 +87,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
                 totals[number],
                 watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
                 throttling,
+                _steady(live, span),
             )
         )
     gaps = [
@@ -215,6 +217,7 @@ def _phase_result(
     watts: Estimate | None,
     marginal: Estimate | None,
     throttling: Sequence[ThrottleInterval],
+    steady: bool | None,
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     fio = _fio(record, span)
@@ -246,6 +249,7 @@ def _phase_result(
         throttled_s=throttled_s(throttling, span.phase.index),
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
+        steady=steady,
     )
 
 
@@ -302,7 +306,7 @@ def _throttling(
     spans: Sequence[PhaseSpan],
     live: Sequence[ChannelSeries],
 ) -> tuple[ThrottleInterval, ...]:
-    live = [series for series in live if len(series)]
+    live = _spoken(live)
     if not live or not spans:
         return ()
     everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
@@ -352,6 +356,18 @@ def _live_iops(
     for t, values in parts:
         total[np.searchsorted(times, t)] += values
     return times, total
+
+
+def _spoken(live: Sequence[ChannelSeries]) -> list[ChannelSeries]:
+    """The directions of which fio said anything."""
+    return [series for series in live if len(series)]
+
+
+def _steady(live: Sequence[ChannelSeries], span: PhaseSpan) -> bool | None:
+    live = _spoken(live)
+    if not live or span.phase.role in IDLE_ROLES:
+        return None
+    return steady_throughout(*_live_iops(live, span), span.begin_ns, span.end_ns)
 
 
 def _clocks(channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:

@@ -111,13 +111,28 @@ def ship(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Send runs to InfluxDB, from where it stopped or from the start."""
+    """Send runs to InfluxDB and MQTT, from where it stopped or from the start."""
     from labctl.cli import shipping
 
     code = shipping.ship_runs(
         runs, to or (), from_start=from_start, full_rate=full_rate, json_output=json_output
     )
     raise typer.Exit(code)
+
+
+mqtt = typer.Typer(help="What an MQTT broker keeps of a rig.", no_args_is_help=True)
+app.add_typer(mqtt, name="mqtt")
+
+
+@mqtt.command()
+def forget(
+    rig: Annotated[str, typer.Argument(help="A rig file, or a rig's name, also of one long gone.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Take back what the broker keeps of a rig: Home Assistant's entities and the last state."""
+    from labctl.cli import mqtt as mqtt_commands
+
+    mqtt_commands.forget_rig(rig, json_output)
 
 
 @app.command()

@@ -168,10 +168,12 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
 
 
 def _beat(follower: Follower, now_ns: int, state: str, alive: bool) -> Point:
+    """The heartbeat of a rig without a daemon: no other run waits for it."""
     return rig_point(
         follower.header.rig_name,
         now_ns,
         state,
+        queue_length=0,
         meters_ok=not follower.lost_instruments,
         journal_lag_s=follower.lag_s(),
         alive=alive,
@@ -204,13 +206,18 @@ def influx_sink(
     return make
 
 
+def need_mqtt() -> None:
+    """Raises MissingPart when the client of MQTT is not installed."""
+    if importlib.util.find_spec("aiomqtt") is None:
+        raise MissingPart("telling an MQTT broker needs aiomqtt: pip install 'labctl[mqtt]'")
+
+
 def mqtt_sink(settings: MqttSettings, *, live: bool, from_start: bool = False) -> SinkFactory:
     """Makes the sink for an MQTT broker; ``live``: beside a run that is on.
 
     Raises MissingPart when its client is not installed.
     """
-    if importlib.util.find_spec("aiomqtt") is None:
-        raise MissingPart("telling an MQTT broker needs aiomqtt: pip install 'labctl[mqtt]'")
+    need_mqtt()
 
     def make(run: Path, tell: Tell) -> Sink:
         from labctl.sinks.mqtt_sink import MqttSink

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from labctl.journal import write_durably
 
 FORMAT = 1
 SINKS_DIR = "sinks"
+
+SAVE_EVERY_S = 1.0
+"""What was stored since would be sent again after a crash."""
 
 
 class SinkBusy(LabctlError):
@@ -56,9 +61,16 @@ class Cursor:
 class CursorFile:
     """The cursor of one sink in one run, held by this process alone while it is open."""
 
-    def __init__(self, run: Path, name: str) -> None:
-        """Take the cursor. Raises SinkBusy, or LabctlError when nothing can be written there."""
+    def __init__(self, run: Path, name: str, tell: Callable[[str], None]) -> None:
+        """Take the cursor; ``tell`` gets a sentence for a person when it cannot be kept.
+
+        Raises SinkBusy, or LabctlError when nothing can be written there.
+        """
         self._path = run / SINKS_DIR / f"{name}.json"
+        self._tell = tell
+        self._unsaved: Cursor | None = None
+        self._saved_at = float("-inf")
+        self._failed = False
         try:
             self._path.parent.mkdir(exist_ok=True)
             self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -90,11 +102,32 @@ class CursorFile:
             return fresh, "it was sent in other bins before: starting from the beginning"
         return found, ""
 
-    def save(self, cursor: Cursor) -> None:
-        """Keep it, durably. Raises OSError."""
-        data = {"format": FORMAT, **asdict(cursor)}
-        write_durably(self._path, json.dumps(data, indent=1) + "\n")
+    def keep(self, cursor: Cursor) -> None:
+        """Everything before this one is stored. On disk it is so within ``SAVE_EVERY_S`` of
+        being told, if more comes, and on :meth:`save`."""
+        self._unsaved = cursor
+        if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        """Write down what is to be kept, durably. Tells once when that fails."""
+        if self._unsaved is None:
+            return
+        self._saved_at = time.monotonic()
+        data = {"format": FORMAT, **asdict(self._unsaved)}
+        try:
+            write_durably(self._path, json.dumps(data, indent=1) + "\n")
+        except OSError as error:
+            if not self._failed:
+                self._tell(
+                    f"{self._path}: how far it was sent cannot be kept "
+                    f"({error.strerror or error}); some would be sent again"
+                )
+            self._failed = True
+            return
+        self._unsaved = None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Save, and let go of it."""
+        self.save()
         os.close(self._lock)

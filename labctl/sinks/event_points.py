@@ -23,6 +23,8 @@ _SEVERITIES = {
     "wall_clock_step": WARNING,
     "drive_counters": WARNING,
     "drive_silent": WARNING,
+    "paused": WARNING,
+    "not_restored": ERROR,
 }
 NOT_SHOWN = ("drive_power",)
 """Readings among the events: for the analysis, not for a line in a chart."""

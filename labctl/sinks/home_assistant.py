@@ -14,7 +14,7 @@ from labctl.record import Header
 from labctl.sinks.mqtt_connection import Pace, client_for, new_identifier
 from labctl.sinks.mqtt_messages import Message
 from labctl.sinks.mqtt_settings import MqttSettings
-from labctl.sinks.mqtt_topics import OFFLINE, ONLINE, topic_name
+from labctl.sinks.mqtt_topics import OFFLINE, ONLINE, base_topic, topic_name
 
 FEWEST_EXPIRY_S = 30
 MISSED_BINS = 5
@@ -162,20 +162,24 @@ def _template(field: str) -> str:
 
 
 async def forget(settings: MqttSettings, rig: str, pace: Pace | None = None) -> int:
-    """Take back everything that was ever announced of a rig; how much that was.
+    """Take back all that the broker keeps of a rig: what it was announced with and what it told
+    last. Comes back with how many messages that were.
 
     Raises LabctlError when the broker cannot be reached or refuses.
     """
-    prefix = settings.home_assistant_prefix
-    every = f"{prefix}/+/{device_id(settings.prefix, rig)}/+/config"
+    announced = f"{settings.home_assistant_prefix}/+/{device_id(settings.prefix, rig)}/+/config"
+    told = f"{base_topic(settings.prefix, rig)}/#"
     try:
         client = await client_for(settings, new_identifier(), (pace or Pace()).answer_s)
         async with client:
-            await client.subscribe(every, qos=0)
-            await client.unsubscribe(every)  # what is retained comes before the answer to this
+            for pattern in (announced, told):
+                await client.subscribe(pattern, qos=0)
+                await client.unsubscribe(pattern)  # what is kept comes before the answer to this
             topics = []
             while len(client.messages):
-                topics.append(str((await anext(client.messages)).topic))
+                message = await anext(client.messages)
+                if message.retain:
+                    topics.append(str(message.topic))
             for topic in topics:
                 await client.publish(topic, b"", qos=1, retain=True)
     except (aiomqtt.MqttError, OSError, UnicodeDecodeError) as error:

@@ -154,10 +154,13 @@ class InfluxWriter:
         body = "\n".join(part).encode()
         pause_s = self._pace.first_s
         while True:
+            recovered = self._recovered
             answer = await self._attempt(body)
             if answer.verdict in (_Verdict.STORED, _Verdict.LINES, _Verdict.TOO_LARGE):
                 self._trouble_over()
                 return answer
+            if recovered.is_set():
+                continue  # it was sent in a trouble that is over: no news
             self._complain(answer)
             if answer.verdict is _Verdict.REFUSED:
                 wait_s = self._pace.refused_s
@@ -212,6 +215,8 @@ class InfluxWriter:
             404: f"is there a bucket {self._settings.bucket!r}?",
         }
         hint = hints.get(status, "is this the address of an InfluxDB?")
+        if status == 404 and "page not found" in reason:
+            hint = "is this an InfluxDB, of version 1.8 or newer?"
         return _Answer(_Verdict.REFUSED, f"{shown}: {hint}")
 
     def _complain(self, answer: _Answer) -> None:

@@ -19,7 +19,6 @@ from labctl.sinks.sink import SinkReport
 
 BATCH_LINES = 5_000
 IN_FLIGHT = 4
-SAVE_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
@@ -65,9 +64,6 @@ class InfluxSink:
         self._under_way: deque[_Batch] = deque()
         self._places = asyncio.Semaphore(IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unsaved: Cursor | None = None
-        self._saved_at = float("-inf")
-        self._save_failed = False
 
     @property
     def cursor(self) -> Cursor:
@@ -76,7 +72,7 @@ class InfluxSink:
 
     async def __aenter__(self) -> InfluxSink:
         """Take the cursor and connect. Raises SinkBusy, LabctlError."""
-        self._file = CursorFile(self._run, self.name)
+        self._file = CursorFile(self._run, self.name, self._tell)
         try:
             if self._from_start:
                 self._rejects.unlink(missing_ok=True)
@@ -100,10 +96,9 @@ class InfluxSink:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._save()
-        await self._writer.__aexit__(kind, error, trace)
         assert self._file is not None
         self._file.close()
+        await self._writer.__aexit__(kind, error, trace)
 
     async def put(self, part: Slice) -> None:
         """Take a slice; waits while ``IN_FLIGHT`` batches are under way."""
@@ -141,7 +136,8 @@ class InfluxSink:
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._raise_failure()
-        self._save()
+        assert self._file is not None
+        self._file.save()
 
     def report(self) -> SinkReport:
         """What was done so far."""
@@ -182,25 +178,8 @@ class InfluxSink:
                 task.result()
 
     def _move_cursor(self) -> None:
+        assert self._file is not None
         while self._under_way and self._under_way[0].stored:
             entry = self._under_way.popleft()
             if entry.cursor is not None:
-                self._unsaved = entry.cursor
-        if asyncio.get_running_loop().time() - self._saved_at >= SAVE_EVERY_S:
-            self._save()
-
-    def _save(self) -> None:
-        if self._unsaved is None or self._file is None:
-            return
-        try:
-            self._file.save(self._unsaved)
-        except OSError as error:
-            if not self._save_failed:
-                self._tell(
-                    f"{self._run}: where {self.name} has come cannot be kept "
-                    f"({error.strerror or error}); what it was sent would be sent again"
-                )
-            self._save_failed = True
-            return
-        self._unsaved = None
-        self._saved_at = asyncio.get_running_loop().time()
+                self._file.keep(entry.cursor)

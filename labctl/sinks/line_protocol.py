@@ -27,20 +27,20 @@ _SPECIAL = re.compile(r"([,= ])")
 _QUOTED = re.compile(r'(["\\])')
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Without what is no character (a lone surrogate, from a file name in another encoding)."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def escaped_name(text: str) -> str:
     """A tag's key or value, or a field's key; empty when nothing of it can be written."""
-    plain = _CONTROL.sub(" ", _printable(text)).strip()[:LONGEST_NAME].rstrip("\\ ")
+    plain = _CONTROL.sub(" ", printable(text)).strip()[:LONGEST_NAME].rstrip("\\ ")
     return _SPECIAL.sub(r"\\\1", plain)
 
 
 def quoted_text(text: str) -> str:
     """A text field with its quotes, cut to ``LONGEST_TEXT_BYTES``; newlines stay."""
-    plain = _CONTROL_BUT_NEWLINE.sub(" ", _printable(text).replace("\r\n", "\n"))
+    plain = _CONTROL_BUT_NEWLINE.sub(" ", printable(text).replace("\r\n", "\n"))
     return f'"{_QUOTED.sub(_BACKSLASH, shortened(plain))}"'
 
 

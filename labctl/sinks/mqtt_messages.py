@@ -22,7 +22,7 @@ from labctl.sinks.points import Point, Series, run_tags
 NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
 """The tag that tells the series of a measurement apart."""
 
-_NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct")
+_NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct", "power_state")
 
 
 @dataclass(frozen=True, slots=True)

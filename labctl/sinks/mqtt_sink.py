@@ -7,7 +7,6 @@ ended while it was away.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -30,8 +29,6 @@ from labctl.sinks.sink import SinkReport
 
 MOST_WAITING = 1_000
 """Messages that wait for their acknowledgement before no more are taken."""
-
-SAVE_EVERY_S = 2.0
 
 RUNNING, IDLE = "running", "idle"
 
@@ -74,9 +71,6 @@ class MqttSink:
         self._file: CursorFile | None = None
         self._cursor = Cursor(settings.destination, settings.bin_ns)
         self._marks: deque[tuple[int, Cursor]] = deque()
-        self._unsaved: Cursor | None = None
-        self._saved_at = float("-inf")
-        self._save_failed = False
         self._shown_ns: dict[str, int] = {}
         self._state: tuple[str, str | None] | None = None
         self._phase: Point | None = None
@@ -90,7 +84,7 @@ class MqttSink:
 
     async def __aenter__(self) -> MqttSink:
         """Take the cursor and begin to connect. Raises SinkBusy, LabctlError."""
-        self._file = CursorFile(self._run, self.name)
+        self._file = CursorFile(self._run, self.name, self._tell)
         if not self._from_start:
             self._cursor, why = self._file.load(self._settings.destination, self._settings.bin_ns)
             if why:
@@ -106,7 +100,7 @@ class MqttSink:
     ) -> None:
         """Stop at once; the cursor says from where the next one goes on."""
         await self._publisher.stop()
-        self._move_cursor(save=True)
+        self._move_cursor()
         assert self._file is not None
         self._file.close()
 
@@ -134,7 +128,9 @@ class MqttSink:
             await self._publisher.until_greeted()
             self._put_right()
         await self._publisher.until_sent()
-        self._move_cursor(save=True)
+        self._move_cursor()
+        assert self._file is not None
+        self._file.save()
 
     async def beat(self, point: Point) -> None:
         """A sign of life."""
@@ -230,26 +226,10 @@ class MqttSink:
         self._show_phase(end.t_ns, active=False)
         self._publisher.show(self._messages.availability.offline)
 
-    def _move_cursor(self, save: bool = False) -> None:
+    def _move_cursor(self) -> None:
+        assert self._file is not None
         while self._marks and self._marks[0][0] <= self._publisher.delivered:
-            self._unsaved = self._marks.popleft()[1]
-        now = asyncio.get_running_loop().time()
-        if self._unsaved is None or self._file is None:
-            return
-        if not save and now - self._saved_at < SAVE_EVERY_S:
-            return
-        self._saved_at = now
-        try:
-            self._file.save(self._unsaved)
-        except OSError as error:
-            if not self._save_failed:
-                self._tell(
-                    f"{self._run}: where {self.name} has come cannot be kept "
-                    f"({error.strerror or error}); what was told would be told again"
-                )
-            self._save_failed = True
-            return
-        self._unsaved = None
+            self._file.keep(self._marks.popleft()[1])
 
 
 def _outcome(end: Event | None) -> tuple[str | None, str | None]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from labctl.sinks.line_protocol import shortened
+from labctl.sinks.line_protocol import printable, shortened
 from labctl.sinks.points import SCHEMA, Kind
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
@@ -73,7 +73,7 @@ _PHASE: Mapping[str, type] = {
     "queue_depth": int,
     "jobs": int,
     "read_pct": int,
-    "power_state": str,
+    "power_state": int,
 }
 _RESULT = {name: kind for name, kind in _of("phase").items() if name != "qd"}
 
@@ -143,7 +143,7 @@ def payload(kind: str, values: Mapping[str, object]) -> bytes:
         if value is None:
             continue
         if wanted is str:
-            written[name] = shortened(_printable(str(value)))
+            written[name] = shortened(printable(str(value)))
         elif wanted is bool or wanted is int or math.isfinite(wanted(value)):
             written[name] = wanted(value)
     return json.dumps(written, ensure_ascii=False, allow_nan=False).encode()
@@ -157,8 +157,3 @@ def moment(t_ns: int) -> dict[str, object]:
     except (OverflowError, ValueError, OSError):
         return {"t_ns": t_ns}
     return {"time": f"{when.isoformat()}.{rest_ns // NS_PER_MS:03d}Z", "t_ns": t_ns}
-
-
-def _printable(text: str) -> str:
-    """Without what is no character (a lone surrogate, from a file name in another encoding)."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.fio_output import DIRECTIONS, Direction
-from labctl.plan import Pattern, Phase, format_size
+from labctl.plan import Phase, format_size
 from labctl.sinks.points import Point, Value
 
 _PERCENTILES = {
@@ -22,13 +22,15 @@ _PERCENTILES = {
 
 def _tags(phase: Phase, tags: Mapping[str, str]) -> dict[str, str]:
     axes = {"pattern": phase.pattern.value}
-    if phase.pattern is not Pattern.IDLE:
+    if phase.pattern.io:
         axes |= {
             "block_size": format_size(phase.block_size_bytes),
             "queue_depth": str(phase.queue_depth),
             "jobs": str(phase.jobs),
             "read_pct": str(phase.read_pct),
         }
+    if phase.power_state is not None:
+        axes["power_state"] = str(phase.power_state)
     return {**tags, **axes}
 
 
@@ -69,6 +71,8 @@ def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Poi
     ):
         if value is not None:
             fields[name] = value
+    if result.steady is not None:
+        fields["steady"] = int(result.steady)
     if result.temperatures:
         fields["celsius_max"] = max(found.max for found in result.temperatures.values())
     for sensor, found in result.temperatures.items():

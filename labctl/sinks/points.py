@@ -74,9 +74,7 @@ SCHEMA: Mapping[str, Measurement] = {
     ),
     "io": Measurement(
         tags=(*_OF_A_RUN, "op"),
-        fields=_floats(
-            "iops", "bytes_per_s", "latency_mean_us", "latency_p99_us", "latency_max_us"
-        ),
+        fields=_floats("iops", "bytes_per_s", "latency_mean_us"),
     ),
     "phase": Measurement(
         tags=(
@@ -126,7 +124,8 @@ SCHEMA: Mapping[str, Measurement] = {
     ),
 }
 """``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``meters_ok`` is 1
-when every meter gives readings and 0 otherwise; ``steady`` is 1 or 0. ``alive`` is 1, and 0 in
+when every meter gives readings and 0 otherwise; ``steady`` is 1 or 0, and not there when the phase
+is idle or too short to tell. ``alive`` is 1, and 0 in
 the last heartbeat of an orderly end: who is silent without it is lost. ``n`` counts the readings
 that the watts are the mean of. ``end_ms`` (since the epoch) ends a region in a chart. Nominal
 volts and limits stand beside the values so that one query draws both."""

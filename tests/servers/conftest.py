@@ -8,32 +8,55 @@ from pathlib import Path
 import pytest
 
 from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
-from tests.servers.influx_server import TOKEN, InfluxServer, influxd
+from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1
 
 
 @pytest.fixture(scope="session")
-def influx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer]:
-    """A real InfluxDB 2.x for the whole session; take a bucket of your own."""
+def influx_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer]:
+    """A real InfluxDB 2.x for the whole session."""
     if influxd() is None:
-        pytest.skip("no InfluxDB: put influxd on PATH or name it in $INFLUXD")
-    server = InfluxServer(tmp_path_factory.mktemp("influxdb"))
+        pytest.skip("no InfluxDB 2.x: put influxd on PATH or name it in $INFLUXD")
+    server = InfluxServer(tmp_path_factory.mktemp("influxdb2"))
     server.start()
     yield server
     server.kill()
 
 
+@pytest.fixture(scope="session")
+def influx_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer1]:
+    """A real InfluxDB 1.8 or later for the whole session."""
+    if influxd1() is None:
+        pytest.skip("no InfluxDB 1.x: put influxd on PATH or name it in $INFLUXD1")
+    server = InfluxServer1(tmp_path_factory.mktemp("influxdb1"))
+    server.start()
+    try:
+        if not server.takes_points():
+            pytest.skip(f"{influxd1()} is older than 1.8: it has no /api/v2/write")
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(params=["2", "1"], ids=["2.x", "1.x"])
+def influx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> InfluxServer:
+    """A real InfluxDB of each kind; take a bucket of your own."""
+    server: InfluxServer = request.getfixturevalue(f"influx_{request.param}")
+    monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+    return server
+
+
 @pytest.fixture(autouse=True)
 def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The token of the tests, and nothing of the machine that they run on."""
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    """Nothing of the machine that the tests run on."""
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     empty = tmp_path / "empty-site.toml"
     empty.write_text("")
     monkeypatch.setenv(SITE_VARIABLE, str(empty))
 
 
 @pytest.fixture
-def bucket(influx: InfluxServer, request: pytest.FixtureRequest) -> Iterator[str]:
+def bucket(influx: InfluxServer, request: pytest.FixtureRequest) -> str:
     """A bucket of its own for each test."""
     name = str(request.node.name)[:60]
     influx.make_bucket(name)
-    yield name
+    return name

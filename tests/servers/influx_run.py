@@ -64,6 +64,7 @@ def default_meters() -> dict[str, Meter]:
         "drive.composite": Meter(1.0, level=50.0, begin_s=0.4),
         "fio.read.iops": Meter(2.0, level=1e5, begin_s=1.0),
         "fio.read.bytes_per_s": Meter(2.0, level=4e8, begin_s=1.0),
+        "fio.read.latency_mean_us": Meter(2.0, level=80.0, begin_s=1.0),
     }
 
 
@@ -81,6 +82,7 @@ class MadeRun:
         RailInfo("12V", 12.0, "v12.voltage", "i12.voltage", shunt_ohm=0.1),
         RailInfo("3V3", 3.3, "v3.voltage", "i3.current"),
     )
+    sensor: str = "composite"
     rig_text: str = ""
     more_events: tuple[tuple[float, str, dict[str, Any]], ...] = ()
     ends: bool = True
@@ -120,7 +122,7 @@ class MadeRun:
             phases=phases,
             channels=infos,
             rails=self.rails,
-            temperatures={"composite": "drive.composite"}
+            temperatures={self.sensor: "drive.composite"}
             if "drive.composite" in self.meters
             else {},
             drive=self.drive,

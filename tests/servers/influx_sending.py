@@ -25,6 +25,7 @@ def sink_of(
     full_rate: bool = False,
     from_start: bool = False,
     token_file: str | None = None,
+    pace: Pace = QUICK,
 ) -> InfluxSink:
     settings = InfluxSettings(url=server.url, org=ORG, bucket=bucket, token_file=token_file)
     return InfluxSink(
@@ -34,7 +35,7 @@ def sink_of(
         told.append,
         full_rate=full_rate,
         from_start=from_start,
-        pace=QUICK,
+        pace=pace,
     )
 
 

@@ -1,8 +1,10 @@
-"""A real InfluxDB 2.x in a process of its own: started, killed, stopped and asked by tests."""
+"""A real InfluxDB, 2.x or 1.8 and later, in a process of its own: started, killed, stopped and
+asked by tests."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -15,22 +17,36 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.servers.influx_lines import Stored
 
 ORG = "lab"
 TOKEN = "token-of-the-tests"
+USER, PASSWORD = "u", "password-of-tests"
 READY_WITHIN_S = 30.0
 REPOSITORY = Path(__file__).parents[2]
 
 
 def influxd() -> str | None:
-    """The binary: ``$INFLUXD``, or on PATH, or in ``shared/bin`` beside the repository."""
+    """The binary of 2.x: ``$INFLUXD``, or on PATH, or in ``shared/bin`` beside the repository."""
     beside = REPOSITORY.parent / "shared" / "bin" / "influxd2"
     candidates = [os.environ.get("INFLUXD"), shutil.which("influxd2"), shutil.which("influxd")]
     candidates.append(str(beside) if beside.exists() else None)
-    return next((found for found in candidates if found), None)
+    return next((found for found in candidates if found and not _is_1(found)), None)
+
+
+def influxd1() -> str | None:
+    """The binary of 1.x: ``$INFLUXD1``, or on PATH."""
+    candidates = (os.environ.get("INFLUXD1"), shutil.which("influxd1"), shutil.which("influxd"))
+    return next((found for found in candidates if found and _is_1(found)), None)
+
+
+@functools.cache
+def _is_1(binary: str) -> bool:
+    """1.x prints its configuration, 2.x has no such command. (A build may not know its version.)"""
+    done = subprocess.run([binary, "config"], capture_output=True, check=False, timeout=30)
+    return b"[meta]" in done.stdout
 
 
 def free_port() -> int:
@@ -41,7 +57,9 @@ def free_port() -> int:
 
 @dataclass
 class InfluxServer:
-    """One server with its data under ``folder``; the bucket ``main`` is there from the start."""
+    """One 2.x server with its data under ``folder``. The bucket ``main`` is always there."""
+
+    token: ClassVar[str] = TOKEN
 
     folder: Path
     port: int = field(default_factory=free_port)
@@ -53,31 +71,34 @@ class InfluxServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        binary = influxd()
-        assert binary is not None
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    binary,
-                    f"--http-bind-address=127.0.0.1:{self.port}",
-                    f"--bolt-path={self.folder / 'influxd.bolt'}",
-                    f"--engine-path={self.engine or self.folder / 'engine'}",
-                    f"--sqlite-path={self.folder / 'influxd.sqlite'}",
-                    "--reporting-disabled",
-                    "--log-level=error",
-                ],
-                stdout=log,
-                stderr=log,
-            )
+            self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             with contextlib.suppress(OSError):
-                setup = json.loads(self._open("/api/v2/setup"))
+                self._set_up()
                 break
+            assert self.process.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(0.05)
-        if setup["allowed"]:
-            owner = {"username": "u", "password": "password-of-tests", "org": ORG}
+
+    def _command(self) -> list[str]:
+        binary = influxd()
+        assert binary is not None
+        return [
+            binary,
+            f"--http-bind-address=127.0.0.1:{self.port}",
+            f"--bolt-path={self.folder / 'influxd.bolt'}",
+            f"--engine-path={self.engine or self.folder / 'engine'}",
+            f"--sqlite-path={self.folder / 'influxd.sqlite'}",
+            "--reporting-disabled",
+            "--log-level=error",
+        ]
+
+    def _set_up(self) -> None:
+        """Raises OSError while the server does not listen yet."""
+        if json.loads(self._open("/api/v2/setup"))["allowed"]:
+            owner = {"username": USER, "password": PASSWORD, "org": ORG}
             self._open("/api/v2/setup", {**owner, "bucket": "main", "token": TOKEN})
 
     def send(self, number: int) -> None:
@@ -129,10 +150,64 @@ class InfluxServer:
 
     def _open(self, path: str, data: dict[str, Any] | None = None) -> bytes:
         body = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(self.url + path, body, {"Authorization": f"Token {TOKEN}"})
+        request = urllib.request.Request(
+            self.url + path, body, {"Authorization": f"Token {self.token}"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 content: bytes = answer.read()
                 return content
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {error.code} {error.read()[:500]!r}") from error
+
+
+class InfluxServer1(InfluxServer):
+    """One 1.x server, with users. A bucket is a database."""
+
+    token = f"{USER}:{PASSWORD}"
+
+    def takes_points(self) -> bool:
+        """Whether it has the write address of 2.x, as 1.8 and later do."""
+        request = urllib.request.Request(f"{self.url}/api/v2/write", b"", method="POST")
+        try:
+            urllib.request.urlopen(request, timeout=30).close()
+        except urllib.error.HTTPError as error:
+            return error.code != 404
+        return True
+
+    def make_bucket(self, name: str, keep_s: int = 0) -> None:
+        keep = f" WITH DURATION {keep_s}s" if keep_s else ""
+        self._tell(f'CREATE DATABASE "{name}"{keep}')
+
+    def _command(self) -> list[str]:
+        binary = influxd1()
+        assert binary is not None
+        data = self.engine or self.folder / "engine"
+        configuration = self.folder / "influxd.conf"
+        configuration.write_text(f"""
+            reporting-disabled = true
+            bind-address = "127.0.0.1:0"
+            [meta]
+            dir = "{self.folder / "meta"}"
+            [data]
+            dir = "{data / "data"}"
+            wal-dir = "{data / "wal"}"
+            [monitor]
+            store-enabled = false
+            [logging]
+            level = "error"
+            [http]
+            bind-address = "127.0.0.1:{self.port}"
+            auth-enabled = true
+            log-enabled = false
+        """)
+        return [binary, "-config", str(configuration)]
+
+    def _set_up(self) -> None:
+        with contextlib.suppress(AssertionError):  # there is one already
+            self._tell(f"CREATE USER {USER} WITH PASSWORD '{PASSWORD}' WITH ALL PRIVILEGES")
+        self.make_bucket("main")
+
+    def _tell(self, statement: str) -> None:
+        """Have a statement carried out: by POST, or it is refused."""
+        self._open(f"/query?{urllib.parse.urlencode({'q': statement})}", {})

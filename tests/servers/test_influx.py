@@ -1,5 +1,5 @@
-"""Shipping to the real InfluxDB 2.x while everything goes wrong. After each trouble the database
-holds what the journal says, point by point."""
+"""Shipping to the real InfluxDB, 2.x and 1.x, while everything goes wrong. After each trouble the
+database holds what the journal says, point by point."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from labctl.record import DriveInfo, RunRecord
+from labctl.record import DriveInfo, RailInfo, RunRecord
 from labctl.service.shipping import ship
-from labctl.sinks.influx import InfluxWriter
+from labctl.sinks.influx import InfluxWriter, Pace
 from labctl.sinks.line_protocol import LONGEST_TEXT_BYTES, line
 from labctl.sinks.points import Point
 from labctl.sinks.settings import InfluxSettings
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of
-from tests.servers.influx_server import ORG, TOKEN, InfluxServer
+from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influxd, influxd1
 from tests.unit import synthetic_run
 
 
@@ -57,7 +57,7 @@ async def test_full_rate_holds_every_reading(
 
 
 async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_path: Path) -> None:
-    server = InfluxServer(tmp_path)
+    server = type(influx)(tmp_path)
     server.start()
     run = busy_run(tmp_path / "runs")
     told: list[str] = []
@@ -91,6 +91,39 @@ async def test_stopped_for_seconds(influx: InfluxServer, bucket: str, tmp_path: 
     assert "no answer within" in told[0]
 
 
+@pytest.mark.slow
+async def test_stopped_for_a_minute(tmp_path: Path) -> None:
+    """Each kind of server at the same time, at the pace of every day."""
+    kinds = [InfluxServer] * (influxd() is not None) + [InfluxServer1] * (influxd1() is not None)
+    if not kinds:
+        pytest.skip("no InfluxDB: put influxd on PATH or name it in $INFLUXD or $INFLUXD1")
+    await asyncio.gather(*(_stopped_for_a_minute(tmp_path / kind.__name__, kind) for kind in kinds))
+
+
+async def _stopped_for_a_minute(folder: Path, kind: type[InfluxServer]) -> None:
+    folder.mkdir()
+    server = kind(folder)
+    await asyncio.to_thread(server.start)
+    try:
+        run = busy_run(folder / "runs", 20.0)
+        (folder / "token").write_text(server.token)
+        told: list[str] = []
+
+        def stop() -> None:
+            server.send(signal.SIGSTOP)
+            threading.Timer(60.0, server.send, [signal.SIGCONT]).start()
+
+        sink = sink_of(
+            run.path, server, "main", told,
+            full_rate=True, token_file=str(folder / "token"), pace=Pace(),
+        )  # fmt: skip
+        await sent_slowly(sink, run.path, stop)
+        assert_same(await asyncio.to_thread(server.points), points_of(run.path, bin_ns=0))
+        assert len(told) == 2, "told when it began and when it ended"
+    finally:
+        server.kill()
+
+
 async def test_a_bucket_made_later(influx: InfluxServer, tmp_path: Path) -> None:
     run = MadeRun(tmp_path).whole()
     told: list[str] = []
@@ -114,7 +147,7 @@ async def test_a_wrong_token_put_right_later(
     shipping = asyncio.create_task(ship(run.path, [sink]))
     await asyncio.sleep(0.8)
     assert len(told) == 1 and "is the token right?" in told[0]
-    file.write_text(TOKEN)
+    file.write_text(influx.token)
     async with asyncio.timeout(20):
         await shipping
     assert_same(influx.points(bucket), points_of(run.path))
@@ -197,6 +230,8 @@ async def test_names_of_any_kind(influx: InfluxServer, bucket: str, tmp_path: Pa
             rig=name,
             run_id=f"run{number}",
             drive=DriveInfo(model=name, serial="" if number % 2 else name),
+            rails=(RailInfo(name, 12.0, "v12.voltage", "i12.voltage", shunt_ohm=0.1),),
+            sensor=name,
             more_events=events,
         ).whole()
         (shipped,) = await ship(run.path, [sink_of(run.path, influx, bucket, [])])
@@ -255,7 +290,7 @@ async def test_the_disk_of_the_server_is_full_for_a_while(
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(small)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("a file system cannot be mounted here")
-    server = InfluxServer(tmp_path, engine=small / "engine")
+    server = type(influx)(tmp_path, engine=small / "engine")
     try:
         server.start()
         run = busy_run(tmp_path / "runs")

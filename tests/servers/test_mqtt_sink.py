@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from labctl.cli.mqtt import forget_rig
+from labctl.errors import ConfigurationError
 from labctl.record import DriveInfo, Event, RailInfo, RunRecord
 from labctl.service.shipping import ship
 from labctl.sinks.home_assistant import forget
@@ -18,6 +20,7 @@ from labctl.sinks.mqtt_presence import MqttPresence
 from labctl.sinks.mqtt_sink import MqttSink
 from labctl.sinks.mqtt_topics import level
 from labctl.sinks.points import rig_point
+from labctl.sinks.settings import SITE_VARIABLE
 from tests.servers.influx_run import MadeRun, S
 from tests.servers.mqtt_run import (
     LIMIT_S,
@@ -248,9 +251,34 @@ async def test_home_assistant_learns_of_the_rig_and_forgets_it(
         assert (watts["device_class"], watts["unit_of_measurement"]) == ("power", "W")
         assert watts["value_template"] == "{{ value_json.watts | default('None') }}"
         assert "watts" in json.loads(said[watts["state_topic"]])
+        kept = await retained(broker, "#")
+        assert kept.keys() > announced.keys()
         assert await forget(settings_of(broker), "another") == 0
-        assert await forget(settings_of(broker), "bench") == len(announced)
-        assert await retained(broker, "homeassistant/#") == {}
+        assert await forget(settings_of(broker), "bench") == len(kept)
+        assert await retained(broker, "#") == {}
+
+
+async def test_the_command_forgets_a_rig_that_has_no_file(
+    broker: Mosquitto,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = MadeRun(tmp_path, rig="gone, long ago").whole()
+    (tmp_path / "site.toml").write_text(f'[sinks.mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n')
+    monkeypatch.setenv(SITE_VARIABLE, str(tmp_path / "site.toml"))
+    async with asyncio.timeout(LIMIT_S):
+        await ship(run.path, [sink_of(run, broker, [], live=False)])
+        kept = await retained(broker, "#")
+        assert kept
+        await asyncio.to_thread(forget_rig, "gone, long ago", json_output=True)
+        assert await retained(broker, "#") == {}
+    assert json.loads(capsys.readouterr().out)["forgotten"] == len(kept)
+
+
+def test_the_command_without_a_broker_says_what_to_write() -> None:
+    with pytest.raises(ConfigurationError, match=r"sinks\.mqtt"):
+        forget_rig("bench", json_output=False)
 
 
 def test_events_without_a_date_are_told(tmp_path: Path) -> None:

@@ -85,6 +85,16 @@ def test_every_panel_says_what_it_shows(uid: str) -> None:
 
 
 @pytest.mark.parametrize("uid", UIDS)
+def test_a_missing_value_among_others_is_a_dash(uid: str) -> None:
+    """And not the text that says why a whole panel is empty."""
+    for panel in _panels(uid):
+        if panel["type"] in ("table", "barchart", "timeseries"):
+            first = panel["fieldConfig"]["overrides"][0]
+            assert first["matcher"] == {"id": "byRegexp", "options": "/.*/"}, panel["title"]
+            assert first["properties"] == [{"id": "noValue", "value": "–"}]
+
+
+@pytest.mark.parametrize("uid", UIDS)
 def test_nothing_is_used_that_grafana_9_4_does_not_have(uid: str) -> None:
     data = _dashboard(uid)
     assert data["schemaVersion"] <= 37

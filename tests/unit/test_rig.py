@@ -106,6 +106,12 @@ def test_a_sync_engine_with_queue_depth_8_is_refused_with_the_reason() -> None:
     assert parse_rig(RIG, "rig.toml").mistakes_with(plan.expand(), "demo") == []
 
 
+@pytest.mark.parametrize("name", ["u", "12V_u"])
+def test_a_rail_has_no_name_that_means_an_uncertainty(name: str) -> None:
+    found = mistakes(RIG.replace("[rails.12V]", f"[rails.{name}]"))
+    assert "uncertainty" in found[f"rails.{name}"]
+
+
 def test_fio_is_no_name_for_an_instrument() -> None:
     found = mistakes(RIG.replace("[instruments.drive_temp]", "[instruments.fio]"))
     assert "instruments.fio" in found

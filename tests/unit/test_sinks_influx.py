@@ -83,6 +83,14 @@ async def test_a_refusal_is_told_once_and_everything_is_kept(
     assert "nothing is lost" in told[0]
 
 
+async def test_a_server_before_1_8_is_named(fake: FakeInflux, tmp_path: Path) -> None:
+    """What 1.6 says to the address that it does not have."""
+    fake.canned.append(Canned(404, "404 page not found\n"))
+    told: list[str] = []
+    await stored_with(fake, rows(1), tmp_path, told)
+    assert "1.8 or newer" in told[0]
+
+
 async def test_a_400_that_is_not_about_lines_rejects_none(fake: FakeInflux, tmp_path: Path) -> None:
     fake.canned.extend([Canned(400, '{"message": "Please provide either orgID or org"}')] * 3)
     writer = await stored_with(fake, rows(10), tmp_path, [])
@@ -202,7 +210,7 @@ async def test_the_cursor_waits_for_every_batch_before_it(fake: FakeInflux, tmp_
     saved: list[int] = []
     async with sink:
         assert sink._file is not None
-        keep = sink._file.save
+        keep = sink._file.keep
 
         def noted(cursor: Cursor) -> None:
             saved.append(cursor.events)
@@ -210,7 +218,7 @@ async def test_the_cursor_waits_for_every_batch_before_it(fake: FakeInflux, tmp_
             assert first == 1_000_000, "a cursor was kept before the first batch was stored"
             keep(cursor)
 
-        sink._file.save = noted  # type: ignore[method-assign]
+        sink._file.keep = noted  # type: ignore[method-assign]
         for number in (1, 2, 3):
             await sink.put(slice_of(number, BATCH_LINES))
         await sink.put(slice_of(4, 10))
@@ -293,7 +301,7 @@ async def test_the_cursor_holds_no_secret(fake: FakeInflux, tmp_path: Path) -> N
 def test_a_run_that_cannot_be_written_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "sinks").write_text("in the way")
     with pytest.raises(LabctlError, match="make it writable"):
-        CursorFile(tmp_path, "influxdb")
+        CursorFile(tmp_path, "influxdb", print)
 
 
 def test_the_lines_of_these_tests_are_lines() -> None:

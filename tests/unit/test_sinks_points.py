@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +188,27 @@ def test_every_point_of_a_run_follows_the_schema(tmp_path: Path) -> None:
         for name, value in fields.items():
             kinds = {float: "float", int: "integer", str: "text"}
             assert kinds[type(value)] == schema.kind_of(name)
+
+
+def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
+    """Else a panel waits for it for ever."""
+    run = synthetic_run.build(tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t))
+    limits = DriveInfo("m", "s", warning_celsius=70.0, critical_celsius=80.0)
+    hot = MadeRun(tmp_path, drive=limits).whole()
+    sent: dict[str, set[str]] = {name: set() for name in SCHEMA}
+    for (measurement, tags, _), fields in {**points_of(run.path), **points_of(hot.path)}.items():
+        sent[measurement] |= {*dict(tags), *fields}
+    sent["rig"] = {"rig", *rig_point("bench", 5, "idle", 0, True, 0.0).fields}
+    sent["event"] |= throttle_point(interval("thermal"), TAGS).fields.keys()
+    sent["phase"] |= started_point(replace(PHASE, power_state=2), 5, TAGS).tags.keys()
+    percentiles = dict.fromkeys(("50", "90", "95", "99", "99.9", "99.99"), 1.0)
+    each = replace(direction(10, 300), latency_percentiles_us=percentiles)
+    for sides in ((each, each), (each, None)):
+        sent["phase"] |= result_point(result(*sides), 5, TAGS).fields.keys()
+    for name, measurement in SCHEMA.items():
+        assert {*measurement.tags, *measurement.fields} - sent[name] == set(), name
+        for family in measurement.families:
+            assert any(field.startswith(family) for field in sent[name] - {*measurement.fields})
 
 
 @pytest.mark.parametrize(

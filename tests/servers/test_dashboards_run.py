@@ -1,0 +1,255 @@
+"""The dashboards over a real run: the real fio on a simulated drive, shipped live by ``labctl run``
+to a real InfluxDB 2.x, and later by ``labctl ship`` to a real 1.x."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.simulated.bench import Bench, configure
+from labctl.record import find_runs
+from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from tests.servers.dashboard_viewer import DASHBOARDS, Database, Rows, Viewer, empty_queries
+from tests.servers.influx_run import points_of
+from tests.servers.influx_sending import assert_same
+from tests.servers.influx_server import ORG, InfluxServer
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(400)]
+
+LABCTL = (sys.executable, "-m", "labctl.cli.main")
+BUCKET = "real-run"
+PLAN = """
+name = "short"
+idle_before_s = 3
+idle_after_s = 2
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 4, 16]
+duration_s = 6
+[[sweeps]]
+pattern = "write"
+block_size = "128k"
+queue_depth = 32
+duration_s = 14
+"""
+INTERRUPTED = """
+name = "interrupted"
+idle_before_s = 60
+[[sweeps]]
+pattern = "read"
+duration_s = 5
+"""
+OF_ONE_RUN = ("labctl-rig-live", "labctl-power-per-qd")
+HOT_ROOM = {"thermal.ambient_celsius": 35.0}
+"""So that the writes throttle within their fourteen seconds."""
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """A run on disk, what it printed, and the server that it was shipped to while it was on."""
+
+    path: Path
+    said: str
+    server: InfluxServer
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "summary.json").read_text("utf-8"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("bench")
+    with Bench(folder / "bench", configure(5, HOT_ROOM)) as running:
+        yield running
+
+
+def started(bench: Bench, plan: str, folder: Path, server: InfluxServer) -> subprocess.Popen[str]:
+    """``labctl run`` with a site file that names the server."""
+    (folder / "plan.toml").write_text(plan)
+    (folder / "site.toml").write_text(
+        f'[sinks.influxdb]\nurl = "{server.url}"\norg = "{ORG}"\nbucket = "{BUCKET}"\n'
+    )
+    secret = {SITE_VARIABLE: str(folder / "site.toml"), TOKEN_VARIABLE: server.token}
+    return subprocess.Popen(
+        [*LABCTL, "run", bench.rig, folder / "plan.toml", "--runs", folder / "runs"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **secret},
+    )  # fmt: skip
+
+
+def interrupt_a_run(bench: Bench, folder: Path, server: InfluxServer) -> None:
+    """A run that somebody ended: so that something went wrong in this lab, too."""
+    run = started(bench, INTERRUPTED, folder, server)
+    deadline = time.monotonic() + 30
+    while not any("phase_started" in file.read_text() for file in folder.glob("runs/*/journal.*")):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 130, said
+
+
+@pytest.fixture(scope="module")
+def run(bench: Bench, influx_2: InfluxServer, tmp_path_factory: pytest.TempPathFactory) -> RealRun:
+    influx_2.make_bucket(BUCKET)
+    interrupt_a_run(bench, tmp_path_factory.mktemp("interrupted"), influx_2)
+    folder = tmp_path_factory.mktemp("completed")
+    process = started(bench, PLAN, folder, influx_2)
+    _, said = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    (path,) = find_runs(folder / "runs")
+    return RealRun(path, said, influx_2)
+
+
+@pytest.fixture(scope="module")
+def database_2(run: RealRun) -> Database:
+    """Where the run was shipped while it was on."""
+    return Database(run.server.url, run.server.token, BUCKET, time.time_ns() // 1_000_000)
+
+
+@pytest.fixture(scope="module")
+def database_1(
+    run: RealRun, bench: Bench, influx_1: InfluxServer, tmp_path_factory: pytest.TempPathFactory
+) -> Database:
+    """An InfluxDB 1.x that gets the run afterwards, and was there while another one was on."""
+    influx_1.make_bucket(BUCKET)
+    interrupt_a_run(bench, tmp_path_factory.mktemp("interrupted"), influx_1)
+    done = subprocess.run(
+        [*LABCTL, "ship", run.path, "--to", f"{influx_1.url}?bucket={BUCKET}"],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, TOKEN_VARIABLE: influx_1.token},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return Database(influx_1.url, influx_1.token, BUCKET, time.time_ns() // 1_000_000)
+
+
+@pytest.fixture(params=["2", "1"], ids=["2.x", "1.x"])
+def database(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.getfixturevalue(f"database_{request.param}")
+    return found
+
+
+def test_what_was_shipped_live_is_what_the_journal_says(run: RealRun) -> None:
+    assert "labctl:" not in run.said
+    stored = run.server.points(BUCKET)
+    of_run = {key: fields for key, fields in stored.items() if ("run", run.path.name) in key[1]}
+    assert_same(of_run, points_of(run.path))
+
+
+def test_while_it_was_on_the_rig_told_how_it_was(run: RealRun) -> None:
+    (series,) = run.server.influxql(
+        "SELECT state, queue_length, meters_ok, journal_lag_s, alive FROM rig "
+        f"WHERE time > {run.summary['begin_ns']} GROUP BY rig",
+        BUCKET,
+    )
+    assert series["tags"] == {"rig": "bench"}
+    *on, last = [dict(zip(series["columns"], row, strict=True)) for row in series["values"]]
+    for beat in on:
+        assert (beat["state"], beat["queue_length"], beat["alive"]) == ("running", 0, 1)
+        assert beat["meters_ok"] == 1
+        assert beat["journal_lag_s"] is not None
+    assert on and (last["state"], last["alive"]) == ("idle", 0)
+
+
+@pytest.mark.parametrize("uid", DASHBOARDS)
+def test_every_panel_has_rows(run: RealRun, database: Database, uid: str) -> None:
+    chosen = {"run": [run.path.name]} if uid in OF_ONE_RUN else {}
+    assert empty_queries(Viewer(database, uid, **chosen)) == []
+
+
+def test_throttling_is_a_region_with_an_end(run: RealRun, database: Database) -> None:
+    viewer = Viewer(database, "labctl-rig-live", run=[run.path.name])
+    (query,) = (
+        annotation["query"]
+        for annotation in viewer.dashboard["annotations"]["list"]
+        if annotation["name"] == "Throttling"
+    )
+    regions = [(row["time"], row["end_ms"]) for row in database.rows(viewer.interpolate(query))]
+    held_back = [
+        (found["begin_ns"] // 10**6, found["end_ns"] // 10**6)
+        for found in run.summary["throttling"]
+        if found["cause"] in ("thermal", "power_limit")
+    ]
+    assert held_back and regions == held_back
+
+
+def test_power_per_queue_depth_says_what_summary_json_says(
+    run: RealRun, database: Database
+) -> None:
+    phases = {label_of(phase): phase for phase in run.summary["phases"]}
+    measured = {
+        label: phase for label, phase in phases.items() if phase["phase"]["role"] == "measure"
+    }
+    assert len(measured) == 4
+    panels: Mapping[str, tuple[str, ...]] = {
+        "Watts per queue depth": ("watts_12V", "watts_3V3"),
+        "Uncertainty per queue depth": ("watts_12V_u", "watts_3V3_u", "watts_u"),
+        "IOPS per watt": ("iops_per_watt",),
+        "Latency per queue depth": ("latency_mean_us", "latency_p99_us"),
+        "Throttled time per phase": ("throttled_s",),
+        "Temperature per phase": ("celsius_max",),
+    }
+    viewer = Viewer(database, "labctl-power-per-qd", run=[run.path.name])
+    for title, fields in panels.items():
+        shown = by_label(viewer.rows(title))
+        assert shown.keys() == measured.keys(), title
+        for label, row in shown.items():
+            expected = numbers_of(measured[label])
+            assert {name: row[name] for name in fields} == {
+                name: expected[name] for name in fields
+            }, title
+    table = by_label(viewer.rows("Every phase"))
+    assert table.keys() == phases.keys()
+    for label, row in table.items():
+        expected = numbers_of(phases[label])
+        row = {name: value for name, value in row.items() if name not in ("time", "label")}
+        assert row == {name: expected.get(name) for name in row}
+    assert any(phase["throttled_s"] > 0 for phase in measured.values())
+    judged = {label for label, row in table.items() if row["steady"] is not None}
+    assert judged == measured.keys(), "an idle phase is not"
+    assert table["write 128k QD32"]["steady"] == 0, "it throttled"
+
+
+def by_label(rows: Rows) -> dict[str, dict[str, Any]]:
+    return {row["label"]: row for row in rows}
+
+
+def label_of(phase: dict[str, Any]) -> str:
+    """As ``Phase.label``, from ``summary.json`` alone."""
+    axes = phase["phase"]
+    if axes["pattern"] == "idle":
+        return str(axes["role"]).replace("_", " ")
+    return f"{axes['pattern']} {axes['block_size_bytes'] // 1024}k QD{axes['queue_depth']}"
+
+
+def numbers_of(phase: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a phase that dashboards show, taken from ``summary.json``."""
+    numbers: dict[str, Any] = {
+        "duration_s": (phase["end_ns"] - phase["begin_ns"]) / 1e9,
+        "celsius_max": max(sensor["max"] for sensor in phase["temperatures"].values()),
+        "steady": None if phase["steady"] is None else int(phase["steady"]),
+    }
+    for name in ("iops", "bytes_per_s", "alignment_ms", "throttled_s"):
+        numbers[name] = phase[name]
+    estimates = {f"watts_{rail}": found["watts"] for rail, found in phase["rails"].items()}
+    for name in ("watts", "joules", "iops_per_watt", "bytes_per_joule", "joules_per_io"):
+        estimates[name] = phase[name]
+    for name, estimate in estimates.items():
+        if estimate is not None:
+            numbers |= {name: estimate["value"], f"{name}_u": estimate["u"]}
+    side = phase["read"] or phase["write"]
+    if side is not None:
+        numbers["latency_mean_us"] = side["latency_mean_us"]
+        numbers["latency_p99_us"] = side["latency_percentiles_us"]["99"]
+    return numbers
