@@ -47,17 +47,17 @@ def segment_bounds(y: Floats, penalty: float, shortest: int) -> list[int]:
     return bounds[::-1]
 
 
-def scatter_of_steps(y: Floats) -> float:
+def scatter_of_steps(y: Floats, longest: int = 8) -> float:
     """Robust standard deviation of single points, from the steps between them.
 
     The median of absolute differences (× 1.4826/√2 for a normal distribution); differences of
-    means of two, four and eight points are looked at too, scaled back, so that dependence is not
-    taken for quiet.
+    means of two, four … ``longest`` points are looked at too, scaled back, so that dependence is
+    not taken for quiet.
     """
     worst = 0.0
     size = 1
     level = y
-    while len(level) >= 9 and size <= 8:
+    while len(level) >= 9 and size <= longest:
         spread = 1.0484 * float(np.median(np.abs(np.diff(level))))
         worst = max(worst, spread * size**0.5)
         level = level[: len(level) // 2 * 2].reshape(-1, 2).mean(axis=1)

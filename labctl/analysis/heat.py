@@ -16,6 +16,12 @@ no promise of when it starts, and composite temperatures come as whole kelvins."
 COOLED = 12.0
 """°C below the warning temperature at which throttling carried over must have ended."""
 
+STEP = 1.0
+"""°C that a sensor may be off by rounding."""
+
+AT_EDGE_NS = 5_000_000_000
+"""A series that begins and ends this close to the edges of a stretch covers it."""
+
 NEAR_HIGHEST = 2.0
 LEAST_RISE = 8.0
 """Without a warning temperature: °C from the run's highest reading, and above its lowest."""
@@ -85,6 +91,33 @@ class Heat:
             if self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
                 return f"{sensor.name} stopped rising at {top:.0f} °C, the highest of the run"
         return None
+
+    def never_cooler(
+        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int
+    ) -> str | None:
+        """In words, that a drive that throttled was never let go since; None if it may have been.
+
+        A drive is let go when it has cooled to a certain temperature. If all the time it was no
+        cooler than it had been while it still throttled (``throttled_ns`` to ``until_ns``), it
+        cannot have reached that. One that was about to, as far as whole degrees tell, and then
+        warms up, may have been let go between the two.
+        """
+        if not self.sensors or not self.sensors[0].own:
+            return None
+        sensor = self.sensors[0]
+        covered = (
+            sensor.t_ns[0] <= throttled_ns + AT_EDGE_NS and sensor.t_ns[-1] >= end_ns - AT_EDGE_NS
+        )
+        if not covered:
+            return None
+        then = _between(sensor, throttled_ns, until_ns)
+        part = _between(sensor, begin_ns, end_ns)
+        lowest, now = float(then.min()), float(part.min())
+        cooling = then[-1] < then[0] and then[-1] < lowest + STEP
+        let_go = cooling and now < lowest + STEP and part[-1] > part[0] + STEP
+        if now < lowest or let_go:
+            return None
+        return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"
 
     def stays_hot(self, begin_ns: int, end_ns: int) -> bool:
         """Whether the drive stays so warm all the time that throttling cannot have ended."""

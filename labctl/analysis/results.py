@@ -106,11 +106,18 @@ class ThrottleInterval:
     watts_before: float | None
     watts_during: float | None
     celsius: float | None
+    period_s: float | None = None
+    """Of dips that come again: seconds from the begin of one to that of the next."""
 
     @property
     def duration_s(self) -> float:
         """Seconds from begin to end."""
         return (self.end_ns - self.begin_ns) / 1e9
+
+    @property
+    def depth(self) -> float:
+        """By what share IOPS fell; NaN when the level before is not known."""
+        return 1 - self.iops_during / self.iops_before if self.iops_before else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

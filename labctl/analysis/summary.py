@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.counters import Counters
 from labctl.analysis.edges import edge_lag
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.heat import Heat
@@ -31,7 +32,8 @@ from labctl.analysis.series import (
     host_series,
     rail_series,
 )
-from labctl.analysis.throttle import PhaseSignals, find_throttling, throttled_s
+from labctl.analysis.signals import PhaseSignals
+from labctl.analysis.throttle import find_throttling, throttled_s
 from labctl.analysis.uncertainty import ratio
 from labctl.fio_output import FioResult, final_result
 from labctl.plan import Role
@@ -69,7 +71,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
     live = [host_series(record, name) for name in LIVE_IOPS]
-    throttling = _throttling(record, rails, channels, spans, live)
+    throttling = _throttling(record, rails, channels, spans, live, idle_watts)
     phases = []
     for number, span in enumerate(spans):
         before = spans[number - 1] if number else None
@@ -287,6 +289,7 @@ def _throttling(
     channels: Mapping[str, ChannelSeries],
     spans: Sequence[PhaseSpan],
     live: Sequence[ChannelSeries],
+    idle_watts: Estimate | None,
 ) -> tuple[ThrottleInterval, ...]:
     live = [series for series in live if len(series)]
     if not live or not spans:
@@ -304,6 +307,10 @@ def _throttling(
         whole = len(rails) == len(record.header.rails)
         return total.mean if total is not None and whole else None
 
+    stamped_here = [
+        series for series in channels.values() if series.info.clock == "host" and len(series)
+    ]
+    counters = Counters.of(record.events)
     signals = []
     for span in spans:
         if span.phase.role in IDLE_ROLES:
@@ -321,9 +328,20 @@ def _throttling(
                 watts_between=watts_between,
                 workload=f"{span.phase.label} {span.phase.span_bytes} "
                 f"{span.phase.buffer_compress_pct}",
+                idle_watts=idle_watts.value if idle_watts is not None else None,
+                counters=counters,
+                silent_between=lambda begin_ns, end_ns: _silent(stamped_here, begin_ns, end_ns),
             )
         )
     return find_throttling(signals)
+
+
+def _silent(channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> bool | None:
+    """Whether no channel had a reading between two moments, of those that should have had one."""
+    due = [one for one in channels if 2 * one.info.interval_s * 1e9 < end_ns - begin_ns]
+    if not due:
+        return None
+    return all(not len(one.between(begin_ns, end_ns)[0]) for one in due)
 
 
 def _live_iops(
