@@ -73,8 +73,7 @@ class Levels:
         """Cut a phase into its levels."""
         z = np.log(grid.x + FLOOR)
         shortest = grid.points(SHORTEST_S)
-        # Longer means would take dips that come again for noise.
-        noise = scatter_of_steps(z, longest=4)
+        noise = scatter_of_steps(z)
         penalty = max(6 * noise**2 * np.log(max(len(z), 2)), LEAST_CHANGE)
         bounds = segment_bounds(z, penalty, shortest)
         limit = min(REDUCED, float(np.exp(-3 * noise / shortest**0.5)))

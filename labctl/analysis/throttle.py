@@ -58,15 +58,16 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
     free: dict[str, float] = {}
     last: ThrottleInterval | None = None
     onset: float | None = None
-    for phase in phases:
+    for number, phase in enumerate(phases):
         grid = on_grid(phase)
-        hot = last if last is not None and _just_before(last, phase) else None
+        hot = last if number and _handed_over(last, phases[number - 1], phase) else None
         intervals = [] if grid is None else _of_phase(phase, grid, hot, onset)
         carried = _throughout(phase, hot, intervals)
         if carried is not None:
             found += [item for item in intervals if item.cause not in ("thermal", "unknown")]
             whole.append((phase, carried))
-            last = carried
+            # How cool it was while it throttled is known since the first of these phases.
+            last = carried if hot is None else replace(carried, begin_ns=hot.begin_ns)
             continue
         found += intervals
         thermal = [item for item in intervals if item.cause == "thermal"]
@@ -111,8 +112,13 @@ def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
     return sum(end - begin for begin, end in throttled_stretches(intervals, index)) / 1e9
 
 
-def _just_before(last: ThrottleInterval, phase: PhaseSignals) -> bool:
-    return 0 <= phase.begin_ns - last.end_ns < HANDED_ON_NS
+def _handed_over(last: ThrottleInterval | None, before: PhaseSignals, phase: PhaseSignals) -> bool:
+    """Whether the phase before ended throttled, and this one followed at once."""
+    return (
+        last is not None
+        and last.end_ns >= before.end_ns
+        and phase.begin_ns - before.end_ns < HANDED_ON_NS
+    )
 
 
 def _of_phase(
@@ -221,20 +227,23 @@ def _nested(
         begin = round((item.begin_ns - grid.begin_ns) / grid.step_ns)
         end = min(round((item.end_ns - grid.begin_ns) / grid.step_ns), len(grid.x))
         bounds = [bound for bound in levels.bounds if begin <= bound <= end]
-        if len(bounds) < 3:
-            continue
-        dips = slowdowns(levels, bounds[0], bounds[-1])
-        told = [explained(phase, grid, dip, False) for dip in dips if not dip.to_end]
-        inside += [one for one in told if one.cause == "unknown" and _is_told(one, phase)]
+        while len(bounds) >= 3:
+            dips = slowdowns(levels, bounds[0], bounds[-1])
+            told = [explained(phase, grid, dip, False) for dip in dips if not dip.to_end]
+            inside += [one for one in told if one.cause == "unknown" and _is_told(one, phase)]
+            if not dips or not dips[-1].to_end:
+                break
+            bounds = [bound for bound in bounds if bound >= dips[-1].begin]
     return inside
 
 
 def _is_told(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     """Whether a slowdown is worth telling: not one too short, nor a slow start without heat."""
-    if item.cause == "thermal":
-        return True
     at_start = item.begin_ns <= phase.begin_ns
-    return item.duration_s >= SHORTEST_S - 0.01 and not at_start
+    long = item.duration_s >= SHORTEST_S - 0.01
+    if item.cause == "thermal":
+        return long or not at_start
+    return long and not at_start
 
 
 def _throughout(
