@@ -65,6 +65,20 @@ class Heat:
         sensor = self.sensors[0]
         return float(np.interp(moment_ns, sensor.t_ns, sensor.celsius))
 
+    def warmest(self, begin_ns: int, end_ns: int) -> float | None:
+        """The drive's own highest °C between two moments; None without a sensor of its own."""
+        part = self._own(begin_ns, end_ns)
+        return None if part is None else float(part.max())
+
+    def coolest(self, begin_ns: int, end_ns: int) -> float | None:
+        """The drive's own lowest °C between two moments; None without a sensor of its own."""
+        part = self._own(begin_ns, end_ns)
+        return None if part is None else float(part.min())
+
+    def _own(self, begin_ns: int, end_ns: int) -> Floats | None:
+        own = [sensor for sensor in self.sensors if sensor.own]
+        return _between(own[0], begin_ns, end_ns) if own else None
+
     def words(self, begin_ns: int, end_ns: int) -> str:
         """What the first sensor showed, in words."""
         if not self.sensors:

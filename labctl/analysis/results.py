@@ -121,6 +121,17 @@ class ThrottleInterval:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottleVerdict:
+    """Whether the drive throttled in a phase: "none seen", "throttled" or "cannot be excluded".
+
+    ``why`` says in words what decided it.
+    """
+
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseResult:
     """One phase: watts, work, and both in relation."""
 
@@ -150,6 +161,13 @@ class PhaseResult:
     """Half-width of what is unknown about meter time against workload time, worst rail."""
     notes: tuple[str, ...] = ()
     """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
+    throttling: ThrottleVerdict | None = None
+    """None for a phase without work."""
+    unthrottled_s: float | None = None
+    """Seconds that were surely not throttled; the next two are of them."""
+    watts_unthrottled: Estimate | None = None
+    iops_unthrottled: Estimate | None = None
+    """As measured where nothing was throttled; None when too little is left to tell."""
 
     @property
     def duration_s(self) -> float:

@@ -19,7 +19,7 @@ COUNTED_FROM_S = 3.0
 RESOLVED_S = 1.2
 """Throttling that paused for less than this is one stretch: fio reports each 0.5 s."""
 
-DIVISOR = 150.0
+DIVISOR = 60.0
 NEVER = {"garbage_collection.spare_bytes": 1 << 50, "write_cache.capacity_bytes": 1 << 50}
 COLD = {"thermal.ambient_celsius": -40.0}
 
