@@ -18,7 +18,7 @@ WATTS_ROSE = 1.01
 WORK_WATTS = 0.5
 """Watts above idle before a slowdown, from which on it is judged how watts followed IOPS."""
 
-FOLLOWED = 0.60
+FOLLOWED = 0.70
 """Share of the fall of IOPS by which the watts above idle must have fallen for a drive that
 writes to have held itself back: its energy per operation stays as it was. Past the end of a write
 cache, and while it collects garbage, each write costs more energy."""
@@ -92,7 +92,9 @@ def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, in
         beside = _trimmed(item.end, min(item.end + around + 1, item.beside))
     else:
         beside = _trimmed(max(item.begin - around - 1, item.beside), item.begin)
-    return beside, _trimmed(item.begin, item.end)
+    # Of one without an end its first seconds: more may have happened later.
+    end = min(item.end, item.begin + 2 * around) if item.to_end else item.end
+    return beside, _trimmed(item.begin, end)
 
 
 def _trimmed(begin: int, end: int) -> tuple[int, int]:
@@ -129,8 +131,10 @@ def _cause(
         return _standstill(phase, grid, item, seen)
     rose = watts[0] is not None and watts[1] is not None and watts[1] > WATTS_ROSE * watts[0]
     costly = phase.writes and share is not None and share < FOLLOWED
-    counted = phase.counters.moved(seen.begin_ns, seen.end_ns)
     heat = phase.heat.at_limit(seen.begin_ns, seen.end_ns, item.at_start, carried_over)
+    # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
+    cool = heat is None and phase.heat.knows_limit
+    counted = phase.counters.moved(seen.begin_ns, seen.end_ns, closely=cool)
     if not costly and not rose and (heat is not None or counted is not None):
         words = [heat] if heat is not None else []
         words += [f"the drive's own counters moved: {counted}"] if counted is not None else []

@@ -39,6 +39,8 @@ ALL_THE_TIME = 0.9
 UNCOUNTED_S = 1.0
 """Whole seconds: what is counted may be this much short of what was."""
 
+CLOSE_NS = 5_000_000_000
+
 BESIDE_NS = 1_000_000_000
 """A reading this close to an edge of a stretch counts as taken at the edge."""
 
@@ -78,13 +80,16 @@ class Counters:
             for name in THROTTLE_COUNTERS
         )
 
-    def moved(self, begin_ns: int, end_ns: int) -> str | None:
+    def moved(self, begin_ns: int, end_ns: int, closely: bool = False) -> str | None:
         """In words, the throttle counters that moved around a stretch; None when none did.
 
-        The readings next to the stretch on either side count, however far they are.
+        The readings next to the stretch on either side count, however far they are; ``closely``
+        those only that leave no doubt that it was in this stretch.
         """
         before, after = self._around(begin_ns, end_ns)
         if before is None or after is None:
+            return None
+        if closely and max(begin_ns - before.t_ns, after.t_ns - end_ns) > CLOSE_NS:
             return None
         words = [
             f"{name} {before.values[name]:.0f} → {after.values[name]:.0f}"

@@ -58,6 +58,11 @@ class Heat:
         found.sort(key=lambda sensor: not sensor.own)
         return cls(tuple(found), warning_celsius)
 
+    @property
+    def knows_limit(self) -> bool:
+        """Whether both the drive's own temperature and its warning temperature are known."""
+        return self.warning_celsius is not None and any(sensor.own for sensor in self.sensors)
+
     def celsius_at(self, moment_ns: int) -> float | None:
         """°C of the first (the drive's own) sensor at a moment."""
         if not self.sensors:
@@ -128,7 +133,7 @@ class Heat:
         part = _between(sensor, begin_ns, end_ns)
         lowest, now = float(then.min()), float(part.min())
         cooling = then[-1] < then[0] and then[-1] < lowest + STEP
-        let_go = cooling and now < lowest + STEP and part[-1] > part[0] + STEP
+        let_go = cooling and now < lowest + STEP and float(part.max()) >= part[0] + STEP
         if now < lowest or let_go:
             return None
         return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"

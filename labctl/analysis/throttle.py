@@ -40,6 +40,9 @@ THROTTLING = ("thermal", "power_limit")
 SHORTEST_S = 2.0
 """Shortest slowdown that is told of, but for thermal ones."""
 
+PASSING_S = 1.5
+"""A level that falls further within this time is on its way to the next one."""
+
 BURST_S = 5.0
 """A faster start of a phase that reads, up to this long, is no level to hold it to."""
 
@@ -186,7 +189,19 @@ def _lasting(
     if whole.cause == "thermal":
         return [whole], None
     burst = not phase.writes and item.begin <= grid.points(BURST_S)
-    return ([] if burst else [whole]), item.begin
+    return ([] if burst else [whole]), _new_level(levels, item.begin, grid)
+
+
+def _new_level(levels: Levels, begin: int, grid: Grid) -> int:
+    """Where the level after a lasting step begins: the status in which it fell holds some of the
+    level before."""
+    later = [bound for bound in levels.bounds if bound > begin]
+    passing = (
+        len(later) > 1
+        and later[0] - begin <= grid.points(PASSING_S)
+        and levels.mean(later[0], later[1]) < levels.mean(begin, later[0])
+    )
+    return later[0] if passing else begin
 
 
 def _split(
