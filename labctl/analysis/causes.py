@@ -18,7 +18,7 @@ WATTS_ROSE = 1.01
 WORK_WATTS = 0.5
 """Watts above idle before a slowdown, from which on it is judged how watts followed IOPS."""
 
-FOLLOWED = 0.70
+FOLLOWED = 0.65
 """Share of the fall of IOPS by which the watts above idle must have fallen for a drive that
 writes to have held itself back: its energy per operation stays as it was. Past the end of a write
 cache, and while it collects garbage, each write costs more energy."""

@@ -112,14 +112,15 @@ class Heat:
         return None
 
     def never_cooler(
-        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int
+        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int, fell: bool
     ) -> str | None:
         """In words, that a drive that throttled was never let go since; None if it may have been.
 
         A drive is let go when it has cooled to a certain temperature. If all the time it was no
         cooler than it had been while it still throttled (``throttled_ns`` to ``until_ns``), it
         cannot have reached that. One that was about to, as far as whole degrees tell, and then
-        warms up, may have been let go between the two.
+        warms up, may have been let go between the two – unless it got warmer than where it began to
+        throttle, and did not fall again (``fell``).
         """
         if not self.sensors or not self.sensors[0].own:
             return None
@@ -131,10 +132,12 @@ class Heat:
             return None
         then = _between(sensor, throttled_ns, until_ns)
         part = _between(sensor, begin_ns, end_ns)
-        lowest, now = float(then.min()), float(part.min())
+        onset = float(np.interp(throttled_ns, sensor.t_ns, sensor.celsius))
+        lowest, now = min(float(then.min()), float(np.floor(onset))), float(part.min())
         cooling = then[-1] < then[0] and then[-1] < lowest + STEP
         let_go = cooling and now < lowest + STEP and float(part.max()) >= part[0] + STEP
-        if now < lowest or let_go:
+        passed_onset = not fell and float(part.max()) >= onset + STEP
+        if now < lowest or (let_go and not passed_onset):
             return None
         return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"
 

@@ -63,8 +63,8 @@ class Levels:
 
     x: Floats
     bounds: tuple[int, ...]
-    limit: float
-    """Fraction of the level before below which a stretch is reduced, as far as noise allows."""
+    noise: float
+    """Relative standard deviation of a single step."""
     around: int
     """Steps of ``AROUND_S``."""
 
@@ -74,10 +74,13 @@ class Levels:
         z = np.log(grid.x + FLOOR)
         shortest = grid.points(SHORTEST_S)
         noise = scatter_of_steps(z)
-        penalty = max(6 * noise**2 * np.log(max(len(z), 2)), LEAST_CHANGE)
+        penalty = max(4 * noise**2 * np.log(max(len(z), 2)), LEAST_CHANGE)
         bounds = segment_bounds(z, penalty, shortest)
-        limit = min(REDUCED, float(np.exp(-3 * noise / shortest**0.5)))
-        return cls(grid.x, tuple(bounds), limit, grid.points(AROUND_S))
+        return cls(grid.x, tuple(bounds), noise, grid.points(AROUND_S))
+
+    def limit(self, steps: int) -> float:
+        """Fraction of the level before below which so many steps are reduced, noise allowing."""
+        return min(REDUCED, float(np.exp(-3 * self.noise / steps**0.5)))
 
     def mean(self, begin: int, end: int) -> float:
         """Mean level of some steps."""
@@ -113,12 +116,12 @@ def slowdowns(levels: Levels, start: int = 0, stop: int | None = None) -> list[S
         before, after = levels.before(low, previous), levels.after(low, high)
         if begin is None:
             abrupt = after <= ABRUPT * max(before, STALLED * reference)
-            if abrupt and level < levels.limit * reference:
+            if abrupt and level < levels.limit(high - low) * reference:
                 begin, beside = low, previous
                 continue
             if start == 0 and not found and not first_rise and before < ABRUPT * after:
                 first_rise = True
-                if levels.mean(0, low) < levels.limit * level:
+                if levels.mean(0, low) < levels.limit(low) * level:
                     found.append(Slowdown(0, low, high, after, levels.mean(0, low), True, False))
             reference = level
         elif level >= REDUCED * reference:
@@ -145,7 +148,7 @@ def rises(levels: Levels) -> list[int]:
     ):
         level = levels.mean(low, high)
         abrupt = levels.before(low, previous) < ABRUPT * levels.after(low, high)
-        if abrupt and highest < levels.limit * level:
+        if abrupt and highest < levels.limit(high - low) * level:
             found.append(low)
         highest = max(highest, level)
     return found

@@ -274,7 +274,8 @@ def _throughout(
         words.append(counted)
     let_go = any(item.begin_ns <= phase.begin_ns for item in seen if item.cause == "thermal")
     if hot is not None and not let_go:
-        kept = phase.heat.never_cooler(hot.begin_ns, hot.end_ns, phase.begin_ns, phase.end_ns)
+        fell = any(item.begin_ns > phase.begin_ns for item in seen if item.cause == "thermal")
+        kept = phase.heat.never_cooler(hot.begin_ns, hot.end_ns, phase.begin_ns, phase.end_ns, fell)
         if kept is not None:
             words.append(f"the phase before ended throttled and no rise was seen since: {kept}")
     return _whole(phase, "thermal", "; ".join(words)) if words else None
