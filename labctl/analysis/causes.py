@@ -130,7 +130,8 @@ def _cause(
     if item.during < STALLED * item.before:
         return _standstill(phase, grid, item, seen)
     rose = watts[0] is not None and watts[1] is not None and watts[1] > WATTS_ROSE * watts[0]
-    costly = phase.writes and share is not None and share < FOLLOWED
+    goes_on = item.at_start and carried_over
+    costly = phase.writes and not goes_on and share is not None and share < FOLLOWED
     heat = phase.heat.at_limit(seen.begin_ns, seen.end_ns, item.at_start, carried_over)
     # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
     cool = heat is None and phase.heat.knows_limit

@@ -119,8 +119,8 @@ class Heat:
         A drive is let go when it has cooled to a certain temperature. If all the time it was no
         cooler than it had been while it still throttled (``throttled_ns`` to ``until_ns``), it
         cannot have reached that. One that was about to, as far as whole degrees tell, and then
-        warms up, may have been let go between the two – unless it got warmer than where it began to
-        throttle, and did not fall again (``fell``).
+        warms up, may have been let go between the two. One that got warmer than where it began to
+        throttle, and did not fall again (``fell``), was not.
         """
         if not self.sensors or not self.sensors[0].own:
             return None
@@ -137,7 +137,7 @@ class Heat:
         cooling = then[-1] < then[0] and then[-1] < lowest + STEP
         let_go = cooling and now < lowest + STEP and float(part.max()) >= part[0] + STEP
         passed_onset = not fell and float(part.max()) >= onset + STEP
-        if now < lowest or (let_go and not passed_onset):
+        if not passed_onset and (now < lowest or let_go):
             return None
         return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"
 
