@@ -145,6 +145,7 @@ class Ssd:
         self._spare_used_bytes = 0.0
         self._random_written = False
         self._steady_ns = 0
+        self.is_in_dip = False
         self._set_speeds()
 
     def submit_read(self, now_ns: int, offset: int, length: int) -> tuple[int, int]:
@@ -180,12 +181,12 @@ class Ssd:
         end = offset + length
         self._turn = turn = (self._turn + 1) & (_SPREAD - 1)
         charged = length if length > _MAPPING_UNIT_BYTES else _MAPPING_UNIT_BYTES
-        kind, byte_ns = DIRECT_WRITE if self._cache_is_full else WRITE, self._write_byte_ns
+        kind, byte_ns = DIRECT_WRITE if self.cache_is_full else WRITE, self._write_byte_ns
         self._cached_bytes += length
         if not _follows(self._write_ends, offset, end):
             self._random_written = True
             self._spare_used_bytes += charged
-            if self._is_steady:
+            if self.is_steady:
                 kind, byte_ns = COLLECTED_WRITE, self._random_byte_ns
         cost_ns = charged * byte_ns
         if cost_ns < self._write_operation_ns:
@@ -364,14 +365,15 @@ class Ssd:
         self._write_byte_ns = 1e9 / p.controller.write_bytes_per_s * pace
         if self._cached_bytes > cache.capacity_bytes:
             self._cached_bytes = float(cache.capacity_bytes)
-        self._cache_is_full = self._cached_bytes >= cache.capacity_bytes
-        if self._cache_is_full:
+        self.cache_is_full = self._cached_bytes >= cache.capacity_bytes
+        if self.cache_is_full:
             self._write_byte_ns /= cache.direct_write_share
 
         if self._spare_used_bytes > collection.spare_bytes:
             self._spare_used_bytes = float(collection.spare_bytes)
-        self._is_steady = self._spare_used_bytes >= collection.spare_bytes
-        if not self._is_steady:
+        self.is_steady = self._spare_used_bytes >= collection.spare_bytes
+        self.is_in_dip = False
+        if not self.is_steady:
             self._steady_ns = 0
             return
         if self._random_written:
@@ -379,7 +381,9 @@ class Ssd:
         steady_s = self._steady_ns * 1e-9
         share = 1 - (1 - collection.cliff_share) * math.exp(-steady_s / collection.cliff_recovery_s)
         amplification = collection.write_amplification
-        if steady_s % collection.dip_period_s >= collection.dip_period_s - collection.dip_s:
+        since_dip_s = steady_s % collection.dip_period_s
+        self.is_in_dip = since_dip_s >= collection.dip_period_s - collection.dip_s
+        if self.is_in_dip:
             # The NAND works as hard as before, only less of it for the host.
             share *= collection.dip_share
             amplification /= collection.dip_share

@@ -16,6 +16,12 @@ no promise of when it starts, and composite temperatures come as whole kelvins."
 COOLED = 12.0
 """°C below the warning temperature at which throttling carried over must have ended."""
 
+STEP = 1.0
+"""°C that a sensor may be off by rounding."""
+
+AT_EDGE_NS = 5_000_000_000
+"""A series that begins and ends this close to the edges of a stretch covers it."""
+
 NEAR_HIGHEST = 2.0
 LEAST_RISE = 8.0
 """Without a warning temperature: °C from the run's highest reading, and above its lowest."""
@@ -52,12 +58,31 @@ class Heat:
         found.sort(key=lambda sensor: not sensor.own)
         return cls(tuple(found), warning_celsius)
 
+    @property
+    def knows_limit(self) -> bool:
+        """Whether both the drive's own temperature and its warning temperature are known."""
+        return self.warning_celsius is not None and any(sensor.own for sensor in self.sensors)
+
     def celsius_at(self, moment_ns: int) -> float | None:
         """°C of the first (the drive's own) sensor at a moment."""
         if not self.sensors:
             return None
         sensor = self.sensors[0]
         return float(np.interp(moment_ns, sensor.t_ns, sensor.celsius))
+
+    def warmest(self, begin_ns: int, end_ns: int) -> float | None:
+        """The drive's own highest °C between two moments; None without a sensor of its own."""
+        part = self._own(begin_ns, end_ns)
+        return None if part is None else float(part.max())
+
+    def coolest(self, begin_ns: int, end_ns: int) -> float | None:
+        """The drive's own lowest °C between two moments; None without a sensor of its own."""
+        part = self._own(begin_ns, end_ns)
+        return None if part is None else float(part.min())
+
+    def _own(self, begin_ns: int, end_ns: int) -> Floats | None:
+        own = [sensor for sensor in self.sensors if sensor.own]
+        return _between(own[0], begin_ns, end_ns) if own else None
 
     def words(self, begin_ns: int, end_ns: int) -> str:
         """What the first sensor showed, in words."""
@@ -85,6 +110,36 @@ class Heat:
             if self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
                 return f"{sensor.name} stopped rising at {top:.0f} °C, the highest of the run"
         return None
+
+    def never_cooler(
+        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int, fell: bool
+    ) -> str | None:
+        """In words, that a drive that throttled was never let go since; None if it may have been.
+
+        A drive is let go when it has cooled to a certain temperature. If all the time it was no
+        cooler than it had been while it still throttled (``throttled_ns`` to ``until_ns``), it
+        cannot have reached that. One that was about to, as far as whole degrees tell, and then
+        warms up, may have been let go between the two. One that got warmer than where it began to
+        throttle, and did not fall again (``fell``), was not.
+        """
+        if not self.sensors or not self.sensors[0].own:
+            return None
+        sensor = self.sensors[0]
+        covered = (
+            sensor.t_ns[0] <= throttled_ns + AT_EDGE_NS and sensor.t_ns[-1] >= end_ns - AT_EDGE_NS
+        )
+        if not covered:
+            return None
+        then = _between(sensor, throttled_ns, until_ns)
+        part = _between(sensor, begin_ns, end_ns)
+        onset = float(np.interp(throttled_ns, sensor.t_ns, sensor.celsius))
+        lowest, now = min(float(then.min()), float(np.floor(onset))), float(part.min())
+        cooling = then[-1] < then[0] and then[-1] < lowest + STEP
+        let_go = cooling and now < lowest + STEP and float(part.max()) >= part[0] + STEP
+        passed_onset = not fell and float(part.max()) >= onset + STEP
+        if not passed_onset and (now < lowest or let_go):
+            return None
+        return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"
 
     def stays_hot(self, begin_ns: int, end_ns: int) -> bool:
         """Whether the drive stays so warm all the time that throttling cannot have ended."""

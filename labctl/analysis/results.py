@@ -107,11 +107,29 @@ class ThrottleInterval:
     watts_before: float | None
     watts_during: float | None
     celsius: float | None
+    period_s: float | None = None
+    """Of dips that come again: seconds from the begin of one to that of the next."""
 
     @property
     def duration_s(self) -> float:
         """Seconds from begin to end."""
         return (self.end_ns - self.begin_ns) / 1e9
+
+    @property
+    def depth(self) -> float:
+        """By what share IOPS fell; NaN when the level before is not known."""
+        return 1 - self.iops_during / self.iops_before if self.iops_before else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleVerdict:
+    """Whether the drive throttled in a phase: "none seen", "throttled" or "cannot be excluded".
+
+    ``why`` says in words what decided it.
+    """
+
+    verdict: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +165,13 @@ class PhaseResult:
     steady: bool | None = None
     """Whether its IOPS held the level from first to last fifth (see :mod:`labctl.analysis.steady`);
     None for an idle phase and one that is too short to tell."""
+    throttling: ThrottleVerdict | None = None
+    """None for a phase without work."""
+    unthrottled_s: float | None = None
+    """Seconds that were surely not throttled; the next two are of them."""
+    watts_unthrottled: Estimate | None = None
+    iops_unthrottled: Estimate | None = None
+    """As measured where nothing was throttled; None when too little is left to tell."""
 
     @property
     def duration_s(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.edges import edge_lag
 from labctl.analysis.faults import phase_problems, run_problems
-from labctl.analysis.heat import Heat
 from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
 from labctl.analysis.results import (
@@ -25,6 +25,7 @@ from labctl.analysis.results import (
     TemperatureResult,
     ThrottleInterval,
 )
+from labctl.analysis.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.series import (
     ChannelSeries,
     RailSeries,
@@ -32,9 +33,12 @@ from labctl.analysis.series import (
     host_series,
     rail_series,
 )
+from labctl.analysis.signals import PhaseSignals
 from labctl.analysis.steady import steady_throughout
-from labctl.analysis.throttle import PhaseSignals, find_throttling, throttled_s
+from labctl.analysis.throttle import find_throttling, throttled_s, throttled_stretches
 from labctl.analysis.uncertainty import ratio
+from labctl.analysis.unthrottled import free_pieces, unthrottled
+from labctl.analysis.verdict import verdict
 from labctl.fio_output import FioResult, final_result
 from labctl.plan import Role
 from labctl.record import RunRecord
@@ -71,25 +75,27 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
     live = [host_series(record, name) for name in LIVE_IOPS]
-    throttling = _throttling(record, rails, channels, spans, live)
+    signals = run_signals(record, rails, channels, spans, live, idle_watts)
+    throttling = find_throttling(signals)
+    by_index = {phase.index: phase for phase in signals}
     phases = []
     breaks = [event.t_ns for event in record.events if event.kind in BREAKS]
     for number, span in enumerate(spans):
         before = _followed(spans[number - 1], span, breaks) if number else None
-        phases.append(
-            _phase_result(
-                record,
-                channels,
-                span,
-                before,
-                powers[number],
-                results[number],
-                totals[number],
-                watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
-                throttling,
-                _steady(live, span),
-            )
+        result = _phase_result(
+            record,
+            channels,
+            span,
+            before,
+            powers[number],
+            results[number],
+            totals[number],
+            watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
         )
+        if span.phase.index in by_index:
+            phase = by_index[span.phase.index]
+            result = _about_throttling(result, phase, throttling, rails, span.boundary_u_ns)
+        phases.append(result)
     gaps = [
         item.gap_before_ms
         for item, before in zip(phases[1:], phases[:-1], strict=True)
@@ -216,8 +222,6 @@ def _phase_result(
     rails: dict[str, RailResult],
     watts: Estimate | None,
     marginal: Estimate | None,
-    throttling: Sequence[ThrottleInterval],
-    steady: bool | None,
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     fio = _fio(record, span)
@@ -246,14 +250,10 @@ def _phase_result(
         bytes_per_joule=_per(bytes_per_s, doubt, watts),
         joules_per_io=_over(watts, iops, doubt),
         temperatures=_temperatures(record, channels, span),
-        throttled_s=throttled_s(throttling, span.phase.index),
+        throttled_s=0.0,
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
-        steady=steady,
     )
-
-
-IDLE_ROLES = (Role.IDLE_BEFORE, Role.IDLE_AFTER)
 
 
 def _per(rate: float | None, doubt: float, watts: Estimate | None) -> Estimate | None:
@@ -299,75 +299,39 @@ def _temperatures(
     return found
 
 
-def _throttling(
-    record: RunRecord,
+def _about_throttling(
+    result: PhaseResult,
+    phase: PhaseSignals,
+    throttling: Sequence[ThrottleInterval],
     rails: Sequence[RailSeries],
-    channels: Mapping[str, ChannelSeries],
-    spans: Sequence[PhaseSpan],
-    live: Sequence[ChannelSeries],
-) -> tuple[ThrottleInterval, ...]:
-    live = _spoken(live)
-    if not live or not spans:
-        return ()
-    everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
-    sensors = {
-        sensor: (name, *channels[name].between(*everything))
-        for sensor, name in record.header.temperatures.items()
-        if name in channels
-    }
-    heat = Heat.of(sensors, record.header.drive.warning_celsius)
-
-    def watts_between(begin_ns: int, end_ns: int) -> float | None:
-        total = phase_power(rails, begin_ns, end_ns, 0).total
-        whole = len(rails) == len(record.header.rails)
-        return total.mean if total is not None and whole else None
-
-    signals = []
-    for span in spans:
-        if span.phase.role in IDLE_ROLES:
-            continue
-        t_ns, iops = _live_iops(live, span)
-        signals.append(
-            PhaseSignals(
-                index=span.phase.index,
-                begin_ns=span.begin_ns,
-                end_ns=span.end_ns,
-                writes=span.phase.writes,
-                t_ns=t_ns,
-                iops=iops,
-                heat=heat,
-                watts_between=watts_between,
-                workload=f"{span.phase.label} {span.phase.span_bytes} "
-                f"{span.phase.buffer_compress_pct}",
-            )
+    boundary_u_ns: int,
+) -> PhaseResult:
+    """The result with the verdict and, where it throttled, the numbers of what is left."""
+    stretches = throttled_stretches(throttling, phase.index)
+    judged = replace(
+        result,
+        steady=steady_throughout(phase.t_ns, phase.iops, phase.begin_ns, phase.end_ns),
+        throttling=verdict(phase, throttling),
+        throttled_s=throttled_s(throttling, phase.index),
+    )
+    if not stretches:
+        doubt = 2 * boundary_u_ns * 1e-9 / result.duration_s if result.duration_s > 0 else 0.0
+        return replace(
+            judged,
+            unthrottled_s=result.duration_s,
+            watts_unthrottled=result.watts,
+            iops_unthrottled=None
+            if result.iops is None
+            else Estimate(result.iops, result.iops * doubt),
         )
-    return find_throttling(signals)
-
-
-def _live_iops(
-    live: Sequence[ChannelSeries], span: PhaseSpan
-) -> tuple[
-    np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]
-]:
-    """Read and write IOPS together; both come from the same statuses of fio."""
-    parts = [series.between(span.begin_ns, span.end_ns) for series in live]
-    times = np.unique(np.concatenate([t for t, _ in parts]))
-    total = np.zeros(len(times))
-    for t, values in parts:
-        total[np.searchsorted(times, t)] += values
-    return times, total
-
-
-def _spoken(live: Sequence[ChannelSeries]) -> list[ChannelSeries]:
-    """The directions of which fio said anything."""
-    return [series for series in live if len(series)]
-
-
-def _steady(live: Sequence[ChannelSeries], span: PhaseSpan) -> bool | None:
-    live = _spoken(live)
-    if not live or span.phase.role in IDLE_ROLES:
-        return None
-    return steady_throughout(*_live_iops(live, span), span.begin_ns, span.end_ns)
+    pieces = free_pieces(phase.begin_ns, phase.end_ns, stretches)
+    left = unthrottled(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns)
+    return replace(
+        judged,
+        unthrottled_s=left.seconds,
+        watts_unthrottled=left.watts if result.watts is not None else None,
+        iops_unthrottled=left.iops,
+    )
 
 
 def _clocks(channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:

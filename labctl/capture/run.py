@@ -308,7 +308,9 @@ class Run:
     async def set_power_state(self, state: int) -> None:
         """Choose an NVMe power state until the end of the run."""
         await asyncio.to_thread(self._control.set_power_state, state)
-        self.event("power_state", state=state)
+        known = self._drive_state.power_states if self._drive_state is not None else ()
+        max_watts = next((item.max_watts for item in known if item.number == state), None)
+        self.event("power_state", state=state, max_watts=max_watts)
 
     def celsius(self) -> float | None:
         """The drive's own temperature now, or the hottest of the sensors that there are."""

@@ -84,7 +84,12 @@ def phase_row(
         temperature = result.temperatures.get(sensor)
         row[f"celsius_max_{sensor}"] = None if temperature is None else temperature.max
     row |= {
+        "throttling": None if result.throttling is None else result.throttling.verdict,
+        "throttling_why": None if result.throttling is None else result.throttling.why,
         "throttled_s": result.throttled_s,
+        "unthrottled_s": result.unthrottled_s,
+        **_estimate("watts_unthrottled", result.watts_unthrottled),
+        **_estimate("iops_unthrottled", result.iops_unthrottled),
         "slowed_by": "; ".join(headline.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
         "notes": "; ".join(result.notes),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
 
 CAUSE_NAMES = {
     "thermal": "thermal throttling",
@@ -15,6 +16,10 @@ CAUSE_NAMES = {
     "garbage_collection": "garbage collection",
     "host_stall": "host stalled",
 }
+
+
+ONE_BY_ONE = 3
+"""Slow stretches of one phase and cause up to which each is told by itself."""
 
 
 def cause_name(cause: str) -> str:
@@ -69,6 +74,35 @@ def causes_in(summary: RunSummary, result: PhaseResult) -> tuple[str, ...]:
     index = result.phase.index
     causes = (item.cause for item in summary.throttling if item.phase_index == index)
     return tuple(dict.fromkeys(cause_name(cause) for cause in causes))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStretches:
+    """Slow stretches of one phase and cause, told together where there are many of them."""
+
+    phase_index: int
+    cause: str
+    count: int
+    seconds: float
+    evidence: str
+    """Of the first of them."""
+
+
+def grouped(stretches: Sequence[ThrottleInterval]) -> tuple[SlowStretches, ...]:
+    """Those of one phase and cause as one where there are more than ``ONE_BY_ONE`` of them."""
+    groups: dict[tuple[int, str], list[ThrottleInterval]] = {}
+    for item in stretches:
+        groups.setdefault((item.phase_index, item.cause), []).append(item)
+    told = []
+    for (index, cause), group in groups.items():
+        parts = [group] if len(group) > ONE_BY_ONE else [[item] for item in group]
+        told += [
+            SlowStretches(
+                index, cause, len(part), sum(one.duration_s for one in part), part[0].evidence
+            )
+            for part in parts
+        ]
+    return tuple(told)
 
 
 def shared_notes(summary: RunSummary) -> dict[str, tuple[int, ...]]:

@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
+from labctl.analysis.verdict import OPEN
 from labctl.plan import Role
 from labctl.record import RunRecord
 from labctl.report import headline, numbers
@@ -80,6 +81,10 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             hungriest=headline.most_watts(measured),
             worst_alignment_ms=headline.worst_alignment_ms(measured),
             throttled=[item for item in measured if item.throttled],
+            judged=[item for item in summary.phases if item.throttling is not None],
+            not_excluded=sum(
+                item.throttling is not None and item.throttling.verdict == OPEN for item in measured
+            ),
             problems=tuple(dict.fromkeys((*summary.problems, *record.problems))),
             labels=labels,
             notes=_notes(summary, labels),

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from labctl.analysis.results import Estimate, RunSummary
+from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.report import headline
 from labctl.report.axes import Panel, Point, panels
 from labctl.report.charts import (
@@ -88,7 +88,7 @@ def _triangles(
 ) -> Iterator[alt.Chart]:
     """A red triangle over each throttled phase; ``heights`` by tick."""
     rows: list[Row] = [
-        {"x": point.tick, "y": heights[point.tick], "text": "the drive throttled"}
+        {"x": point.tick, "y": heights[point.tick], "text": _throttled_text(point.result)}
         for point in panel.points
         if point.result.throttled and point.tick in heights
     ]
@@ -99,6 +99,14 @@ def _triangles(
         yield mark.encode(
             x=grid.x(panel), y=alt.Y("y:Q", scale=scale), tooltip=alt.Tooltip("text:N", title=" ")
         )
+
+
+def _throttled_text(result: PhaseResult) -> str:
+    """What a throttled phase did, and what it did while it did not throttle."""
+    if result.watts_unthrottled is None:
+        return "the drive throttled"
+    free = with_uncertainty(result.watts_unthrottled)
+    return f"the drive throttled; while it did not: {free} W"
 
 
 def _throttle_words(summary: RunSummary) -> str:

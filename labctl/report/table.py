@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.verdict import OPEN
 from labctl.report import headline
 from labctl.report.axes import Panel, Point, panels
 from labctl.report.latency import latency_mean_us, latency_percentile_us
@@ -28,6 +29,7 @@ from labctl.report.numbers import (
 
 THROTTLED = "T"
 OTHER_SLOWDOWN = "s"
+NOT_EXCLUDED = "?"
 NOT_COMPLETED = "!"
 
 _OUTCOME_STYLE = {"completed": "bold green", "running": "bold cyan"}
@@ -151,6 +153,8 @@ def _mark(summary: RunSummary, result: PhaseResult) -> str:
         marks += THROTTLED
     elif headline.causes_in(summary, result):
         marks += OTHER_SLOWDOWN
+    elif result.throttling is not None and result.throttling.verdict == OPEN:
+        marks += NOT_EXCLUDED
     return marks
 
 
@@ -220,11 +224,16 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         lines.append((f"{THROTTLED}  the drive throttled", "red"))
     if OTHER_SLOWDOWN in marks:
         lines.append((f"{OTHER_SLOWDOWN}  slower for another reason", ""))
+    if NOT_EXCLUDED in marks:
+        lines.append((f"{NOT_EXCLUDED}  throttling cannot be excluded", ""))
     if NOT_COMPLETED in marks:
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
-    for item in summary.throttling:
-        what = f"{headline.cause_name(item.cause)}, {duration(item.duration_s)}"
+    for item in headline.grouped(summary.throttling):
+        times = f" in {item.count} stretches, the first" if item.count > 1 else ""
+        what = f"{headline.cause_name(item.cause)}, {duration(item.seconds)}{times}"
         lines.append((f"{_label(summary, item.phase_index)}: {what}: {item.evidence}", ""))
+    lines.extend((line, "") for line in _unthrottled(summary))
+    lines.extend((line, "") for line in _not_excluded(summary))
     if hidden:
         columns = ", ".join(hidden)
         lines.append((f"No room for {columns}: see phases.csv or a wider terminal.", "dim"))
@@ -235,6 +244,31 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         yield Text()
     for line, style in lines:
         yield Text(line, style=style)
+
+
+def _unthrottled(summary: RunSummary) -> Iterator[str]:
+    """What throttled phases did while they did not throttle."""
+    for result in summary.measured:
+        if not result.throttled:
+            continue
+        if result.watts_unthrottled is None and result.iops_unthrottled is None:
+            yield f"{result.phase.label}: too little of it was not throttled to give numbers for"
+            continue
+        watts = with_uncertainty(result.watts_unthrottled)
+        iops = prefixed_value(result.iops_unthrottled)
+        left = duration(result.unthrottled_s or 0.0)
+        yield f"{result.phase.label}: the {left} not throttled: {watts} W, {iops} IOPS"
+
+
+def _not_excluded(summary: RunSummary) -> Iterator[str]:
+    """Why throttling cannot be excluded, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for result in summary.measured:
+        if _mark(summary, result).endswith(NOT_EXCLUDED) and result.throttling is not None:
+            reasons.setdefault(result.throttling.why, []).append(result.phase.label)
+    for why, labels in reasons.items():
+        more = f" and {len(labels) - 2} more" if len(labels) > 2 else ""
+        yield f"{', '.join(labels[:2])}{more}: {why}"
 
 
 def _label(summary: RunSummary, phase_index: int) -> str:

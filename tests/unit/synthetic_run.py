@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -169,12 +169,12 @@ def build(root: Path, bench: Bench) -> Synthetic:
         truth_values = volts[rail] if is_volts else amps[rail]
         if not is_volts and bench.shunt_ohm is not None:
             truth_values = truth_values * bench.shunt_ohm
-        _record(writer, name, meters[name], truth_values, total_s, rng)
+        record_meter(writer, name, meters[name], truth_values, total_s, rng)
     _fio_and_events(writer, path, bench, begins, ends, rng)
     if bench.celsius is not None:
         seconds = np.arange(0.0, total_s, 1.0)
         celsius = np.round(bench.celsius(seconds) + rng.normal(0, 0.2, len(seconds)))
-        writer.readings("drive", Block("composite", _ns(seconds), celsius))
+        writer.readings("drive", Block("composite", to_ns(seconds), celsius))
     for kind, when, data in bench.events:
         writer.event(kind, EPOCH_NS + round(when * 1e9), **data)
     if not bench.cut_off:
@@ -200,7 +200,7 @@ def _dependent(rng: np.random.Generator, n: int, bench: Bench) -> Floats:
     return result
 
 
-def _ns(seconds: Floats) -> NDArray[np.int64]:
+def to_ns(seconds: Floats) -> NDArray[np.int64]:
     return EPOCH_NS + np.rint(seconds * 1e9).astype(np.int64)
 
 
@@ -217,7 +217,7 @@ def _shown(meter: Meter, host_s: Floats) -> NDArray[np.int64]:
     return ns // tick * tick if tick else ns
 
 
-def _record(
+def record_meter(
     writer: journal.Journal,
     name: str,
     meter: Meter,
@@ -239,14 +239,14 @@ def _record(
     for begin, end in meter.lost:
         keep = (t < begin) | (t > end)
         t, values = t[keep], values[keep]
-    stamps = _device_ns(meter, t) if meter.device_clock else _ns(t)
+    stamps = _device_ns(meter, t) if meter.device_clock else to_ns(t)
     writer.readings(instrument, Block(channel, stamps, values))
     if meter.device_clock and not meter.never_asked:
         asked = np.arange(0.3, total_s, 0.5) + rng.uniform(0, 0.1)
         trip = rng.uniform(0.0003, 0.003, len(asked)) + rng.exponential(0.001, len(asked))
         moment = asked + trip * rng.uniform(0, 1, len(asked))
         shown = _shown(meter, moment)
-        host = _ns(asked + trip)
+        host = to_ns(asked + trip)
         pairs = [
             ClockPair(channel, int(d), int(h), round(r * 1e9) + 1)
             for d, h, r in zip(shown, host, trip, strict=True)
@@ -333,8 +333,8 @@ def _fio_and_events(
             factor = load.shape(t) if load.shape else np.ones(len(t))
             noise = 1 + bench.iops_noise_pct / 100 * rng.normal(0, 1, len(t))
             iops = load.iops * factor * noise
-            writer.readings("fio", Block(f"{side}.iops", _ns(begin + t), iops))
-            _write_fio(record.fio_dir(phase), side, float(iops.mean()), load.duration_s)
+            writer.readings("fio", Block(f"{side}.iops", to_ns(begin + t), iops))
+            write_fio(record.fio_dir(phase), {side: float(iops.mean())}, load.duration_s)
         if bench.cut_off and index == len(bench.loads) - 1:
             return
         writer.event(
@@ -349,20 +349,24 @@ def _fio_and_events(
         )
 
 
-def _write_fio(folder: Path, side: str, iops: float, duration_s: float) -> None:
+def write_fio(
+    folder: Path, iops: Mapping[str, float], duration_s: float, block: int = 4096
+) -> None:
+    """What fio leaves of a phase; ``iops`` by side."""
     folder.mkdir(parents=True, exist_ok=True)
-    ios = round(iops * duration_s)
-    job = {
+    job: dict[str, Any] = {
         "jobname": "phase",
         "error": 0,
         "job_runtime": round(duration_s * 1000),
-        side: {
-            "io_bytes": ios * 4096,
-            "io_kbytes": ios * 4,
+    }
+    for side, rate in iops.items():
+        ios = round(rate * duration_s)
+        job[side] = {
+            "io_bytes": ios * block,
+            "io_kbytes": ios * block // 1024,
             "total_ios": ios,
-            "iops": iops,
+            "iops": rate,
             "runtime": round(duration_s * 1000),
             "lat_ns": {"max": 900_000, "mean": 80_000.0, "N": ios},
-        },
-    }
+        }
     (folder / "stdout").write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}, indent=2))

@@ -11,8 +11,9 @@ import pytest
 from labctl.analysis.changes import scatter_of_steps, segment_bounds
 from labctl.analysis.heat import Heat
 from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.signals import PhaseSignals
 from labctl.analysis.summary import summarise
-from labctl.analysis.throttle import PhaseSignals, find_throttling, throttled_s
+from labctl.analysis.throttle import find_throttling, throttled_s
 from labctl.plan import Pattern
 from tests.unit.synthetic_run import IDLE, Bench, Load, build
 

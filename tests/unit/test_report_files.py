@@ -75,6 +75,9 @@ def test_throttling_stands_in_its_row() -> None:
     slowed = next(row for row in found if row["slowed_by"])
     assert (slowed["queue_depth"], slowed["throttled_s"]) == ("32", "10.0")
     assert slowed["slowed_by"] == "thermal throttling"
+    assert (slowed["throttling"], slowed["throttling_why"]) == ("throttled", "thermal: IOPS −38 %")
+    assert (slowed["watts_unthrottled"], slowed["watts_unthrottled_u"]) == ("10.1", "0.03")
+    assert (slowed["iops_unthrottled"], slowed["unthrottled_s"]) == ("400000.0", "9.0")
 
 
 def test_every_column_is_in_the_docs_and_no_other() -> None:

@@ -147,6 +147,7 @@ def test_the_page_says_what_a_reader_asks_for(
         "25.42k ± 0.10k",
         "4.021 ± 0.018",
         "thermal throttling (10 s)",
+        "free: 10.100 ± 0.030",
         "+48.7",
         "0.9 ± 1.7",
         "not explained by the stated uncertainties",

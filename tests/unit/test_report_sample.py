@@ -20,6 +20,7 @@ from labctl.analysis.results import (
     Series,
     TemperatureResult,
     ThrottleInterval,
+    ThrottleVerdict,
 )
 from labctl.fio_output import Direction
 from labctl.journal import create
@@ -208,7 +209,15 @@ def throttled(summary: RunSummary, *positions: int, cause: str = "thermal") -> R
         index = phases.index(target)
         middle = (target.begin_ns + target.end_ns) // 2
         real = cause in ("thermal", "power_limit")
-        phases[index] = replace(target, throttled_s=target.duration_s / 2 if real else 0.0)
+        if real:
+            phases[index] = replace(
+                target,
+                throttled_s=target.duration_s / 2,
+                throttling=ThrottleVerdict("throttled", "thermal: IOPS −38 %"),
+                unthrottled_s=target.duration_s / 2 - 1,
+                watts_unthrottled=Estimate(10.1, 0.03),
+                iops_unthrottled=Estimate(400e3, 2e3),
+            )
         found.append(
             ThrottleInterval(
                 begin_ns=middle,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from labctl.analysis.results import Estimate, RunSummary
+from labctl.analysis.results import Estimate, RunSummary, ThrottleVerdict
 from labctl.plan import Sweep
 from labctl.report.table import table_text
 from tests.unit.test_report_sample import HOSTILE, plan, qd_sweep, summary_of, throttled
@@ -110,3 +110,32 @@ def test_the_table_needs_no_charts() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_throttled_phases_have_the_numbers_of_their_other_part() -> None:
+    summary = throttled(summary_of(plan(qd_sweep())), 5)
+    text = table_text(summary, 120)
+    assert "randread 4k QD32: the 9.0 s not throttled: 10.100 ± 0.030 W, 400" in text
+    nothing = [
+        replace(item, watts_unthrottled=None, iops_unthrottled=None) for item in summary.phases
+    ]
+    text = table_text(replace(summary, phases=tuple(nothing)), 120)
+    assert "too little of it was not throttled to give numbers for" in text
+
+
+def test_what_cannot_be_excluded_is_marked_and_its_reason_told_once() -> None:
+    summary = summary_of(plan(qd_sweep()))
+    doubt = ThrottleVerdict("cannot be excluded", "no temperature was recorded")
+    phases = tuple(replace(item, throttling=doubt) for item in summary.phases)
+    text = table_text(replace(summary, phases=phases), 120)
+    assert "?  throttling cannot be excluded" in text
+    assert text.count("no temperature was recorded") == 1
+    assert "and 4 more" in text
+
+
+def test_many_stretches_of_one_cause_are_one_line() -> None:
+    summary = throttled(summary_of(plan(qd_sweep())), 5)
+    many = tuple(summary.throttling) * 7
+    text = table_text(replace(summary, throttling=many), 120)
+    assert text.count("thermal throttling") == 1
+    assert "thermal throttling, 1 min 10 s in 7 stretches, the first: IOPS" in text

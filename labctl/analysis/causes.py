@@ -1,0 +1,318 @@
+"""Why a drive slowed down: what went with a slowdown in temperature, watts, counters and I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.signals import Grid, PhaseSignals
+from labctl.analysis.slowdowns import AROUND_S, STALLED, Slowdown
+
+WATTS_ROSE = 1.01
+"""Watts during over watts before, above which the drive did not hold itself back."""
+
+WORK_WATTS = 0.5
+"""Watts above idle before a slowdown, from which on it is judged how watts followed IOPS."""
+
+FOLLOWED = 0.65
+"""Share of the fall of IOPS by which the watts above idle must have fallen for a drive that
+writes to have held itself back: its energy per operation stays as it was. Past the end of a write
+cache, and while it collects garbage, each write costs more energy."""
+
+KEPT_WORKING = 0.5
+"""Share of the watts above idle that are left while no I/O gets through, above which the drive
+was busy with itself."""
+
+SAME_CEILING = 0.015
+LEAST_ABOVE_CEILING = 1.05
+OTHER_IOPS = 1.2
+FLAT = 0.02
+"""A power limit: watts (means of a second) scatter by less than ``FLAT`` around one ceiling,
+equal to within ``SAME_CEILING`` in slowdowns of different workloads, IOPS ``OTHER_IOPS`` apart,
+and ``LEAST_ABOVE_CEILING`` times as much was drawn before."""
+
+LONG_ENOUGH_S = 3.0
+
+FLICKER = 3
+FLICKER_S = 3.0
+"""Throttling that goes on and off this often in a row, each time for less than this."""
+
+_NS = 1_000_000_000
+
+
+def explained(
+    phase: PhaseSignals, grid: Grid, item: Slowdown, carried_over: bool
+) -> ThrottleInterval:
+    """A slowdown as an interval with its cause and what shows it.
+
+    ``carried_over``: the phase before ended throttled by heat.
+    """
+    begin_ns, end_ns = grid.moment(item.begin), grid.moment(item.end)
+    if item.end >= len(grid.x) - 1:
+        end_ns = phase.end_ns
+    before, during = item.before * grid.unit, item.during * grid.unit
+    beside, inside = _windows(grid, item)
+    watts_before, watts_during = (
+        phase.watts_between(grid.moment(first), min(grid.moment(last), phase.end_ns))
+        if last > first
+        else None
+        for first, last in (beside, inside)
+    )
+    seen = [f"IOPS {before:.0f} → {during:.0f}"]
+    if watts_before is not None and watts_during is not None:
+        seen.append(f"watts {watts_before:.2f} → {watts_during:.2f}")
+    result = ThrottleInterval(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        phase_index=phase.index,
+        cause="unknown",
+        evidence="",
+        iops_before=before,
+        iops_during=during,
+        watts_before=watts_before,
+        watts_during=watts_during,
+        celsius=phase.heat.celsius_at(begin_ns),
+    )
+    cause, words = _cause(phase, grid, item, result, carried_over)
+    return replace(result, cause=cause, evidence="; ".join([*seen, *words]))
+
+
+def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Steps just before (at the start of a phase: just after) a slowdown, and those in it.
+
+    A status stands for a whole step: the one next to an edge may belong to either side, and is
+    left out where there are others.
+    """
+    around = grid.points(AROUND_S)
+    if item.at_start:
+        beside = _trimmed(item.end, min(item.end + around + 1, item.beside))
+    else:
+        beside = _trimmed(max(item.begin - around - 1, item.beside), item.begin)
+    # Of one without an end its first seconds: more may have happened later.
+    end = min(item.end, item.begin + 2 * around) if item.to_end else item.end
+    return beside, _trimmed(item.begin, end)
+
+
+def _trimmed(begin: int, end: int) -> tuple[int, int]:
+    """Without the steps at both edges, if any are left then."""
+    return (begin + 1, end - 1) if end - begin > 2 else (begin, end)
+
+
+def followed(
+    idle_watts: float | None,
+    watts: tuple[float | None, float | None],
+    iops: tuple[float, float],
+) -> float | None:
+    """By what share of the fall of IOPS the watts above idle fell; None when it cannot be told."""
+    before, during = watts
+    if idle_watts is None or before is None or during is None:
+        return None
+    above = before - idle_watts
+    fall = 1 - iops[1] / iops[0] if iops[0] > 0 else 0.0
+    if above < WORK_WATTS or fall <= 0:
+        return None
+    return (before - during) / above / fall
+
+
+def _cause(
+    phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval, carried_over: bool
+) -> tuple[str, list[str]]:
+    watts = seen.watts_before, seen.watts_during
+    beside, inside = _windows(grid, item)
+    share = None
+    if beside[1] > beside[0]:
+        iops = grid.iops(*beside), grid.iops(*inside)
+        share = followed(phase.idle_watts, watts, iops)
+    if item.during < STALLED * item.before:
+        return _standstill(phase, grid, item, seen)
+    rose = watts[0] is not None and watts[1] is not None and watts[1] > WATTS_ROSE * watts[0]
+    goes_on = item.at_start and carried_over
+    costly = phase.writes and not goes_on and share is not None and share < FOLLOWED
+    heat = phase.heat.at_limit(seen.begin_ns, seen.end_ns, item.at_start, carried_over)
+    # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
+    cool = heat is None and phase.heat.knows_limit
+    counted = phase.counters.moved(seen.begin_ns, seen.end_ns, closely=cool)
+    if not costly and not rose and (heat is not None or counted is not None):
+        words = [heat] if heat is not None else []
+        words += [f"the drive's own counters moved: {counted}"] if counted is not None else []
+        return "thermal", words
+    limit = _limited(phase, seen)
+    if limit is not None:
+        return "power_limit", [limit]
+    words = ["without a link to temperature" if heat is None else heat]
+    if costly:
+        words.append("each write took more energy than before")
+    if phase.writes and item.to_end:
+        return "write_cache", ["one lasting step down in a phase that writes", *words]
+    return "unknown", words
+
+
+def _standstill(
+    phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval
+) -> tuple[str, list[str]]:
+    """No I/O at all: the host's fault unless the drive went on taking power."""
+    words = ["no I/O got through"]
+    late = bool(grid.late[item.begin : item.end].mean() > 0.5)
+    margin = (seen.end_ns - seen.begin_ns) // 4
+    silent = phase.silent_between(seen.begin_ns + margin, seen.end_ns - margin)
+    if late:
+        words.append("fio itself did not report")
+    if silent:
+        words.append("every series that this machine stamps stopped")
+    if late or silent:
+        return "host_stall", words
+    before, during, idle = seen.watts_before, seen.watts_during, phase.idle_watts
+    if before is not None and during is not None and idle is not None:
+        above = before - idle
+        if above >= WORK_WATTS and during - idle > KEPT_WORKING * above:
+            return "unknown", [*words, "while fio reported and the drive went on taking power"]
+    return "host_stall", words
+
+
+def _limited(phase: PhaseSignals, seen: ThrottleInterval) -> str | None:
+    """The power state that explains a slowdown: it was changed at its begin."""
+    near = 5 * _NS
+    if not any(abs(t_ns - seen.begin_ns) < near for t_ns in phase.counters.changes_of_state()):
+        return None
+    limit = phase.counters.power_limit(seen.begin_ns + near)
+    return None if limit is None else f"{limit[0]} since then"
+
+
+def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[ThrottleInterval]:
+    """Dips of a writing phase that come again, without heat, are the drive's housekeeping.
+
+    So is a single one in which each write took more energy. A dip that the end of the phase cut
+    off is one more of them when it is no longer than they are.
+    """
+    dips = [item for item in found if item.cause == "unknown"]
+    if not phase.writes or not dips:
+        return list(found)
+    longest_ns = max(item.end_ns - item.begin_ns for item in dips)
+    dips += [
+        item
+        for item in found
+        if item.cause == "write_cache"
+        and item.begin_ns > dips[-1].begin_ns
+        and item.end_ns - item.begin_ns <= 1.2 * longest_ns
+    ]
+    if len(dips) < 2 and "more energy" not in dips[0].evidence:
+        return list(found)
+    words, period_s = "", None
+    if len(dips) > 1:
+        spacing = np.diff([item.begin_ns for item in dips]) * 1e-9
+        period_s = float(np.median(spacing))
+        words = f"; {len(dips)} dips, one every {period_s:.0f} s"
+        if len(spacing) > 1:
+            words += f" (±{spacing.std(ddof=1) / spacing.mean():.0%})"
+        lasted = float(np.median([item.duration_s for item in dips]))
+        depth = 1 - float(np.median([item.iops_during / item.iops_before for item in dips]))
+        words += f", {lasted:.1f} s long, {depth:.0%} deep"
+    return [
+        replace(
+            item,
+            cause="garbage_collection",
+            evidence=item.evidence + words,
+            period_s=period_s,
+        )
+        if item in dips
+        else item
+        for item in found
+    ]
+
+
+def steady_state(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """A second lasting step in one phase is garbage collection that has begun for good."""
+    steps = [item for item in found if item.cause == "write_cache"]
+    later = {id(item) for before, item in pairwise(steps) if item.begin_ns > before.begin_ns}
+    return [
+        replace(
+            item,
+            cause="garbage_collection",
+            evidence=f"{item.evidence}; the second such step: spare blocks are used up",
+        )
+        if id(item) in later
+        else item
+        for item in found
+    ]
+
+
+def on_and_off(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """Throttling that comes and goes faster than it can be told apart is one stretch.
+
+    A drive at its limit may switch each second or two; ``FLICKER`` of such stretches in a row are
+    taken together, and the evidence says for what part of the time IOPS were down.
+    """
+    result: list[ThrottleInterval] = []
+    row: list[ThrottleInterval] = []
+
+    def take() -> None:
+        result.extend([_joined(row)] if len(row) >= FLICKER else row)
+        row.clear()
+
+    for item in sorted(found, key=lambda one: one.begin_ns):
+        if item.cause != "thermal" or item.duration_s >= FLICKER_S:
+            take()
+            result.append(item)
+            continue
+        if row and (item.begin_ns - row[-1].end_ns) / 1e9 >= FLICKER_S:
+            take()
+        row.append(item)
+    take()
+    return sorted(result, key=lambda one: one.begin_ns)
+
+
+def _joined(row: Sequence[ThrottleInterval]) -> ThrottleInterval:
+    begin_ns, end_ns = row[0].begin_ns, row[-1].end_ns
+    down_ns = sum(item.end_ns - item.begin_ns for item in row)
+    words = f"on and off {len(row)} times, {down_ns / (end_ns - begin_ns):.0%} of the time down"
+    return replace(row[0], end_ns=end_ns, evidence=f"{row[0].evidence}; {words}")
+
+
+def at_one_ceiling(
+    found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
+) -> list[ThrottleInterval]:
+    """Slowdowns of different workloads that all end at the same watts are a limit on power."""
+    by_index = {phase.index: phase for phase in phases}
+    flat = [
+        item
+        for item in found
+        if item.cause == "unknown"
+        and item.watts_before is not None
+        and item.watts_during is not None
+        and item.watts_before > LEAST_ABOVE_CEILING * item.watts_during
+        and _is_flat(by_index[item.phase_index], item)
+    ]
+    result = list(found)
+    for number, item in enumerate(result):
+        others = [other for other in flat if item in flat and _same_ceiling(item, other)]
+        if others:
+            watts = item.watts_during or 0.0
+            words = (
+                f"{item.evidence}; a flat ceiling of {watts:.2f} W, the same as in "
+                f"{len(others)} other slowdown{'s' if len(others) > 1 else ''} of other workloads"
+            )
+            result[number] = replace(item, cause="power_limit", evidence=words)
+    return result
+
+
+def _same_ceiling(item: ThrottleInterval, other: ThrottleInterval) -> bool:
+    mine, its = item.watts_during or 0.0, other.watts_during or 0.0
+    more, less = sorted((item.iops_during, other.iops_during), reverse=True)
+    return (
+        item.phase_index != other.phase_index
+        and abs(mine - its) <= SAME_CEILING * mine
+        and more > OTHER_IOPS * less
+    )
+
+
+def _is_flat(phase: PhaseSignals, item: ThrottleInterval) -> bool:
+    if item.duration_s < LONG_ENOUGH_S + 1:
+        return False
+    edges = np.arange(item.begin_ns + _NS // 2, item.end_ns - _NS // 2, _NS)
+    watts = [phase.watts_between(int(a), int(b)) for a, b in pairwise(edges.tolist())]
+    known = np.array([one for one in watts if one is not None])
+    return len(known) >= LONG_ENOUGH_S and float(known.std(ddof=1)) < FLAT * float(known.mean())
