@@ -51,13 +51,13 @@ def scatter_of_steps(y: Floats) -> float:
     """Robust standard deviation of single points, from the steps between them.
 
     The lower quartile of absolute differences (/ 0.4506 for differences of a normal distribution):
-    up to half of the steps may be changes of level. Differences of means of two and four points
+    up to half of the steps may be changes of level. Differences of means of two points
     are looked at too, scaled back, so that dependence is not taken for quiet.
     """
     worst = 0.0
     size = 1
     level = y
-    while len(level) >= 9 and size <= 4:
+    while len(level) >= 9 and size <= 2:
         spread = float(np.quantile(np.abs(np.diff(level)), 0.25)) / 0.4506
         worst = max(worst, spread * size**0.5)
         level = level[: len(level) // 2 * 2].reshape(-1, 2).mean(axis=1)

@@ -130,13 +130,13 @@ def test_a_write_cache_that_ends_and_garbage_that_is_collected(tmp_path: Path) -
     dips: list[ThrottleInterval] = [
         item for item in summary.throttling if item.cause == "garbage_collection"
     ]
-    begin_ns = summary.measured[1].begin_ns
-    expected = [period_s * number - dip_s for number in (1, 2, 3)]
-    for begin_s in expected:
-        assert any(
-            abs((item.begin_ns - begin_ns) / 1e9 - begin_s) <= TOLERANCE_S
-            and abs(item.duration_s - dip_s) <= 2 * TOLERANCE_S
-            for item in dips
-        ), (begin_s, dips)
-    assert dips[0].period_s == pytest.approx(period_s, abs=1.0)
+    assert len(dips) >= 3
+    for item in dips[:3]:
+        # The drive counts its periods in time that it writes in: a busy machine stretches them.
+        low, high = to_monotonic(item.begin_ns), to_monotonic(item.end_ns)
+        inside = truth.operations(low + 1_000_000_000, high - 1_000_000_000)["writes"]
+        before = truth.operations(low - 3_000_000_000, low - 1_000_000_000)["writes"]
+        assert inside / (item.duration_s - 2) < 0.7 * before / 2, item
+        assert abs(item.duration_s - dip_s) <= TOLERANCE_S
+    assert dips[0].period_s == pytest.approx(period_s, abs=2.0)
     assert all(item.throttled_s == 0 for item in summary.measured)
