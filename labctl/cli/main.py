@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from labctl.cli.queue_commands import queue_app
+
 if TYPE_CHECKING:
     from labctl.errors import LabctlError
 
@@ -22,6 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(queue_app, name="queue")
 
 RunsOption = Annotated[
     Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")

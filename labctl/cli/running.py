@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -22,37 +21,10 @@ from labctl.errors import LabctlError
 from labctl.plan import Phase, Plan, Role, format_size, load_plan
 from labctl.record import Event, RunRecord
 from labctl.rig import Rig
+from labctl.service.estimate import estimate
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 
 INTERRUPTED = 130
-OVERHEAD_S = 0.02
-"""Time between phases, for the estimate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a plan costs, at the drive's assumed write speed. None: the drive's size is unknown."""
-
-    seconds: float | None
-    bytes_written: int | None
-
-
-def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
-    """Time and bytes of a list of phases. Timed writes count with the full write speed."""
-    fills = [phase.fill_bytes for phase in phases if phase.role is Role.PREPARE]
-    timed_s = sum(phase.duration_s + OVERHEAD_S for phase in phases)
-    if None in fills:
-        return Estimate(None, None)
-    filled = sum(filter(None, fills))
-    writing_s = sum(
-        phase.duration_s * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
-        for phase in phases
-        if phase.writes
-    )
-    return Estimate(
-        seconds=timed_s + filled / write_bytes_per_s,
-        bytes_written=filled + round(writing_s * write_bytes_per_s),
-    )
 
 
 def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
