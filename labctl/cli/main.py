@@ -143,6 +143,22 @@ def stack(
     run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])
 
 
+@app.command()
+def daemon(
+    rigs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RIG]...", help="Rigs; all, if left out.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
+    ] = None,
+) -> None:
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    from labctl.cli import serving
+
+    serving.serve(rigs or (), runs)
+
+
 @app.command("runs")
 def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
     """List the runs."""

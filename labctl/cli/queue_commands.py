@@ -30,7 +30,7 @@ def add(
     ] = None,
     repeat: Annotated[int, typer.Option(help="How often.")] = 1,
     tag: Annotated[list[str] | None, typer.Option(help="A word to find it by; repeatable.")] = None,
-    retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 0,
+    retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
     ] = False,

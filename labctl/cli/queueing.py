@@ -47,14 +47,7 @@ def add(
     now = datetime.now().astimezone()
     queue = Queue(find_home())
     if matrix is not None:
-        if (
-            rig is not None
-            or plan is not None
-            or after is not None
-            or repeat != 1
-            or tags
-            or retries
-        ):
+        if rig is not None or plan is not None or after is not None or repeat != 1 or tags:
             allowed = "comes alone: rigs, plans, after, repeat, tags and retries stand in the file"
             raise ConfigurationError([Mistake("--matrix", "option", None, allowed)])
         orders = read_matrix(matrix, find_rig, now)

@@ -5,8 +5,8 @@ $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
   queue/jobs/000007.json   one job a file, replaced in one step
   queue/order.json         the order that a person gave them
   queue/paused/<rig>       this rig begins no further job
-  rigs/<rig>.lock          held by whoever uses the rig
-  rigs/<rig>.json          what runs on it now
+  rigs/<key>.lock          held by whoever uses the rig; the key is of its drive
+  rigs/<key>.json          what runs on it now
   work/000007/             the job's plan, and what its runs printed
   plans/*.toml             plans that may be queued by name
   notices/*.json           what is still to be told

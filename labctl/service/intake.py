@@ -44,7 +44,7 @@ class Order:
     repeat: int = 1
     after_s: float | None = None
     tags: tuple[str, ...] = ()
-    retries: int = 0
+    retries: int = 1
 
 
 def parse_after(text: str, now: datetime) -> float:
@@ -148,7 +148,7 @@ class _Block(BaseModel):
     repeat: Annotated[int, Field(ge=1, le=MOST_REPEATS)] = 1
     after: Annotated[str, Field(max_length=64)] | None = None
     tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
-    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    retries: Annotated[int, Field(ge=0, le=100)] = 1
 
 
 class _Matrix(BaseModel):

@@ -18,6 +18,9 @@ from labctl.rig import NAME_PATTERN
 MOST_JOB_BYTES = 1 << 20
 MOST_PLAN_CHARACTERS = 1 << 18
 MOST_ATTEMPTS_KEPT = 50
+RETRY_AFTER_S = 30.0
+LONGEST_PAUSE_S = 900.0
+"""Between attempts: 30, 60, 120 … s. An interrupted job goes on at once the first time."""
 MOST_STALLED = 50
 """A job that is cut off this often in a row without completing one more phase is given up."""
 
@@ -75,7 +78,6 @@ class Attempt(_Strict):
     pid: Annotated[int, Field(ge=0, le=1 << 31)] = 0
     pid_ticks: Annotated[int, Field(ge=0, le=1 << 62)] = 0
     run: RunName | None = None
-    resumed: bool = False
     ended_s: Moment | None = None
     outcome: Outcome | None = None
     reason: Reason = ""
@@ -115,14 +117,6 @@ class Job(_Strict):
         """The latest attempt."""
         return self.attempts[-1] if self.attempts else None
 
-    @property
-    def resumable_run(self) -> str | None:
-        """The run that an interruption cut off, when the next attempt should go on with it."""
-        last = self.last
-        if last is None or last.outcome is not Outcome.INTERRUPTED:
-            return None
-        return last.run
-
 
 def begun(job: Job, attempt: Attempt) -> Job:
     """The job, running. Raises WrongState."""
@@ -159,14 +153,24 @@ def ended(job: Job, outcome: Outcome, reason: str, now_s: float, phases_done: in
     elif outcome is Outcome.INTERRUPTED:
         stalled = 0 if last is not None and phases_done > before else job.stalled + 1
         given_up = stalled >= MOST_STALLED
+        if stalled > 1:
+            update["after_s"] = now_s + _pause_s(stalled - 2)
         update |= {"stalled": stalled, "state": JobState.FAILED if given_up else JobState.QUEUED}
         if given_up:
             update["reason"] = f"cut off {stalled} times in a row without progress: {reason}"[:4096]
     elif outcome is Outcome.FAILED and job.failures < job.retries:
-        update |= {"failures": job.failures + 1, "state": JobState.QUEUED}
+        update |= {
+            "failures": job.failures + 1,
+            "state": JobState.QUEUED,
+            "after_s": now_s + _pause_s(job.failures),
+        }
     else:
         update |= {"failures": job.failures + 1, "state": JobState.FAILED}
     return job.model_copy(update=update)
+
+
+def _pause_s(times: int) -> float:
+    return float(min(RETRY_AFTER_S * 2 ** min(times, 10), LONGEST_PAUSE_S))
 
 
 def cancelled(job: Job) -> Job:

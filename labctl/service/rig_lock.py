@@ -1,5 +1,8 @@
 """One user a rig: a lock that the kernel lets go when its holder is gone, however it went.
 
+What is locked is the drive that the rig names: two rig files for one drive are one rig, and two
+benches that happen to have the same name are two.
+
 The daemon holds the lock of each of its rigs for as long as it lives. A run that it starts gets
 the open lock handed down (``LABCTL_RIG_LOCK``), so a run by hand is refused while the daemon's own
 are not, and a rig stays taken until the last process that uses it has ended.
@@ -9,16 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.errors import LabctlError
-from labctl.service.home import Home, make_folder, read_small, write_private
+from labctl.rig import Rig
+from labctl.service.home import Home, HomeUnusable, make_folder, read_small, write_private
 from labctl.service.processes import ProcessIdentity, identity_of
 
 HANDED_DOWN_VARIABLE = "LABCTL_RIG_LOCK"
@@ -33,7 +38,7 @@ class RigBusy(LabctlError):
 
 
 class RigUse(BaseModel):
-    """What runs on a rig, for whoever looks: kept in ``rigs/<rig>.json``, and not a lock."""
+    """What runs on a rig, for whoever looks: kept in ``rigs/<key>.json``, and not a lock."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,6 +47,7 @@ class RigUse(BaseModel):
     boot_id: Annotated[str, Field(max_length=64)]
     run: Annotated[str, Field(max_length=4096)]
     """The run's directory."""
+    rig: Annotated[str, Field(max_length=200)]
     plan: Annotated[str, Field(max_length=200)]
     job: Annotated[int, Field(ge=1, le=999_999)] | None = None
 
@@ -65,14 +71,17 @@ class Holder:
 class RigLock:
     """The lock of one rig, held while this object lives or until :meth:`release`."""
 
-    def __init__(self, home: Home, rig: str, descriptor: int) -> None:
-        self.home = home
-        self.rig = rig
+    def __init__(self, home: Home, rig: Rig, descriptor: int) -> None:
         self.descriptor = descriptor
+        self._home = home
+        self._rig = rig
 
     @classmethod
-    def take(cls, home: Home, rig: str, what: str) -> Self:
-        """Take it, as ``what`` ("labctl daemon"). Raises RigBusy, which names the holder."""
+    def take(cls, home: Home, rig: Rig, what: str) -> Self:
+        """Take it, as ``what`` ("labctl daemon").
+
+        Raises RigBusy, which names the holder, HomeUnusable when there can be no lock at all.
+        """
         make_folder(home.path)
         make_folder(home.rigs)
         path = _lock_file(home, rig)
@@ -82,16 +91,16 @@ class RigLock:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise RigBusy(f"{path}: {error.strerror or error}: the rig cannot be locked") from error
+            raise HomeUnusable(f"{path}: {error.strerror or error}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             holder = holder_of(home, rig)
             raise RigBusy(
-                f"rig {rig} is in use by {holder or 'another labctl'}: "
+                f"rig {rig.name} is in use by {holder or 'another labctl'}: "
                 + (
-                    f"labctl queue add {rig} PLAN lets it do the work, or stop it first"
+                    f"labctl queue add {rig.name} PLAN lets it do the work, or stop it first"
                     if holder is not None and "daemon" in holder.what
                     else "wait for its end, or stop it first"
                 )
@@ -114,18 +123,19 @@ class RigLock:
             pid_ticks=me.ticks,
             boot_id=me.boot_id,
             run=str(run.absolute()),
+            rig=self._rig.name,
             plan=plan,
             job=int(job) if job.isdigit() else None,
         )
         with contextlib.suppress(OSError):
-            write_private(_use_file(self.home, self.rig), use.model_dump_json() + "\n")
+            write_private(_use_file(self._home, self._rig), use.model_dump_json() + "\n")
 
     def release(self) -> None:
         """Let go of it."""
         os.close(self.descriptor)
 
 
-def holder_of(home: Home, rig: str) -> Holder | None:
+def holder_of(home: Home, rig: Rig) -> Holder | None:
     """Who last took the lock, if he said so."""
     try:
         found = json.loads(read_small(_lock_file(home, rig), _MOST_BYTES))
@@ -135,32 +145,39 @@ def holder_of(home: Home, rig: str) -> Holder | None:
         return None
 
 
-def use_of(home: Home, rig: str) -> RigUse | None:
+def use_of(home: Home, rig: Rig) -> RigUse | None:
     """The run that was begun last on a rig; whether it is still on, its process tells."""
+    return _read_use(_use_file(home, rig))
+
+
+def rigs_in_use(home: Home) -> list[RigUse]:
+    """Everything of this data directory that runs now."""
+    if not home.rigs.is_dir():
+        return []
+    uses = (_read_use(file) for file in sorted(home.rigs.glob("*.json")))
+    return [use for use in uses if use is not None and use.process.alive]
+
+
+def _read_use(file: Path) -> RigUse | None:
     try:
-        return RigUse.model_validate_json(read_small(_use_file(home, rig), _MOST_BYTES))
-    except (OSError, ValueError, ValidationError):
+        return RigUse.model_validate_json(read_small(file, _MOST_BYTES))
+    except (OSError, ValueError):
         return None
 
 
-def rigs_in_use(home: Home) -> dict[str, RigUse]:
-    """Every rig of this data directory on which something runs now."""
-    if not home.rigs.is_dir():
-        return {}
-    found = {}
-    for file in sorted(home.rigs.glob("*.json")):
-        use = use_of(home, file.stem)
-        if use is not None and use.process.alive:
-            found[file.stem] = use
-    return found
+def _key(rig: Rig) -> str:
+    target = rig.drive.target
+    if Path(target).exists():
+        target = os.path.realpath(target)
+    return hashlib.sha256(target.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _lock_file(home: Home, rig: str) -> Path:
-    return home.rigs / f"{rig}.lock"
+def _lock_file(home: Home, rig: Rig) -> Path:
+    return home.rigs / f"{_key(rig)}.lock"
 
 
-def _use_file(home: Home, rig: str) -> Path:
-    return home.rigs / f"{rig}.json"
+def _use_file(home: Home, rig: Rig) -> Path:
+    return home.rigs / f"{_key(rig)}.json"
 
 
 def _handed_down(path: Path) -> int | None:
@@ -171,6 +188,5 @@ def _handed_down(path: Path) -> int | None:
     with contextlib.suppress(OSError, OverflowError):
         given, wanted = os.fstat(int(number)), path.stat()
         if (given.st_dev, given.st_ino) == (wanted.st_dev, wanted.st_ino):
-            os.set_inheritable(int(number), False)  # fio has no business with it
             return int(number)
     return None
