@@ -159,6 +159,27 @@ def daemon(
     serving.serve(rigs or (), runs)
 
 
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", help="Rigs of an MQTT broker instead: HOST[:PORT].")
+]
+
+
+@app.command()
+def status(broker: BrokerOption = None, json_output: JsonOption = False) -> None:
+    """Print what runs, what waits and what came of the rest."""
+    from labctl.cli import standing
+
+    standing.print_status(broker, json_output)
+
+
+@app.command()
+def watch(broker: BrokerOption = None) -> None:
+    """Show it on the whole screen until q; works over ssh."""
+    from labctl.cli import watching
+
+    watching.watch(broker)
+
+
 @app.command("runs")
 def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
     """List the runs."""
