@@ -180,6 +180,55 @@ def watch(broker: BrokerOption = None) -> None:
     watching.watch(broker)
 
 
+@app.command()
+def morning(
+    since: Annotated[
+        str | None, typer.Option(help="From then on: 18:00, or a date and time; else a day.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print what the queue did: what ran, what it found, what to look at."""
+    from labctl.cli import tidying
+
+    tidying.print_morning(since, runs, json_output)
+
+
+@app.command()
+def tidy(
+    export_after: Annotated[
+        float | None, typer.Option(help="Write Parquet beside runs older than so many days.")
+    ] = None,
+    delete_after: Annotated[
+        float | None, typer.Option(help="Delete runs older than so many days.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
+    ] = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Export or delete old runs; never one that is on or not shipped."""
+    from labctl.cli import tidying
+
+    code = tidying.tidy(
+        runs,
+        export_after,
+        delete_after,
+        budget,
+        archive,
+        dry_run=dry_run,
+        json_output=json_output,
+    )
+    raise typer.Exit(code)
+
+
 @app.command("runs")
 def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
     """List the runs."""

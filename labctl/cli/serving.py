@@ -11,16 +11,19 @@ from pathlib import Path
 from labctl.cli.finding import find_rig, rig_files
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.rig import Rig
+from labctl.service.commands import take_commands
 from labctl.service.daemon import Daemon
 from labctl.service.home import find_home
 from labctl.service.settings import service_settings
+from labctl.service.watchmen import tell_in_the_morning, watch_disk
 
 
 def serve(names: Sequence[str], runs: Path | None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. Raises ConfigurationError, RigBusy, HomeUnusable."""
     rigs = _rigs(names)
     home = find_home()
-    daemon = Daemon(home, rigs, runs or home.runs, service_settings(), tell)
+    extras = (tell_in_the_morning, watch_disk, take_commands)
+    daemon = Daemon(home, rigs, runs or home.runs, service_settings(), tell, extras)
     asyncio.run(daemon.run())
 
 

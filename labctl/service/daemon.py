@@ -88,10 +88,10 @@ class Daemon:
         for worker in self.workers:
             worker.stopping.set()
         await asyncio.gather(*working)
+        self.notices.close()
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
-        await asyncio.to_thread(self.notices.deliver_once)
         for lock in locks:
             lock.release()
         self.tell("stopped")

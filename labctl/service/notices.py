@@ -12,6 +12,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -61,7 +62,7 @@ Send = Callable[[str, Notice], bool]
 
 
 class Notices:
-    """The notices of a data directory."""
+    """The notices of a data directory. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Notices:
         self._tell = tell
         self._send = send or send_with_apprise
         self._failing: set[str] = set()
+        self._closing = threading.Event()
         self._count = 0
 
     def add(self, kind: Kind, title: str, text: str) -> None:
@@ -94,6 +96,10 @@ class Notices:
         except (OSError, ValueError) as error:
             self._tell(f"a notice could not be kept ({error}): {title}")
 
+    def close(self) -> None:
+        """Send no further one; what waits is sent by the next daemon."""
+        self._closing.set()
+
     async def deliver(self) -> None:
         """Send what waits, for ever."""
         while True:
@@ -106,6 +112,8 @@ class Notices:
         for path in waiting[:-MOST_WAITING]:
             path.unlink(missing_ok=True)
         for path in waiting[-MOST_WAITING:]:
+            if self._closing.is_set():
+                return
             try:
                 self._deliver(path)
             except OSError as error:
