@@ -19,8 +19,9 @@ MOST_JOB_BYTES = 1 << 20
 MOST_PLAN_CHARACTERS = 1 << 18
 MOST_ATTEMPTS_KEPT = 50
 RETRY_AFTER_S = 30.0
-LONGEST_PAUSE_S = 900.0
-"""Between attempts: 30, 60, 120 … s. An interrupted job goes on at once the first time."""
+GO_ON_AFTER_S = 2.0
+LONGEST_PAUSE_S = 300.0
+"""After a failure 30, 60, 120 … s; after a second interruption in a row 2, 4, 8 … s."""
 MOST_STALLED = 50
 """A job that is cut off this often in a row without completing one more phase is given up."""
 
@@ -134,11 +135,19 @@ def noted(job: Job, **values: object) -> Job:
     return job.model_copy(update={"attempts": (*job.attempts[:-1], last.model_copy(update=values))})
 
 
-def ended(job: Job, outcome: Outcome, reason: str, now_s: float, phases_done: int = 0) -> Job:
+def ended(
+    job: Job,
+    outcome: Outcome,
+    reason: str,
+    now_s: float,
+    phases_done: int = 0,
+    blameless: bool = False,
+) -> Job:
     """What follows from the end of the present attempt: done, or given up, or queued again.
 
-    A failure is tried again ``retries`` times. An interruption is no fault of the job: it goes on
-    until it stalls. What the guard stopped, or a safety rule refused, would only be so again.
+    A failure is tried again ``retries`` times; what the guard stopped, or a safety rule refused,
+    would only be so again. An interrupted job goes on until it stalls. ``blameless``: it cannot
+    have caused the interruption (the daemon was stopped or killed), so this one does not count.
     Raises WrongState.
     """
     last = job.last
@@ -151,10 +160,11 @@ def ended(job: Job, outcome: Outcome, reason: str, now_s: float, phases_done: in
     elif outcome is Outcome.COMPLETED:
         update |= {"state": JobState.DONE}
     elif outcome is Outcome.INTERRUPTED:
-        stalled = 0 if last is not None and phases_done > before else job.stalled + 1
+        progress = last is not None and phases_done > before
+        stalled = 0 if progress else job.stalled + (not blameless)
         given_up = stalled >= MOST_STALLED
-        if stalled > 1:
-            update["after_s"] = now_s + _pause_s(stalled - 2)
+        if stalled > 1 and not blameless:
+            update["after_s"] = now_s + _pause_s(GO_ON_AFTER_S, stalled - 2)
         update |= {"stalled": stalled, "state": JobState.FAILED if given_up else JobState.QUEUED}
         if given_up:
             update["reason"] = f"cut off {stalled} times in a row without progress: {reason}"[:4096]
@@ -162,15 +172,15 @@ def ended(job: Job, outcome: Outcome, reason: str, now_s: float, phases_done: in
         update |= {
             "failures": job.failures + 1,
             "state": JobState.QUEUED,
-            "after_s": now_s + _pause_s(job.failures),
+            "after_s": now_s + _pause_s(RETRY_AFTER_S, job.failures),
         }
     else:
         update |= {"failures": job.failures + 1, "state": JobState.FAILED}
     return job.model_copy(update=update)
 
 
-def _pause_s(times: int) -> float:
-    return float(min(RETRY_AFTER_S * 2 ** min(times, 10), LONGEST_PAUSE_S))
+def _pause_s(first_s: float, times: int) -> float:
+    return float(min(first_s * 2 ** min(times, 10), LONGEST_PAUSE_S))
 
 
 def cancelled(job: Job) -> Job:

@@ -77,7 +77,10 @@ class Queue:
         """Job files that could not be read, in words, as of the last look."""
 
     def jobs(self) -> list[Job]:
-        """Every job: those that wait in their order, the others by number. Raises QueueError."""
+        """Every job: by number those that run or are over, then those that wait, in their order.
+
+        Raises QueueError.
+        """
         found: list[Job] = []
         problems: list[str] = []
         seen: dict[str, tuple[tuple[int, int, int], Job]] = {}
@@ -97,8 +100,12 @@ class Queue:
             found.append(job)
         self._seen, self.problems = seen, tuple(problems)
         place = {number: index for index, number in enumerate(self._order())}
-        last = len(place)
-        return sorted(found, key=lambda job: (place.get(job.id, last), job.id))
+
+        def turn(job: Job) -> tuple[int, int]:
+            waits = job.state is JobState.QUEUED
+            return (place.get(job.id, len(place)) if waits else -1), job.id
+
+        return sorted(found, key=turn)
 
     def job(self, number: int) -> Job:
         """One job. Raises NoSuchJob, QueueError."""
@@ -148,10 +155,18 @@ class Queue:
         """Keep more about the present attempt. Raises NoSuchJob, WrongState, QueueError."""
         return self._change(number, lambda job: noted(job, **values))
 
-    def end(self, number: int, outcome: Outcome, reason: str, phases_done: int = 0) -> Job:
+    def end(
+        self,
+        number: int,
+        outcome: Outcome,
+        reason: str,
+        phases_done: int = 0,
+        blameless: bool = False,
+    ) -> Job:
         """The present attempt is over. Raises NoSuchJob, WrongState, QueueError."""
         return self._change(
-            number, lambda job: ended(job, outcome, reason, time.time(), phases_done)
+            number,
+            lambda job: ended(job, outcome, reason, time.time(), phases_done, blameless),
         )
 
     def cancel(self, number: int) -> Job:

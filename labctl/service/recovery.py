@@ -36,17 +36,18 @@ def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     last = job.last or Attempt(begun_s=job.added_s)
     ProcessIdentity(last.pid, last.pid_ticks, last.boot_id).end(ORPHAN_ENDS_WITHIN_S)
     run = run_of(job, home, rig, runs)
+    blameless = not _went_down(last)
+    what = "the daemon went away" if blameless else "the machine went down"
     if run is None:
-        return queue.end(
-            job.id, Outcome.INTERRUPTED, f"{_what_happened(last)} before its run began"
-        )
+        reason = f"{what} before its run began"
+        return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
     end_fio_of(run)
     if job.last is not None and job.last.run is None:
         queue.note(job.id, run=run.name)
     outcome, reason = _outcome_of(run)
     if outcome is Outcome.INTERRUPTED:
-        reason = _what_happened(last)
-    return queue.end(job.id, outcome, reason, phases_done(run))
+        reason = what
+    return queue.end(job.id, outcome, reason, phases_done(run), blameless)
 
 
 def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
@@ -93,7 +94,6 @@ def _outcome_of(run: Path) -> tuple[Outcome, str]:
     return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason
 
 
-def _what_happened(last: Attempt) -> str:
-    if last.boot_id and last.boot_id != boot_id():
-        return "the machine went down"
-    return "the daemon went away"
+def _went_down(last: Attempt) -> bool:
+    """Whether the machine was started again since then."""
+    return bool(last.boot_id) and last.boot_id != boot_id()

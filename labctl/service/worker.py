@@ -231,8 +231,9 @@ class Worker:
             try:
                 if run is not None and run.parent == self._place.runs:
                     await asyncio.to_thread(self._queue.note, job.id, run=run.name)
+                blameless = self.stopping.is_set()
                 job = await asyncio.to_thread(
-                    self._queue.end, job.id, result.outcome, result.reason, done
+                    self._queue.end, job.id, result.outcome, result.reason, done, blameless
                 )
                 break
             except QueueError as error:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from labctl.errors import ConfigurationError
 from labctl.service.home import Home
 from labctl.service.intake import parse_after
-from labctl.service.job import Attempt, Job, JobState, Outcome, WrongState
+from labctl.service.job import Attempt, Job, JobState, Outcome, WrongState, begun, ended
 from labctl.service.queue import MOST_WAITING, NoSuchJob, Queue, QueueFull
 from labctl.service.schedule import BETWEEN_JOBS_S, expect
 
@@ -103,9 +103,11 @@ def test_a_rigs_name_cannot_leave_its_folder(queue: Queue, name: str) -> None:
 def test_a_failure_is_tried_again_as_often_as_asked_then_fails_for_good(queue: Queue) -> None:
     queue.add(lambda number: job(number, retries=1))
     queue.claim("bench", attempt())
-    assert queue.end(1, Outcome.FAILED, "fio died").state is JobState.QUEUED
-    queue.claim("bench", attempt())
-    over = queue.end(1, Outcome.FAILED, "fio died again")
+    again = queue.end(1, Outcome.FAILED, "fio died")
+    assert again.state is JobState.QUEUED and again.after_s is not None
+    assert 20 < again.after_s - time.time() < 40
+    assert queue.claim("bench", attempt()) is None  # not yet
+    over = ended(begun(again, attempt()), Outcome.FAILED, "fio died again", NOW_S)
     assert over.state is JobState.FAILED and over.reason == "fio died again"
     assert [item.reason for item in over.attempts] == ["fio died", "fio died again"]
 
@@ -122,13 +124,17 @@ def test_an_interrupted_job_goes_on_until_it_no_longer_gets_anywhere(queue: Queu
     for round_ in range(200):  # progress: for ever
         queue.claim("bench", attempt())
         assert queue.end(1, Outcome.INTERRUPTED, "killed", round_ + 1).state is JobState.QUEUED
-    rounds = 0
-    while queue.job(1).state is JobState.QUEUED:
+    for _ in range(100):  # not its fault: for ever
         queue.claim("bench", attempt())
-        queue.end(1, Outcome.INTERRUPTED, "killed", 200)
-        rounds += 1
-    assert rounds == 50
-    assert "without progress" in queue.job(1).reason
+        kept = queue.end(1, Outcome.INTERRUPTED, "killed", 200, blameless=True)
+        assert kept.state is JobState.QUEUED and kept.after_s is None
+    stuck, pauses_s = queue.job(1), []
+    while stuck.state is JobState.QUEUED:
+        stuck = ended(begun(stuck, attempt()), Outcome.INTERRUPTED, "killed", NOW_S, 200)
+        pauses_s.append((stuck.after_s or NOW_S) - NOW_S)
+    assert len(pauses_s) == 50
+    assert pauses_s[:4] == [0, 2, 4, 8] and max(pauses_s) == 300
+    assert "without progress" in stuck.reason
 
 
 def test_cancelling_a_running_job_asks_and_a_completed_one_stays_done(queue: Queue) -> None:
