@@ -13,7 +13,7 @@ from labctl.cli.queueing import job_json
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.home import find_home
 from labctl.service.job import Job, JobState
-from labctl.service.remote import RemoteRig, RemoteRigs
+from labctl.service.remote import BrokerListener, RemoteRig
 from labctl.service.status import Looker, RigStatus, Status
 from labctl.sinks.mqtt_settings import MqttSettings
 from labctl.sinks.settings import configured
@@ -105,23 +105,23 @@ def broker_settings(broker: str) -> MqttSettings:
     )
 
 
-def listen(broker: str, tell_errors: list[str]) -> RemoteRigs:
+def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
     """Begin to listen to a broker. Raises LabctlError when it does not answer."""
-    rigs = RemoteRigs(broker_settings(broker), tell_errors.append)
-    if not rigs.wait(CONNECT_WITHIN_S):
-        rigs.close()
+    listener = BrokerListener(broker_settings(broker), tell_errors.append)
+    if not listener.wait(CONNECT_WITHIN_S):
+        listener.close()
         said = tell_errors[0] if tell_errors else f"MQTT broker {broker} does not answer"
         raise LabctlError(said)
-    return rigs
+    return listener
 
 
 def _print_remote(broker: str, json_output: bool) -> None:
-    rigs = listen(broker, [])
+    listener = listen(broker, [])
     try:
         time.sleep(LISTEN_S)
-        found = rigs.rigs()
+        found = listener.rigs.rigs()
     finally:
-        rigs.close()
+        listener.close()
     if json_output:
         print(json.dumps([_remote_json(rig) for rig in found], indent=1))
         return

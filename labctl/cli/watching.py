@@ -53,7 +53,8 @@ def watch(broker: str | None) -> None:
         raise LabctlError("labctl watch needs a terminal; labctl status prints once")
     state = _Screen()
     if broker is not None:
-        rigs = listen(broker, state.errors)
+        listener = listen(broker, state.errors)
+        rigs = listener.rigs
         try:
             _loop(
                 console,
@@ -62,7 +63,7 @@ def watch(broker: str | None) -> None:
                 state,
             )
         finally:
-            rigs.close()
+            listener.close()
         return
     looker, queue = Looker(find_home()), Queue(find_home())
     newest: list[Status] = []

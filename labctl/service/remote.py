@@ -92,41 +92,23 @@ class RemoteRig:
 
 
 class RemoteRigs:
-    """Listens to a broker in a thread of its own, until closed."""
+    """Every rig that is heard of below a prefix. Any thread may use it."""
 
-    def __init__(self, settings: MqttSettings, tell: Callable[[str], None]) -> None:
-        self._settings = settings
-        self._tell = tell
+    def __init__(self, prefix: str) -> None:
+        self._prefix = f"{prefix}/"
         self._rigs: dict[str, RemoteRig] = {}
         self._lock = threading.Lock()
-        self._ready = threading.Event()
-        self._over: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name="remote-rigs", daemon=True)
-        self._thread.start()
 
     def rigs(self) -> list[RemoteRig]:
         """Every rig that was heard of, by name."""
         with self._lock:
             return [self._rigs[name] for name in sorted(self._rigs)]
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until the broker answers; whether it did."""
-        return self._ready.wait(seconds)
-
-    def close(self) -> None:
-        """Stop listening."""
-        loop, over = self._loop, self._over
-        if loop is not None and over is not None:
-            loop.call_soon_threadsafe(over.set)
-        self._thread.join(5.0)
-
     def heard(self, topic: str, content: bytes) -> None:
         """Take a message, whatever it is."""
-        prefix = f"{self._settings.prefix}/"
-        if not topic.startswith(prefix) or len(content) > MOST_PAYLOAD_BYTES:
+        if not topic.startswith(self._prefix) or len(content) > MOST_PAYLOAD_BYTES:
             return
-        level, _, path = topic.removeprefix(prefix).partition("/")
+        level, _, path = topic.removeprefix(self._prefix).partition("/")
         kind, _, name = path.partition("/")
         with self._lock:
             if level not in self._rigs and len(self._rigs) >= MOST_RIGS:
@@ -142,6 +124,32 @@ class RemoteRigs:
             if isinstance(said, dict):
                 _take(rig, kind, unquote(name), said)
 
+
+class BrokerListener:
+    """Listens to a broker in a thread of its own, until closed; what it hears is in ``rigs``."""
+
+    def __init__(self, settings: MqttSettings, tell: Callable[[str], None]) -> None:
+        """``tell`` gets a sentence when the broker cannot be reached, and when it can again."""
+        self.rigs = RemoteRigs(settings.prefix)
+        self._settings = settings
+        self._tell = tell
+        self._ready = threading.Event()
+        self._over: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="broker-listener", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the broker answers; whether it did."""
+        return self._ready.wait(seconds)
+
+    def close(self) -> None:
+        """Stop listening."""
+        loop, over = self._loop, self._over
+        if loop is not None and over is not None:
+            loop.call_soon_threadsafe(over.set)
+        self._thread.join(5.0)
+
     def _run(self) -> None:
         asyncio.run(self._listen())
 
@@ -153,12 +161,16 @@ class RemoteRigs:
         async def greet(client: Any) -> None:
             await client.subscribe(f"{self._settings.prefix}/+/#", qos=0)
 
-        publisher = MqttPublisher(self._settings, self._tell, greet=greet, heard=self.heard)
+        publisher = MqttPublisher(self._settings, self._tell, greet=greet, heard=self.rigs.heard)
         publisher.start()
-        greeted = asyncio.create_task(publisher.until_greeted(), name="greeted")
-        greeted.add_done_callback(lambda _: self._ready.set())
+
+        async def answered() -> None:
+            await publisher.until_greeted()
+            self._ready.set()
+
+        waiting = asyncio.create_task(answered(), name="answered")
         await self._over.wait()
-        greeted.cancel()
+        waiting.cancel()
         await publisher.stop()
 
 
