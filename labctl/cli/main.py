@@ -159,6 +159,17 @@ def daemon(
     serving.serve(rigs or (), runs)
 
 
+@app.command()
+def idle(
+    rig: RigArgument,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
+) -> None:
+    """Record the meters of a rig without a workload, until Ctrl-C."""
+    from labctl.cli import idling
+
+    idling.record(rig, runs)
+
+
 BrokerOption = Annotated[
     str | None, typer.Option("--broker", help="Rigs of an MQTT broker instead: HOST[:PORT].")
 ]

@@ -54,7 +54,9 @@ class Daemon:
         """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
         self.home.make()
         locks = [await self._lock(rig) for rig in self.rigs]
-        place = Place(self.home, self.runs.absolute(), self.tell, self.notices)
+        place = Place(
+            self.home, self.runs.absolute(), self.tell, self.notices, lambda: self.settings.idle
+        )
         self.workers = [
             Worker(rig, lock, place) for rig, lock in zip(self.rigs, locks, strict=True)
         ]

@@ -11,6 +11,7 @@ $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
   plans/*.toml             plans that may be queued by name
   notices/*.json           what is still to be told
   runs/                    the daemon's runs
+  idle/                    what the meters showed between them
 ```
 
 Only its owner can read it: plans and serial numbers are nobody else's business.
@@ -68,6 +69,11 @@ class Home:
         return self.path / "runs"
 
     @property
+    def idle(self) -> Path:
+        """What the meters showed between the runs."""
+        return self.path / "idle"
+
+    @property
     def daemon_file(self) -> Path:
         """What the daemon that was started last looks after."""
         return self.path / "daemon.json"
@@ -78,7 +84,15 @@ class Home:
 
     def make(self) -> None:
         """Make what is missing. Raises HomeUnusable."""
-        for folder in (self.path, self.queue, self.rigs, self.plans, self.notices, self.runs):
+        for folder in (
+            self.path,
+            self.queue,
+            self.rigs,
+            self.plans,
+            self.notices,
+            self.runs,
+            self.idle,
+        ):
             make_folder(folder)
 
 

@@ -31,6 +31,8 @@ SILENT_TICKS = 300
 BEGINS_WITHIN_TICKS = 180
 REPORT_WITHIN_TICKS = 1_800
 METER_TOLD_EVERY_S = 1_800.0
+IDLE_AGAIN_S = 30.0
+"""An idle record that ended by itself is begun again no sooner."""
 
 Answer = TypeVar("Answer")
 Tell = Callable[[str], None]
@@ -44,6 +46,8 @@ class Place:
     runs: Path
     tell: Tell
     notices: Notices
+    idle: Callable[[], bool]
+    """Whether the meters are recorded while no job runs."""
 
 
 class Worker:
@@ -61,6 +65,8 @@ class Worker:
         self._look_at = 0.0
         self._told = ""
         self._meter_told: dict[str, float] = {}
+        self._idle: Child | None = None
+        self._idle_at = 0.0
 
     async def work(self) -> None:
         """Settle what was left behind, then do job after job until asked to stop."""
@@ -74,13 +80,16 @@ class Worker:
                 job = await self._next()
                 self._trouble("")
                 if job is None:
+                    await self._attend_idle()
                     await self._pause(TICK_S)
                 else:
+                    await self._end_idle()
                     await self._do(job)
                     self._stamp = ()  # look for the next one at once
             except (LabctlError, OSError) as error:
                 self._trouble(str(error))
                 await self._pause(TRY_AGAIN_S)
+        await self._end_idle()
 
     def reload(self) -> None:
         """Read the rig's file again; with mistakes in it, what was read before holds."""
@@ -120,6 +129,30 @@ class Worker:
             self._look_at = now + max(min([LOOK_AT_LEAST_EVERY_S, *waits_s]), TICK_S)
             self._stamp = stamp
         return job
+
+    async def _attend_idle(self) -> None:
+        """Have the meters recorded by a process of its own while there is nothing to do."""
+        if self._idle is not None and not self._idle.running:
+            self._idle.close()
+            self._idle = None
+        if not self._place.idle():
+            await self._end_idle()
+            return
+        now = time.monotonic()
+        if self._idle is None and now >= self._idle_at:
+            self._idle_at = now + IDLE_AGAIN_S
+            arguments = ["idle", str(Path(self.rig.path).absolute())]
+            arguments += ["--runs", str(self._place.home.idle)]
+            folder = self._place.home.path / "work" / "idle"
+            self._idle = await Child.start(arguments, folder, self.rig.name, self._lock, 0)
+
+    async def _end_idle(self) -> None:
+        """The meters are wanted, or all is over."""
+        if self._idle is not None:
+            await self._idle.end()
+            self._idle.close()
+            self._idle = None
+            self._idle_at = 0.0
 
     async def _do(self, job: Job) -> None:
         """Run a job to its end, whatever that is, and keep what came of it."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.record import RunRecord
+from labctl.record import RunRecord, find_runs
 from labctl.service.job import JobState, Outcome
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, environment, events_of, labctl, plan_file
@@ -67,14 +67,13 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
     (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=4))
-    daemon = DaemonProcess(home, bench.rig)
-    for attempt in (1, 2):
-        daemon.start()
-        run = daemon.until_in_phase(number, 1, attempt)
-        assert fios_below(run)
-        daemon.end(signal.SIGKILL)
-        daemon.until(lambda run=run: not fios_below(run), 15)  # type: ignore[misc]
-    with daemon:
+    with DaemonProcess(home, bench.rig) as daemon:
+        for attempt in (1, 2):
+            run = daemon.until_in_phase(number, 1, attempt)
+            assert fios_below(run)
+            daemon.end(signal.SIGKILL)
+            daemon.until(lambda run=run: not fios_below(run), 15)  # type: ignore[misc]
+            daemon.start()
         job = daemon.until_over(number)
     assert job.state is JobState.DONE, daemon.said()
     outcomes = [attempt.outcome for attempt in job.attempts]
@@ -190,3 +189,22 @@ def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
         refused = labctl(home, "daemon", str(bench.rig), code=2)
         assert f"pid {hand.pid}" in refused.stderr
         assert hand.wait(60) == 0
+
+
+def test_between_jobs_the_meters_are_recorded_and_given_up_for_the_next_job(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    with DaemonProcess(home, bench.rig) as daemon:
+        idle = daemon.home.idle
+        daemon.until(lambda: bool(find_runs(idle)))
+        (first,) = find_runs(idle)
+        daemon.until(lambda: RunRecord(first).readings("i12.voltage").size > 100)
+        (number,) = queued(home, bench.rig, plan_file(tmp_path))
+        assert daemon.until_over(number).state is JobState.DONE
+        daemon.until(lambda: len(find_runs(idle)) == 2)
+        assert daemon.end() == 0
+    for path in find_runs(idle):
+        record = RunRecord(path)
+        assert record.problems == [] and record.header.phases == ()
+        assert record.end is not None and record.end.data["outcome"] == "completed"
+    assert len(find_runs(daemon.home.runs)) == 1

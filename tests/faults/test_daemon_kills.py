@@ -41,20 +41,19 @@ def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
     plan = plan_file(tmp_path, seconds=1)
     said = labctl(home, "queue", "add", str(bench.rig), str(plan), "--repeat", "3", "--json")
     numbers = [job["id"] for job in json.loads(said.stdout)]
-    daemon = DaemonProcess(home, bench.rig)
-    daemon.start()
-    for _ in range(KILLS):
-        time.sleep(rng.uniform(0.2, 4.0))
-        running = rigs_in_use(daemon.home)
-        if running and rng.random() < 0.4:
-            running[0].process.signal(signal.SIGKILL)  # the run
-        else:
-            daemon.end(signal.SIGKILL)
-            daemon.until(lambda: not fios_below(daemon.home.runs), 20)
-            daemon.start()
-    for number in numbers:
-        assert daemon.until_over(number, 900).state is JobState.DONE, daemon.said()
-    daemon.end()
+    with DaemonProcess(home, bench.rig) as daemon:
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.2, 4.0))
+            running = rigs_in_use(daemon.home)
+            if running and rng.random() < 0.4:
+                running[0].process.signal(signal.SIGKILL)  # the run
+            else:
+                daemon.end(signal.SIGKILL)
+                daemon.until(lambda: not fios_below(daemon.home.runs), 20)
+                daemon.start()
+        for number in numbers:
+            assert daemon.until_over(number, 900).state is JobState.DONE, daemon.said()
+        daemon.end()
     assert "Traceback" not in daemon.said() and "unexpected" not in daemon.said()
     assert fios_below(daemon.home.runs) == []
     runs = {path.name for path in find_runs(daemon.home.runs)}
