@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from labctl.cli.queue_commands import queue_app
+
 if TYPE_CHECKING:
     from labctl.errors import LabctlError
 
@@ -22,6 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(queue_app, name="queue")
 
 RunsOption = Annotated[
     Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")
@@ -154,6 +158,103 @@ def stack(
     from labctl.cli.stack import run_native
 
     run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])
+
+
+@app.command()
+def daemon(
+    rigs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RIG]...", help="Rigs; all, if left out.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
+    ] = None,
+) -> None:
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    from labctl.cli import serving
+
+    serving.serve(rigs or (), runs)
+
+
+@app.command()
+def idle(
+    rig: RigArgument,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
+) -> None:
+    """Record the meters of a rig without a workload, until Ctrl-C."""
+    from labctl.cli import idling
+
+    idling.record(rig, runs)
+
+
+BrokerOption = Annotated[
+    str | None, typer.Option("--broker", help="Rigs of an MQTT broker instead: HOST[:PORT].")
+]
+
+
+@app.command()
+def status(broker: BrokerOption = None, json_output: JsonOption = False) -> None:
+    """Print what runs, what waits and what came of the rest."""
+    from labctl.cli import standing
+
+    standing.print_status(broker, json_output)
+
+
+@app.command()
+def watch(broker: BrokerOption = None) -> None:
+    """Show it on the whole screen until q; works over ssh."""
+    from labctl.cli import watching
+
+    watching.watch(broker)
+
+
+@app.command()
+def morning(
+    since: Annotated[
+        str | None, typer.Option(help="From then on: 18:00, or a date and time; else a day.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print what the queue did: what ran, what it found, what to look at."""
+    from labctl.cli import tidying
+
+    tidying.print_morning(since, runs, json_output)
+
+
+@app.command()
+def tidy(
+    export_after: Annotated[
+        float | None, typer.Option(help="Write Parquet beside runs older than so many days.")
+    ] = None,
+    delete_after: Annotated[
+        float | None, typer.Option(help="Delete runs older than so many days.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
+    ] = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Export or delete old runs; never one that is on or not shipped."""
+    from labctl.cli import tidying
+
+    code = tidying.tidy(
+        runs,
+        export_after,
+        delete_after,
+        budget,
+        archive,
+        dry_run=dry_run,
+        json_output=json_output,
+    )
+    raise typer.Exit(code)
 
 
 @app.command("runs")

@@ -8,8 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -23,37 +22,13 @@ from labctl.errors import LabctlError
 from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
 from labctl.record import Event, RunRecord
 from labctl.rig import Rig
+from labctl.service.estimate import estimate
+from labctl.service.home import HomeUnusable, find_home
+from labctl.service.lifeline import watch_lifeline
+from labctl.service.rig_lock import RigLock
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 
 INTERRUPTED = 130
-OVERHEAD_S = 0.02
-"""Time between phases, for the estimate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """What a plan costs, at the drive's assumed write speed. None: the drive's size is unknown."""
-
-    seconds: float | None
-    bytes_written: int | None
-
-
-def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
-    """Time and bytes of a list of phases. Timed writes count with the full write speed."""
-    fills = [phase.fill_bytes for phase in phases if phase.fills]
-    timed_s = sum(phase.duration_s + OVERHEAD_S for phase in phases)
-    if None in fills:
-        return Estimate(None, None)
-    filled = sum(filter(None, fills))
-    writing_s = sum(
-        phase.duration_s * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
-        for phase in phases
-        if phase.writes and phase.pattern.io
-    )
-    return Estimate(
-        seconds=timed_s + filled / write_bytes_per_s,
-        bytes_written=filled + round(writing_s * write_bytes_per_s),
-    )
 
 
 def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
@@ -110,7 +85,8 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
         rig = find_rig(rig_name)
         plan, plan_text = load_plan(plan_name)
         sinks = configured_sinks(rig.text, rig.path)
-        outcome = run_plan(rig, plan, plan_text, runs_root, sinks, quiet=json_output)
+        with _locked(rig) as lock:
+            outcome = run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
         summary = make_report(RunRecord(outcome.path))
     except LabctlError as error:
         if json_output:
@@ -124,6 +100,21 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
     return outcome.exit_code
 
 
+@contextlib.contextmanager
+def _locked(rig: Rig) -> Iterator[RigLock | None]:
+    """Hold the rig; where no lock can be kept, say so and go on. Raises RigBusy."""
+    try:
+        lock = RigLock.take(find_home(), rig, "labctl run")
+    except HomeUnusable as error:
+        print(f"labctl: the rig is not locked: {error}", file=sys.stderr)
+        yield None
+        return
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
 def run_plan(
     rig: Rig,
     plan: Plan,
@@ -131,15 +122,16 @@ def run_plan(
     runs_root: Path,
     sinks: Sequence[SinkFactory] = (),
     quiet: bool = False,
+    lock: RigLock | None = None,
 ) -> RunOutcome:
     """Run in this process, shown on the terminal, sent to ``sinks`` meanwhile.
 
-    Raises LabctlError when it is refused.
+    ``lock`` is that of the rig, where it has one. Raises LabctlError when it is refused.
     """
     console = Console(stderr=quiet)
     shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
     try:
-        return asyncio.run(_run(rig, plan, plan_text, runs_root, console, shipping))
+        return asyncio.run(_run(rig, plan, plan_text, runs_root, console, shipping, lock))
     finally:
         shipping.finish()
 
@@ -151,12 +143,15 @@ async def _run(
     runs_root: Path,
     console: Console,
     shipping: LiveShipping,
+    lock: RigLock | None,
 ) -> RunOutcome:
     show: list[Callable[[Event], None]] = []
 
     def on_event(event: Event) -> None:
         if event.kind == "run_started" and run.path is not None:
             shipping.begin(run.path)
+            if lock is not None:
+                lock.note_run(run.path, plan.name)
         show[0](event)
 
     run = Run(rig, plan, plan_text, runs_root, on_event)
@@ -176,6 +171,7 @@ async def _run(
     loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted by Ctrl-C", True)
     loop.add_signal_handler(signal.SIGTERM, interrupt, "interrupted by SIGTERM", False)
     loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away", False)
+    watch_lifeline(loop, lambda: interrupt("the daemon went away", False))
     with live.showing(run, console) as shown:
         show.append(shown)
         return await run.execute(stop)

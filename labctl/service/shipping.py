@@ -154,7 +154,8 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
         now = time.monotonic()
         if beats and now >= next_beat and not follower.ended:
             next_beat = now + BEAT_S
-            await sink.beat(_beat(follower, clock.now_ns(), "running", alive=True))
+            state = "running" if follower.header.phases else "idle"  # a record of the meters alone
+            await sink.beat(_beat(follower, clock.now_ns(), state, alive=True))
         await sink.flush()
         if follower.ended:
             ended_at = ended_at or now

@@ -1,0 +1,154 @@
+"""Where labctl keeps what is not a run: the queue, its locks, notices that wait to be sent.
+
+```
+$LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
+  queue/jobs/000007.json   one job a file, replaced in one step
+  queue/order.json         the order that a person gave them
+  queue/paused/<rig>       this rig begins no further job
+  rigs/<key>.lock          held by whoever uses the rig; the key is of its drive
+  rigs/<key>.json          what runs on it now
+  work/000007/             the job's plan, and what its runs printed
+  plans/*.toml             plans that may be queued by name
+  notices/*.json           what is still to be told
+  runs/                    the daemon's runs
+  idle/                    what the meters showed between them
+```
+
+Only its owner can read it: plans and serial numbers are nobody else's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from labctl.errors import LabctlError
+
+HOME_VARIABLE = "LABCTL_HOME"
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+
+
+class HomeUnusable(LabctlError):
+    """The data directory cannot be made, read or written."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The data directory, and what is where in it."""
+
+    path: Path
+
+    @property
+    def queue(self) -> Path:
+        """The queue."""
+        return self.path / "queue"
+
+    @property
+    def rigs(self) -> Path:
+        """Locks, and what runs on each rig."""
+        return self.path / "rigs"
+
+    @property
+    def plans(self) -> Path:
+        """Plans that may be queued by name."""
+        return self.path / "plans"
+
+    @property
+    def notices(self) -> Path:
+        """What is still to be told."""
+        return self.path / "notices"
+
+    @property
+    def runs(self) -> Path:
+        """The daemon's runs."""
+        return self.path / "runs"
+
+    @property
+    def idle(self) -> Path:
+        """What the meters showed between the runs."""
+        return self.path / "idle"
+
+    @property
+    def daemon_file(self) -> Path:
+        """What the daemon that was started last looks after."""
+        return self.path / "daemon.json"
+
+    def work(self, job: int) -> Path:
+        """The folder of a job."""
+        return self.path / "work" / f"{job:06d}"
+
+    def make(self) -> None:
+        """Make what is missing. Raises HomeUnusable."""
+        for folder in (
+            self.path,
+            self.queue,
+            self.rigs,
+            self.plans,
+            self.notices,
+            self.runs,
+            self.idle,
+        ):
+            make_folder(folder)
+
+
+def find_home() -> Home:
+    """The data directory of this process; it need not exist yet."""
+    configured = (
+        os.environ.get(HOME_VARIABLE) or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    )
+    if configured:
+        return Home(Path(configured).absolute())
+    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+    return Home(data.absolute() / "labctl")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only its owner can look into. Raises HomeUnusable."""
+    try:
+        path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+    except OSError as error:
+        raise HomeUnusable(
+            f"{path}: {error.strerror or error}; {HOME_VARIABLE} names another data directory"
+        ) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a small file so that after a loss of power it is either the old one or the new one,
+    and only its owner can read it. Raises OSError."""
+    fresh = path.with_name(f"{path.name}.new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fresh, flags, _PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def read_small(path: Path, most_bytes: int) -> str:
+    """The text of a file. Raises OSError, or ValueError when it is larger or no text."""
+    with path.open("rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"larger than {most_bytes} bytes")
+    return data.decode("utf-8")
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+"""Records the meters of a rig while nothing runs on it, so that there is always something to see.
+
+An idle record is a run directory without phases, in a folder of its own, a new one each day. The
+daemon has it made by a process of its own, which ends before a job begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from instruments.reading import Batch
+from labctl import journal as journals
+from labctl.capture import host
+from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.run import CONNECT_WITHIN_S
+from labctl.errors import JournalError
+from labctl.journal import Journal
+from labctl.record import ChannelInfo, Header
+from labctl.rig import Rig
+from labctl.service.shipping import LiveShipping, SinkFactory, Tell
+from labctl.timebase import Timebase
+
+IDLE_NAME = "idle"
+DAY_S = 86_400.0
+GRACE_S = 2.0
+"""A job waits for the end of the idle record: what is not sent by then is left to labctl ship."""
+
+
+class _Silent:
+    """Nobody watches an idle record while it is made."""
+
+    def batch(self, instrument: str, batch: Batch) -> None:
+        """Readings came in."""
+
+    def state(self, instrument: str, state: State, reason: str) -> None:
+        """An instrument came or went; the owner records it."""
+
+
+async def record_idle(
+    rig: Rig, root: Path, sinks: Sequence[SinkFactory], tell: Tell, stop: asyncio.Event
+) -> None:
+    """Record until ``stop`` is set, a new record each day. Raises JournalError."""
+    while not stop.is_set():
+        await _record_one(rig, root, sinks, tell, stop)
+
+
+async def _record_one(
+    rig: Rig, root: Path, sinks: Sequence[SinkFactory], tell: Tell, stop: asyncio.Event
+) -> None:
+    timebase = Timebase()
+    acquisition = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, _Silent())
+    failed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    acquisition.start()
+    try:
+        away = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
+        path = journals.create(root, _header(rig, timebase, acquisition))
+
+        def journal_failed(message: str) -> None:
+            loop.call_soon_threadsafe(failed.set)
+
+        journal = Journal(path, timebase.now_ns, journal_failed)
+        shipping = LiveShipping(sinks, tell)
+        try:
+            journal.event("run_started")
+            acquisition.record_to(journal)
+            for name, reason in away.items():
+                journal.event("instrument_lost", instrument=name, reason=reason)
+            shipping.begin(path)
+            await _until_one(stop, failed, DAY_S)
+        finally:
+            await asyncio.to_thread(acquisition.stop)
+            with contextlib.suppress(JournalError):
+                journal.event("run_ended", outcome="completed", reason="")
+            await asyncio.to_thread(journal.close)
+            await asyncio.to_thread(shipping.finish, GRACE_S)
+        if journal.failure is not None:
+            raise JournalError(journal.failure)
+    finally:
+        await asyncio.to_thread(acquisition.stop)
+
+
+async def _until_one(stop: asyncio.Event, failed: asyncio.Event, seconds: float) -> None:
+    waiting = [asyncio.create_task(event.wait()) for event in (stop, failed)]
+    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
+def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    return Header(
+        run_id=f"{stamp}_{rig.name}_{IDLE_NAME}",
+        rig_name=rig.name,
+        plan_name=IDLE_NAME,
+        rig_text=rig.text,
+        plan_text="",
+        phases=(),
+        channels=tuple(
+            ChannelInfo.of(name, channel)
+            for name, channels in rig.channels.items()
+            for channel in channels
+        ),
+        rails=rig.rail_infos(),
+        temperatures=dict(rig.file.temperatures),
+        drive=rig.drive_info(),
+        anchor=timebase.anchor,
+        versions=host.versions(""),
+        identities=acquisition.identities(),
+    )

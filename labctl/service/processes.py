@@ -1,0 +1,114 @@
+"""Processes by what cannot be mistaken: number, start time and boot; and a run's fio.
+
+A process number alone is reused, and a file that names one outlives the machine's next boot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT_ID = _PROC / "sys/kernel/random/boot_id"
+_RUNS_FIO = ("fio", "sh", "setpriv")
+"""What works below a run's fio directory: fio, and the shells that hold one."""
+LOOK_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process: its number, when it started (clock ticks since boot), and in which boot."""
+
+    pid: int
+    ticks: int
+    boot_id: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still exists (a zombie does not)."""
+        return self.boot_id == boot_id() and self.ticks != 0 and start_ticks(self.pid) == self.ticks
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if it still is that process."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def end(self, politely_s: float, then_s: float = 5.0) -> bool:
+        """SIGTERM, and SIGKILL when that was not enough; whether it is gone."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        if not self._gone_within(politely_s):
+            self.signal(signal.SIGKILL)
+        return self._gone_within(then_s)
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.alive:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY_S)
+        return True
+
+
+def boot_id() -> str:
+    """This boot's identity; empty where the kernel has none."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot (proc(5), stat, field 22); 0: no such."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return 0
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return 0
+    return int(fields[19])
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """Who a process is now."""
+    return ProcessIdentity(pid, start_ticks(pid), boot_id())
+
+
+def end_fio_of(run: Path, within_s: float = 5.0) -> int:
+    """Kill every fio, and every shell that holds one, that works in a run's directory; how many.
+
+    The kernel kills a run's fio when labctl dies; this is for the case that it did not.
+    """
+    deadline = time.monotonic() + within_s
+    killed: set[int] = set()
+    while found := list(_fio_below(run)):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(found)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_EVERY_S)
+    return len(killed)
+
+
+def _fio_below(run: Path) -> Iterator[int]:
+    folder = run.resolve() / "fio"
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name = (entry / "comm").read_text().strip()
+            if name not in _RUNS_FIO or start_ticks(int(entry.name)) == 0:
+                continue
+            where = (entry / "cwd").readlink()
+        except OSError:
+            continue
+        if where.is_relative_to(folder):
+            yield int(entry.name)

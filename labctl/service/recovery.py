@@ -1,0 +1,99 @@
+"""What a job that is marked as running really is, when nobody looks after it any more.
+
+The daemon was killed, or the machine went down. What is left of its run is ended, its record says
+how far it came, and the job goes on or is over by the same rules as ever.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from labctl.errors import JournalError
+from labctl.record import RunRecord
+from labctl.rig import Rig
+from labctl.service.home import Home
+from labctl.service.job import Attempt, Job, JobState, Outcome
+from labctl.service.processes import ProcessIdentity, boot_id, end_fio_of
+from labctl.service.queue import Queue
+from labctl.service.rig_lock import use_of
+
+ORPHAN_ENDS_WITHIN_S = 30.0
+
+
+def recover(queue: Queue, home: Home, rig: Rig, runs: Path) -> list[Job]:
+    """End what is left of this rig's runs and settle their jobs; the jobs as they are now.
+
+    Called with the rig's lock held. Raises QueueError.
+    """
+    return [
+        _settle(queue, home, rig, runs, job)
+        for job in queue.jobs()
+        if job.rig == rig.name and job.state is JobState.RUNNING
+    ]
+
+
+def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
+    last = job.last or Attempt(begun_s=job.added_s)
+    ProcessIdentity(last.pid, last.pid_ticks, last.boot_id).end(ORPHAN_ENDS_WITHIN_S)
+    run = run_of(job, home, rig, runs)
+    blameless = not _went_down(last)
+    what = "the daemon went away" if blameless else "the machine went down"
+    if run is None:
+        reason = f"{what} before its run began"
+        return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
+    end_fio_of(run)
+    if job.last is not None and job.last.run is None:
+        queue.note(job.id, run=run.name)
+    outcome, reason = _outcome_of(run)
+    if outcome is Outcome.INTERRUPTED:
+        reason = what
+    return queue.end(job.id, outcome, reason, phases_done(run), blameless)
+
+
+def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
+    """The run directory of a job's present attempt, if it has one by now."""
+    last = job.last
+    if last is not None and last.run is not None:
+        return runs / last.run
+    use = use_of(home, rig)
+    if use is None or use.job != job.id or last is None:
+        return None
+    same = use.process == ProcessIdentity(last.pid, last.pid_ticks, last.boot_id)
+    path = Path(use.run)
+    return path if same and path.parent == runs and path.is_dir() else None
+
+
+def phases_done(run: Path) -> int:
+    """How many phases of a run are completed."""
+    try:
+        events = RunRecord(run).events
+    except JournalError:
+        return 0
+    done = {
+        event.data.get("index")
+        for event in events
+        if event.kind == "phase_ended" and event.data.get("outcome") == "completed"
+    }
+    return len(done)
+
+
+def _outcome_of(run: Path) -> tuple[Outcome, str]:
+    """How a run ended, from its record alone."""
+    try:
+        record = RunRecord(run)
+    except JournalError:
+        return Outcome.INTERRUPTED, ""
+    if record.end is None:
+        return Outcome.INTERRUPTED, ""
+    outcome, reason = record.end.data.get("outcome"), str(record.end.data.get("reason", ""))
+    if outcome == "completed":
+        return Outcome.COMPLETED, reason
+    if outcome == "failed":
+        return Outcome.FAILED, reason
+    guarded = any(event.kind.startswith("guard") for event in record.events)
+    return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason
+
+
+def _went_down(last: Attempt) -> bool:
+    """Whether the machine was started again since then."""
+    return bool(last.boot_id) and last.boot_id != boot_id()

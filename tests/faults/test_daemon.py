@@ -1,0 +1,210 @@
+"""The daemon at night: it works the queue off, and what is done to it costs no job."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.record import RunRecord, find_runs
+from labctl.service.job import JobState, Outcome
+from tests.bench.test_fio_phases import fios_below
+from tests.faults.daemon_run import DaemonProcess, environment, events_of, labctl, plan_file
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("daemon") / "bench") as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def queued(home: Path, rig: Path, plan: Path, *more: str) -> list[int]:
+    said = labctl(home, "queue", "add", str(rig), str(plan), "--json", *more).stdout
+    return [job["id"] for job in json.loads(said)]
+
+
+def test_it_does_job_after_job_and_refuses_others_meanwhile(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    plan = plan_file(tmp_path)
+    first, second = queued(home, bench.rig, plan, "--repeat", "2")
+    with DaemonProcess(home, bench.rig) as daemon:
+        run = daemon.until_in_phase(first, 1)
+        assert daemon.process is not None
+        pid = str(daemon.process.pid)
+        by_hand = labctl(home, "run", str(bench.rig), str(plan), code=2)
+        assert f"pid {pid}" in by_hand.stderr and "queue add" in by_hand.stderr
+        another = labctl(home, "daemon", str(bench.rig), code=2)
+        assert f"pid {pid}" in another.stderr and "Traceback" not in another.stderr
+        assert daemon.until_over(first).state is JobState.DONE
+        assert daemon.until_over(second).state is JobState.DONE
+        assert daemon.end() == 0
+    assert (run / "report.html").exists()
+    runs = {daemon.queue.job(number).last.run for number in (first, second)}  # type: ignore[union-attr]
+    assert len(runs) == 2
+    assert (
+        labctl(home, "run", str(bench.rig), str(plan), "--runs", str(tmp_path / "r")).returncode
+        == 0
+    )
+
+
+def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=4))
+    with DaemonProcess(home, bench.rig) as daemon:
+        for attempt in (1, 2):
+            run = daemon.until_in_phase(number, 1, attempt)
+            assert fios_below(run)
+            daemon.end(signal.SIGKILL)
+            daemon.until(lambda run=run: not fios_below(run), 15)  # type: ignore[misc]
+            daemon.start()
+        job = daemon.until_over(number)
+    assert job.state is JobState.DONE, daemon.said()
+    outcomes = [attempt.outcome for attempt in job.attempts]
+    assert outcomes == [Outcome.INTERRUPTED, Outcome.INTERRUPTED, Outcome.COMPLETED]
+    for attempt in job.attempts:
+        assert attempt.run is not None
+        assert RunRecord(daemon.home.runs / attempt.run).problems == []
+
+
+def test_sigterm_ends_the_run_and_keeps_the_job(bench: Bench, home: Path, tmp_path: Path) -> None:
+    (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=20))
+    with DaemonProcess(home, bench.rig) as daemon:
+        run = daemon.until_in_phase(number, 1)
+        assert daemon.end() == 0
+    assert fios_below(run) == []
+    assert events_of(run)[-1]["kind"] == "run_ended"
+    assert daemon.queue.job(number).state is JobState.QUEUED
+
+
+def test_a_cancelled_job_is_stopped_and_the_next_begins(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    (first,) = queued(home, bench.rig, plan_file(tmp_path, "long", seconds=60))
+    (second,) = queued(home, bench.rig, plan_file(tmp_path))
+    with DaemonProcess(home, bench.rig) as daemon:
+        run = daemon.until_in_phase(first, 1)
+        labctl(home, "queue", "cancel", str(first))
+        assert daemon.until_over(first).state is JobState.CANCELLED
+        assert (run / "report.html").exists()
+        assert daemon.until_over(second).state is JobState.DONE
+
+
+def test_a_job_for_another_drive_is_refused_and_the_next_is_done(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    first, second = queued(home, bench.rig, plan_file(tmp_path), "--repeat", "2")
+    file = home / "queue" / "jobs" / f"{first:06d}.json"
+    job = json.loads(file.read_text())
+    file.write_text(json.dumps({**job, "drive_serial": "ANOTHER"}))
+    with DaemonProcess(home, bench.rig) as daemon:
+        refused = daemon.until_over(first)
+        assert refused.state is JobState.FAILED and "another drive" in refused.reason
+        assert daemon.until_over(second).state is JobState.DONE
+
+
+def test_a_job_that_cannot_begin_fails_with_its_reason_after_its_retries(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    plan = plan_file(tmp_path)
+    (number,) = queued(home, bench.rig, plan, "--retries", "0")
+    with DaemonProcess(home, bench.rig, PATH="/nowhere") as daemon:
+        job = daemon.until_over(number)
+    assert job.state is JobState.FAILED and "fio is not installed" in job.reason
+
+
+def test_systemd_is_told_when_it_is_ready_alive_reloading_and_stopping(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    address = tmp_path / "notify"
+    heard: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(address))
+        listener.settimeout(30)
+
+        def until(word: str) -> None:
+            while word not in heard:
+                heard.extend(listener.recv(4096).decode().splitlines())
+
+        variables = {"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "400000"}
+        with DaemonProcess(home, bench.rig, **variables) as daemon:
+            until("READY=1")
+            until("WATCHDOG=1")
+            daemon.send(signal.SIGHUP)
+            until("RELOADING=1")
+            until("READY=1")
+            assert daemon.end() == 0
+            until("STOPPING=1")
+    assert any(line.startswith("MONOTONIC_USEC=") for line in heard)
+
+
+def test_a_daemon_stopped_for_a_while_goes_on_where_it_was(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=3))
+    with DaemonProcess(home, bench.rig) as daemon:
+        daemon.until_in_phase(number, 1)
+        daemon.send(signal.SIGSTOP)
+        time.sleep(12)  # the run ends meanwhile
+        daemon.send(signal.SIGCONT)
+        job = daemon.until_over(number)
+    assert job.state is JobState.DONE and len(job.attempts) == 1
+
+
+def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    plan = plan_file(tmp_path, seconds=5)
+    command = [
+        "-m",
+        "labctl.cli.main",
+        "run",
+        str(bench.rig),
+        str(plan),
+        "--runs",
+        str(tmp_path / "r"),
+    ]
+    with subprocess.Popen(
+        [sys.executable, *command], env=environment(home), stdout=subprocess.DEVNULL
+    ) as hand:
+        while not (home / "rigs").is_dir() or not list((home / "rigs").glob("*.json")):
+            assert hand.poll() is None
+            time.sleep(0.05)
+        refused = labctl(home, "daemon", str(bench.rig), code=2)
+        assert f"pid {hand.pid}" in refused.stderr
+        assert hand.wait(60) == 0
+
+
+def test_between_jobs_the_meters_are_recorded_and_given_up_for_the_next_job(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    with DaemonProcess(home, bench.rig) as daemon:
+        idle = daemon.home.idle
+        daemon.until(lambda: bool(find_runs(idle)))
+        (first,) = find_runs(idle)
+        daemon.until(lambda: RunRecord(first).readings("i12.voltage").size > 100)
+        (number,) = queued(home, bench.rig, plan_file(tmp_path))
+        assert daemon.until_over(number).state is JobState.DONE
+        daemon.until(lambda: len(find_runs(idle)) == 2)
+        assert daemon.end() == 0
+    for path in find_runs(idle):
+        record = RunRecord(path)
+        assert record.problems == [] and record.header.phases == ()
+        assert record.end is not None and record.end.data["outcome"] == "completed"
+    assert len(find_runs(daemon.home.runs)) == 1

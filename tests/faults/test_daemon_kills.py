@@ -1,0 +1,67 @@
+"""The daemon and its runs killed at random instants: every job is done in the end, nothing is torn.
+
+``LABCTL_KILLS`` says how often (12, or hundreds for a long night).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.record import RunRecord, find_runs
+from labctl.service.job import JobState
+from labctl.service.rig_lock import rigs_in_use
+from tests.bench.test_fio_phases import fios_below
+from tests.faults.daemon_run import DaemonProcess, labctl, plan_file
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+KILLS = int(os.environ.get("LABCTL_KILLS", "12"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with Bench(tmp_path / "bench") as running:
+        yield running
+
+
+@pytest.mark.timeout(120 + 15 * KILLS)
+def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
+    bench: Bench, tmp_path: Path
+) -> None:
+    home, rng = tmp_path / "home", random.Random(3)
+    plan = plan_file(tmp_path, seconds=1)
+    said = labctl(home, "queue", "add", str(bench.rig), str(plan), "--repeat", "3", "--json")
+    numbers = [job["id"] for job in json.loads(said.stdout)]
+    with DaemonProcess(home, bench.rig) as daemon:
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.2, 4.0))
+            running = rigs_in_use(daemon.home)
+            if running and rng.random() < 0.4:
+                running[0].process.signal(signal.SIGKILL)  # the run
+            else:
+                daemon.end(signal.SIGKILL)
+                daemon.until(lambda: not fios_below(daemon.home.runs), 20)
+                daemon.start()
+        for number in numbers:
+            assert daemon.until_over(number, 900).state is JobState.DONE, daemon.said()
+        daemon.end()
+    assert "Traceback" not in daemon.said() and "unexpected" not in daemon.said()
+    assert fios_below(daemon.home.runs) == []
+    runs = {path.name for path in find_runs(daemon.home.runs)}
+    for number in numbers:
+        last = daemon.queue.job(number).last
+        assert last is not None and last.run in runs
+        record = RunRecord(daemon.home.runs / last.run)
+        assert record.problems == [] and record.end is not None
+        assert record.end.data["outcome"] == "completed"
+        kinds = [event.data["outcome"] for event in record.events if event.kind == "phase_ended"]
+        assert kinds == ["completed"] * len(record.header.phases)

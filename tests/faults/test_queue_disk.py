@@ -1,0 +1,71 @@
+"""The queue on a disk that is full, freed again, or read-only."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labctl.service.home import Home
+from labctl.service.job import JobState, Outcome
+from labctl.service.queue import Queue, QueueError
+from tests.unit.test_queue import attempt, job, numbers
+
+pytestmark = pytest.mark.fault
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"cannot mount a small tmpfs here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+def fill(folder: Path) -> Path:
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return ballast
+
+
+def test_on_a_full_disk_nothing_is_half_done_and_it_goes_on_when_there_is_room(
+    small_disk: Path,
+) -> None:
+    queue = Queue(Home(small_disk / "home"))
+    queue.add(job, 2)
+    assert queue.claim("bench", attempt()) is not None
+    ballast = fill(small_disk)
+    with pytest.raises(QueueError, match="No space left"):
+        queue.add(job)
+    with pytest.raises(QueueError, match="No space left"):
+        queue.end(1, Outcome.COMPLETED, "")
+    with pytest.raises(QueueError):
+        queue.move(2, 1)
+    assert queue.job(1).state is JobState.RUNNING and numbers(queue) == [2]
+    assert queue.problems == ()
+    ballast.unlink()
+    assert queue.end(1, Outcome.COMPLETED, "").state is JobState.DONE
+    assert [item.id for item in queue.add(job)] == [3]
+
+
+def test_on_a_read_only_disk_the_queue_can_be_seen_and_not_changed(small_disk: Path) -> None:
+    queue = Queue(Home(small_disk / "home"))
+    queue.add(job)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    looked = Queue(Home(small_disk / "home"))
+    assert numbers(looked) == [1]
+    with pytest.raises(QueueError, match="Read-only"):
+        looked.cancel(1)
