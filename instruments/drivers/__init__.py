@@ -30,6 +30,7 @@ _TABLE: Mapping[str, _Entry] = {
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
     "k204": _Entry("k204", "K204Settings", "K204"),
     "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
+    "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
     "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
 }

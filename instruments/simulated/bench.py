@@ -35,6 +35,7 @@ _DRIVERS: Final = {
     "sdm3065x": "scpi_dmm",
     "ut61e": "es51922",
     "k204": "k204",
+    "powersensor3": "powersensor3",
 }
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}
 

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from instruments.drivers import specifications
 from instruments.drivers.k204 import K204Settings
 from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
+from instruments.drivers.powersensor3 import PowerSensor3, PowerSensor3Settings
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import FaultControl, SimulatedMeter
+from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
 from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
 from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
@@ -36,7 +39,17 @@ _NOISE_OF_RANGE: Final = 3e-6
 _UT61E_NOISE_OF_RANGE: Final = 5e-6
 _K204_NOISE_KELVIN: Final = 0.03
 
-Point = Literal["12V.voltage", "12V.current", "3V3.voltage", "3V3.current", "composite", "case"]
+Point = Literal[
+    "12V.voltage",
+    "12V.current",
+    "3V3.voltage",
+    "3V3.current",
+    "composite",
+    "case",
+    "rails",
+    "frame_numbers",
+]
+"""Where a meter is connected. A PowerSensor3 has all ``rails``, or sends its test pattern."""
 
 
 class MeterConfig(BaseModel):
@@ -45,7 +58,7 @@ class MeterConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
-    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204"]
+    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204", "powersensor3"]
     point: Point
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
@@ -82,6 +95,8 @@ def make_meter(
 ) -> SimulatedMeter:
     """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
     name = config.name
+    if config.kind == "powersensor3":
+        return _power_sensor(config, seed, directory, trace)
     probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
@@ -107,6 +122,26 @@ def make_meter(
     noise = _UT61E_NOISE_OF_RANGE * range_
     errors = Errors.draw(limits_or_none, _rng(seed, name, "errors"), noise, config.error_scale)
     return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
+
+
+def _power_sensor(
+    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
+) -> PowerSensor3Meter:
+    name, rng = config.name, _rng(seed, config.name, "noise")
+    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
+    if config.point == "frame_numbers":
+        return PowerSensor3Meter(name, directory, FrameNumbers(), clock, rng)
+    channels = PowerSensor3(
+        name, PowerSensor3Settings(port="-", **config.settings), time.monotonic_ns
+    ).channels
+    limits = {channel.quantity.value: channel.accuracy for channel in channels}
+    probes, errors = [], []
+    for point in ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage"):
+        probes.append(Probe(trace, point))
+        drawn = _rng(seed, name, f"errors of {point}")
+        accuracy = limits[point.partition(".")[2]]
+        errors.append(Errors.draw(accuracy, drawn, 0.0, config.error_scale))
+    return PowerSensor3Meter(name, directory, Rails(tuple(probes), tuple(errors), rng), clock, rng)
 
 
 def _scpi_errors(model: str, config: MeterConfig, seed: int) -> ErrorsOf:

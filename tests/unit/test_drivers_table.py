@@ -36,6 +36,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "es51922": {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0},
     "k204": {"port": "/dev/ttyUSB1", "sensors": ["t1", "t3"]},
     "hwmon": {"directory": "nvme", "sensors": ["composite", "sensor_1"]},
+    "powersensor3": {
+        "port": "usb:0483:5740",
+        "pairs": [0, 1],
+        "voltage_pct_of_reading": 0.5,
+        "voltage_floor_volts": 0.01,
+        "current_pct_of_reading": 1.0,
+        "current_floor_amps": 0.05,
+    },
     "mqtt": {
         "host": "broker.example",
         "topic": "tele/plug/SENSOR",
