@@ -26,8 +26,12 @@ class _Entry:
 
 
 _TABLE: Mapping[str, _Entry] = {
+    "brymen_bm25x": _Entry("brymen_bm25x", "BrymenBm25xSettings", "BrymenBm25x"),
     "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
+    "extech380803": _Entry("extech380803", "Extech380803Settings", "Extech380803"),
+    "fs9721": _Entry("fs9721", "Fs9721Settings", "Fs9721"),
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
+    "ina2xx": _Entry("ina2xx", "Ina2xxSettings", "Ina2xx"),
     "k204": _Entry("k204", "K204Settings", "K204"),
     "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
     "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),

@@ -21,12 +21,19 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from instruments import drivers
 from instruments.drivers import specifications
 from instruments.drivers.k204 import K204Settings
 from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
-from instruments.drivers.powersensor3 import PowerSensor3, PowerSensor3Settings
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import FaultControl, SimulatedMeter
+from instruments.simulated.lcd_meters import (
+    BM257,
+    VC820,
+    Bm257Meter,
+    ExtechMeter,
+    PushedLcdMeter,
+)
 from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
 from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
@@ -46,10 +53,12 @@ Point = Literal[
     "3V3.current",
     "composite",
     "case",
+    "12V",
     "rails",
     "frame_numbers",
 ]
-"""Where a meter is connected. A PowerSensor3 has all ``rails``, or sends its test pattern."""
+"""Where a meter is connected. An Extech has volts and amps of ``12V``; a PowerSensor3 has all
+``rails``, or sends its test pattern."""
 
 
 class MeterConfig(BaseModel):
@@ -58,7 +67,9 @@ class MeterConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
-    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204", "powersensor3"]
+    kind: Literal[
+        "truevolt", "sdm3065x", "ut61e", "k204", "powersensor3", "vc820", "bm257", "extech380803"
+    ]
     point: Point
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
@@ -97,6 +108,8 @@ def make_meter(
     name = config.name
     if config.kind == "powersensor3":
         return _power_sensor(config, seed, directory, trace)
+    if config.kind == "extech380803":
+        return _extech(config, seed, directory, trace)
     probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
@@ -115,6 +128,8 @@ def make_meter(
             limits, _rng(seed, name, "errors"), _K204_NOISE_KELVIN, config.error_scale
         )
         return K204Meter(name, directory, probe, errors, clock, rng)
+    if config.kind in ("vc820", "bm257"):
+        return _lcd_meter(config, seed, directory, probe)
     function, range_ = config.settings["function"], config.settings["range"]
     limits_or_none = specifications.accuracy("UT61E", function, range_)
     if limits_or_none is None:
@@ -124,6 +139,46 @@ def make_meter(
     return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
 
 
+def _lcd_meter(config: MeterConfig, seed: int, directory: Path, probe: Probe) -> PushedLcdMeter:
+    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
+    driver, sender, made = {
+        "vc820": ("fs9721", VC820, PushedLcdMeter),
+        "bm257": ("brymen_bm25x", BM257, Bm257Meter),
+    }[config.kind]
+    settings = {"port": "-", **config.settings}
+    (channel,) = drivers.create(name, driver, settings, time.monotonic_ns).channels
+    noise = _UT61E_NOISE_OF_RANGE * (channel.range or 0.0)
+    errors = Errors.draw(channel.accuracy, _rng(seed, name, "errors"), noise, config.error_scale)
+    return made(
+        name,
+        directory,
+        probe,
+        errors,
+        clock,
+        _rng(seed, name, "noise"),
+        sender,
+        channel.quantity.value,
+        channel.interval_s,
+    )
+
+
+def _extech(config: MeterConfig, seed: int, directory: Path, trace: TraceReader) -> ExtechMeter:
+    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
+    settings = {"port": "-", **config.settings}
+    channels = drivers.create(name, "extech380803", settings, time.monotonic_ns).channels
+    limits = {channel.name: channel.accuracy for channel in channels}
+    volts, amps = [
+        (
+            Probe(trace, f"12V.{quantity}"),
+            Errors.draw(
+                limits[quantity], _rng(seed, name, f"{quantity} errors"), 0.0, config.error_scale
+            ),
+        )
+        for quantity in ("voltage", "current")
+    ]
+    return ExtechMeter(name, directory, volts, amps, clock, _rng(seed, name, "noise"))
+
+
 def _power_sensor(
     config: MeterConfig, seed: int, directory: Path, trace: TraceReader
 ) -> PowerSensor3Meter:
@@ -131,9 +186,8 @@ def _power_sensor(
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     if config.point == "frame_numbers":
         return PowerSensor3Meter(name, directory, FrameNumbers(), clock, rng)
-    channels = PowerSensor3(
-        name, PowerSensor3Settings(port="-", **config.settings), time.monotonic_ns
-    ).channels
+    settings = {"port": "-", **config.settings}
+    channels = drivers.create(name, "powersensor3", settings, time.monotonic_ns).channels
     limits = {channel.quantity.value: channel.accuracy for channel in channels}
     probes, errors = [], []
     for point in ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage"):
