@@ -174,6 +174,36 @@ def check(
     listing.check(file, json_output)
 
 
+@app.command("instruments")
+def list_instruments(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ADDRESS]...", help="Serial ports or VISA resources to ask."),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List what is connected, who it is, and the rig lines for it."""
+    from labctl.cli import connected
+
+    raise typer.Exit(connected.list_instruments(addresses or (), ask, json_output))
+
+
+@app.command()
+def read(
+    rig: RigArgument,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show live values of every channel of a rig, until Ctrl-C."""
+    from rich.console import Console
+
+    from labctl.cli import wall
+
+    raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Console()))
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
