@@ -50,14 +50,21 @@ def settings_model(driver: str) -> type[BaseModel]:
     return cast(type[BaseModel], _load(driver, _TABLE[driver].settings))
 
 
-def create(name: str, driver: str, settings: Mapping[str, Any], clock: HostClock) -> Instrument:
-    """An instrument called ``name``, not opened yet.
+def create(
+    name: str,
+    driver: str,
+    settings: Mapping[str, Any],
+    clock: HostClock,
+    line: object | None = None,
+) -> Instrument:
+    """An instrument called ``name``, not opened yet; on ``line``, if one is given.
 
     Raises KeyError for an unknown driver and :class:`pydantic.ValidationError` for its settings,
     all mistakes at once.
     """
     validated = settings_model(driver).model_validate(dict(settings))
-    return cast(Instrument, _load(driver, _TABLE[driver].instrument)(name, validated, clock))
+    made = _load(driver, _TABLE[driver].instrument)
+    return cast(Instrument, made(name, validated, clock, *(() if line is None else (line,))))
 
 
 def _load(driver: str, attribute: str) -> Any:

@@ -204,6 +204,30 @@ def read(
     raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Console()))
 
 
+@app.command()
+def record(
+    rig: RigArgument,
+    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
+    seconds: Annotated[float, typer.Option(help="For how long.")] = 30.0,
+    to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
+) -> None:
+    """Record what is said on an instrument's line, to send it to somebody."""
+    from labctl.cli import sessions
+
+    raise typer.Exit(sessions.record(rig, instrument, seconds, to))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recorded session.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Play a recorded session through its driver and print the readings."""
+    from labctl.cli import sessions
+
+    raise typer.Exit(sessions.replay(file, json_output))
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -179,6 +179,22 @@ def test_nobody_answers(tmp_path: Path) -> None:
     assert "is it plugged in" in done.stdout
 
 
+@pytest.mark.parametrize(("name", "value"), [("v12", 12.05), ("case", 38.4)])
+def test_a_session_is_recorded_and_played(
+    rig: Path, tmp_path: Path, name: str, value: float
+) -> None:
+    file = tmp_path / "it.session"
+    done = run("record", str(rig), name, "--seconds", "2.5", "--to", str(file))
+    assert done.returncode == 0, done.stderr
+    match = re.search(r": (\d+) readings", done.stdout)
+    assert match is not None
+    done = run("replay", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    readings = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    assert len(readings) == int(match[1]) > 0
+    assert readings == pytest.approx([value] * len(readings), abs=4)
+
+
 def test_values_and_sparklines() -> None:
     assert shown(12.0483, "V") == "12.0483 V"
     assert shown(0.250012, "A") == "250.012 mA"
