@@ -36,6 +36,7 @@ _TABLE: Mapping[str, _Entry] = {
     "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
     "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
+    "sigrok": _Entry("sigrok", "SigrokSettings", "Sigrok"),
     "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
 }
 

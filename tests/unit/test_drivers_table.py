@@ -68,6 +68,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "current_floor_amps": 0.005,
     },
     "ina2xx": {"model": "ina226", "shunt_ohm": 0.01, "shunt_tolerance_pct": 1.0},
+    "sigrok": {
+        "sigrok_driver": "brymen-bm86x",
+        "conn": "0820.0001",
+        "quantity": "voltage",
+        "accuracy_pct_of_reading": 0.1,
+        "accuracy_floor": 0.001,
+    },
     "mqtt": {
         "host": "broker.example",
         "topic": "tele/plug/SENSOR",
