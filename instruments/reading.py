@@ -55,6 +55,16 @@ class Status(StrEnum):
     OPEN_SENSOR = "open_sensor"
     MEMORY_OVERFLOW = "memory_overflow"
     UNREADABLE = "unreadable"
+    STREAM_GAP = "stream_gap"
+    DUPLICATE = "duplicate"
+    RANGE_CHANGED = "range_changed"
+    MARKER = "marker"
+
+
+BESIDE_VALUES = frozenset(
+    {Status.LOW_BATTERY, Status.DUPLICATE, Status.RANGE_CHANGED, Status.MARKER}
+)
+"""Statuses that cost no reading: values go on beside them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from instruments.errors import ConnectionLost, NoAnswer
+from instruments.serial_ports import port_path
 
 if TYPE_CHECKING:
     import pyvisa
 
 OPEN_TIMEOUT_S = 1.5
+DISCARD_AT_MOST_S = 1.0
 NOT_OPEN = "is not open"
 
 _manager_lock = threading.Lock()
@@ -217,7 +219,11 @@ class SerialFormat:
 
 
 class SerialLine:
-    """One serial port (a pty works too)."""
+    """One serial port (a pty works too).
+
+    ``port`` is a path or names a USB device (:mod:`instruments.serial_ports`): which path that
+    is, is looked up at each opening, so a device may come back under another name.
+    """
 
     def __init__(self, who: str, port: str, line_format: SerialFormat) -> None:
         self._who = who
@@ -229,6 +235,7 @@ class SerialLine:
         """Open the port for this process alone."""
         import serial
 
+        path = port_path(self._who, self._port)
         port = serial.Serial(
             baudrate=self._format.baud,
             bytesize=self._format.data_bits,
@@ -238,7 +245,7 @@ class SerialLine:
             exclusive=True,
             write_timeout=1.0,
         )
-        port.port = self._port
+        port.port = path
         port.rts = self._format.rts
         port.dtr = self._format.dtr
         try:
@@ -282,11 +289,12 @@ class SerialLine:
             raise self._lost(error) from error
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Empty the input buffer."""
+        """Empty the input buffer; a device that never pauses is left after a second."""
         port = self._opened()
+        deadline = time.monotonic() + quiet_s + DISCARD_AT_MOST_S
         try:
             port.reset_input_buffer()
-            while select.select([port], [], [], quiet_s)[0]:
+            while time.monotonic() < deadline and select.select([port], [], [], quiet_s)[0]:
                 port.read(4096)
         except (OSError, termios.error) as error:
             raise self._lost(error) from error

@@ -26,11 +26,17 @@ class _Entry:
 
 
 _TABLE: Mapping[str, _Entry] = {
+    "brymen_bm25x": _Entry("brymen_bm25x", "BrymenBm25xSettings", "BrymenBm25x"),
     "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
+    "extech380803": _Entry("extech380803", "Extech380803Settings", "Extech380803"),
+    "fs9721": _Entry("fs9721", "Fs9721Settings", "Fs9721"),
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
+    "ina2xx": _Entry("ina2xx", "Ina2xxSettings", "Ina2xx"),
     "k204": _Entry("k204", "K204Settings", "K204"),
     "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
+    "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
+    "sigrok": _Entry("sigrok", "SigrokSettings", "Sigrok"),
     "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
 }
 
@@ -45,14 +51,21 @@ def settings_model(driver: str) -> type[BaseModel]:
     return cast(type[BaseModel], _load(driver, _TABLE[driver].settings))
 
 
-def create(name: str, driver: str, settings: Mapping[str, Any], clock: HostClock) -> Instrument:
-    """An instrument called ``name``, not opened yet.
+def create(
+    name: str,
+    driver: str,
+    settings: Mapping[str, Any],
+    clock: HostClock,
+    line: object | None = None,
+) -> Instrument:
+    """An instrument called ``name``, not opened yet; on ``line``, if one is given.
 
     Raises KeyError for an unknown driver and :class:`pydantic.ValidationError` for its settings,
     all mistakes at once.
     """
     validated = settings_model(driver).model_validate(dict(settings))
-    return cast(Instrument, _load(driver, _TABLE[driver].instrument)(name, validated, clock))
+    made = _load(driver, _TABLE[driver].instrument)
+    return cast(Instrument, made(name, validated, clock, *(() if line is None else (line,))))
 
 
 def _load(driver: str, attribute: str) -> Any:

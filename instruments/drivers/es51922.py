@@ -208,6 +208,7 @@ class Es51922:
         self._rest = b""
         self._in_step = False
         self._low_battery = False
+        self._full_scale: float | None = None
         self._delay_ns = round((FRAME_BYTES * FORMAT.byte_s + INTERVAL_S / 2) * 1e9)
         self._channel = Channel(
             name=settings.function,
@@ -236,6 +237,7 @@ class Es51922:
         self._rest = b""
         self._in_step = False
         self._low_battery = False
+        self._full_scale = None
 
     def read(self) -> Batch:
         """The frames that have come in."""
@@ -276,4 +278,10 @@ class Es51922:
             self._low_battery = True
             detail = "change its battery"
             statuses += (StatusReading(name, t_ns - 1, Status.LOW_BATTERY, detail, count=0),)
+        if blocks:
+            before, self._full_scale = self._full_scale, frame.full_scale
+            if before not in (None, frame.full_scale):
+                detail = f"now {frame.full_scale:g} {frame.unit}"
+                told = StatusReading(name, t_ns - 1, Status.RANGE_CHANGED, detail, count=0)
+                statuses += (told,)
         return blocks, statuses

@@ -8,7 +8,6 @@ from boot to boot, so a rig names the chip or a pattern.
 from __future__ import annotations
 
 import errno
-import glob
 import re
 from pathlib import Path
 from typing import Annotated, Final
@@ -19,6 +18,7 @@ from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import DriverSettings, NotNegative, Positive
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
+from instruments.files import LOCAL, Files
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -57,55 +57,72 @@ def sensor_name(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", label.strip().lower()).strip("_")
 
 
-def parse_millidegrees(text: str) -> float | Status:
-    """Content of a ``temp*_input`` file in °C."""
-    try:
-        return int(text) / 1000
-    except ValueError:
-        return Status.UNREADABLE
-
-
-def find_directory(who: str, directory: str) -> Path:
+def find_directory(who: str, directory: str, files: Files) -> str:
     """The one directory meant. Raises ConnectionLost (none), WrongInstrument (several)."""
     if "/" in directory:
-        found = sorted(Path(match) for match in glob.glob(directory))  # noqa: PTH207 absolute
+        found = files.find(directory)
     else:
-        named = ((path, path / "name") for path in CLASS_DIRECTORY.glob("hwmon*"))
-        found = sorted(
-            path for path, name in named if name.exists() and name.read_text().strip() == directory
-        )
+        found = [
+            path
+            for path in files.find(f"{CLASS_DIRECTORY}/hwmon*")
+            if _content(files, f"{path}/name") == directory
+        ]
     if not found:
-        raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the drive there?")
+        raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the device there?")
     if len(found) > 1:
         raise WrongInstrument(
-            f"{who}: {directory} means several: {', '.join(map(str, found))}; name one of them, "
+            f"{who}: {directory} means several: {', '.join(found)}; name one of them, "
             "or a pattern under /sys/class/nvme/nvme0"
         )
     return found[0]
 
 
-def find_sensors(directory: Path) -> dict[str, Path]:
+def find_sensors(directory: str, files: Files) -> dict[str, str]:
     """The ``temp*_input`` files by sensor name."""
-    sensors: dict[str, Path] = {}
-    for path in sorted(directory.glob("temp*_input")):
-        stem = path.name.removesuffix("_input")
-        label = path.with_name(f"{stem}_label")
-        try:
-            sensors[sensor_name(label.read_text())] = path
-        except OSError:
-            sensors[stem] = path
+    sensors: dict[str, str] = {}
+    for path in files.find(f"{directory}/temp*_input"):
+        stem = path.removesuffix("_input")
+        label = _content(files, f"{stem}_label")
+        sensors[sensor_name(label) if label else stem.rpartition("/")[2]] = path
     return sensors
+
+
+def chip_name(directory: str, files: Files) -> str:
+    """What the chip in a directory is called."""
+    return _content(files, f"{directory}/name") or directory.rpartition("/")[2]
+
+
+def read_number(who: str, path: str, files: Files) -> float | Status:
+    """The integer in a file. Raises ConnectionLost when the file vanished."""
+    try:
+        return int(files.read(path))
+    except ValueError:
+        return Status.UNREADABLE
+    except OSError as error:
+        if error.errno in _GONE:
+            raise ConnectionLost(f"{who}: {path} vanished; is the device gone?") from error
+        return Status.UNREADABLE
+
+
+def _content(files: Files, path: str) -> str:
+    try:
+        return files.read(path).strip()
+    except OSError:
+        return ""
 
 
 class Hwmon:
     """The sensors of one chip: a channel each, on the host's clock."""
 
-    def __init__(self, name: str, settings: HwmonSettings, clock: HostClock) -> None:
+    def __init__(
+        self, name: str, settings: HwmonSettings, clock: HostClock, files: Files = LOCAL
+    ) -> None:
         self._who = name
         self._settings = settings
         self._clock = clock
+        self._files = files
         self._ticks = Ticks(settings.interval_s)
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")
         self._channels = tuple(
             Channel(
@@ -127,13 +144,9 @@ class Hwmon:
 
     def open(self) -> Identity:
         """Find the directory."""
-        directory = find_directory(self._who, self._settings.directory)
-        self._paths = find_sensors(directory)
-        try:
-            chip = (directory / "name").read_text().strip()
-        except OSError:
-            chip = directory.name
-        return Identity("Linux hwmon", chip, notes=(str(directory),))
+        directory = find_directory(self._who, self._settings.directory, self._files)
+        self._paths = find_sensors(directory, self._files)
+        return Identity("Linux hwmon", chip_name(directory, self._files), notes=(directory,))
 
     def start(self) -> None:
         """Make sure that each sensor is there. Raises SettingRefused."""
@@ -161,10 +174,6 @@ class Hwmon:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _celsius(self, path: Path) -> float | Status:
-        try:
-            return parse_millidegrees(path.read_text())
-        except OSError as error:
-            if error.errno in _GONE:
-                raise ConnectionLost(f"{self._who}: {path} vanished; is the drive gone?") from error
-            return Status.UNREADABLE
+    def _celsius(self, path: str) -> float | Status:
+        millidegrees = read_number(self._who, path, self._files)
+        return millidegrees if isinstance(millidegrees, Status) else millidegrees / 1000

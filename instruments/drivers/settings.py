@@ -40,6 +40,13 @@ class AccuracySettings(DriverSettings):
         return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
 
 
+class SerialSettings(DriverSettings):
+    """An instrument on a serial port."""
+
+    port: Annotated[str, Field(min_length=1)]
+    """A path, best ``/dev/serial/by-id/…``, or ``usb:…``: see :mod:`instruments.serial_ports`."""
+
+
 class VisaSettings(AccuracySettings):
     """A multimeter on a VISA resource."""
 

@@ -35,6 +35,10 @@ _DRIVERS: Final = {
     "sdm3065x": "scpi_dmm",
     "ut61e": "es51922",
     "k204": "k204",
+    "powersensor3": "powersensor3",
+    "vc820": "fs9721",
+    "bm257": "brymen_bm25x",
+    "extech380803": "extech380803",
 }
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}
 
@@ -244,23 +248,25 @@ def rig_toml(bench: Bench) -> str:
             "destructive": True,
         },
     )
-    for rail, nominal in _RAILS.items():
+    for pair, (rail, nominal) in enumerate(_RAILS.items()):
         voltage = by_point.get(f"{rail}.voltage")
         current = by_point.get(f"{rail}.current")
-        if voltage is None or current is None:
+        values: dict[str, Any] = {"nominal_volts": nominal, "tolerance_pct": 5.0}
+        if voltage is not None and current is not None:
+            values["voltage"] = f"{voltage.name}.voltage"
+            values["current"] = f"{current.name}.current"
+            if current.shunt_ohm is not None:
+                values["current"] = {
+                    "channel": f"{current.name}.voltage",
+                    "shunt_ohm": current.shunt_ohm,
+                    "shunt_tolerance_pct": current.shunt_tolerance_pct,
+                }
+        elif "rails" in by_point:
+            sensor = by_point["rails"].name
+            values["voltage"] = f"{sensor}.voltage_{pair}"
+            values["current"] = f"{sensor}.current_{pair}"
+        else:
             continue
-        values: dict[str, Any] = {
-            "nominal_volts": nominal,
-            "tolerance_pct": 5.0,
-            "voltage": f"{voltage.name}.voltage",
-            "current": f"{current.name}.current",
-        }
-        if current.shunt_ohm is not None:
-            values["current"] = {
-                "channel": f"{current.name}.voltage",
-                "shunt_ohm": current.shunt_ohm,
-                "shunt_tolerance_pct": current.shunt_tolerance_pct,
-            }
         lines += _section(f"rails.{rail}", values)
     temperatures = {"composite": "drive_temp.composite"}
     if "case" in by_point:

@@ -32,6 +32,9 @@ class Fault(StrEnum):
     OPEN_SENSOR = "open_sensor"
     IDENTITY = "identity"
     MEMORY_OVERFLOW = "memory_overflow"
+    LOST_BYTES = "lost_bytes"
+    TWICE = "twice"
+    OTHER_RANGE = "other_range"
 
 
 class Faults:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,11 +21,20 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from instruments import drivers
 from instruments.drivers import specifications
 from instruments.drivers.k204 import K204Settings
 from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import FaultControl, SimulatedMeter
+from instruments.simulated.lcd_meters import (
+    BM257,
+    VC820,
+    Bm257Meter,
+    ExtechMeter,
+    PushedLcdMeter,
+)
+from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
 from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
 from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
@@ -36,7 +46,19 @@ _NOISE_OF_RANGE: Final = 3e-6
 _UT61E_NOISE_OF_RANGE: Final = 5e-6
 _K204_NOISE_KELVIN: Final = 0.03
 
-Point = Literal["12V.voltage", "12V.current", "3V3.voltage", "3V3.current", "composite", "case"]
+Point = Literal[
+    "12V.voltage",
+    "12V.current",
+    "3V3.voltage",
+    "3V3.current",
+    "composite",
+    "case",
+    "12V",
+    "rails",
+    "frame_numbers",
+]
+"""Where a meter is connected. An Extech has volts and amps of ``12V``; a PowerSensor3 has all
+``rails``, or sends its test pattern."""
 
 
 class MeterConfig(BaseModel):
@@ -45,7 +67,9 @@ class MeterConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
-    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204"]
+    kind: Literal[
+        "truevolt", "sdm3065x", "ut61e", "k204", "powersensor3", "vc820", "bm257", "extech380803"
+    ]
     point: Point
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
@@ -82,6 +106,10 @@ def make_meter(
 ) -> SimulatedMeter:
     """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
     name = config.name
+    if config.kind == "powersensor3":
+        return _power_sensor(config, seed, directory, trace)
+    if config.kind == "extech380803":
+        return _extech(config, seed, directory, trace)
     probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
@@ -100,6 +128,8 @@ def make_meter(
             limits, _rng(seed, name, "errors"), _K204_NOISE_KELVIN, config.error_scale
         )
         return K204Meter(name, directory, probe, errors, clock, rng)
+    if config.kind in ("vc820", "bm257"):
+        return _lcd_meter(config, seed, directory, probe)
     function, range_ = config.settings["function"], config.settings["range"]
     limits_or_none = specifications.accuracy("UT61E", function, range_)
     if limits_or_none is None:
@@ -107,6 +137,65 @@ def make_meter(
     noise = _UT61E_NOISE_OF_RANGE * range_
     errors = Errors.draw(limits_or_none, _rng(seed, name, "errors"), noise, config.error_scale)
     return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
+
+
+def _lcd_meter(config: MeterConfig, seed: int, directory: Path, probe: Probe) -> PushedLcdMeter:
+    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
+    driver, sender, made = {
+        "vc820": ("fs9721", VC820, PushedLcdMeter),
+        "bm257": ("brymen_bm25x", BM257, Bm257Meter),
+    }[config.kind]
+    settings = {"port": "-", **config.settings}
+    (channel,) = drivers.create(name, driver, settings, time.monotonic_ns).channels
+    noise = _UT61E_NOISE_OF_RANGE * (channel.range or 0.0)
+    errors = Errors.draw(channel.accuracy, _rng(seed, name, "errors"), noise, config.error_scale)
+    return made(
+        name,
+        directory,
+        probe,
+        errors,
+        clock,
+        _rng(seed, name, "noise"),
+        sender,
+        channel.quantity.value,
+        channel.interval_s,
+    )
+
+
+def _extech(config: MeterConfig, seed: int, directory: Path, trace: TraceReader) -> ExtechMeter:
+    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
+    settings = {"port": "-", **config.settings}
+    channels = drivers.create(name, "extech380803", settings, time.monotonic_ns).channels
+    limits = {channel.name: channel.accuracy for channel in channels}
+    volts, amps = [
+        (
+            Probe(trace, f"12V.{quantity}"),
+            Errors.draw(
+                limits[quantity], _rng(seed, name, f"{quantity} errors"), 0.0, config.error_scale
+            ),
+        )
+        for quantity in ("voltage", "current")
+    ]
+    return ExtechMeter(name, directory, volts, amps, clock, _rng(seed, name, "noise"))
+
+
+def _power_sensor(
+    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
+) -> PowerSensor3Meter:
+    name, rng = config.name, _rng(seed, config.name, "noise")
+    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
+    if config.point == "frame_numbers":
+        return PowerSensor3Meter(name, directory, FrameNumbers(), clock, rng)
+    settings = {"port": "-", **config.settings}
+    channels = drivers.create(name, "powersensor3", settings, time.monotonic_ns).channels
+    limits = {channel.quantity.value: channel.accuracy for channel in channels}
+    probes, errors = [], []
+    for point in ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage"):
+        probes.append(Probe(trace, point))
+        drawn = _rng(seed, name, f"errors of {point}")
+        accuracy = limits[point.partition(".")[2]]
+        errors.append(Errors.draw(accuracy, drawn, 0.0, config.error_scale))
+    return PowerSensor3Meter(name, directory, Rails(tuple(probes), tuple(errors), rng), clock, rng)
 
 
 def _scpi_errors(model: str, config: MeterConfig, seed: int) -> ErrorsOf:

@@ -75,33 +75,15 @@ def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: boo
 class SerialMeter:
     """A pseudo terminal with a link to it that stays the same: ``DIR/tty-<name>``."""
 
-    possible_faults = frozenset(
-        {
-            Fault.SILENT,
-            Fault.DISCONNECT,
-            Fault.NONSENSE,
-            Fault.OVERLOAD,
-            Fault.NAN,
-            Fault.HOLD,
-            Fault.LOW_BATTERY,
-        }
-    )
+    possible_faults = frozenset({Fault.SILENT, Fault.DISCONNECT, Fault.NONSENSE})
 
     def __init__(
-        self,
-        name: str,
-        directory: Path,
-        probe: Probe,
-        errors: Errors,
-        clock: MeterClock,
-        rng: np.random.Generator,
+        self, name: str, directory: Path, clock: MeterClock, rng: np.random.Generator
     ) -> None:
         self.name = name
         self.faults = Faults()
         self.clock = clock
         self._link = directory / f"tty-{name}"
-        self._probe = probe
-        self._errors = errors
         self._rng = rng
         self._ends: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,11 +122,6 @@ class SerialMeter:
         with contextlib.suppress(BlockingIOError):
             os.write(self._ends[0], data)
 
-    async def shown(self, begin_ns: int, end_ns: int) -> float:
-        """What it measures over a window of host time, before the display."""
-        true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
-        return float(self._errors.apply(true, self._rng, 1e-9)[0])
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=self.name)
         self._tasks.add(task)
@@ -178,10 +155,39 @@ class SerialMeter:
                 self.received(os.read(self._ends[0], 4096))
 
 
-class Ut61eMeter(SerialMeter):
+class HandheldMeter(SerialMeter):
+    """A meter with a battery and a HOLD key, on one point of the drive."""
+
+    possible_faults = SerialMeter.possible_faults | {
+        Fault.OVERLOAD,
+        Fault.NAN,
+        Fault.HOLD,
+        Fault.LOW_BATTERY,
+    }
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        probe: Probe,
+        errors: Errors,
+        clock: MeterClock,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(name, directory, clock, rng)
+        self._probe = probe
+        self._errors = errors
+
+    async def shown(self, begin_ns: int, end_ns: int) -> float:
+        """What it measures over a window of host time, before the display."""
+        true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
+        return float(self._errors.apply(true, self._rng, 1e-9)[0])
+
+
+class Ut61eMeter(HandheldMeter):
     """Sends a frame at the end of each conversion, on its own clock."""
 
-    possible_faults = SerialMeter.possible_faults | {Fault.WRONG_FUNCTION}
+    possible_faults = HandheldMeter.possible_faults | {Fault.WRONG_FUNCTION}
 
     def __init__(
         self,
@@ -221,10 +227,10 @@ class Ut61eMeter(SerialMeter):
             end += conversion
 
 
-class K204Meter(SerialMeter):
+class K204Meter(HandheldMeter):
     """Answers ``A`` with its last measurement; its first input has the thermocouple."""
 
-    possible_faults = SerialMeter.possible_faults | {Fault.OPEN_SENSOR}
+    possible_faults = HandheldMeter.possible_faults | {Fault.OPEN_SENSOR}
 
     def received(self, data: bytes) -> None:
         """Answer each ``A``."""

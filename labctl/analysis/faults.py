@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from instruments.reading import BESIDE_VALUES
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
@@ -21,7 +22,7 @@ PEAKS_FROM_HZ = 350.0
 
 WELL_COVERED = 0.95
 CUTS_OFF = "overload"
-WARNINGS = ("low_battery",)
+WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES))
 """Statuses beside which readings go on."""
 UNCOUNTED = "memory_overflow"
 """The status of which nobody knows how many readings it cost."""

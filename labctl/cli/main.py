@@ -292,6 +292,60 @@ def check(
     listing.check(file, json_output)
 
 
+@app.command("instruments")
+def list_instruments(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ADDRESS]...", help="Serial ports or VISA resources to ask."),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List what is connected, who it is, and the rig lines for it."""
+    from labctl.cli import connected
+
+    raise typer.Exit(connected.list_instruments(addresses or (), ask, json_output))
+
+
+@app.command()
+def read(
+    rig: RigArgument,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show live values of every channel of a rig, until Ctrl-C."""
+    from rich.console import Console
+
+    from labctl.cli import wall
+
+    raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Console()))
+
+
+@app.command()
+def record(
+    rig: RigArgument,
+    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
+    seconds: Annotated[float, typer.Option(help="For how long.")] = 30.0,
+    to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
+) -> None:
+    """Record what is said on an instrument's line, to send it to somebody."""
+    from labctl.cli import sessions
+
+    raise typer.Exit(sessions.record(rig, instrument, seconds, to))
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recorded session.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Play a recorded session through its driver and print the readings."""
+    from labctl.cli import sessions
+
+    raise typer.Exit(sessions.replay(file, json_output))
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -155,6 +155,15 @@ def test_a_battery_that_wavers_is_told_once_and_no_hold_is_cut() -> None:
     assert found == [[Status.HOLD], [Status.LOW_BATTERY], [], []]
 
 
+def test_an_automatic_range_is_told_once_a_change() -> None:
+    shown = [frame(range_=1), frame(range_=0), frame(range_=0), frame(range_=1)]
+    instrument, line = meter(*shown)
+    with line:
+        found = [[(s.status, s.count) for s in instrument.read().statuses] for _ in shown]
+    changed = [(Status.RANGE_CHANGED, 0)]
+    assert found == [[], changed, [], changed]
+
+
 def test_unplugged() -> None:
     instrument, line = meter(ConnectionLost("gone"))
     with line, pytest.raises(ConnectionLost):

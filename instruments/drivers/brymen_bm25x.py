@@ -1,0 +1,113 @@
+"""Brymen BM25x (BM251s … BM257s): 15-byte frames with the segments of the display.
+
+9600 baud 8N1, the cable wants RTS and DTR set; it pushes by itself. Byte 0 is 02, the high half
+of byte i is i, the low half are segments (facts from libsigrok's table of this meter):
+
+    1 AUTO, DC, AC, relative (bit 3 first)   2 bar   3-10 four digits: bits 3-1 of the first byte
+    and all of the second; bit 0 of the first is the minus sign, then the points before the
+    second, third and fourth digit   11 hold, –, M, k   12 –, Ω, Hz, n   13 MAX, F, µ, m
+    14 MIN, V, A, –
+
+Where the battery symbol is, is not known: a low battery cannot be told.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from instruments.drivers.lcd_meter import Display, Family, LcdMeter, LcdMeterSettings, fits
+from instruments.errors import ProtocolError
+from instruments.transports import SerialFormat
+
+PLACES: Final = bytes(range(0x00, 0xF0, 0x10))
+FORMAT: Final = SerialFormat(baud=9600, rts=True, dtr=True)
+COUNTS: Final = 6_000
+INTERVAL_S: Final = 0.2
+FIRST_BYTE: Final = 0x02
+SEGMENTS: Final = {
+    0xBE: 0,
+    0xA0: 1,
+    0xDA: 2,
+    0xF8: 3,
+    0xE4: 4,
+    0x7C: 5,
+    0x7E: 6,
+    0xA8: 7,
+    0xFE: 8,
+    0xFC: 9,
+}
+LETTER_L: Final = 0x16
+_TEMPERATURE: Final = {0x1E: "°C", 0x4E: "°F"}
+
+
+def decode(frame: bytes) -> Display:
+    """What a frame says. Raises ProtocolError where it is none."""
+    if len(frame) != len(PLACES) or not fits(frame, PLACES) or frame[0] != FIRST_BYTE:
+        raise ProtocolError(f"expected 02 and 14 numbered bytes, got {frame[:20].hex(' ')}")
+    low = [byte & 0x0F for byte in frame]
+    units = [
+        named
+        for on, named in (
+            (low[14] & 4, ("voltage", "V")),
+            (low[14] & 2, ("current", "A")),
+            (low[12] & 4, ("resistance", "Ω")),
+            (low[13] & 4, ("capacitance", "F")),
+            (low[12] & 2, ("frequency", "Hz")),
+        )
+        if on
+    ]
+    prefixes = [
+        factor
+        for on, factor in (
+            (low[11] & 2, 1e6),
+            (low[11] & 1, 1e3),
+            (low[13] & 1, 1e-3),
+            (low[13] & 2, 1e-6),
+            (low[12] & 1, 1e-9),
+        )
+        if on
+    ]
+    if len(units) > 1 or len(prefixes) > 1:
+        raise ProtocolError(f"symbols that exclude each other: {frame.hex(' ')}")
+    function, unit = units[0] if units else ("nothing known", "")
+    segments = [(low[4 + 2 * i] << 4 | low[3 + 2 * i]) & 0xFE for i in range(4)]
+    points = [place for place in (5, 7, 9) if low[place] & 1]
+    if len(points) > 1:
+        raise ProtocolError(f"two decimal points: {frame.hex(' ')}")
+    decimals = (11 - points[0]) // 2 if points else 0
+    if segments[3] in _TEMPERATURE:
+        function, unit = "temperature", _TEMPERATURE[segments.pop()]
+        decimals = max(decimals - 1, 0)
+    digit = (prefixes[0] if prefixes else 1.0) * 10.0**-decimals
+    value: float | None = None
+    if LETTER_L not in segments:
+        if not all(item in SEGMENTS for item in segments):
+            raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
+        count = int("".join(str(SEGMENTS[item]) for item in segments))
+        value = (-count if low[3] & 1 else count) * digit
+    return Display(
+        function=function,
+        unit=unit,
+        value=value,
+        digit=digit,
+        dc=bool(low[1] & 4),
+        ac=bool(low[1] & 2),
+        auto_range=bool(low[1] & 8),
+        hold=bool(low[11] & 8),
+        relative=bool(low[1] & 1),
+        extreme=bool(low[13] & 8 or low[14] & 8),
+    )
+
+
+class BrymenBm25xSettings(LcdMeterSettings):
+    """A Brymen BM25x."""
+
+    interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
+
+
+class BrymenBm25x(LcdMeter):
+    """One BM25x."""
+
+    family: ClassVar[Family] = Family("Brymen", "BM25x", FORMAT, PLACES, COUNTS, decode)

@@ -1,0 +1,204 @@
+"""Extech 380803 and 380801: power analysers at the mains plug, asked by a space.
+
+9600 baud 8N1, DTR set and RTS clear: they power the meter's isolated interface. The answer is
+four blocks of five bytes, ``02 xx low high 03``: watts, amps, volts, power factor. The 16 bits
+of a value are a decimal number, each field with its lowest bit first (facts from the maker's
+protocol as PowerTOP and extech-reader use it):
+
+    bit 0 sign (1 is +)   1 first digit, 0 or 1   2-5, 6-9, 10-13 three digits
+    14-15 decimal places
+
+How an overload is coded is not known: digits above nine are ``unreadable``, never a value.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from instruments.drivers.pacing import Ticks
+from instruments.drivers.settings import NotNegative, SerialSettings
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import NoAnswer, ProtocolError
+from instruments.reading import (
+    Accuracy,
+    Batch,
+    Block,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.transports import ByteLine, SerialFormat, SerialLine
+
+FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
+BLOCK_BYTES: Final = 5
+REPLY_BYTES: Final = 4 * BLOCK_BYTES
+_STX, _ETX = 0x02, 0x03
+_ANSWER_S: Final = 0.5
+_CYCLE_S: Final = 0.4
+"""It measures two and a half times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One decoded answer."""
+
+    watts: float
+    amps: float
+    volts: float
+    power_factor: float
+
+
+def decode_value(low: int, high: int) -> float:
+    """The number in the two bytes of a block. Raises ProtocolError where they are none."""
+    bits = high << 8 | low
+    digits = [bits >> 1 & 1, *(_reversed(bits >> place & 0xF, 4) for place in (2, 6, 10))]
+    if max(digits) > 9:
+        raise ProtocolError(f"digits {digits}: {low:02x} {high:02x}")
+    number = int("".join(map(str, digits))) / 10.0 ** _reversed(bits >> 14, 2)
+    return number if bits & 1 else -number
+
+
+def _reversed(field: int, width: int) -> int:
+    return int(f"{field:0{width}b}"[::-1], 2)
+
+
+def decode(reply: bytes) -> Reply:
+    """What an answer says. Raises ProtocolError where it is none."""
+    if not is_reply(reply):
+        raise ProtocolError(f"expected four blocks 02 … 03, got {reply[:24].hex(' ')}")
+    values = [decode_value(*reply[start + 2 : start + 4]) for start in range(0, REPLY_BYTES, 5)]
+    found = Reply(*values)
+    if abs(found.power_factor) > 1.0:
+        raise ProtocolError(f"a power factor of {found.power_factor:g}")
+    return found
+
+
+def is_reply(data: bytes) -> bool:
+    """Whether the 20 bytes are four blocks."""
+    return len(data) == REPLY_BYTES and all(
+        data[start] == _STX and data[start + 4] == _ETX for start in range(0, REPLY_BYTES, 5)
+    )
+
+
+def find_reply(data: bytes) -> bytes:
+    """The first whole answer in ``data``, whatever stands before it; empty: none yet."""
+    for start in range(len(data) - REPLY_BYTES + 1):
+        if is_reply(data[start : start + REPLY_BYTES]):
+            return data[start : start + REPLY_BYTES]
+    return b""
+
+
+class Extech380803Settings(SerialSettings):
+    """The port, and the limits of error of each quantity in the ranges that are used."""
+
+    interval_s: Annotated[float, Field(ge=_CYCLE_S, le=3600)] = 0.5
+    power_pct_of_reading: NotNegative
+    power_floor_watts: NotNegative
+    voltage_pct_of_reading: NotNegative
+    voltage_floor_volts: NotNegative
+    current_pct_of_reading: NotNegative
+    current_floor_amps: NotNegative
+
+
+class Extech380803:
+    """One power analyser. Channels ``power``, ``voltage`` and ``current``."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Extech380803Settings,
+        clock: HostClock,
+        line: ByteLine | None = None,
+    ) -> None:
+        self._who = name
+        self._settings = settings
+        self._clock = clock
+        self._line = line or SerialLine(name, settings.port, FORMAT)
+        self._ticks = Ticks(settings.interval_s)
+        limits = (
+            (Quantity.POWER, settings.power_pct_of_reading, settings.power_floor_watts),
+            (Quantity.VOLTAGE, settings.voltage_pct_of_reading, settings.voltage_floor_volts),
+            (Quantity.CURRENT, settings.current_pct_of_reading, settings.current_floor_amps),
+        )
+        self._channels = tuple(
+            Channel(
+                name=quantity.value,
+                quantity=quantity,
+                clock=Clock.HOST,
+                interval_s=settings.interval_s,
+                aperture_s=_CYCLE_S,
+                accuracy=Accuracy(pct / 100, floor, "the rig"),
+                # What it answers is up to one cycle old.
+                time_u_s=_CYCLE_S / 2,
+            )
+            for quantity, pct, floor in limits
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Power, voltage and current."""
+        return self._channels
+
+    def open(self) -> Identity:
+        """Open the port and make sure that something answers like a 380803."""
+        self._line.open()
+        self._line.discard()
+        try:
+            decode(self._ask())
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._who}: {error}; is it an Extech 380803?") from None
+        return Identity("Extech", "380803", notes=("it cannot be asked for its identity",))
+
+    def start(self) -> None:
+        """It has no settings; begin to ask."""
+        self._ticks.restart()
+
+    def read(self) -> Batch:
+        """One answer at each tick."""
+        if not self._ticks.wait(0.5):
+            return Batch()
+        self._line.discard()
+        # A reading is the mean of the cycle before it is asked for.
+        t_ns = self._clock() - round(_CYCLE_S / 2 * 1e9)
+        try:
+            reply = decode(self._ask())
+        except ProtocolError as error:
+            return self._batch(t_ns, (Status.UNREADABLE,) * 3, str(error))
+        return self._batch(t_ns, (reply.watts, reply.volts, reply.amps))
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._line.close()
+
+    def _ask(self) -> bytes:
+        """What comes after a space: a whole answer if there is one. Raises NoAnswer."""
+        self._line.write(b" ")
+        deadline = time.monotonic() + _ANSWER_S
+        data = b""
+        while (left_s := deadline - time.monotonic()) > 0:
+            data += self._line.read_some(left_s)
+            if reply := find_reply(data):
+                return reply
+        if not data:
+            raise NoAnswer(
+                f"{self._who}: no answer within {_ANSWER_S:g} s; is it on, and its isolated "
+                "RS-232 cable plugged in?"
+            )
+        return data
+
+    def _batch(self, t_ns: int, readings: tuple[float | Status, ...], detail: str = "") -> Batch:
+        blocks: list[Block] = []
+        statuses: list[StatusReading] = []
+        for channel, reading in zip(self._channels, readings, strict=True):
+            found, said = sort_readings(channel.name, [t_ns], [reading], detail)
+            blocks += found
+            statuses += said
+        return Batch(tuple(blocks), tuple(statuses))

@@ -1,0 +1,121 @@
+"""Meters with the Fortune FS9721: Voltcraft VC820/VC840, UNI-T UT60A/E, TekPower TP4000ZC …
+
+They push 14-byte frames, 2400 baud 8N1, one-way; the optical cable wants DTR set and RTS clear.
+The high half of byte i is i + 1, the low half are segments of the display, bit 3 first (chip's
+data sheet; the tables of libsigrok and of perfec.to/posts/ut60e agree):
+
+    0 AC, DC, AUTO, RS232   1-8 four digits, two bytes each: segments, and bit 3 of the first
+    byte is the minus sign, the point after the first, second, third digit   9 µ, n, k, diode
+    10 m, %, M, beep   11 F, Ω, relative, hold   12 A, V, Hz, battery low   13 the maker's own
+
+The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B MAX and MIN are
+bits 0 and 3, so with volts or amps these are taken for an extreme.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from instruments.drivers.lcd_meter import Display, Family, LcdMeter, LcdMeterSettings, fits
+from instruments.errors import ProtocolError
+from instruments.transports import SerialFormat
+
+PLACES: Final = bytes(range(0x10, 0xF0, 0x10))
+FORMAT: Final = SerialFormat(baud=2400, rts=False, dtr=True)
+COUNTS: Final = 4_000
+INTERVAL_S: Final = 0.33
+"""Three or four frames a second."""
+SEGMENTS: Final = {
+    0x7D: 0,
+    0x05: 1,
+    0x5B: 2,
+    0x1F: 3,
+    0x27: 4,
+    0x3E: 5,
+    0x7E: 6,
+    0x15: 7,
+    0x7F: 8,
+    0x3F: 9,
+}
+LETTER_L: Final = 0x68
+_PREFIXES: Final = (("n", 1e-9), ("µ", 1e-6), ("m", 1e-3), ("k", 1e3), ("M", 1e6))
+_FUNCTIONS: Final = {
+    "V": "voltage",
+    "A": "current",
+    "Ω": "resistance",
+    "Hz": "frequency",
+    "F": "capacitance",
+    "%": "duty cycle",
+}
+
+
+def decode(frame: bytes) -> Display:
+    """What a frame says. Raises ProtocolError where it is none."""
+    if len(frame) != len(PLACES) or not fits(frame, PLACES):
+        raise ProtocolError(f"expected 14 bytes numbered 1 to 14, got {frame[:20].hex(' ')}")
+    low = [byte & 0x0F for byte in frame]
+    if not low[0] & 1:
+        raise ProtocolError("its RS232 symbol is off")
+    prefixes = _which(
+        {"µ": low[9] & 8, "n": low[9] & 4, "k": low[9] & 2, "m": low[10] & 8, "M": low[10] & 2}
+    )
+    units = _which(
+        {
+            "F": low[11] & 8,
+            "Ω": low[11] & 4,
+            "A": low[12] & 8,
+            "V": low[12] & 4,
+            "Hz": low[12] & 2,
+            "%": low[10] & 4,
+        }
+    )
+    if len(prefixes) > 1 or len(units) > 1 or low[0] & 0b1100 == 0b1100:
+        raise ProtocolError(f"symbols that exclude each other: {frame.hex(' ')}")
+    unit = units[0] if units else ""
+    function = _FUNCTIONS.get(unit, "nothing known")
+    if low[9] & 1:
+        function = "diode"
+    elif low[10] & 1:
+        function = "continuity"
+    digit = dict(_PREFIXES)[prefixes[0]] if prefixes else 1.0
+    for place, share in ((3, 1e-3), (5, 1e-2), (7, 1e-1)):
+        if low[place] & 8:
+            digit *= share
+    segments = [(low[1 + 2 * i] & 7) << 4 | low[2 + 2 * i] for i in range(4)]
+    value: float | None = None
+    if LETTER_L not in segments:
+        if not all(item in SEGMENTS for item in segments):
+            raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
+        count = int("".join(str(SEGMENTS[item]) for item in segments))
+        value = (-count if low[1] & 8 else count) * digit
+    return Display(
+        function=function,
+        unit=unit,
+        value=value,
+        digit=digit,
+        dc=bool(low[0] & 4),
+        ac=bool(low[0] & 8),
+        auto_range=bool(low[0] & 2),
+        hold=bool(low[11] & 1),
+        relative=bool(low[11] & 2),
+        extreme=bool(low[13] & 0b1001),
+        low_battery=bool(low[12] & 1),
+    )
+
+
+def _which(symbols: dict[str, int]) -> list[str]:
+    return [name for name, on in symbols.items() if on]
+
+
+class Fs9721Settings(LcdMeterSettings):
+    """A meter of the FS9721 family."""
+
+    interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
+
+
+class Fs9721(LcdMeter):
+    """One meter of the FS9721 family."""
+
+    family: ClassVar[Family] = Family("Fortune", "FS9721", FORMAT, PLACES, COUNTS, decode)

@@ -1,0 +1,246 @@
+"""A bridge to ``sigrok-cli`` for meters that only it knows.
+
+What it costs: the output has no times, so a reading's time is its arrival, through a program
+and a pipe; values are 32-bit floats, rounded to what the meter shows; nothing can be asked of
+the meter. A driver of its own is better where there is one.
+
+``sigrok-cli -d DRIVER:conn=… --continuous -O analog`` prints a line a reading:
+``P1: 12.34 V DC AUTO``, with SI prefixes; overload is ``inf``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import select
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, Annotated, Final, Literal
+
+from pydantic import Field
+
+from instruments.drivers.settings import DriverSettings, NotNegative
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import ConnectionLost, ProtocolError, SettingRefused
+from instruments.reading import (
+    UNITS,
+    Accuracy,
+    Batch,
+    Block,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+
+_FLOAT32: Final = 2.0**-24
+"""Relative rounding of a 32-bit float."""
+_LINE: Final = re.compile(r"(?P<channel>[^:]+): (?P<value>\S+) (?P<unit>\S+)(?P<flags>( \S+)*)")
+_PREFIXES: Final[Mapping[str, float]] = {
+    "p": 1e-12,
+    "n": 1e-9,
+    "µ": 1e-6,
+    "u": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+}
+_NO_PRESENT_VALUE: Final = frozenset({"MAX", "MIN", "AVG", "REL", "RELATIVE"})
+_FIRST_READING_S: Final = 1.0
+_STOP_S: Final = 1.0
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:+-]*$")]
+
+
+class SigrokSettings(DriverSettings):
+    """Which driver of sigrok, where the meter is, and what it measures."""
+
+    sigrok_driver: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    """As ``sigrok-cli -L`` lists it: ``brymen-bm86x``."""
+    conn: Word = ""
+    """``/dev/ttyUSB0``, or a USB VID.PID: what sigrok calls ``conn``."""
+    options: Mapping[Word, Word] = {}
+    """Further options of the driver: ``serialcomm``, ``modbusaddr`` …"""
+    config: Mapping[Word, Word] = {}
+    """What sigrok-cli sets before it begins (``-c``): ``samplerate`` …"""
+    channel: Word = "P1"
+    quantity: Literal["voltage", "current", "power", "temperature"]
+    interval_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 0.5
+    accuracy_pct_of_reading: NotNegative
+    accuracy_floor: NotNegative
+    command: Annotated[str, Field(min_length=1)] = "sigrok-cli"
+
+    def arguments(self) -> list[str]:
+        """The command line."""
+        parts = [self.sigrok_driver]
+        if self.conn:
+            parts.append(f"conn={self.conn}")
+        parts += [f"{key}={value}" for key, value in self.options.items()]
+        command = [self.command, "-d", ":".join(parts)]
+        if self.config:
+            command += ["-c", ":".join(f"{key}={value}" for key, value in self.config.items())]
+        return [*command, "-C", self.channel, "--continuous", "-O", "analog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the output; ``value`` in ``unit`` without a prefix."""
+
+    channel: str
+    value: float
+    unit: str
+    flags: frozenset[str]
+
+
+def parse_line(text: str) -> Line:
+    """What a line says. Raises ProtocolError where it is none."""
+    match = _LINE.fullmatch(text.strip())
+    if match is None:
+        raise ProtocolError(f"no reading: {text[:60]!r}")
+    try:
+        value = float(match["value"])
+    except ValueError:
+        raise ProtocolError(f"no number: {text[:60]!r}") from None
+    flags = frozenset(match["flags"].split())
+    for unit in sorted(UNITS.values(), key=len, reverse=True):
+        prefix = match["unit"].removesuffix(unit)
+        if match["unit"].endswith(unit) and prefix in _PREFIXES:
+            return Line(match["channel"], value * _PREFIXES[prefix], unit, flags)
+    return Line(match["channel"], value, match["unit"], flags)
+
+
+def judge(line: Line, quantity: Quantity) -> tuple[float | Status, str]:
+    """The reading that a line brings, or why it brings none."""
+    if line.unit != UNITS[quantity]:
+        return Status.WRONG_FUNCTION, f"measures {line.unit}, not {UNITS[quantity]}"
+    if "AC" in line.flags or line.flags & _NO_PRESENT_VALUE:
+        return Status.WRONG_FUNCTION, f"shows {' '.join(sorted(line.flags))}"
+    if math.isinf(line.value):
+        return Status.OVERLOAD, ""
+    if math.isnan(line.value):
+        return Status.NO_VALUE, ""
+    return (Status.HOLD, "") if "HOLD" in line.flags else (line.value, "")
+
+
+class Sigrok:
+    """One meter behind sigrok-cli. Its channel is the quantity, on the host's clock."""
+
+    def __init__(self, name: str, settings: SigrokSettings, clock: HostClock) -> None:
+        self._who = name
+        self._settings = settings
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._complaints: IO[bytes] | None = None
+        self._rest = b""
+        self._channel = Channel(
+            name=settings.quantity,
+            quantity=Quantity(settings.quantity),
+            clock=Clock.HOST,
+            interval_s=settings.interval_s,
+            aperture_s=settings.interval_s,
+            accuracy=Accuracy(
+                settings.accuracy_pct_of_reading / 100 + _FLOAT32,
+                settings.accuracy_floor,
+                "the rig (values are 32-bit floats)",
+            ),
+            time_u_s=settings.interval_s,
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Start sigrok-cli. Raises SettingRefused where it is not installed."""
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
+        try:
+            self._process = subprocess.Popen(
+                self._settings.arguments(),
+                stdin=subprocess.PIPE,  # it stops at its end: so it dies with labctl
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                process_group=0,  # Ctrl-C in a terminal is for labctl
+            )
+        except OSError as error:
+            raise SettingRefused(
+                f"{self._who}: cannot start {self._settings.command}: {error}; install sigrok-cli"
+            ) from error
+        notes = ("through sigrok-cli: arrival times, 32-bit floats",)
+        return Identity("sigrok", self._settings.sigrok_driver, notes=notes)
+
+    def start(self) -> None:
+        """It streams by itself; make sure that it has not given up at once."""
+        self._rest = b""
+        process = self._running()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_FIRST_READING_S)
+            raise self._ended()
+
+    def read(self) -> Batch:
+        """The lines that have come in. The end of sigrok-cli is a ConnectionLost."""
+        process = self._running()
+        assert process.stdout is not None
+        if not select.select([process.stdout], [], [], 0.5)[0]:
+            return Batch()
+        data = os.read(process.stdout.fileno(), 65536)
+        arrived_ns = self._clock()
+        if not data:
+            raise self._ended()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        blocks: list[Block] = []
+        statuses: list[StatusReading] = []
+        half_ns = round(self._settings.interval_s / 2 * 1e9)
+        for back, raw in zip(range(len(lines) - 1, -1, -1), lines, strict=True):
+            t_ns = arrived_ns - half_ns - 2 * half_ns * back
+            try:
+                line = parse_line(raw.decode(errors="replace"))
+                if line.channel != self._settings.channel:
+                    continue
+                reading, detail = judge(line, self._channel.quantity)
+            except ProtocolError as error:
+                reading, detail = Status.UNREADABLE, str(error)
+            found, said = sort_readings(self._channel.name, [t_ns], [reading], detail)
+            blocks += found
+            statuses += said
+        return Batch(tuple(blocks), tuple(statuses))
+
+    def close(self) -> None:
+        """End sigrok-cli, by force if need be."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        complaints, self._complaints = self._complaints, None
+        if complaints is not None:
+            complaints.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ConnectionLost(f"{self._who}: sigrok-cli is not running")
+        return self._process
+
+    def _ended(self) -> ConnectionLost:
+        said = ""
+        if self._complaints is not None:
+            self._complaints.seek(0)
+            said = self._complaints.read(2000).decode(errors="replace").strip().partition("\n")[0]
+        return ConnectionLost(
+            f"{self._who}: sigrok-cli ended ({said or 'it said nothing'}); is the meter connected, "
+            f"and is {self._settings.sigrok_driver} its driver?"
+        )

@@ -1,0 +1,197 @@
+"""What is connected, and who it is.
+
+Listing opens nothing. Asking sends ``*IDN?`` to a VISA resource; a serial port, which may belong
+to anything, is only listened to and asked when somebody names it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from instruments import drivers
+from instruments.drivers import (
+    brymen_bm25x,
+    es51922,
+    extech380803,
+    fs9721,
+    k204,
+    lcd_meter,
+    powersensor3,
+)
+from instruments.errors import InstrumentError, ProtocolError
+from instruments.transports import SerialFormat, SerialLine, VisaLine
+
+_LISTEN_S: Final = 1.2
+_ANSWER_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who answered at an address, and which driver reads it (empty: none is known)."""
+
+    address: str
+    identity: str
+    driver: str = ""
+    model: str = ""
+
+
+def visa_resources(library: str = "@py") -> list[str]:
+    """What VISA finds on USB, GPIB and by LAN discovery; no serial ports.
+
+    Raises InstrumentError where that VISA cannot be used.
+    """
+    import pyvisa
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyVISA-py: of discoveries that are not installed
+            manager: Any = pyvisa.ResourceManager(library)
+            found: Sequence[str] = manager.list_resources("?*")
+    except Exception as error:  # whatever a VISA library raises
+        raise InstrumentError(f"VISA {library} cannot be used: {error}") from error
+    return sorted(name for name in found if "ASRL" not in name.upper())
+
+
+def ask_visa(resource: str, library: str = "@py") -> Found:
+    """Who is at a VISA resource. Raises ConnectionLost, NoAnswer."""
+    line = VisaLine("it", resource, library)
+    line.open()
+    try:
+        line.write(b"*IDN?\n")
+        identity = line.read_line(_ANSWER_S).decode("ascii", errors="replace").strip()
+    finally:
+        line.close()
+    model = identity.split(",")[1].strip() if identity.count(",") else ""
+    return Found(resource, identity, *driver_for(model))
+
+
+def driver_for(model: str) -> tuple[str, str]:
+    """The driver that names this model, and the model as its settings spell it."""
+    for name in drivers.names():
+        field = drivers.settings_model(name).model_fields.get("model")
+        for known in get_args(field.annotation) if field is not None else ():
+            if model.upper() in (str(known).upper(), f"DMM{known}".upper()):
+                return name, str(known)
+    return ("scpi_dmm", "generic") if model else ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    driver: str
+    identity: str
+    line_format: SerialFormat
+    question: bytes
+    recognised: Callable[[bytes], bool]
+
+
+def _es51922(data: bytes) -> bool:
+    return any(_decodes(es51922.decode, line) for line in es51922.split_frames(data)[0])
+
+
+def _lcd(family: lcd_meter.Family) -> Callable[[bytes], bool]:
+    def recognised(data: bytes) -> bool:
+        pieces, _ = lcd_meter.split_frames(data, family.places)
+        return any(_decodes(family.decode, piece) for piece in pieces)
+
+    return recognised
+
+
+def _k204(data: bytes) -> bool:
+    start = data.find(b"\x02")
+    return start >= 0 and _decodes(k204.decode, data[start : start + k204.REPLY_BYTES])
+
+
+def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
+    try:
+        decode(data)
+    except ProtocolError:
+        return False
+    return True
+
+
+CANDIDATES: Final = (
+    _Candidate("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, b"", _es51922),
+    _Candidate("fs9721", "FS9721 family", fs9721.FORMAT, b"", _lcd(fs9721.Fs9721.family)),
+    _Candidate(
+        "brymen_bm25x",
+        "Brymen BM25x",
+        brymen_bm25x.FORMAT,
+        b"",
+        _lcd(brymen_bm25x.BrymenBm25x.family),
+    ),
+    _Candidate(
+        "powersensor3",
+        "PowerSensor3",
+        powersensor3.FORMAT,
+        b"TV",
+        lambda data: re.search(rb"F4\d\d-\d+\.\d+\.\d+", data) is not None,
+    ),
+    _Candidate("k204", "Center 309 / Voltcraft K204", k204.FORMAT, b"A", _k204),
+    _Candidate(
+        "extech380803",
+        "Extech 380803",
+        extech380803.FORMAT,
+        b" ",
+        lambda data: bool(extech380803.find_reply(data)),
+    ),
+)
+"""Meters that push are listened to before any that must be asked."""
+
+
+def ask_serial(port: str) -> Found:
+    """Who is at a serial port: listens, then asks in each known meter's language.
+
+    Raises ConnectionLost.
+    """
+    for candidate in CANDIDATES:
+        line = SerialLine("it", port, candidate.line_format)
+        line.open()
+        try:
+            line.discard()
+            if candidate.question:
+                line.write(candidate.question)
+            if _recognised(line, candidate):
+                return Found(port, candidate.identity, candidate.driver)
+        finally:
+            line.close()
+    return Found(port, "")
+
+
+def _recognised(line: SerialLine, candidate: _Candidate) -> bool:
+    data = b""
+    deadline = time.monotonic() + _LISTEN_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        data += line.read_some(left_s)
+        if candidate.recognised(data):
+            return True
+    return False
+
+
+def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
+    """The section of a rig for it. What only its owner knows is left as a comment to fill in."""
+    if not found.driver:
+        return []
+    known = {"model": found.model, "port": port or found.address, "resource": found.address}
+    lines = [f"[instruments.{name}]", f'driver = "{found.driver}"']
+    for key, field in drivers.settings_model(found.driver).model_fields.items():
+        value = known.get(key, "")
+        if value and (field.is_required() or key in known):
+            lines.append(f'{key} = "{value}"')
+        elif field.is_required():
+            lines.append(f"# {key} =")
+    return lines
+
+
+def ask(address: str) -> Found:
+    """Who is at an address: a serial port if it is a path or ``usb:…``, else a VISA resource.
+
+    Raises InstrumentError.
+    """
+    if address.startswith(("/", "usb:")):
+        return ask_serial(address)
+    return ask_visa(address)

@@ -1,0 +1,87 @@
+"""Serial ports by what is plugged in: a USB device keeps its serial number, not its name.
+
+A port is written as a path (best one that stays, in ``/dev/serial/by-id``), ``usb:SERIAL``,
+``usb:VID:PID`` or ``usb:VID:PID:SERIAL`` (VID and PID in hexadecimal, as ``lsusb`` shows them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from instruments.errors import ConnectionLost, WrongInstrument
+
+PREFIX: Final = "usb:"
+BY_ID: Final = Path("/dev/serial/by-id")
+_VID_PID: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})(?::(.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class SerialPort:
+    """One port that is there now."""
+
+    path: str
+    description: str = ""
+    vid: int | None = None
+    pid: int | None = None
+    serial: str = ""
+    by_id: str = ""
+    """Its path in ``/dev/serial/by-id``, which stays the same; empty: none."""
+
+    @property
+    def usb(self) -> str:
+        """How a rig names it wherever it is plugged in; empty where it is not on USB."""
+        if self.vid is None or self.pid is None:
+            return ""
+        serial = f":{self.serial}" if self.serial else ""
+        return f"{PREFIX}{self.vid:04x}:{self.pid:04x}{serial}"
+
+
+def connected_ports() -> list[SerialPort]:
+    """The serial ports of this machine, by path."""
+    from serial.tools import list_ports
+
+    links = {link.resolve(): link for link in sorted(BY_ID.glob("*"))}
+    ports = [
+        SerialPort(
+            path=info.device,
+            description=info.description if info.description != "n/a" else "",
+            vid=info.vid,
+            pid=info.pid,
+            serial=info.serial_number or "",
+            by_id=str(links.get(Path(info.device).resolve(), "")),
+        )
+        for info in list_ports.comports()
+    ]
+    return sorted(ports, key=lambda port: port.path)
+
+
+def port_path(who: str, port: str, there: Sequence[SerialPort] | None = None) -> str:
+    """The path of a port now. ``there`` are the ports to choose from: this machine's.
+
+    Raises ConnectionLost (not plugged in) and WrongInstrument (several are meant).
+    """
+    if not port.startswith(PREFIX):
+        return port
+    wanted = port.removeprefix(PREFIX)
+    ports = connected_ports() if there is None else there
+    match = _VID_PID.fullmatch(wanted)
+    if match is None:
+        found = [item for item in ports if wanted and item.serial == wanted]
+    else:
+        vid, pid, serial = int(match[1], 16), int(match[2], 16), match[3]
+        found = [
+            item
+            for item in ports
+            if (item.vid, item.pid) == (vid, pid) and serial in (None, item.serial)
+        ]
+    if not found:
+        known = ", ".join(item.usb for item in ports if item.usb) or "none"
+        raise ConnectionLost(f"{who}: no serial port is {port} (on USB: {known}); plug it in")
+    if len(found) > 1:
+        which = ", ".join(f"{item.path} ({item.usb})" for item in found)
+        raise WrongInstrument(f"{who}: {port} means several: {which}; add the serial number")
+    return found[0].path

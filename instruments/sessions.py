@@ -1,0 +1,286 @@
+r"""Sessions with an instrument as a text file: recorded from its line, and played to its driver.
+
+So the owner of a meter can send one, and its driver can be tested against it. The file:
+
+    labctl session 1
+    {"driver": "k204", "name": "case", "settings": {…}}
+    0.000512 open
+    0.001204 > A
+    0.046810 < \x02\x80…\x03
+    1.513370 ! NoAnswer case: no whole answer within 1.5 s
+
+Seconds since the beginning, what happened (``>`` sent, ``<`` received, ``!`` raised), and the
+bytes: printable ASCII as it is, the rest as ``\xNN``, a backslash twice. What was received and
+thrown away (``discard``), and waiting in vain for bytes, is not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Protocol, TextIO, cast
+
+from instruments import drivers, errors
+from instruments.drivers.settings import VisaSettings
+from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
+from instruments.instrument import Instrument
+from instruments.reading import HostClock
+from instruments.transports import SerialLine, VisaLine
+
+FIRST_LINE: Final = "labctl session 1"
+_WAITS_AT_THE_END: Final = 2
+"""How often a driver may wait for more than there is: it may be about to call it silence."""
+_ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|(\\))")
+
+
+class AnyLine(Protocol):
+    """Both kinds of line in one."""
+
+    def open(self) -> None:
+        """Connect."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        ...
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Throw away what was not read."""
+        ...
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """One answer."""
+        ...
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """What has come in."""
+        ...
+
+
+class SessionEnded(ConnectionLost):
+    """A recording is over: nothing more was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One thing that happened on a line."""
+
+    t_s: float
+    what: str
+    """``open``, ``close``, ``>``, ``<`` or ``!``."""
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.t_s:.6f} {self.what} {escape(self.data)}".rstrip(" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A recording: which driver, with which settings, and all that happened."""
+
+    driver: str
+    name: str
+    settings: Mapping[str, Any]
+    moments: tuple[Moment, ...]
+
+
+def escape(data: bytes) -> str:
+    """Bytes as printable text on one line."""
+    return "".join(
+        "\\\\" if byte == 0x5C else chr(byte) if 0x21 <= byte <= 0x7E else f"\\x{byte:02x}"
+        for byte in data
+    )
+
+
+def unescape(text: str) -> bytes:
+    """The bytes that :func:`escape` made text of. Raises ValueError."""
+    if "\\" in _ESCAPED.sub("", text):
+        raise ValueError(f"a backslash that escapes nothing: {text[:40]!r}")
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text).encode("latin-1")
+
+
+class RecordingLine:
+    """A line that writes down what goes over another one."""
+
+    def __init__(self, line: AnyLine, file: TextIO) -> None:
+        self._line = line
+        self._file = file
+        self._begin = time.monotonic()
+
+    def open(self) -> None:
+        """Connect."""
+        self._note("open")
+        self._raising(self._line.open)
+
+    def close(self) -> None:
+        """Let go."""
+        self._line.close()
+        self._note("close")
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        self._note(">", data)
+        self._raising(lambda: self._line.write(data))
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Throw away what was not read."""
+        self._raising(lambda: self._line.discard(quiet_s))
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """One answer."""
+        return self._received(lambda: self._line.read_line(timeout_s))
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """What has come in."""
+        return self._received(lambda: self._line.read_some(timeout_s))
+
+    def _received(self, read: Any) -> bytes:
+        data = cast(bytes, self._raising(read))
+        if data:
+            self._note("<", data)
+        return data
+
+    def _raising(self, call: Any) -> Any:
+        try:
+            return call()
+        except InstrumentError as error:
+            self._note("!", f"{type(error).__name__} {error}".encode())
+            raise
+
+    def _note(self, what: str, data: bytes = b"") -> None:
+        self._file.write(f"{Moment(time.monotonic() - self._begin, what, data)}\n")
+
+
+class ReplayLine:
+    """A line that plays a recording. It gives the host's clock, too: that of the recording.
+
+    What the driver sends must be what was sent; it may ask for bytes as often as it likes.
+    """
+
+    def __init__(self, moments: Iterable[Moment]) -> None:
+        self._left = deque(moment for moment in moments if moment.what not in ("open", "close"))
+        self._to_come = sum(moment.what == "<" for moment in self._left)
+        self._now_s = 0.0
+        self._waits_left = _WAITS_AT_THE_END
+
+    def clock(self) -> int:
+        """When the last thing that was played happened, ns."""
+        return round(self._now_s * 1e9)
+
+    def open(self) -> None:
+        """Nothing is there to be opened."""
+
+    def close(self) -> None:
+        """Nothing is there to be closed."""
+
+    def write(self, data: bytes) -> None:
+        """Go on to where this was sent. Raises ProtocolError where something else was."""
+        while self._left and self._left[0].what != ">":
+            self._play()
+        if not self._left:
+            raise SessionEnded("the recording is over")
+        sent = self._play()
+        if sent.data != data:
+            if not self._to_come:
+                raise SessionEnded("the recording is over: it has the driver's good-bye here")
+            raise ProtocolError(
+                f"the driver sends {escape(data)!r}, the recording has {escape(sent.data)!r} "
+                f"at {sent.t_s:.3f} s: it was made with another version or other settings"
+            )
+        self._raise_next()
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """What was thrown away is not in the recording."""
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """The next answer."""
+        data = self.read_some(timeout_s)
+        if not data:
+            raise NoAnswer("the recording has no answer here")
+        return data
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """The next bytes; empty where the recording has something sent first."""
+        self._raise_next()
+        if self._left and self._left[0].what == "<":
+            return self._play().data
+        if not self._to_come:
+            if not self._waits_left:
+                raise SessionEnded("the recording is over")
+            self._waits_left -= 1
+        time.sleep(timeout_s)  # it was waited for in vain then, too
+        return b""
+
+    def _play(self) -> Moment:
+        moment = self._left.popleft()
+        self._to_come -= moment.what == "<"
+        self._now_s = moment.t_s
+        return moment
+
+    def _raise_next(self) -> None:
+        if self._left and self._left[0].what == "!":
+            kind, _, message = self._play().data.decode(errors="replace").partition(" ")
+            raised = getattr(errors, kind, ConnectionLost)
+            raise raised(message)
+
+
+def begin_recording(
+    file: TextIO, name: str, driver: str, settings: Mapping[str, Any], clock: HostClock
+) -> Instrument:
+    """An instrument whose session is written to ``file``.
+
+    Raises KeyError for an unknown driver, pydantic.ValidationError for its settings, and
+    InstrumentError for a driver without a serial or VISA line.
+    """
+    file.write(f"{FIRST_LINE}\n")
+    file.write(json.dumps({"driver": driver, "name": name, "settings": dict(settings)}) + "\n")
+    line = RecordingLine(_line_of(name, driver, settings), file)
+    return drivers.create(name, driver, settings, clock, line)
+
+
+def _line_of(name: str, driver: str, settings: Mapping[str, Any]) -> AnyLine:
+    validated = drivers.settings_model(driver).model_validate(dict(settings))
+    if isinstance(validated, VisaSettings):
+        return cast(AnyLine, VisaLine(name, validated.resource, validated.visa_library))
+    line_format = getattr(import_module(f"instruments.drivers.{driver}"), "FORMAT", None)
+    port = getattr(validated, "port", None)
+    if line_format is None or not isinstance(port, str):
+        raise InstrumentError(f"{name}: {driver} has no serial or VISA line that can be recorded")
+    return cast(AnyLine, SerialLine(name, port, line_format))
+
+
+def parse_session(text: str) -> Session:
+    """The session in a file. Raises ProtocolError, saying which line is wrong."""
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != FIRST_LINE:
+        raise ProtocolError(f"not a recorded session: the first line must be {FIRST_LINE!r}")
+    number = 2
+    try:
+        header = json.loads(lines[1])
+        moments = []
+        for number, line in enumerate(lines[2:], start=3):  # noqa: B007 told when it fails
+            if line.strip():
+                t_s, _, rest = line.partition(" ")
+                what, _, data = rest.partition(" ")
+                if what not in ("open", "close", ">", "<", "!"):
+                    raise ValueError(f"{what!r} is not open, close, >, < or !")
+                moments.append(Moment(float(t_s), what, unescape(data)))
+        driver, name = str(header["driver"]), str(header["name"])
+        return Session(driver, name, dict(header["settings"]), tuple(moments))
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ProtocolError(f"line {number} of the session: {error}") from error
+
+
+def replayed(session: Session) -> Instrument:
+    """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
+    line = ReplayLine(session.moments)
+    return drivers.create(session.name, session.driver, session.settings, line.clock, line)

@@ -1,0 +1,206 @@
+"""``labctl read`` and ``labctl instruments`` against simulated meters, as a person calls them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import MetersProcess
+from instruments.simulated.meters import MeterConfig, MetersConfig
+from labctl.cli.wall import shown, sparkline
+from tests.bench.test_meters import TraceThread
+
+LABCTL = (sys.executable, "-m", "labctl.cli.main")
+METERS = (
+    MeterConfig(
+        name="v12",
+        kind="sdm3065x",
+        point="12V.voltage",
+        settings={
+            "model": "SDM3065X",
+            "function": "voltage",
+            "range": 20.0,
+            "nplc": 1.0,
+            "interval_s": 0.1,
+        },
+    ),
+    MeterConfig(
+        name="i12",
+        kind="ut61e",
+        point="12V.current",
+        settings={"function": "current", "range": 10.0},
+    ),
+    MeterConfig(name="case", kind="k204", point="case", settings={"sensors": ["t1"]}),
+)
+DRIVER = {"v12": "scpi_dmm", "i12": "es51922", "case": "k204"}
+RIG = """
+name = "wall"
+[drive]
+engine = "psync"
+target = "{target}"
+size_bytes = 1048576
+[rails.12V]
+nominal_volts = 12.0
+voltage = "v12.voltage"
+current = "i12.current"
+[temperatures]
+case = "case.t1"
+"""
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("wall")
+    trace = TraceThread(directory / "trace")
+    time.sleep(0.01)
+    trace.advance()
+    trace.start()
+    meters = MetersProcess(directory, MetersConfig(seed=5, meters=METERS))
+    text = RIG.format(target=directory / "scratch")
+    for meter in METERS:
+        values = {"driver": DRIVER[meter.name], **meters.addresses[meter.name], **meter.settings}
+        text += f"[instruments.{meter.name}]\n"
+        text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    path = directory / "rig.toml"
+    path.write_text(text)
+    yield path
+    meters.stop()
+    trace.over.set()
+    trace.join()
+
+
+def port_of(rig: Path, name: str, key: str = "port") -> str:
+    section = rig.read_text().split(f"[instruments.{name}]")[1]
+    match = re.search(rf'{key} = "([^"]+)"', section)
+    assert match is not None
+    return match[1]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
+
+
+def test_json_lines_for_a_program(rig: Path) -> None:
+    done = run("read", str(rig), "--seconds", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    values = {look["channel"]: look for look in looks if look["value"] is not None}
+    assert set(values) == {"v12.voltage", "i12.current", "case.t1"}
+    assert values["v12.voltage"]["value"] == pytest.approx(12.05, abs=0.02)
+    assert values["v12.voltage"]["unit"] == "V"
+    assert values["case.t1"]["value"] == pytest.approx(38.4, abs=4)
+
+
+def test_plain_lines_without_a_terminal(rig: Path) -> None:
+    done = run("read", str(rig), "--seconds", "2.5", "--every", "0.5")
+    assert re.search(r"^\d\d:\d\d:\d\d  v12\.voltage +12\.0\d+ V$", done.stdout, re.M)
+    assert "\x1b" not in done.stdout
+
+
+def test_a_wall_on_a_terminal_of_80_columns_ends_with_ctrl_c(rig: Path) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm", COLUMNS="80", LINES="24")
+        os.execv(sys.executable, [*LABCTL, "read", str(rig), "--every", "0.5"])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen = b""
+    end = time.monotonic() + 20
+    try:
+        while not all(word.encode() in seen for word in ("▁", "°C", " V ", "A ")):
+            assert time.monotonic() < end, seen
+            seen += os.read(terminal, 4096)
+    finally:
+        os.kill(pid, signal.SIGINT)
+    with contextlib.suppress(OSError):  # how a terminal ends
+        while more := os.read(terminal, 4096):
+            seen += more
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, seen[-2000:]
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
+    lines = [line.rstrip() for line in plain.replace("\r", "\n").split("\n")]
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_a_meter_that_is_not_there_is_named(rig: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "rig.toml"
+    broken.write_text(rig.read_text().replace(port_of(rig, "i12"), "/dev/not-there"))
+    done = run("read", str(broken), "--seconds", "2.5", "--json")
+    assert done.returncode == 1
+    last = [json.loads(line) for line in done.stdout.splitlines()][-3:]
+    states = {look["channel"]: look["state"] for look in last}
+    assert states == {"v12.voltage": "reading", "i12.current": "lost", "case.t1": "reading"}, (
+        done.stderr
+    )
+    assert "/dev/not-there" in done.stderr
+
+
+def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
+    serial, logger = port_of(rig, "i12"), port_of(rig, "case")
+    resource = port_of(rig, "v12", "resource")
+    done = run("instruments", serial, logger, resource, "--json")
+    assert done.returncode == 0, done.stderr
+    asked = {item["address"]: item for item in json.loads(done.stdout)["asked"]}
+    assert asked[serial]["driver"] == "es51922"
+    assert asked[serial]["rig"][:3] == [
+        "[instruments.es519221]",
+        'driver = "es51922"',
+        f'port = "{serial}"',
+    ]
+    assert "# function =" in asked[serial]["rig"]
+    assert asked[logger]["driver"] == "k204"
+    assert asked[resource]["driver"] == "scpi_dmm"
+    assert 'model = "SDM3065X"' in asked[resource]["rig"]
+
+
+def test_listing_sends_nothing(rig: Path) -> None:
+    done = run("instruments", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)
+    assert listed["asked"] == []
+    assert isinstance(listed["connected"], list)
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    done = run("instruments", str(tmp_path / "no-port"))
+    assert done.returncode == 1
+    assert "is it plugged in" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "value"), [("v12", 12.05), ("case", 38.4)])
+def test_a_session_is_recorded_and_played(
+    rig: Path, tmp_path: Path, name: str, value: float
+) -> None:
+    file = tmp_path / "it.session"
+    done = run("record", str(rig), name, "--seconds", "2.5", "--to", str(file))
+    assert done.returncode == 0, done.stderr
+    match = re.search(r": (\d+) readings", done.stdout)
+    assert match is not None
+    done = run("replay", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    readings = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    assert len(readings) == int(match[1]) > 0
+    assert readings == pytest.approx([value] * len(readings), abs=4)
+
+
+def test_values_and_sparklines() -> None:
+    assert shown(12.0483, "V") == "12.0483 V"
+    assert shown(0.250012, "A") == "250.012 mA"
+    assert shown(-3.2e-6, "V") == "-3.20000 µV"
+    assert shown(0.0, "A") == "0 A"
+    assert shown(38.4, "°C") == "38.4 °C"
+    assert sparkline([]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"
+    assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"

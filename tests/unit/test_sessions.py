@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instruments import drivers, sessions
+from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
+from instruments.reading import Status
+from instruments.sessions import (
+    FIRST_LINE,
+    Moment,
+    RecordingLine,
+    ReplayLine,
+    SessionEnded,
+    escape,
+    parse_session,
+    replayed,
+    unescape,
+)
+from instruments.simulated.serial_meters import k204_reply, ut61e_frame
+from tests.protocol.exchange import Clock, ExpectedExchange
+
+LABCTL = (sys.executable, "-m", "labctl.cli.main")
+K204 = {"port": "/dev/ttyUSB1", "interval_s": 0.01}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_survive_the_file(data: bytes) -> None:
+    text = escape(data)
+    assert text.isprintable() and " " not in text
+    assert unescape(text) == data
+
+
+def file_of(driver: str, settings: dict[str, Any], *moments: Moment) -> str:
+    header = json.dumps({"driver": driver, "name": "it", "settings": settings})
+    return "\n".join([FIRST_LINE, header, *map(str, moments)])
+
+
+def recorded(driver: str, settings: dict[str, Any], line: ExpectedExchange, reads: int) -> str:
+    file = io.StringIO()
+    tapped = RecordingLine(line, file)
+    instrument = drivers.create("it", driver, settings, Clock(), tapped)
+    instrument.open()
+    instrument.start()
+    for _ in range(reads):
+        instrument.read()
+    instrument.close()
+    return f"{file_of(driver, settings)}\n{file.getvalue()}"
+
+
+def played(text: str) -> tuple[list[float], list[Status]]:
+    instrument = replayed(parse_session(text))
+    values: list[float] = []
+    statuses: list[Status] = []
+    instrument.open()
+    instrument.start()
+    with pytest.raises(SessionEnded):
+        while True:
+            batch = instrument.read()
+            values += [v for block in batch.blocks for v in block.values.tolist()]
+            statuses += [status.status for status in batch.statuses]
+    instrument.close()
+    return values, statuses
+
+
+def test_a_logger_that_is_asked() -> None:
+    line = ExpectedExchange(
+        *((b"A", k204_reply([20.0 + i, None, None, None])) for i in range(3)), (b"A", b"\x55")
+    )
+    text = recorded("k204", K204, line, 3)
+    assert played(text) == ([21.0, 22.0], [Status.UNREADABLE])
+
+
+def test_what_was_raised_is_raised_again() -> None:
+    moments = [
+        Moment(0.0, "open"),
+        Moment(0.1, ">", b"A"),
+        Moment(0.2, "<", k204_reply([20.0, None, None, None])),
+        Moment(0.3, ">", b"A"),
+        Moment(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
+    ]
+    instrument = replayed(parse_session(file_of("k204", K204, *moments)))
+    instrument.open()
+    instrument.start()
+    with pytest.raises(ConnectionLost, match="case: lost /dev/ttyUSB1") as told:
+        instrument.read()
+    assert not isinstance(told.value, SessionEnded)
+
+
+def test_a_driver_that_says_something_else() -> None:
+    line = ReplayLine([Moment(0.0, ">", b"*IDN?\n"), Moment(0.1, "<", b"a\n")])
+    with pytest.raises(ProtocolError, match="another version or other settings"):
+        line.write(b"READ?\n")
+    line = ReplayLine([Moment(0.0, ">", b"*IDN?\n"), Moment(0.1, ">", b"x")])
+    line.write(b"*IDN?\n")
+    with pytest.raises(NoAnswer):
+        line.read_line(1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not a recorded session"),
+        (f"{FIRST_LINE}\nno json", "line 2"),
+        (f'{FIRST_LINE}\n{{"driver": "k204", "name": "a", "settings": {{}}}}\n0.1 ? a', "line 3"),
+        (f'{FIRST_LINE}\n{{"driver": "k204", "name": "a", "settings": {{}}}}\n0.1 < \\y', "line 3"),
+    ],
+)
+def test_files_that_are_none(text: str, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        parse_session(text)
+
+
+def test_a_driver_without_a_line_cannot_be_recorded() -> None:
+    with pytest.raises(InstrumentError, match="no serial or VISA line"):
+        sessions.begin_recording(io.StringIO(), "t", "hwmon", {"directory": "nvme"}, Clock())
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    """A pseudo terminal on which a UT61E shows 3.3 V."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.1):
+            os.write(master, ut61e_frame("voltage", 3.3))
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    yield os.ttyname(slave)
+    over.set()
+    sender.join()
+    os.close(master)
+    os.close(slave)
+
+
+def test_record_and_replay_by_command(port: str, tmp_path: Path) -> None:
+    rig = tmp_path / "rig.toml"
+    rig.write_text(
+        'name = "r"\n[drive]\nengine = "psync"\ntarget = "/tmp/x"\nsize_bytes = 4096\n'
+        '[rails.x]\nnominal_volts = 3.3\nvoltage = "v.voltage"\ncurrent = "i.current"\n'
+        f'[instruments.v]\ndriver = "es51922"\nport = "{port}"\nfunction = "voltage"\n'
+        "range = 22.0\n"
+        '[instruments.i]\ndriver = "es51922"\nport = "/dev/null"\nfunction = "current"\n'
+        "range = 10.0\n"
+    )
+    file = tmp_path / "v.session"
+    words = ["record", str(rig), "v", "--seconds", "1", "--to", str(file)]
+    done = subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert file.read_text().startswith(FIRST_LINE)
+    again = subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
+    assert again.returncode == 1 and "is there already" in again.stderr
+    done = subprocess.run(
+        [*LABCTL, "replay", str(file), "--json"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    values = [json.loads(line)["value"] for line in done.stdout.splitlines()]
+    assert len(values) > 4
+    assert values == pytest.approx([3.3] * len(values))
