@@ -57,7 +57,7 @@ def shipped(run: Path, text: str, events: int | None = None) -> None:
     assert settings is not None
     size = (run / "journal.jsonl").stat().st_size if events is None else events
     file = CursorFile(run, "influxdb", lambda _: None)
-    file.save(Cursor(settings.destination, settings.bin_ns, events=size, summarised=size))
+    file.keep(Cursor(settings.destination, settings.bin_ns, events=size, summarised=size))
     file.close()
 
 
