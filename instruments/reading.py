@@ -55,6 +55,14 @@ class Status(StrEnum):
     OPEN_SENSOR = "open_sensor"
     MEMORY_OVERFLOW = "memory_overflow"
     UNREADABLE = "unreadable"
+    RANGE_CHANGED = "range_changed"
+    STUCK = "stuck"
+    DUPLICATE = "duplicate"
+    LOST = "lost"
+
+
+BESIDE_VALUES = frozenset({Status.LOW_BATTERY, Status.STUCK, Status.DUPLICATE, Status.LOST})
+"""Statuses that say something of the series; the readings around them hold."""
 
 
 @dataclass(frozen=True, slots=True)

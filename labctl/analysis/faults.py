@@ -19,7 +19,7 @@ PEAKS_FROM_HZ = 350.0
 
 WELL_COVERED = 0.95
 CUTS_OFF = "overload"
-WARNINGS = ("low_battery",)
+WARNINGS = ("low_battery", "stuck", "duplicate")
 """Statuses beside which readings go on."""
 UNCOUNTED = "memory_overflow"
 """The status of which nobody knows how many readings it cost."""

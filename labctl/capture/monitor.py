@@ -8,8 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 
-from instruments.reading import Batch, HostClock
-from instruments.reading import Status as ReadingStatus
+from instruments.reading import BESIDE_VALUES, Batch, HostClock
 from labctl.capture.acquisition import State
 from labctl.fio_output import DIRECTIONS, Status
 from labctl.plan import Phase
@@ -151,8 +150,8 @@ class Monitor:
                     counts = self._view.counts
                     counts[instrument] = counts.get(instrument, 0) + len(block)
             for reading in batch.statuses:
-                if reading.status is ReadingStatus.LOW_BATTERY:
-                    continue  # it comes beside a value that holds
+                if reading.status in BESIDE_VALUES:
+                    continue
                 name = f"{instrument}.{reading.channel}"
                 self._newest.pop(name, None)
                 self._statuses[name] = reading.status.value

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings, accuracy_of
 from instruments.drivers.truevolt import TruevoltSettings
-from instruments.drivers.truevolt import accuracy_of as accuracy_of_truevolt
 from instruments.errors import NoAnswer, SettingRefused
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
@@ -18,12 +17,18 @@ AUTO_ZERO = {
     "SDM3055": [],
     "SDM3065X": ["VOLT:DC:AZ OFF"],
     "34401A": ["ZERO:AUTO ONCE"],
+    "34410A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34411A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "34460A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "34461A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34465A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34470A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "2000": ["SYST:AZER:STAT OFF"],
     "8845A": ["ZERO:AUTO ONCE"],
     "8846A": ["ZERO:AUTO ONCE"],
     "generic": [],
 }
+NO_TABLE = ("SDM3045X", "34410A", "34411A", "2000", "generic")
 RANGE = {"SDM3045X": 60.0, "SDM3055": 20.0, "SDM3065X": 20.0}
 
 
@@ -36,18 +41,29 @@ def settings(model: str = "SDM3065X", **changes: Any) -> ScpiDmmSettings:
         "nplc": 1.0,
         "interval_s": 0.03,
     }
-    if model in ("SDM3045X", "generic"):
+    if model in NO_TABLE:
         values |= {"accuracy_pct_of_reading": 0.02, "accuracy_floor": 4e-3}
     return ScpiDmmSettings.model_validate(values | changes)
 
 
+KEITHLEY_2000 = (
+    "FORM:ELEM READ",
+    "FUNC 'VOLT:DC'",
+    "VOLT:DC:RANG 10",
+    "VOLT:DC:NPLC 1",
+    "VOLT:DC:AVER:STAT OFF",
+    "TRIG:COUN 1",
+    "SAMP:COUN 1",
+)
+
+
 def start(model: str = "SDM3065X", range_: str = "20") -> list[Step]:
+    hp = (f"CONF:VOLT:DC {range_}", "VOLT:DC:NPLC 1")
     return [
         ("*RST", None),
         ("*CLS", None),
         ("*OPC?", "1"),
-        (f"CONF:VOLT:DC {range_}", None),
-        ("VOLT:DC:NPLC 1", None),
+        *((command, None) for command in (KEITHLEY_2000 if model == "2000" else hp)),
         *((command, None) for command in AUTO_ZERO[model]),
         ("TRIG:SOUR IMM", None),
         ("*OPC?", "1"),
@@ -143,10 +159,8 @@ def test_settings_of_unknown_accuracy_and_of_long_integration() -> None:
 def test_what_auto_zero_off_adds_is_the_same_in_both_drivers() -> None:
     polled = accuracy_of(settings("34461A", range=0.1))
     shared = {"resource": "x", "function": "voltage", "nplc": 1.0, "interval_s": 0.1}
-    streamed = accuracy_of_truevolt(
-        TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
-    )
-    assert polled == streamed
+    streamed = TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
+    assert polled == streamed.limits_without_auto_zero()
     assert polled.floor == pytest.approx(3.5e-6 + 0.2e-6 + 5e-6)
     assert polled.source.endswith("auto-zero off")
     assert "limits of a 34401A" in accuracy_of(settings("SDM3065X")).source
@@ -182,7 +196,8 @@ def test_a_front_panel_moved_at_night(moved: list[Step], detail: str) -> None:
         batch = instrument.read()
         assert not batch.blocks
         (status,) = batch.statuses
-        assert status.status is Status.WRONG_FUNCTION and detail in status.detail
+        wanted = Status.RANGE_CHANGED if "range" in detail else Status.WRONG_FUNCTION
+        assert status.status is wanted and detail in status.detail
         assert instrument.read().blocks[0].values.tolist() == [12.0]
 
 
