@@ -19,7 +19,10 @@ SOCKET_NAME = "meters.sock"
 
 
 class Fault(StrEnum):
-    """What can go wrong with a simulated meter. ``MEMORY_OVERFLOW`` happens at once."""
+    """What can go wrong with a simulated meter.
+
+    ``MEMORY_OVERFLOW`` and ``MOVED`` (somebody turns its range at the front panel) happen at once.
+    """
 
     SILENT = "silent"
     DISCONNECT = "disconnect"
@@ -32,6 +35,9 @@ class Fault(StrEnum):
     OPEN_SENSOR = "open_sensor"
     IDENTITY = "identity"
     MEMORY_OVERFLOW = "memory_overflow"
+    STUCK = "stuck"
+    LATE = "late"
+    MOVED = "moved"
 
 
 class Faults:

@@ -14,6 +14,7 @@ import signal
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -26,17 +27,19 @@ from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import FaultControl, SimulatedMeter
 from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
-from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
+from instruments.simulated.scpi_kinds import DRIVERS, make_scpi_meter
 from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
 from instruments.simulated.trace import TraceReader
 
 CONFIG_NAME: Final = "meters.json"
 TRACE_NAME: Final = "trace"
-_NOISE_OF_RANGE: Final = 3e-6
 _UT61E_NOISE_OF_RANGE: Final = 5e-6
 _K204_NOISE_KELVIN: Final = 0.03
 
-Point = Literal["12V.voltage", "12V.current", "3V3.voltage", "3V3.current", "composite", "case"]
+Point = Literal[
+    "12V.voltage", "12V.current", "3V3.voltage", "3V3.current", "12V", "3V3", "composite", "case"
+]
+"""What it is connected to; a rail alone is for a supply, which has both."""
 
 
 class MeterConfig(BaseModel):
@@ -45,7 +48,18 @@ class MeterConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
-    kind: Literal["truevolt", "sdm3065x", "ut61e", "k204"]
+    kind: Literal[
+        "truevolt",
+        "dmm6500",
+        "sdm3065x",
+        "34401a",
+        "keithley2000",
+        "dm3058",
+        "xdm1041",
+        "dp832",
+        "ut61e",
+        "k204",
+    ]
     point: Point
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
@@ -55,7 +69,7 @@ class MeterConfig(BaseModel):
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
     """1: gain, offset and shunt anywhere within their limits; 0: a perfect meter."""
     memory: Annotated[int, Field(gt=0)] | None = None
-    """Reading memory of a Truevolt, if not its model's."""
+    """Reading memory of a Truevolt or a DMM6500, if not its model's."""
     tcp_port: Annotated[int, Field(ge=0, lt=65536)] = 0
     """0: any free one."""
 
@@ -85,15 +99,9 @@ def make_meter(
     probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
-    if config.kind == "truevolt":
-        model = str(config.settings["model"])
-        errors_of = _scpi_errors(model, config, seed)
-        return TruevoltMeter(
-            name, model, probe, errors_of, clock, rng, config.memory, config.tcp_port
-        )
-    if config.kind == "sdm3065x":
-        errors_of = _scpi_errors("SDM3065X", config, seed)
-        return PolledMeter(name, probe, errors_of, clock, rng, config.tcp_port)
+    if config.kind in DRIVERS:
+        rngs = partial(_rng, seed, name)
+        return make_scpi_meter(config, directory, probe, trace, rngs)
     if config.kind == "k204":
         limits = accuracy_of_k204(K204Settings(port="-", **config.settings))
         errors = Errors.draw(
@@ -107,16 +115,6 @@ def make_meter(
     noise = _UT61E_NOISE_OF_RANGE * range_
     errors = Errors.draw(limits_or_none, _rng(seed, name, "errors"), noise, config.error_scale)
     return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
-
-
-def _scpi_errors(model: str, config: MeterConfig, seed: int) -> ErrorsOf:
-    def errors_of(function: str, range_: float) -> Errors:
-        limits = specifications.accuracy(model, function, range_)
-        assert limits is not None
-        rng = _rng(seed, config.name, f"{function} {range_:g}")
-        return Errors.draw(limits, rng, _NOISE_OF_RANGE * range_, config.error_scale)
-
-    return errors_of
 
 
 def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:
