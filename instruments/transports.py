@@ -170,9 +170,9 @@ class VisaLine:
         deadline = time.monotonic() + timeout_s
         self._wait_for_bytes(timeout_s)
         remaining_ms = max(int((deadline - time.monotonic()) * 1000), 1)
-        if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
-            session.timeout = self._timeout_ms = remaining_ms
         try:
+            if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
+                session.timeout = self._timeout_ms = remaining_ms
             answer: bytes = session.read_raw()
         except VisaIOError as error:
             if error.error_code == StatusCode.error_timeout:

@@ -200,6 +200,9 @@ class ScpiDmm:
         """Connect and make sure of the model."""
         self._scpi.open()
         self._scpi.resynchronise()
+        if self._settings.is_serial:
+            # A 34401A on RS-232 refuses to measure while its panel is in charge.
+            self._scpi.send("SYST:REM")
         return self._scpi.expect_identity(self._model.idn, self._settings.serial)
 
     def start(self) -> None:

@@ -67,13 +67,18 @@ class VisaAddress(DriverSettings):
 
     @model_validator(mode="after")
     def _serial_keys_have_a_serial_resource(self) -> Self:
-        if not self.resource.upper().startswith("ASRL"):
+        if not self.is_serial:
             given = self.model_fields_set & {"baud", "data_bits", "parity", "stop_bits"}
             if given:
                 raise ValueError(
                     f"{', '.join(sorted(given))}: only for serial resources (ASRL…::INSTR)"
                 )
         return self
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it is on a serial port."""
+        return self.resource.upper().startswith("ASRL")
 
     def visa_line(self, who: str, usual_baud: int = 9600) -> VisaLine:
         """The line to the instrument, not opened yet."""

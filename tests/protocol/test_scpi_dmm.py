@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings, accuracy_of
 from instruments.drivers.truevolt import TruevoltSettings
-from instruments.errors import NoAnswer, SettingRefused
+from instruments.errors import NoAnswer, SettingRefused, WrongInstrument
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
@@ -211,3 +211,84 @@ def test_a_stale_answer_is_no_moved_panel(answer: str | bytes) -> None:
         instrument.read()
         clock.now_ns += 3_000_000_000
         assert instrument.read().blocks
+
+
+@pytest.mark.parametrize("answer", ['"VOLT"', "+1.2", "0,No error", b"\x00\xff+1.2E+01\n", "+1.2E"])
+def test_half_answers_noise_and_the_answer_to_the_query_before(answer: str | bytes) -> None:
+    readable = answer == "+1.2"  # half of +1.2034E+01 looks whole: the line feed made it so
+    with ExpectedExchange(*start(), ("READ?", answer), ("READ?", "+1.2E+01")) as line:
+        instrument = meter(line)
+        instrument.start()
+        batch = instrument.read()
+        assert bool(batch.blocks) is readable
+        if not readable:
+            assert [s.status for s in batch.statuses] == [Status.UNREADABLE]
+        assert instrument.read().blocks[0].values.tolist() == [12.0]
+
+
+def test_another_maker_is_refused_and_generic_takes_any() -> None:
+    identity = ("*IDN?", "GWInstek,GDM8351,1,1")
+    with ExpectedExchange(identity) as line, pytest.raises(WrongInstrument, match="SDM3065X"):
+        meter(line).open()
+    with ExpectedExchange(identity) as line:
+        assert meter(line, model="generic", range=10.0).open().model == "GDM8351"
+
+
+def test_a_meter_on_rs232_is_put_in_remote_first() -> None:
+    with ExpectedExchange(("SYST:REM", None), ("*IDN?", "HEWLETT-PACKARD,34401A,0,11-5-2")) as line:
+        meter(line, model="34401A", range=10.0, resource="ASRL/dev/ttyS0::INSTR", baud=9600).open()
+
+
+def test_auto_range_only_on_request_and_each_change_is_told_once() -> None:
+    def reading(value: str, range_: str) -> list[Step]:
+        return [("READ?", value), ("VOLT:DC:RANG?", range_)]
+
+    with ExpectedExchange(
+        *start(),
+        ("VOLT:DC:RANG:AUTO ON", None),
+        *reading("+1.2E+01", "20V"),
+        *reading("+1.2E+00", "2V"),
+        *reading("+1.3E+00", "2V"),
+        *reading("+1.2E+01", "20V"),
+        *reading("+5.0E+01", "200V"),
+        *reading("+5.1E+01", "200V"),
+    ) as line:
+        instrument = meter(line, autorange=True)
+        instrument.start()
+        batches = [instrument.read() for _ in range(6)]
+        assert [bool(batch.blocks) for batch in batches] == [True, False, True, False, False, False]
+        told = [status for batch in batches for status in batch.statuses]
+        assert {status.status for status in told} == {Status.RANGE_CHANGED}
+        assert told[0].detail == "range 2, was 20"
+        assert "above 20 its limits are not known" in told[-1].detail
+
+
+def test_an_auto_range_is_no_moved_panel_but_another_function_is() -> None:
+    value: list[Step] = [("READ?", "+1.2E+00"), ("VOLT:DC:RANG?", "20V")]
+    with ExpectedExchange(
+        *start(),
+        ("VOLT:DC:RANG:AUTO ON", None),
+        *value,
+        ("READ?", "+1.2E+00"),
+        ("FUNC?", '"VOLT"'),
+        ("VOLT:DC:RANG?", "20V"),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock, autorange=True)
+        instrument.start()
+        instrument.read()
+        clock.now_ns += 3_000_000_000
+        assert instrument.read().blocks
+
+
+def test_a_stuck_reading_is_told_beside_the_value() -> None:
+    noisy = [("READ?", f"+1.2{i % 10}E+01") for i in range(40)]
+    stuck = [("READ?", "+1.25E+01")] * 12
+    with ExpectedExchange(*start(), *noisy, *stuck) as line:
+        instrument = meter(line, interval_s=0.021)
+        instrument._ticks.wait = lambda _at_most: True  # type: ignore[method-assign]
+        instrument.start()
+        batches = [instrument.read() for _ in range(52)]
+        assert all(batch.blocks for batch in batches)
+        assert not batches[45].statuses
+        assert [s.status for s in batches[-1].statuses] == [Status.STUCK]
