@@ -131,6 +131,7 @@ class ScpiSession:
 
     def close(self, *last_words: str) -> None:
         """Send ``last_words`` if the line still takes them, and let go. Never raises."""
+        self._answer_owed = False  # nobody will take it for another: no time is spent on it
         try:
             for command in last_words:
                 self.send(command)

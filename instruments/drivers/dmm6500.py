@@ -218,7 +218,7 @@ class Dmm6500:
 
     def close(self) -> None:
         """Stop, and let the panel measure for itself again."""
-        self._scpi.close("ABOR", "TRIG:CONT REST")
+        self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
 
     def _arm(self) -> None:
         loop = f'"DurationLoop",{self._settings.dead_man_s:g},{self._delay_s:.6g},"{BUFFER}"'

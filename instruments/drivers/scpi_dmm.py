@@ -69,6 +69,8 @@ class _Model:
     auto_zero_off: str = ""
     """Empty where it has no such command."""
     setup: tuple[str, ...] = _HP_SETUP
+    remote_on_lan: bool = False
+    """It must be told to be remote-controlled on LAN too."""
     baud: int = 9600
     nplc_between: tuple[float, float] | None = None
     """Where any value in between will do."""
@@ -98,8 +100,8 @@ MODELS: Mapping[str, _Model] = {
         setup=_KEITHLEY_2000_SETUP,
         nplc_between=(0.01, 10.0),
     ),
-    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
-    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
+    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
+    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
     "generic": _Model("", (), 0.05),
 }
 
@@ -200,8 +202,8 @@ class ScpiDmm:
         """Connect and make sure of the model."""
         self._scpi.open()
         self._scpi.resynchronise()
-        if self._settings.is_serial:
-            # A 34401A on RS-232 refuses to measure while its panel is in charge.
+        if self._settings.is_serial or self._model.remote_on_lan:
+            # These lines have no remote state; a meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
         return self._scpi.expect_identity(self._model.idn, self._settings.serial)
 

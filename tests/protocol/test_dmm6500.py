@@ -83,6 +83,7 @@ def test_a_whole_session() -> None:
         data(4, 4, "1.205E+01", "0.30000075"),
         ("ABOR", None),
         ("TRIG:CONT REST", None),
+        ("logout", None),
     ) as line:
         instrument = meter(line, Clock(step_ns=1000))
         assert instrument.open().serial == "04340543"

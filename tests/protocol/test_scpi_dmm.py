@@ -81,7 +81,9 @@ def meter(line: ExpectedExchange, clock: Clock | None = None, **changes: Any) ->
 @pytest.mark.parametrize("model", list(AUTO_ZERO))
 def test_a_whole_session_of_each_model(model: str) -> None:
     range_ = f"{RANGE.get(model, 10.0):g}"
+    remote: list[Step] = [("SYST:REM", None)] if model.startswith("88") else []
     with ExpectedExchange(
+        *remote,
         ("*IDN?", f"Maker,{model},123,1.0"),
         *start(model, range_),
         ("READ?", "+1.20340000E+01"),
@@ -138,6 +140,23 @@ def test_no_answer_says_what_to_do() -> None:
         instrument.start()
         with pytest.raises(NoAnswer, match="READ"):
             instrument.read()
+
+
+def test_the_panel_is_given_back_after_an_error_too() -> None:
+    last_words: list[Step] = [("ABOR", None), ("SYST:LOC", None)]
+    with ExpectedExchange(*start(), ("READ?", NoAnswer("v12: nothing")), *last_words) as line:
+        instrument = meter(line)
+        instrument.start()
+        with pytest.raises(NoAnswer):
+            instrument.read()
+        line.discard = None  # type: ignore[assignment,method-assign]  # waits: close has no time
+        instrument.close()
+        assert line.closed == 1
+    with ExpectedExchange() as line:
+        line.gone = True
+        instrument = meter(line)
+        instrument.close()
+        assert line.closed == 1
 
 
 def test_a_refused_range() -> None:
