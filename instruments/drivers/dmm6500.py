@@ -67,6 +67,8 @@ _TUNE_FROM: Final = 8
 _TUNED: Final = 0.01
 _TOLERANCE: Final = 0.1
 """Of ``interval_s``: what is adjusted, and what is refused when it cannot be."""
+_LEAST_DELAY_S: Final = 1e-6
+"""The loop refuses less than 167 ns that is not 0."""
 _LEAST_NPLC, _MOST_NPLC = 0.0005, 12.0
 
 
@@ -90,6 +92,8 @@ class Dmm6500Settings(NplcSettings):
             raise ValueError(
                 f"interval_s must be at least the integration time, {self.aperture_s:g} s"
             )
+        if self.dead_man_s < 4 * self.interval_s:
+            raise ValueError("dead_man_s must be at least four times interval_s")
         return self
 
 
@@ -221,6 +225,8 @@ class Dmm6500:
         self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
 
     def _arm(self) -> None:
+        if self._delay_s < _LEAST_DELAY_S:
+            self._delay_s = 0.0
         loop = f'"DurationLoop",{self._settings.dead_man_s:g},{self._delay_s:.6g},"{BUFFER}"'
         self._scpi.send(f"TRIG:LOAD {loop}")
         self._scpi.send("INIT")

@@ -356,5 +356,7 @@ def test_settings() -> None:
         settings(interval_s=0.01)
     with pytest.raises(ValidationError, match=r"0\.0005 to 12"):
         settings(nplc=20.0)
+    with pytest.raises(ValidationError, match="four times interval_s"):
+        settings(interval_s=60.0, dead_man_s=200.0)
     with pytest.raises(ValidationError, match="baud: only for serial"):
         settings(baud=9600)
