@@ -6,7 +6,8 @@ InstrumentError
 ├── NoAnswer           the line is there, but nothing came before the deadline
 ├── ProtocolError      an answer that cannot be what was asked for
 ├── WrongInstrument    it is a different make or model than the rig says
-└── SettingRefused     the instrument does not have that range, function or speed
+├── SettingRefused     the instrument does not have that range, function or speed
+└── DriverUnusable     a driver that another package brings cannot be loaded
 ```
 
 A message names the instrument, what was expected, and what to do next.
@@ -35,3 +36,7 @@ class WrongInstrument(InstrumentError):
 
 class SettingRefused(InstrumentError):
     """The instrument cannot do what the settings ask."""
+
+
+class DriverUnusable(InstrumentError):
+    """Another package's driver cannot be imported, or is none."""

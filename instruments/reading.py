@@ -55,16 +55,24 @@ class Status(StrEnum):
     OPEN_SENSOR = "open_sensor"
     MEMORY_OVERFLOW = "memory_overflow"
     UNREADABLE = "unreadable"
-    STREAM_GAP = "stream_gap"
-    DUPLICATE = "duplicate"
     RANGE_CHANGED = "range_changed"
+    STUCK = "stuck"
+    DUPLICATE = "duplicate"
+    LOST = "lost"
     MARKER = "marker"
 
 
 BESIDE_VALUES = frozenset(
-    {Status.LOW_BATTERY, Status.DUPLICATE, Status.RANGE_CHANGED, Status.MARKER}
+    {
+        Status.LOW_BATTERY,
+        Status.RANGE_CHANGED,
+        Status.STUCK,
+        Status.DUPLICATE,
+        Status.LOST,
+        Status.MARKER,
+    }
 )
-"""Statuses that cost no reading: values go on beside them."""
+"""Statuses that say something of the series; the readings around them hold."""
 
 
 @dataclass(frozen=True, slots=True)

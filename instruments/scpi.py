@@ -106,6 +106,15 @@ def parse_error(text: str) -> tuple[int, str]:
         raise ProtocolError(f"expected an error (code,message), got {text[:60]!r}") from None
 
 
+def _is_model(model: str, identity: Identity) -> bool:
+    """Whether ``model`` is a word of the identity's model, or one with a variant (``-SC``).
+
+    A DP832 is no DP832A: their limits of error differ.
+    """
+    words = identity.model.upper().split()
+    return any(word == model.upper() or word.startswith(f"{model.upper()}-") for word in words)
+
+
 class ScpiSession:
     """Commands and queries over one line; messages name ``who``."""
 
@@ -113,13 +122,16 @@ class ScpiSession:
         self.who = who
         self.timeout_s = timeout_s
         self._line = line
+        self._answer_owed = False
 
     def open(self) -> None:
         """Connect. Raises ConnectionLost."""
         self._line.open()
+        self._answer_owed = False
 
     def close(self, *last_words: str) -> None:
         """Send ``last_words`` if the line still takes them, and let go. Never raises."""
+        self._answer_owed = False  # nobody will take it for another: no time is spent on it
         try:
             for command in last_words:
                 self.send(command)
@@ -129,7 +141,13 @@ class ScpiSession:
             self._line.close()
 
     def send(self, command: str) -> None:
-        """Send a command that has no answer."""
+        """Send a command that has no answer.
+
+        After a query whose answer did not come in time the line is emptied first: an answer
+        that comes after all would be taken for that to the next query.
+        """
+        if self._answer_owed:
+            self.resynchronise()
         self._line.write(command.encode("ascii") + b"\n")
 
     def ask_bytes(self, query: str, timeout_s: float | None = None) -> bytes:
@@ -138,6 +156,7 @@ class ScpiSession:
         try:
             return self._line.read_line(self.timeout_s if timeout_s is None else timeout_s)
         except NoAnswer as error:
+            self._answer_owed = True
             raise NoAnswer(f"{error} to {query}; the meter may be busy or in local mode") from None
 
     def ask(self, query: str, timeout_s: float | None = None) -> str:
@@ -154,6 +173,7 @@ class ScpiSession:
         Without the wait the right answer to this query would be taken for that to the next one.
         """
         self._line.discard(quiet_s)
+        self._answer_owed = False
 
     def identify(self) -> Identity:
         """Ask who it is; a stale answer of an earlier client is passed over once."""
@@ -172,9 +192,10 @@ class ScpiSession:
         Raises WrongInstrument.
         """
         identity = self.identify()
-        if model and model.upper() not in identity.model.upper():
+        if model and not _is_model(model, identity):
             raise WrongInstrument(
-                f"{self.who}: expected a {model}, found {identity}; check the address in the rig"
+                f"{self.who}: expected a {model}, found {identity}; "
+                "check the address and the model in the rig"
             )
         if serial and serial != identity.serial:
             raise WrongInstrument(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S = 1.5
 DISCARD_AT_MOST_S = 1.0
 NOT_OPEN = "is not open"
+_LOCAL_TIMEOUT_MS = 500
+_SERIAL_LOOK_S = 0.01
 
 _manager_lock = threading.Lock()
 
@@ -71,13 +73,38 @@ class ByteLine(Line, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SerialFormat:
+    """How bytes travel on a serial line; ``rts`` and ``dtr`` power many optical adapters."""
+
+    baud: int
+    data_bits: int = 8
+    parity: str = "N"
+    stop_bits: int = 1
+    rts: bool = True
+    dtr: bool = True
+
+    @property
+    def byte_s(self) -> float:
+        """Seconds one byte takes, with start, parity and stop bits."""
+        bits = 1 + self.data_bits + (self.parity != "N") + self.stop_bits
+        return bits / self.baud
+
+
 class VisaLine:
     """One VISA session, line feed at the end of each message."""
 
-    def __init__(self, who: str, resource: str, library: str = "@py") -> None:
+    def __init__(
+        self,
+        who: str,
+        resource: str,
+        library: str = "@py",
+        serial_format: SerialFormat | None = None,
+    ) -> None:
         self._who = who
         self._name = resource
         self._library = library
+        self._serial_format = serial_format if resource.upper().startswith("ASRL") else None
         self._session: Any = None
         self._timeout_ms = 0
 
@@ -100,6 +127,8 @@ class VisaLine:
             ) from error
         self._session = session
         self._timeout_ms = 0
+        if self._serial_format is not None:
+            self._set_up_serial(self._serial_format)
         peer = self._socket()
         if peer is not None:
             # PyVISA-py calls a refused connection a success.
@@ -113,11 +142,18 @@ class VisaLine:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
-        """Close the session."""
+        """Close the session; on buses with a remote state (GPIB, USB, VXI-11) go to local."""
         session, self._session = self._session, None
-        if session is not None:
-            with contextlib.suppress(Exception):
-                session.close()
+        if session is None:
+            return
+        with contextlib.suppress(Exception):  # not every library and bus can
+            from pyvisa.constants import RENLineOperation
+
+            if hasattr(session, "control_ren"):
+                session.timeout = _LOCAL_TIMEOUT_MS
+                session.control_ren(RENLineOperation.address_gtl)
+        with contextlib.suppress(Exception):
+            session.close()
 
     def write(self, data: bytes) -> None:
         """Send ``data`` as it is."""
@@ -136,9 +172,9 @@ class VisaLine:
         deadline = time.monotonic() + timeout_s
         self._wait_for_bytes(timeout_s)
         remaining_ms = max(int((deadline - time.monotonic()) * 1000), 1)
-        if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
-            session.timeout = self._timeout_ms = remaining_ms
         try:
+            if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
+                session.timeout = self._timeout_ms = remaining_ms
             answer: bytes = session.read_raw()
         except VisaIOError as error:
             if error.error_code == StatusCode.error_timeout:
@@ -151,12 +187,15 @@ class VisaLine:
         return answer
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Empty the input buffer; other lines than sockets get a device clear."""
+        """Empty the input buffer; lines that are no sockets or serial ports get a device clear."""
         from pyvisa.constants import BufferOperation
 
         session = self._opened()
         peer = self._socket()
         try:
+            if self._serial_format is not None:
+                self._discard_serial(quiet_s)
+                return
             if peer is None:
                 session.clear()
                 return
@@ -180,6 +219,34 @@ class VisaLine:
         interface = getattr(sessions.get(self._session.session), "interface", None)
         return interface if isinstance(interface, socket.socket) else None
 
+    def _set_up_serial(self, serial_format: SerialFormat) -> None:
+        from pyvisa.constants import Parity, StopBits
+
+        parities = {"N": Parity.none, "E": Parity.even, "O": Parity.odd}
+        session = self._session
+        try:
+            session.baud_rate = serial_format.baud
+            session.data_bits = serial_format.data_bits
+            session.parity = parities[serial_format.parity]
+            session.stop_bits = StopBits(10 * serial_format.stop_bits)
+        except Exception as error:
+            self.close()
+            raise ConnectionLost(
+                f"{self._who}: {self._name} cannot be set to {serial_format}: {error}"
+            ) from error
+
+    def _discard_serial(self, quiet_s: float) -> None:
+        from pyvisa.constants import BufferOperation
+
+        session = self._session
+        session.flush(BufferOperation.discard_read_buffer)
+        deadline = time.monotonic() + quiet_s
+        while time.monotonic() < deadline:
+            if session.bytes_in_buffer:
+                session.flush(BufferOperation.discard_read_buffer)
+                deadline = time.monotonic() + quiet_s
+            time.sleep(_SERIAL_LOOK_S)
+
     def _wait_for_bytes(self, timeout_s: float) -> None:
         # PyVISA-py spins until its timeout when the peer has closed: look before reading.
         peer = self._socket()
@@ -198,24 +265,6 @@ class VisaLine:
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"{self._who}: lost {self._name}: {error}")
-
-
-@dataclass(frozen=True, slots=True)
-class SerialFormat:
-    """How bytes travel on a serial line; ``rts`` and ``dtr`` power many optical adapters."""
-
-    baud: int
-    data_bits: int = 8
-    parity: str = "N"
-    stop_bits: int = 1
-    rts: bool = True
-    dtr: bool = True
-
-    @property
-    def byte_s(self) -> float:
-        """Seconds one byte takes, with start, parity and stop bits."""
-        bits = 1 + self.data_bits + (self.parity != "N") + self.stop_bits
-        return bits / self.baud
 
 
 class SerialLine:

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from instruments import drivers
+from instruments.errors import DriverUnusable
 from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
 from labctl.errors import ConfigurationError, Mistake
@@ -269,7 +270,9 @@ def _channels_of(
         return drivers.create(name, driver, settings, time.monotonic_ns).channels
     except ValidationError as error:
         mistakes += mistakes_of(error, path, prefix)
-        return None
+    except DriverUnusable as error:
+        mistakes.append(Mistake(path, f"{prefix}.driver", driver, str(error)))
+    return None
 
 
 def _wrong_references(

@@ -1,21 +1,44 @@
 """The drivers: a name in a rig, its settings, and how to make the instrument.
 
-Importing this is cheap: a driver's module is imported when its name is first used.
+Importing this is cheap: a driver's module is imported when its name is first used. Other
+packages add drivers by an entry point of the group ``labctl.instruments`` whose object is a
+:class:`Driver`; their metadata are looked at when a name is asked for that is not in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from instruments.errors import DriverUnusable
 from instruments.instrument import Instrument
 from instruments.reading import HostClock
 
-__all__ = ["create", "names", "settings_model"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["GROUP", "Driver", "create", "names", "settings_model"]
+
+GROUP = "labctl.instruments"
+"""The group of entry points that add drivers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What an entry point must lead to.
+
+    ``settings`` validates the keys of the rig (frozen, unknown keys forbidden); ``instrument``
+    is called with the instrument's name, the settings and the host's clock.
+    """
+
+    settings: type[BaseModel]
+    instrument: Callable[[str, Any, HostClock], Instrument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +50,10 @@ class _Entry:
 
 _TABLE: Mapping[str, _Entry] = {
     "brymen_bm25x": _Entry("brymen_bm25x", "BrymenBm25xSettings", "BrymenBm25x"),
+    "dmm6500": _Entry("dmm6500", "Dmm6500Settings", "Dmm6500"),
     "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
     "extech380803": _Entry("extech380803", "Extech380803Settings", "Extech380803"),
+    "free_running_dmm": _Entry("free_running_dmm", "FreeRunningDmmSettings", "FreeRunningDmm"),
     "fs9721": _Entry("fs9721", "Fs9721Settings", "Fs9721"),
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
     "ina2xx": _Entry("ina2xx", "Ina2xxSettings", "Ina2xx"),
@@ -37,18 +62,19 @@ _TABLE: Mapping[str, _Entry] = {
     "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
     "sigrok": _Entry("sigrok", "SigrokSettings", "Sigrok"),
+    "supply": _Entry("supply", "SupplySettings", "Supply"),
     "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
 }
 
 
 def names() -> tuple[str, ...]:
-    """The names of all drivers."""
-    return tuple(_TABLE)
+    """The names of all drivers: those here, then those of other packages."""
+    return (*_TABLE, *_others())
 
 
 def settings_model(driver: str) -> type[BaseModel]:
-    """The settings of ``driver``. Raises KeyError for an unknown name."""
-    return cast(type[BaseModel], _load(driver, _TABLE[driver].settings))
+    """The settings of ``driver``. Raises KeyError for an unknown name, and DriverUnusable."""
+    return _load(driver).settings
 
 
 def create(
@@ -60,13 +86,43 @@ def create(
 ) -> Instrument:
     """An instrument called ``name``, not opened yet; on ``line``, if one is given.
 
-    Raises KeyError for an unknown driver and :class:`pydantic.ValidationError` for its settings,
-    all mistakes at once.
+    Raises KeyError for an unknown driver, :class:`pydantic.ValidationError` for its settings, all
+    mistakes at once, and DriverUnusable where another package's driver cannot be loaded.
     """
-    validated = settings_model(driver).model_validate(dict(settings))
-    made = _load(driver, _TABLE[driver].instrument)
-    return cast(Instrument, made(name, validated, clock, *(() if line is None else (line,))))
+    loaded = _load(driver)
+    validated = loaded.settings.model_validate(dict(settings))
+    return loaded.instrument(name, validated, clock, *(() if line is None else (line,)))
 
 
-def _load(driver: str, attribute: str) -> Any:
-    return getattr(import_module(f"{__name__}.{_TABLE[driver].module}"), attribute)
+def _load(driver: str) -> Driver:
+    entry = _TABLE.get(driver)
+    if entry is not None:
+        module = import_module(f"{__name__}.{entry.module}")
+        return Driver(getattr(module, entry.settings), getattr(module, entry.instrument))
+    point = _others()[driver]
+    package = point.dist.name if point.dist is not None else point.value
+    try:
+        loaded = point.load()
+    except Exception as error:  # whatever another package's code does
+        raise DriverUnusable(
+            f"driver {driver} of {package} cannot be loaded: {type(error).__name__}: {error}; "
+            "repair or uninstall that package"
+        ) from error
+    if not isinstance(loaded, Driver):
+        raise DriverUnusable(
+            f"driver {driver} of {package}: {point.value} is a {type(loaded).__name__}, not an "
+            "instruments.drivers.Driver; ask its author for a newer version"
+        )
+    return loaded
+
+
+def _others() -> Mapping[str, EntryPoint]:
+    """Drivers of other packages by name; a name that is in the table is not theirs to take."""
+    return _installed(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _installed(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    from importlib.metadata import entry_points  # 20 ms: only who asks for such a driver pays it
+
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in _TABLE}

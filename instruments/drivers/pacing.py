@@ -52,8 +52,11 @@ class CountLooks:
         """The counter began anew: nothing is known."""
         self._bounds = None
 
-    def saw(self, count: int, interval_ns: float, sent_ns: int, received_ns: int) -> None:
-        """A look: at some moment between the two host times, ``count`` was the number."""
+    def saw(self, count: float, interval_ns: float, sent_ns: int, received_ns: int) -> None:
+        """A look: at some moment between the two host times, ``count`` was the number.
+
+        A device that stamps its readings counts in fractions: its last stamp over the interval.
+        """
         low = sent_ns - (count + 1) * interval_ns
         high = received_ns - count * interval_ns
         if self._bounds is not None:

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from instruments.errors import ProtocolError
+from instruments.reading import Status
 from instruments.scpi import ScpiSession, parse_quantity
 
 CHECK_S: Final = 2.5
@@ -17,9 +18,9 @@ _FUNCTIONS = {"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")}
 
 
 class PanelCheck:
-    """Asks now and then for the function and the range in effect."""
+    """Asks now and then for the function and the range in effect (``None``: any range is fine)."""
 
-    def __init__(self, scpi: ScpiSession, function: str, range_: float) -> None:
+    def __init__(self, scpi: ScpiSession, function: str, range_: float | None) -> None:
         self._scpi = scpi
         self._function = function
         self._range = range_
@@ -36,19 +37,27 @@ class PanelCheck:
         first, self._next_ns = self._next_ns is None, now_ns + round(CHECK_S * 1e9)
         return not first
 
-    def moved(self) -> str:
-        """What is set instead; empty while all is as it should be, or the answer no answer."""
+    def moved(self) -> tuple[Status, str] | None:
+        """What is set instead; None while all is as it should be, or the answer no answer."""
         wanted = _FUNCTIONS[self._function]
         try:
             function = self._scpi.ask("FUNC?").strip('"').upper()
             if not _FUNCTION.fullmatch(function):
                 raise ProtocolError(f"expected a function, got {function[:60]!r}")
             if function not in wanted:
-                return f"measures {function}, not DC {self._function}: front panel touched"
+                return (
+                    Status.WRONG_FUNCTION,
+                    f"measures {function}, not DC {self._function}: front panel touched",
+                )
+            if self._range is None:
+                return None
             range_ = parse_quantity(self._scpi.ask(f"{wanted[1]}:RANG?"))
         except ProtocolError:
             self._scpi.resynchronise()
-            return ""
+            return None
         if math.isclose(range_, self._range, rel_tol=0.01):
-            return ""
-        return f"range {range_:g}, not {self._range:g}: front panel touched"
+            return None
+        return (
+            Status.RANGE_CHANGED,
+            f"range {range_:g}, not {self._range:g}: front panel touched",
+        )

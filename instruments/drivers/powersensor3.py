@@ -319,7 +319,7 @@ class PowerSensor3:
     def _told_gap(self, gap: Gap, us: int) -> StatusReading:
         about = "" if gap.certain else "about, by the host's clock; "
         detail = f"{about}in all channels"
-        return self._told(self._base_ns + us * 1000 - 1, Status.STREAM_GAP, detail, gap.lost)
+        return self._told(self._base_ns + us * 1000 - 1, Status.LOST, detail, gap.lost)
 
     def _told(self, t_ns: int, status: Status, detail: str, count: int) -> StatusReading:
         return StatusReading(self._channels[0].name, t_ns, status, detail, count)

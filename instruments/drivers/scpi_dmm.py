@@ -1,7 +1,7 @@
 """SCPI multimeters that are asked for each reading: ``READ?``.
 
-Siglent SDM3045X, SDM3055, SDM3065X; HP, Agilent or Keysight 34401A, 34460A, 34461A; Fluke 8845A,
-8846A; and others as ``generic``.
+Siglent SDM3045X, SDM3055, SDM3065X; HP, Agilent or Keysight 34401A, 34410A, 34411A, 34460A,
+34461A, 34465A, 34470A; Keithley 2000; Fluke 8845A, 8846A; and others as ``generic``.
 
 ``READ?`` triggers the measurement, so its integration window lies between sending and receiving:
 the reading's time is the **middle of the two**, and half of (round trip - aperture) is what
@@ -18,10 +18,10 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.drivers import specifications
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.panel import PanelCheck
-from instruments.drivers.settings import DcFunction, Positive, VisaSettings
+from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.settings import NplcSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -35,8 +35,8 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, ScpiSession, parse_reading
-from instruments.transports import MessageLine, VisaLine
+from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.transports import MessageLine
 
 _RESET_S: Final = 1.8
 _LONGEST_APERTURE_S: Final = 0.4
@@ -44,109 +44,120 @@ _LONGEST_APERTURE_S: Final = 0.4
 _LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
 
+_HP_SETUP = ("CONF:{node} {range:g}", "{node}:NPLC {nplc:g}")
+_KEITHLEY_2000_SETUP = (
+    "FORM:ELEM READ",
+    "FUNC '{node}'",
+    "{node}:RANG {range:g}",
+    "{node}:NPLC {nplc:g}",
+    "{node}:AVER:STAT OFF",
+    "TRIG:COUN 1",
+    "SAMP:COUN 1",
+)
+"""Of the Model 2000 User's Manual: its CONF takes no range, and its filter is on after *RST."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """``idn`` is what its *IDN? contains; ``overhead_s`` a usual round trip less the aperture."""
+    """What differs between models; commands have ``{node}`` for ``VOLT:DC``."""
 
     idn: str
+    """A word of what *IDN? answers as model; empty: any."""
     nplc: tuple[float, ...]
     overhead_s: float
+    """A usual round trip less the aperture."""
     auto_zero_off: str = ""
-    """Command, ``{node}`` for ``VOLT:DC``; empty where it has none."""
+    """Empty where it has no such command."""
+    setup: tuple[str, ...] = _HP_SETUP
+    remote_on_lan: bool = False
+    """It must be told to be remote-controlled on LAN too."""
+    baud: int = 9600
+    nplc_between: tuple[float, float] | None = None
+    """Where any value in between will do."""
 
 
 _NPLC_HP = (0.02, 0.2, 1.0, 10.0, 100.0)
+_NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
+_NPLC_TRUEVOLT = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
+_AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
 MODELS: Mapping[str, _Model] = {
     "SDM3045X": _Model("SDM3045X", _NPLC_5_DIGITS, 0.02),
     "SDM3055": _Model("SDM3055", _NPLC_5_DIGITS, 0.02),
     "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
     "34401A": _Model("34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
-    "34460A": _Model("34460A", _NPLC_HP, 0.01, "{node}:ZERO:AUTO ONCE"),
-    "34461A": _Model("34461A", _NPLC_HP, 0.01, "{node}:ZERO:AUTO ONCE"),
-    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
-    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
+    "34410A": _Model("34410A", _NPLC_34410A, 0.01, _AGILENT_ZERO),
+    "34411A": _Model("34411A", (0.001, 0.002, *_NPLC_34410A), 0.01, _AGILENT_ZERO),
+    "34460A": _Model("34460A", _NPLC_HP, 0.01, _AGILENT_ZERO),
+    "34461A": _Model("34461A", _NPLC_HP, 0.01, _AGILENT_ZERO),
+    "34465A": _Model("34465A", _NPLC_TRUEVOLT, 0.01, _AGILENT_ZERO),
+    "34470A": _Model("34470A", _NPLC_TRUEVOLT, 0.01, _AGILENT_ZERO),
+    "2000": _Model(
+        "2000",
+        (),
+        0.02,
+        "SYST:AZER:STAT OFF",
+        setup=_KEITHLEY_2000_SETUP,
+        nplc_between=(0.01, 10.0),
+    ),
+    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
+    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
     "generic": _Model("", (), 0.05),
 }
 
 
-class ScpiDmmSettings(VisaSettings):
-    """DC volts or DC amps on one fixed range, asked for each ``interval_s`` seconds."""
+class ScpiDmmSettings(NplcSettings):
+    """DC volts or DC amps, asked for each ``interval_s`` seconds."""
 
     model: Literal[
         "SDM3045X",
         "SDM3055",
         "SDM3065X",
         "34401A",
+        "34410A",
+        "34411A",
         "34460A",
         "34461A",
+        "34465A",
+        "34470A",
+        "2000",
         "8845A",
         "8846A",
         "generic",
     ]
-    function: DcFunction
-    range: Positive
-    """V or A."""
-    nplc: Positive
-    """Integration time in mains periods."""
-    interval_s: Positive
-
-    @field_validator("range")
-    @classmethod
-    def _has_range(cls, value: float, info: ValidationInfo) -> float:
-        if {"model", "function"} <= info.data.keys():
-            ranges = specifications.allowed_ranges(info.data["model"], info.data["function"])
-            if ranges and value not in ranges:
-                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
-        return value
+    autorange: bool = False
+    """The meter chooses its range, up to ``range``, whose limits of error are taken for all."""
 
     @field_validator("nplc")
     @classmethod
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
-        allowed = MODELS[info.data["model"]].nplc if "model" in info.data else ()
-        if allowed and value not in allowed:
-            raise ValueError(f"must be one of {', '.join(f'{n:g}' for n in allowed)}")
+        if "model" in info.data:
+            model = MODELS[info.data["model"]]
+            if model.nplc and value not in model.nplc:
+                raise ValueError(f"must be one of {', '.join(f'{n:g}' for n in model.nplc)}")
+            if model.nplc_between is not None:
+                least, most = model.nplc_between
+                if not least <= value <= most:
+                    raise ValueError(f"must be from {least:g} to {most:g}")
         mains_hz: int = info.data.get("mains_hz", 50)
         if value / mains_hz > _LONGEST_APERTURE_S:
             raise ValueError(f"must be at most {_LONGEST_APERTURE_S * mains_hz:g} here")
         return value
 
-    @field_validator("interval_s")
-    @classmethod
-    def _fits_aperture(cls, value: float, info: ValidationInfo) -> float:
-        if {"nplc", "mains_hz"} <= info.data.keys():
-            aperture_s = info.data["nplc"] / info.data["mains_hz"]
-            if value <= aperture_s:
-                raise ValueError(f"must be more than the integration time, {aperture_s:g} s")
-        return value
-
     @model_validator(mode="after")
-    def _has_accuracy(self) -> Self:
-        known = specifications.accuracy(self.model, self.function, self.range)
-        if known is None and self.own_accuracy is None:
+    def _fits_aperture(self) -> Self:
+        if self.interval_s <= self.aperture_s:
             raise ValueError(
-                f"the accuracy of a {self.model} is not known here: set "
-                "accuracy_pct_of_reading and accuracy_floor from its manual"
+                f"interval_s must be more than the integration time, {self.aperture_s:g} s"
             )
         return self
-
-    @property
-    def aperture_s(self) -> float:
-        """Integration time."""
-        return self.nplc / self.mains_hz
 
 
 def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     """The rig's limits of error, or those of the manual and of the auto-zero that is off."""
-    if settings.own_accuracy is not None:
-        return settings.own_accuracy
-    model, function, range_ = settings.model, settings.function, settings.range
-    limits = specifications.accuracy(model, function, range_)
-    assert limits is not None
-    if not MODELS[model].auto_zero_off:
-        return limits
-    return specifications.without_auto_zero(limits, model, function, range_)
+    if MODELS[settings.model].auto_zero_off:
+        return settings.limits_without_auto_zero()
+    return settings.limits()
 
 
 class ScpiDmm:
@@ -163,12 +174,13 @@ class ScpiDmm:
         self._clock = clock
         self._model = MODELS[settings.model]
         self._scpi = ScpiSession(
-            name,
-            line or VisaLine(name, settings.resource, settings.visa_library),
-            settings.timeout_s,
+            name, line or settings.visa_line(name, self._model.baud), settings.timeout_s
         )
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
-        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
+        wanted_range = None if settings.autorange else settings.range
+        self._panel = PanelCheck(self._scpi, settings.function, wanted_range)
+        self._repeats = RepeatWatch()
+        self._range: float | None = None
         self._ticks = Ticks(settings.interval_s)
         self._channel = Channel(
             name=settings.function,
@@ -191,6 +203,9 @@ class ScpiDmm:
         """Connect and make sure of the model."""
         self._scpi.open()
         self._scpi.resynchronise()
+        if self._settings.is_serial or self._model.remote_on_lan:
+            # These lines have no remote state; a meter whose panel is in charge may refuse.
+            self._scpi.send("SYST:REM")
         return self._scpi.expect_identity(self._model.idn, self._settings.serial)
 
     def start(self) -> None:
@@ -199,17 +214,20 @@ class ScpiDmm:
         scpi.send("*RST")
         scpi.send("*CLS")
         scpi.ask("*OPC?", _RESET_S)
-        scpi.send(f"CONF:{node} {settings.range:g}")
-        scpi.send(f"{node}:NPLC {settings.nplc:g}")
-        if self._model.auto_zero_off:
-            scpi.send(self._model.auto_zero_off.format(node=node))
+        for command in (*self._model.setup, self._model.auto_zero_off):
+            if command:
+                scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
         scpi.send("TRIG:SOUR IMM")
         scpi.ask("*OPC?", _RESET_S)
         scpi.refuse_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
         scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        if settings.autorange:
+            scpi.send(f"{node}:RANG:AUTO ON")
+        self._range = settings.range
         self._panel.restart()
+        self._repeats.restart()
         self._ticks.restart()
 
     def read(self) -> Batch:
@@ -221,9 +239,9 @@ class ScpiDmm:
         answered_ns = self._clock()
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
-        if self._panel.due(answered_ns) and (detail := self._panel.moved()):
+        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
             self.start()
-            return Batch(statuses=(StatusReading(name, t_ns, Status.WRONG_FUNCTION, detail),))
+            return Batch(statuses=(StatusReading(name, t_ns, *moved),))
         try:
             reading = parse_reading(answer.decode("ascii", errors="replace"))
         except ProtocolError as error:
@@ -234,8 +252,28 @@ class ScpiDmm:
         if late_s > _LATE_S + self._model.overhead_s:
             detail = f"answered {late_s:.2f} s late: its time is not known"
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
-        return Batch(*sort_readings(name, [t_ns], [reading]))
+        if self._settings.autorange and (changed := self._range_changed()):
+            return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, changed),))
+        blocks, statuses = sort_readings(name, [t_ns], [reading])
+        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
+            detail = f"{reading:g} again and again, to the last digit"
+            statuses = (StatusReading(name, t_ns, repeated, detail),)
+        return Batch(blocks, statuses)
 
     def close(self) -> None:
         """Give the front panel back."""
         self._scpi.close("ABOR", "SYST:LOC")
+
+    def _range_changed(self) -> str:
+        """How the range that the meter chose changed since the last reading; empty: it did not."""
+        try:
+            now = parse_quantity(self._scpi.ask(f"{self._node}:RANG?"))
+        except ProtocolError:
+            self._scpi.resynchronise()
+            return ""
+        before, self._range = self._range, now
+        if now > self._settings.range * 1.01:
+            return f"chose range {now:g}: above {self._settings.range:g} its limits are not known"
+        if now != before:
+            return f"range {now:g}, was {before:g}"
+        return ""

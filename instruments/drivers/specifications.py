@@ -18,6 +18,8 @@ _FLUKE = "Fluke 8845A/8846A Users Manual, 1 year"
 _SIGLENT = "Siglent SDM3065X data sheet 2021.05, 1 year"
 _SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
 _UT61E = "UNI-T UT61E Operating Manual, 1 year"
+_DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), 1 year"
+_DM3068 = "Rigol DM3068 Performance Verification Guide, 1 year limits at full scale"
 
 _TRUEVOLT_CURRENT: Table = {
     1e-4: (0.050, 0.025),
@@ -120,6 +122,16 @@ VOLTAGE: Mapping[str, tuple[str, Table]] = {
             1000.0: (0.0055, 0.0008),
         },
     ),
+    "DMM6500": (_DMM6500, {10.0: (0.0025, 0.0005)}),
+    "DM3068": (
+        _DM3068,
+        {
+            0.2: (0.0, 100 * 13e-6 / 0.2),
+            2.0: (0.0, 100 * 82e-6 / 2.0),
+            20.0: (0.0, 100 * 900e-6 / 20.0),
+            200.0: (0.0, 100 * 11.2e-3 / 200.0),
+        },
+    ),
     "UT61E": (
         _UT61E,
         {
@@ -192,11 +204,31 @@ CURRENT: Mapping[str, tuple[str, Table]] = {
 
 _SAME_CURRENT = {"8846A": "8845A"}
 
+_DECADES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+_TIMES_TWO = (0.2, 2.0, 20.0, 200.0, 1000.0)
+_TIMES_FIVE = (0.05, 0.5, 5.0, 50.0, 500.0, 1000.0)
+_KEITHLEY_AMPS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 3.0)
+_RIGOL_AMPS = (2e-4, 2e-3, 0.02, 0.2, 2.0, 10.0)
+_OWON_AMPS = (5e-4, 5e-3, 0.05, 0.5, 5.0, 10.0)
+
+RANGES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    "34410A": {"voltage": _DECADES, "current": (1e-4, 1e-3, 0.01, 0.1, 1.0, 3.0)},
+    "34411A": {"voltage": _DECADES, "current": (1e-4, 1e-3, 0.01, 0.1, 1.0, 3.0)},
+    "2000": {"voltage": _DECADES, "current": (0.01, 0.1, 1.0, 3.0)},
+    "DMM6500": {"voltage": _DECADES, "current": (*_KEITHLEY_AMPS, 10.0)},
+    "DAQ6510": {"voltage": _DECADES, "current": _KEITHLEY_AMPS},
+    "DM3058": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
+    "DM3068": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
+    "XDM1041": {"voltage": _TIMES_FIVE, "current": _OWON_AMPS},
+    "XDM1241": {"voltage": _TIMES_FIVE, "current": _OWON_AMPS},
+}
+"""Ranges of models whose accuracy is not known here for all of them, in V and A."""
+
 AUTO_ZERO_OFF_PCT_OF_RANGE = 0.0002
 AUTO_ZERO_OFF_VOLTS = 5e-6
 """Added while auto-zero is off, the second to DC volts alone."""
 
-_AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A")
+_AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A", "2000")
 """Models whose own source gives these limits; for others the 34401A's are taken."""
 
 
@@ -227,5 +259,7 @@ def without_auto_zero(limits: Accuracy, model: str, function: str, range_: float
 
 def allowed_ranges(model: str, function: str) -> tuple[float, ...]:
     """The ranges of a model, ascending; empty where no table has them."""
+    if model in RANGES:
+        return RANGES[model][function]
     found = table(model, function)
     return tuple(sorted(found[1])) if found else ()

@@ -1,8 +1,8 @@
-"""Keysight Truevolt 34460A, 34461A, 34465A, 34470A: readings streamed from the memory.
+"""Keysight Truevolt 34460A, 34461A, 34465A, 34470A; Agilent 34410A, 34411A: from the memory.
 
 The meter samples on its own clock into its reading memory; the driver asks several times a
 second how many readings there are and takes them out (``R?`` reads and erases, oldest first).
-Facts from the Truevolt Series Operating and Service Guide.
+Facts from the Truevolt Series Operating and Service Guide and the 34410A/11A User's Guide.
 
 Readings carry no times, so **device time is counted**: reading ``i`` of an acquisition began at
 ``i`` times the sample interval. The answer ``n`` to ``DATA:POIN?`` says that ``n`` readings are
@@ -10,7 +10,8 @@ complete, hence the device clock stands between the end of window ``n - 1`` and 
 next: that is a :class:`~instruments.reading.ClockPair` with a tick of one interval. The polls
 are timed so that each halves what is unknown: a few pairs narrow it to well under a tick.
 
-**Epochs.** Each acquisition (start, reconnection, memory overflow) counts from zero again. Its
+**Epochs.** Each acquisition (start, reconnection, memory overflow, the samples of one trigger
+are taken) counts from zero again. Its
 device times begin at the next multiple of :data:`EPOCH_NS` (1e6 s), so ``device_ns // EPOCH_NS``
 tells readings and pairs of different acquisitions apart; they must be mapped apart.
 
@@ -24,18 +25,16 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.drivers import specifications
 from instruments.drivers.pacing import CountLooks
 from instruments.drivers.panel import PanelCheck
-from instruments.drivers.settings import DcFunction, Positive, VisaSettings
+from instruments.drivers.settings import NplcSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
-    Accuracy,
     Batch,
     Channel,
     Clock,
@@ -47,7 +46,7 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.scpi import ScpiSession, parse_block, parse_quantity, parse_reading
-from instruments.transports import MessageLine, VisaLine
+from instruments.transports import MessageLine
 
 EPOCH_NS: Final = 10**15
 """Device times of the k-th acquisition begin at k times this (1e6 s)."""
@@ -60,8 +59,6 @@ _MOST_AT_ONCE: Final = 2000
 _MEMORY_OVERFLOW: Final = 1 << 14
 """Questionable Data condition register: the oldest readings were lost."""
 _RESET_S: Final = 1.8
-_SAMPLE_COUNT: Final = 1_000_000_000
-"""The most a 34465A or 34470A takes for one trigger."""
 _CONVERSION_U_S: Final = 0.5e-3
 """From the end of a window until the reading counts as complete; the manual does not say."""
 _FREE_RUN_LOOK_S: Final = 1.5
@@ -73,38 +70,28 @@ class _Model:
     memory: int
     timed: bool
     nplc: tuple[float, ...]
+    samples: int = 0
+    """The most it takes for one trigger, where it has a sample timer."""
 
 
 _NPLC = (0.02, 0.2, 1.0, 10.0, 100.0)
 _NPLC_FINE = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
+_NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
 MODELS: Mapping[str, _Model] = {
+    "34410A": _Model(50_000, timed=True, nplc=_NPLC_34410A, samples=50_000),
+    "34411A": _Model(1_000_000, timed=True, nplc=(0.001, 0.002, *_NPLC_34410A), samples=1_000_000),
     "34460A": _Model(memory=1_000, timed=False, nplc=_NPLC),
     "34461A": _Model(memory=10_000, timed=False, nplc=_NPLC),
-    "34465A": _Model(memory=50_000, timed=True, nplc=_NPLC_FINE),
-    "34470A": _Model(memory=50_000, timed=True, nplc=_NPLC_FINE),
+    "34465A": _Model(50_000, timed=True, nplc=_NPLC_FINE, samples=1_000_000_000),
+    "34470A": _Model(50_000, timed=True, nplc=_NPLC_FINE, samples=1_000_000_000),
 }
 """Memory without the MEM option, whether it has a sample timer, integration times."""
 
 
-class TruevoltSettings(VisaSettings):
+class TruevoltSettings(NplcSettings):
     """DC volts or DC amps on one fixed range, sampled each ``interval_s`` seconds."""
 
-    model: Literal["34460A", "34461A", "34465A", "34470A"]
-    function: DcFunction
-    range: Positive
-    """V or A."""
-    nplc: Positive
-    """Integration time in mains periods; at least 1 rejects the mains."""
-    interval_s: Positive = Field(le=3600)
-
-    @field_validator("range")
-    @classmethod
-    def _has_range(cls, value: float, info: ValidationInfo) -> float:
-        if {"model", "function"} <= info.data.keys():
-            ranges = specifications.allowed_ranges(info.data["model"], info.data["function"])
-            if value not in ranges:
-                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
-        return value
+    model: Literal["34410A", "34411A", "34460A", "34461A", "34465A", "34470A"]
 
     @field_validator("nplc")
     @classmethod
@@ -115,19 +102,13 @@ class TruevoltSettings(VisaSettings):
             raise ValueError(f"must be one of {allowed}")
         return value
 
-    @field_validator("interval_s")
-    @classmethod
-    def _fits_aperture(cls, value: float, info: ValidationInfo) -> float:
-        if {"nplc", "mains_hz"} <= info.data.keys():
-            aperture_s = info.data["nplc"] / info.data["mains_hz"]
-            if value < aperture_s:
-                raise ValueError(f"must be at least the integration time, {aperture_s:g} s")
-        return value
-
-    @property
-    def aperture_s(self) -> float:
-        """Integration time."""
-        return self.nplc / self.mains_hz
+    @model_validator(mode="after")
+    def _fits_aperture(self) -> Self:
+        if self.interval_s < self.aperture_s:
+            raise ValueError(
+                f"interval_s must be at least the integration time, {self.aperture_s:g} s"
+            )
+        return self
 
 
 def parse_points(text: str) -> tuple[int, int]:
@@ -150,17 +131,6 @@ def parse_readings(answer: bytes) -> list[float | Status]:
     return readings
 
 
-def accuracy_of(settings: TruevoltSettings) -> Accuracy:
-    """One-year limits of the range, and of the auto-zero that is off while streaming."""
-    if settings.own_accuracy is not None:
-        return settings.own_accuracy
-    limits = specifications.accuracy(settings.model, settings.function, settings.range)
-    assert limits is not None
-    return specifications.without_auto_zero(
-        limits, settings.model, settings.function, settings.range
-    )
-
-
 class Truevolt:
     """One Truevolt. Its channel is ``voltage`` or ``current``, on the meter's clock."""
 
@@ -176,7 +146,7 @@ class Truevolt:
         self._model = MODELS[settings.model]
         self._scpi = ScpiSession(
             name,
-            line or VisaLine(name, settings.resource, settings.visa_library),
+            line or settings.visa_line(name),
             settings.timeout_s,
         )
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
@@ -187,13 +157,14 @@ class Truevolt:
         self._aperture_ns = settings.aperture_s * 1e9
         self._epoch = -1
         self._taken = 0
+        self._begun_ns = 0
         self._channel = Channel(
             name=settings.function,
             quantity=Quantity(settings.function),
             clock=Clock.DEVICE,
             interval_s=settings.interval_s,
             aperture_s=settings.aperture_s,
-            accuracy=accuracy_of(settings),
+            accuracy=settings.limits_without_auto_zero(),
             range=settings.range,
             clock_tick_s=settings.interval_s,
             time_u_s=_CONVERSION_U_S,
@@ -227,7 +198,7 @@ class Truevolt:
         if self._model.timed:
             scpi.send("SAMP:SOUR TIM")
             scpi.send(f"SAMP:TIM {settings.interval_s:g}")
-            scpi.send(f"SAMP:COUN {_SAMPLE_COUNT}")
+            scpi.send(f"SAMP:COUN {self._model.samples}")
             scpi.send("TRIG:COUN 1")
         else:
             scpi.send("SAMP:COUN 1")
@@ -260,12 +231,16 @@ class Truevolt:
         points, overflow, answered_ns, pairs = self._look()
         if overflow:
             return self._begin_again(Status.MEMORY_OVERFLOW, "readings were not taken in time")
-        if self._panel.due(answered_ns) and (detail := self._panel.moved()):
+        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
             # What is in the memory may be of the other function: it is given up.
-            lost = self._lost_here(Status.WRONG_FUNCTION, detail)
+            lost = self._lost_here(*moved)
             self.start()
             return Batch(statuses=(lost,))
         if points == 0:
+            if self._model.timed and self._taken >= self._model.samples:
+                missed = (answered_ns - self._begun_ns) / self._interval_ns - self._taken
+                detail = f"one trigger gives {self._taken} samples; triggered again"
+                return self._begin_again(Status.LOST, detail, max(round(missed), 1))
             return Batch(clock_pairs=pairs)
         try:
             readings = parse_readings(self._scpi.ask_bytes(f"R? {min(points, _MOST_AT_ONCE)}"))
@@ -286,20 +261,21 @@ class Truevolt:
 
     def _begin(self) -> None:
         self._scpi.send("INIT")
+        self._begun_ns = self._clock()
         self._epoch += 1
         self._taken = 0
         self._looks.restart()
 
-    def _begin_again(self, status: Status, detail: str) -> Batch:
-        lost = self._lost_here(status, detail)
+    def _begin_again(self, status: Status, detail: str, count: int = 1) -> Batch:
+        lost = self._lost_here(status, detail, count)
         self._scpi.send("ABOR")
         self._begin()
         self._scpi.refuse_errors("to sample again")
         return Batch(statuses=(lost,))
 
-    def _lost_here(self, status: Status, detail: str) -> StatusReading:
+    def _lost_here(self, status: Status, detail: str, count: int = 1) -> StatusReading:
         t_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
-        return StatusReading(self._channel.name, t_ns, status, detail)
+        return StatusReading(self._channel.name, t_ns, status, detail, count)
 
     def _look(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
         """Readings in memory, whether some were lost, when it answered, its clock."""
@@ -317,8 +293,10 @@ class Truevolt:
         complete = self._taken + points
         self._looks.saw(complete, self._interval_ns, asked_ns, answered_ns)
         self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
-        overflow = bool(condition & _MEMORY_OVERFLOW) or points >= self._model.memory
-        if complete == 0 or overflow:
+        full = points >= self._model.memory and complete != self._model.samples
+        overflow = bool(condition & _MEMORY_OVERFLOW) or full
+        over = self._model.timed and complete >= self._model.samples
+        if complete == 0 or overflow or over:
             return points, overflow, answered_ns, ()
         device_ns = round((complete - 1) * self._interval_ns + self._aperture_ns)
         pair = ClockPair(

@@ -26,13 +26,13 @@ from instruments.simulated.drive import DriveProcess, start_drive
 from instruments.simulated.faults import Fault, inject
 from instruments.simulated.meters import CONFIG_NAME, MeterConfig, MetersConfig
 from instruments.simulated.parameters import REFERENCE, Parameters, load, override
+from instruments.simulated.scpi_kinds import DRIVERS as SCPI_DRIVERS
 
 _START_S: Final = 20.0
 _STOP_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _DRIVERS: Final = {
-    "truevolt": "truevolt",
-    "sdm3065x": "scpi_dmm",
+    **SCPI_DRIVERS,
     "ut61e": "es51922",
     "k204": "k204",
     "powersensor3": "powersensor3",
@@ -249,8 +249,8 @@ def rig_toml(bench: Bench) -> str:
         },
     )
     for pair, (rail, nominal) in enumerate(_RAILS.items()):
-        voltage = by_point.get(f"{rail}.voltage")
-        current = by_point.get(f"{rail}.current")
+        voltage = by_point.get(f"{rail}.voltage", by_point.get(rail))
+        current = by_point.get(f"{rail}.current", by_point.get(rail))
         values: dict[str, Any] = {"nominal_volts": nominal, "tolerance_pct": 5.0}
         if voltage is not None and current is not None:
             values["voltage"] = f"{voltage.name}.voltage"

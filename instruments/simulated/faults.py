@@ -19,7 +19,10 @@ SOCKET_NAME = "meters.sock"
 
 
 class Fault(StrEnum):
-    """What can go wrong with a simulated meter. ``MEMORY_OVERFLOW`` happens at once."""
+    """What can go wrong with a simulated meter.
+
+    ``MEMORY_OVERFLOW`` and ``MOVED`` (somebody turns its range at the front panel) happen at once.
+    """
 
     SILENT = "silent"
     DISCONNECT = "disconnect"
@@ -35,6 +38,9 @@ class Fault(StrEnum):
     LOST_BYTES = "lost_bytes"
     TWICE = "twice"
     OTHER_RANGE = "other_range"
+    STUCK = "stuck"
+    LATE = "late"
+    MOVED = "moved"
 
 
 class Faults:

@@ -15,6 +15,7 @@ import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -36,13 +37,12 @@ from instruments.simulated.lcd_meters import (
 )
 from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
-from instruments.simulated.scpi_meters import ErrorsOf, PolledMeter, TruevoltMeter
+from instruments.simulated.scpi_kinds import DRIVERS, make_scpi_meter
 from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
 from instruments.simulated.trace import TraceReader
 
 CONFIG_NAME: Final = "meters.json"
 TRACE_NAME: Final = "trace"
-_NOISE_OF_RANGE: Final = 3e-6
 _UT61E_NOISE_OF_RANGE: Final = 5e-6
 _K204_NOISE_KELVIN: Final = 0.03
 
@@ -54,11 +54,12 @@ Point = Literal[
     "composite",
     "case",
     "12V",
+    "3V3",
     "rails",
     "frame_numbers",
 ]
-"""Where a meter is connected. An Extech has volts and amps of ``12V``; a PowerSensor3 has all
-``rails``, or sends its test pattern."""
+"""Where a meter is connected. An Extech and a supply have volts and amps of one rail; a
+PowerSensor3 has all ``rails``, or sends its test pattern."""
 
 
 class MeterConfig(BaseModel):
@@ -68,7 +69,20 @@ class MeterConfig(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
     kind: Literal[
-        "truevolt", "sdm3065x", "ut61e", "k204", "powersensor3", "vc820", "bm257", "extech380803"
+        "truevolt",
+        "dmm6500",
+        "sdm3065x",
+        "34401a",
+        "keithley2000",
+        "dm3058",
+        "xdm1041",
+        "dp832",
+        "ut61e",
+        "k204",
+        "powersensor3",
+        "vc820",
+        "bm257",
+        "extech380803",
     ]
     point: Point
     settings: dict[str, Any] = {}
@@ -79,7 +93,7 @@ class MeterConfig(BaseModel):
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
     """1: gain, offset and shunt anywhere within their limits; 0: a perfect meter."""
     memory: Annotated[int, Field(gt=0)] | None = None
-    """Reading memory of a Truevolt, if not its model's."""
+    """Reading memory of a Truevolt or a DMM6500, if not its model's."""
     tcp_port: Annotated[int, Field(ge=0, lt=65536)] = 0
     """0: any free one."""
 
@@ -113,15 +127,9 @@ def make_meter(
     probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
-    if config.kind == "truevolt":
-        model = str(config.settings["model"])
-        errors_of = _scpi_errors(model, config, seed)
-        return TruevoltMeter(
-            name, model, probe, errors_of, clock, rng, config.memory, config.tcp_port
-        )
-    if config.kind == "sdm3065x":
-        errors_of = _scpi_errors("SDM3065X", config, seed)
-        return PolledMeter(name, probe, errors_of, clock, rng, config.tcp_port)
+    if config.kind in DRIVERS:
+        rngs = partial(_rng, seed, name)
+        return make_scpi_meter(config, directory, probe, trace, rngs)
     if config.kind == "k204":
         limits = accuracy_of_k204(K204Settings(port="-", **config.settings))
         errors = Errors.draw(
@@ -196,16 +204,6 @@ def _power_sensor(
         accuracy = limits[point.partition(".")[2]]
         errors.append(Errors.draw(accuracy, drawn, 0.0, config.error_scale))
     return PowerSensor3Meter(name, directory, Rails(tuple(probes), tuple(errors), rng), clock, rng)
-
-
-def _scpi_errors(model: str, config: MeterConfig, seed: int) -> ErrorsOf:
-    def errors_of(function: str, range_: float) -> Errors:
-        limits = specifications.accuracy(model, function, range_)
-        assert limits is not None
-        rng = _rng(seed, config.name, f"{function} {range_:g}")
-        return Errors.draw(limits, rng, _NOISE_OF_RANGE * range_, config.error_scale)
-
-    return errors_of
 
 
 def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:

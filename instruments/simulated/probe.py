@@ -27,8 +27,10 @@ class Probe:
         self._trace = trace
         self._factor = shunt_ohm or 1.0
         rail, _, quantity = point.partition(".")
-        self._is_temperature = not quantity
-        if self._is_temperature:
+        self._is_temperature = point in ("composite", "case")
+        if not quantity and not self._is_temperature:
+            self._field = ""  # a whole rail: a supply asks for each quantity by its own probe
+        elif self._is_temperature:
             self._field = f"celsius_{point}"
         else:
             self._field = {"voltage": "volt_seconds_", "current": "coulombs_"}[quantity] + rail

@@ -1,17 +1,16 @@
-"""Simulated SCPI multimeters: a Truevolt with reading memory, and a polled SDM3065X."""
+"""Simulated SCPI multimeters: what they have in common, and a Truevolt with reading memory."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.drivers import scpi_dmm, specifications, truevolt
+from instruments.drivers import specifications, truevolt
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import Fault
 from instruments.simulated.probe import Errors, Probe
@@ -33,12 +32,10 @@ _RESOLUTION = 1e-7
 _FREE_RUN_OVERHEAD_S = 1.3e-3
 _TIMER_MARGIN_S = 100e-6
 _RESET_S = 0.05
-_TRIGGER_DELAY_S = 1e-3
-_ANSWER_DELAY_S = 3e-3
-"""Of the polled meter: before and after the integration."""
 
 
-def _number(text: str, extremes: dict[str, float]) -> float:
+def number(text: str, extremes: dict[str, float]) -> float:
+    """A parameter; words such as MIN and MAX from ``extremes``. Raises ScpiError."""
     if text.upper() in extremes:
         return extremes[text.upper()]
     try:
@@ -48,10 +45,13 @@ def _number(text: str, extremes: dict[str, float]) -> float:
 
 
 class DcMeter(ScpiServer):
-    """What both have in common: function, range, NPLC, and the way to a value."""
+    """Function, range, NPLC, and the way to a value."""
 
+    possible_faults = ScpiServer.possible_faults | {Fault.MOVED}
     model: str
     nplc_choices: tuple[float, ...]
+    nplc_between: tuple[float, float] | None = None
+    """Where any value in between will do."""
 
     def __init__(
         self,
@@ -73,13 +73,14 @@ class DcMeter(ScpiServer):
         self.function = "voltage"
         self.range = 10.0
         self.nplc = 10.0
+        self.autorange = False
         self.preset()
         for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
             optional = f"[SENSe:]{node}[:DC]"
             self.on(f"CONFigure:{node}[:DC]", self._configure(function))
             self.on(f"{optional}:RANGe", self._set_range)
             self.on(f"{optional}:RANGe", self._get(lambda: self.range), query=True)
-            self.on(f"{optional}:RANGe:AUTO", self._ignore)
+            self.on(f"{optional}:RANGe:AUTO", self._set_autorange)
             self.on(f"{optional}:NPLC", self._set_nplc)
             self.on(f"{optional}:NPLC", self._get(lambda: self.nplc), query=True)
         self.on("[SENSe:]FUNCtion[:ON]", self._tell_function, query=True)
@@ -122,7 +123,7 @@ class DcMeter(ScpiServer):
             ranges = specifications.allowed_ranges(self.model, function)
             first = parameters.split(",")[0].strip() or "AUTO"
             extremes = {"AUTO": ranges[-1], "MAX": ranges[-1], "MIN": ranges[0], "DEF": ranges[-1]}
-            self._choose_range(_number(first, extremes))
+            self._choose_range(number(first, extremes))
 
         return configure
 
@@ -134,10 +135,27 @@ class DcMeter(ScpiServer):
         self.range = fitting[0]
 
     async def _set_range(self, parameters: str) -> None:
-        self._choose_range(_number(parameters, {}))
+        self._choose_range(number(parameters, {}))
+        self.autorange = False
+
+    async def _set_autorange(self, parameters: str) -> None:
+        self.autorange = parameters.upper() in ("ON", "1")
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault; a panel that is moved shows the next larger range, now."""
+        if fault is Fault.MOVED:
+            ranges = specifications.allowed_ranges(self.model, self.function)
+            self.range = min((r for r in ranges if r > self.range), default=ranges[0])
+            return
+        await super().have(fault, seconds)
 
     async def _set_nplc(self, parameters: str) -> None:
-        wanted = _number(parameters, {"MIN": self.nplc_choices[0], "MAX": self.nplc_choices[-1]})
+        wanted = number(parameters, {"MIN": self.nplc_choices[0], "MAX": self.nplc_choices[-1]})
+        if self.nplc_between is not None:
+            if not self.nplc_between[0] <= wanted <= self.nplc_between[1]:
+                raise OUT_OF_RANGE
+            self.nplc = wanted
+            return
         fitting = [value for value in self.nplc_choices if value >= wanted * (1 - 1e-9)]
         if not fitting or wanted <= 0:
             raise OUT_OF_RANGE
@@ -168,7 +186,7 @@ class DcMeter(ScpiServer):
 class TruevoltMeter(DcMeter):
     """Samples into its memory whether anybody reads or not; the oldest readings fall out."""
 
-    possible_faults = ScpiServer.possible_faults | {Fault.MEMORY_OVERFLOW}
+    possible_faults = DcMeter.possible_faults | {Fault.MEMORY_OVERFLOW}
 
     def __init__(
         self,
@@ -263,7 +281,7 @@ class TruevoltMeter(DcMeter):
         stored = self._stored()
         if self._begun is None or stored == 0:
             raise STALE
-        count = min(int(_number(parameters, {})) if parameters else stored, stored)
+        count = min(int(number(parameters, {})) if parameters else stored, stored)
         index = np.arange(self._taken, self._taken + count, dtype=np.float64)
         self._taken += count
         content = ",".join(await self.measure(self._begun + index * self.interval_ns))
@@ -271,11 +289,11 @@ class TruevoltMeter(DcMeter):
         return f"#{len(length)}{length}{content}"
 
     async def _set_trigger_count(self, parameters: str) -> None:
-        self._trigger_count = _number(parameters, {"INF": math.inf, "INFINITY": math.inf})
+        self._trigger_count = number(parameters, {"INF": math.inf, "INFINITY": math.inf})
 
     async def _set_sample_count(self, parameters: str) -> None:
         most = 1e9 if self._facts.timed else 1e6
-        count = _number(parameters, {"MIN": 1.0, "MAX": most})
+        count = number(parameters, {"MIN": 1.0, "MAX": most})
         if not 1 <= count <= most:
             raise OUT_OF_RANGE
         self._sample_count = count
@@ -286,7 +304,7 @@ class TruevoltMeter(DcMeter):
         self._timed = parameters.upper().startswith("TIM")
 
     async def _set_timer(self, parameters: str) -> None:
-        wanted = _number(parameters, {"MIN": self._least_timer_s})
+        wanted = number(parameters, {"MIN": self._least_timer_s})
         if not 0 < wanted <= 3600:
             raise OUT_OF_RANGE
         self._timer_s = round(wanted, 6)
@@ -298,31 +316,3 @@ class TruevoltMeter(DcMeter):
     @property
     def _least_timer_s(self) -> float:
         return self.aperture_ns * 1e-9 + _TIMER_MARGIN_S
-
-
-class PolledMeter(DcMeter):
-    """A Siglent SDM3065X: ``READ?`` takes as long as its integration, and a little more."""
-
-    model = "SDM3065X"
-    nplc_choices = scpi_dmm.MODELS["SDM3065X"].nplc
-
-    def __init__(
-        self,
-        name: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        port: int = 0,
-    ) -> None:
-        super().__init__(name, "Siglent Technologies", probe, errors_of, clock, rng, port=port)
-        for node in ("VOLTage", "CURRent"):
-            self.on(f"[SENSe:]{node}[:DC]:AZ[:STATe]", self._ignore)
-        self.on("READ", self._read, query=True)
-
-    async def _read(self, _parameters: str) -> str:
-        begin_ns = time.monotonic_ns() + round(_TRIGGER_DELAY_S * 1e9)
-        begin = self.clock.from_host(begin_ns)
-        done_ns = self.clock.to_host(begin + self.aperture_ns)
-        await asyncio.sleep((done_ns - time.monotonic_ns()) * 1e-9 + _ANSWER_DELAY_S)
-        return (await self.measure(np.array([begin])))[0]

@@ -1,4 +1,4 @@
-"""A SCPI instrument on a TCP socket: parsing, error queue, faults. Models add commands."""
+"""A SCPI instrument, and one on a TCP socket: parsing, error queue, faults."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Handler = Callable[[str], Awaitable[str | None]]
 """Takes the parameters; an answer for a query, None for a command."""
 
 _QUEUE_LENGTH = 20
+_LATE_S = 1.9
+"""Later than any driver waits."""
 _NODE = re.compile(r"(\[)?:?(\*?[A-Za-z]+)(\])?")
 
 
@@ -43,8 +45,8 @@ def header_pattern(notation: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-class ScpiServer:
-    """Listens on 127.0.0.1 and answers; ``model`` gives the commands."""
+class ScpiInterpreter:
+    """Parses messages and answers them; models add commands."""
 
     possible_faults = frozenset(
         {
@@ -54,19 +56,16 @@ class ScpiServer:
             Fault.OVERLOAD,
             Fault.NAN,
             Fault.IDENTITY,
+            Fault.LATE,
         }
     )
 
-    def __init__(self, name: str, identity: str, port: int = 0) -> None:
+    def __init__(self, name: str, identity: str, faults: Faults) -> None:
         self.name = name
-        self.faults = Faults()
+        self.faults = faults
         self._identity = identity
-        self._port = port
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
         self._errors: list[ScpiError] = []
         self._commands: list[tuple[re.Pattern[str], bool, Handler]] = []
-        self._back: asyncio.Task[None] | None = None
         self.on("*IDN", self._idn, query=True)
         self.on("*OPC", self._one, query=True)
         self.on("*CLS", self._clear)
@@ -78,53 +77,8 @@ class ScpiServer:
         """Let ``handler`` answer a header."""
         self._commands.append((header_pattern(notation), query, handler))
 
-    async def start(self) -> dict[str, str]:
-        """Listen; the VISA resource."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=1 << 20
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        return {"resource": f"TCPIP0::127.0.0.1::{self._port}::SOCKET"}
-
-    async def stop(self) -> None:
-        """Stop listening and drop the clients."""
-        if self._back is not None:
-            self._back.cancel()
-        if self._server is not None:
-            self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-    async def have(self, fault: Fault, seconds: float) -> None:
-        """Have a fault for some seconds."""
-        self.faults.begin(fault, seconds)
-        if fault is Fault.DISCONNECT:
-            await self.stop()
-            self._back = asyncio.create_task(self._come_back(seconds), name=f"{self.name} back")
-
-    async def _come_back(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        await self.start()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        try:
-            while line := await reader.readline():
-                answer = await self._answer(line.decode("ascii", errors="replace"))
-                if answer is None or self.faults.has(Fault.SILENT):
-                    continue
-                if self.faults.has(Fault.NONSENSE):
-                    answer = "\x07?!garbled"
-                writer.write(answer.encode("ascii") + b"\n")
-                await writer.drain()
-        except (ConnectionError, ValueError):  # gone, or a line without end
-            pass
-        finally:
-            self._writers.discard(writer)
-            with contextlib.suppress(Exception):
-                writer.close()
-
-    async def _answer(self, message: str) -> str | None:
+    async def answer(self, message: str) -> str | None:
+        """The answers to a message of one or more commands; None when there is nothing to say."""
         answers: list[str] = []
         path = ""
         for unit in message.strip().split(";"):
@@ -140,7 +94,9 @@ class ScpiServer:
                 continue
             if answer is not None:
                 answers.append(answer)
-        return ";".join(answers) if answers else None
+        if not answers or self.faults.has(Fault.SILENT):
+            return None
+        return "\x07?!garbled" if self.faults.has(Fault.NONSENSE) else ";".join(answers)
 
     def _find(self, header: str, path: str) -> tuple[Handler, str]:
         """The handler and the path that the next relative header begins from."""
@@ -174,3 +130,60 @@ class ScpiServer:
             return '+0,"No error"'
         error = self._errors.pop(0)
         return f'{error.code},"{error.message}"'
+
+
+class ScpiServer(ScpiInterpreter):
+    """One that listens on 127.0.0.1."""
+
+    def __init__(self, name: str, identity: str, port: int = 0) -> None:
+        super().__init__(name, identity, Faults())
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._back: asyncio.Task[None] | None = None
+
+    async def start(self) -> dict[str, str]:
+        """Listen; the VISA resource."""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self._port, limit=1 << 20
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        return {"resource": f"TCPIP0::127.0.0.1::{self._port}::SOCKET"}
+
+    async def stop(self) -> None:
+        """Stop listening and drop the clients."""
+        if self._back is not None:
+            self._back.cancel()
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault for some seconds."""
+        self.faults.begin(fault, seconds)
+        if fault is Fault.DISCONNECT:
+            await self.stop()
+            self._back = asyncio.create_task(self._come_back(seconds), name=f"{self.name} back")
+
+    async def _come_back(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.start()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while line := await reader.readline():
+                answer = await self.answer(line.decode("ascii", errors="replace"))
+                if answer is None:
+                    continue
+                if self.faults.has(Fault.LATE):
+                    await asyncio.sleep(_LATE_S)
+                writer.write(answer.encode("ascii") + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):  # gone, or a line without end
+            pass
+        finally:
+            self._writers.discard(writer)
+            with contextlib.suppress(Exception):
+                writer.close()

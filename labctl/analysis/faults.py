@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from instruments.reading import BESIDE_VALUES
+from instruments.reading import BESIDE_VALUES, Status
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
@@ -22,7 +22,7 @@ PEAKS_FROM_HZ = 350.0
 
 WELL_COVERED = 0.95
 CUTS_OFF = "overload"
-WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES))
+WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
 """Statuses beside which readings go on."""
 UNCOUNTED = "memory_overflow"
 """The status of which nobody knows how many readings it cost."""
@@ -83,6 +83,8 @@ class _Status:
         if not self.count:
             return f"{self.channel}: {status}"
         readings = "1 reading" if self.count == 1 else f"{self.count} readings"
+        if self.status == Status.LOST:
+            return f"{self.channel}: {readings} lost"
         return f"{self.channel}: {readings} lost to {status}"
 
 

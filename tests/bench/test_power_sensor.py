@@ -131,12 +131,12 @@ def test_faults(sensor: Instrument, running: Running) -> None:
     running.inject("overload", 0.3)
     statuses_until(sensor, Status.OVERLOAD)
     running.inject("lost_bytes", 0.3)
-    statuses_until(sensor, Status.STREAM_GAP)
+    statuses_until(sensor, Status.LOST)
     read_for(sensor, 0.5)
     running.inject("nonsense", 0.3)
     read_for(sensor, 0.6)
     running.inject("silent", 0.3)
-    statuses_until(sensor, Status.STREAM_GAP)
+    statuses_until(sensor, Status.LOST)
     after = [b for batch in read_for(sensor, 0.3) for b in batch.blocks]
     assert min(int(b.t_ns[0]) for b in after) > EPOCH_NS, "a pause begins an epoch"
 

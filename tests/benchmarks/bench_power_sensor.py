@@ -43,7 +43,7 @@ def main() -> None:
             while time.monotonic() - begin < MINUTES * 60:
                 batch = sensor.read()
                 readings += sum(len(block) for block in batch.blocks)
-                lost += sum(s.count for s in batch.statuses if s.status is Status.STREAM_GAP)
+                lost += sum(s.count for s in batch.statuses if s.status is Status.LOST)
                 if batch.blocks:
                     first_ns = first_ns or int(batch.blocks[0].t_ns[0])
                     last_ns = int(batch.blocks[0].t_ns[-1])

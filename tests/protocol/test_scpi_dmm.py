@@ -7,8 +7,7 @@ from pydantic import ValidationError
 
 from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings, accuracy_of
 from instruments.drivers.truevolt import TruevoltSettings
-from instruments.drivers.truevolt import accuracy_of as accuracy_of_truevolt
-from instruments.errors import NoAnswer, SettingRefused
+from instruments.errors import NoAnswer, SettingRefused, WrongInstrument
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
@@ -18,12 +17,18 @@ AUTO_ZERO = {
     "SDM3055": [],
     "SDM3065X": ["VOLT:DC:AZ OFF"],
     "34401A": ["ZERO:AUTO ONCE"],
+    "34410A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34411A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "34460A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "34461A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34465A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "34470A": ["VOLT:DC:ZERO:AUTO ONCE"],
+    "2000": ["SYST:AZER:STAT OFF"],
     "8845A": ["ZERO:AUTO ONCE"],
     "8846A": ["ZERO:AUTO ONCE"],
     "generic": [],
 }
+NO_TABLE = ("SDM3045X", "34410A", "34411A", "2000", "generic")
 RANGE = {"SDM3045X": 60.0, "SDM3055": 20.0, "SDM3065X": 20.0}
 
 
@@ -36,18 +41,29 @@ def settings(model: str = "SDM3065X", **changes: Any) -> ScpiDmmSettings:
         "nplc": 1.0,
         "interval_s": 0.03,
     }
-    if model in ("SDM3045X", "generic"):
+    if model in NO_TABLE:
         values |= {"accuracy_pct_of_reading": 0.02, "accuracy_floor": 4e-3}
     return ScpiDmmSettings.model_validate(values | changes)
 
 
+KEITHLEY_2000 = (
+    "FORM:ELEM READ",
+    "FUNC 'VOLT:DC'",
+    "VOLT:DC:RANG 10",
+    "VOLT:DC:NPLC 1",
+    "VOLT:DC:AVER:STAT OFF",
+    "TRIG:COUN 1",
+    "SAMP:COUN 1",
+)
+
+
 def start(model: str = "SDM3065X", range_: str = "20") -> list[Step]:
+    hp = (f"CONF:VOLT:DC {range_}", "VOLT:DC:NPLC 1")
     return [
         ("*RST", None),
         ("*CLS", None),
         ("*OPC?", "1"),
-        (f"CONF:VOLT:DC {range_}", None),
-        ("VOLT:DC:NPLC 1", None),
+        *((command, None) for command in (KEITHLEY_2000 if model == "2000" else hp)),
         *((command, None) for command in AUTO_ZERO[model]),
         ("TRIG:SOUR IMM", None),
         ("*OPC?", "1"),
@@ -65,7 +81,9 @@ def meter(line: ExpectedExchange, clock: Clock | None = None, **changes: Any) ->
 @pytest.mark.parametrize("model", list(AUTO_ZERO))
 def test_a_whole_session_of_each_model(model: str) -> None:
     range_ = f"{RANGE.get(model, 10.0):g}"
+    remote: list[Step] = [("SYST:REM", None)] if model.startswith("88") else []
     with ExpectedExchange(
+        *remote,
         ("*IDN?", f"Maker,{model},123,1.0"),
         *start(model, range_),
         ("READ?", "+1.20340000E+01"),
@@ -124,6 +142,23 @@ def test_no_answer_says_what_to_do() -> None:
             instrument.read()
 
 
+def test_the_panel_is_given_back_after_an_error_too() -> None:
+    last_words: list[Step] = [("ABOR", None), ("SYST:LOC", None)]
+    with ExpectedExchange(*start(), ("READ?", NoAnswer("v12: nothing")), *last_words) as line:
+        instrument = meter(line)
+        instrument.start()
+        with pytest.raises(NoAnswer):
+            instrument.read()
+        line.discard = None  # type: ignore[assignment,method-assign]  # waits: close has no time
+        instrument.close()
+        assert line.closed == 1
+    with ExpectedExchange() as line:
+        line.gone = True
+        instrument = meter(line)
+        instrument.close()
+        assert line.closed == 1
+
+
 def test_a_refused_range() -> None:
     steps = start()
     steps[-2] = ("VOLT:DC:RANG?", "200V")
@@ -143,10 +178,8 @@ def test_settings_of_unknown_accuracy_and_of_long_integration() -> None:
 def test_what_auto_zero_off_adds_is_the_same_in_both_drivers() -> None:
     polled = accuracy_of(settings("34461A", range=0.1))
     shared = {"resource": "x", "function": "voltage", "nplc": 1.0, "interval_s": 0.1}
-    streamed = accuracy_of_truevolt(
-        TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
-    )
-    assert polled == streamed
+    streamed = TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
+    assert polled == streamed.limits_without_auto_zero()
     assert polled.floor == pytest.approx(3.5e-6 + 0.2e-6 + 5e-6)
     assert polled.source.endswith("auto-zero off")
     assert "limits of a 34401A" in accuracy_of(settings("SDM3065X")).source
@@ -182,7 +215,8 @@ def test_a_front_panel_moved_at_night(moved: list[Step], detail: str) -> None:
         batch = instrument.read()
         assert not batch.blocks
         (status,) = batch.statuses
-        assert status.status is Status.WRONG_FUNCTION and detail in status.detail
+        wanted = Status.RANGE_CHANGED if "range" in detail else Status.WRONG_FUNCTION
+        assert status.status is wanted and detail in status.detail
         assert instrument.read().blocks[0].values.tolist() == [12.0]
 
 
@@ -196,3 +230,84 @@ def test_a_stale_answer_is_no_moved_panel(answer: str | bytes) -> None:
         instrument.read()
         clock.now_ns += 3_000_000_000
         assert instrument.read().blocks
+
+
+@pytest.mark.parametrize("answer", ['"VOLT"', "+1.2", "0,No error", b"\x00\xff+1.2E+01\n", "+1.2E"])
+def test_half_answers_noise_and_the_answer_to_the_query_before(answer: str | bytes) -> None:
+    readable = answer == "+1.2"  # half of +1.2034E+01 looks whole: the line feed made it so
+    with ExpectedExchange(*start(), ("READ?", answer), ("READ?", "+1.2E+01")) as line:
+        instrument = meter(line)
+        instrument.start()
+        batch = instrument.read()
+        assert bool(batch.blocks) is readable
+        if not readable:
+            assert [s.status for s in batch.statuses] == [Status.UNREADABLE]
+        assert instrument.read().blocks[0].values.tolist() == [12.0]
+
+
+def test_another_maker_is_refused_and_generic_takes_any() -> None:
+    identity = ("*IDN?", "GWInstek,GDM8351,1,1")
+    with ExpectedExchange(identity) as line, pytest.raises(WrongInstrument, match="SDM3065X"):
+        meter(line).open()
+    with ExpectedExchange(identity) as line:
+        assert meter(line, model="generic", range=10.0).open().model == "GDM8351"
+
+
+def test_a_meter_on_rs232_is_put_in_remote_first() -> None:
+    with ExpectedExchange(("SYST:REM", None), ("*IDN?", "HEWLETT-PACKARD,34401A,0,11-5-2")) as line:
+        meter(line, model="34401A", range=10.0, resource="ASRL/dev/ttyS0::INSTR", baud=9600).open()
+
+
+def test_auto_range_only_on_request_and_each_change_is_told_once() -> None:
+    def reading(value: str, range_: str) -> list[Step]:
+        return [("READ?", value), ("VOLT:DC:RANG?", range_)]
+
+    with ExpectedExchange(
+        *start(),
+        ("VOLT:DC:RANG:AUTO ON", None),
+        *reading("+1.2E+01", "20V"),
+        *reading("+1.2E+00", "2V"),
+        *reading("+1.3E+00", "2V"),
+        *reading("+1.2E+01", "20V"),
+        *reading("+5.0E+01", "200V"),
+        *reading("+5.1E+01", "200V"),
+    ) as line:
+        instrument = meter(line, autorange=True)
+        instrument.start()
+        batches = [instrument.read() for _ in range(6)]
+        assert [bool(batch.blocks) for batch in batches] == [True, False, True, False, False, False]
+        told = [status for batch in batches for status in batch.statuses]
+        assert {status.status for status in told} == {Status.RANGE_CHANGED}
+        assert told[0].detail == "range 2, was 20"
+        assert "above 20 its limits are not known" in told[-1].detail
+
+
+def test_an_auto_range_is_no_moved_panel_but_another_function_is() -> None:
+    value: list[Step] = [("READ?", "+1.2E+00"), ("VOLT:DC:RANG?", "20V")]
+    with ExpectedExchange(
+        *start(),
+        ("VOLT:DC:RANG:AUTO ON", None),
+        *value,
+        ("READ?", "+1.2E+00"),
+        ("FUNC?", '"VOLT"'),
+        ("VOLT:DC:RANG?", "20V"),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock, autorange=True)
+        instrument.start()
+        instrument.read()
+        clock.now_ns += 3_000_000_000
+        assert instrument.read().blocks
+
+
+def test_a_stuck_reading_is_told_beside_the_value() -> None:
+    noisy = [("READ?", f"+1.2{i % 10}E+01") for i in range(40)]
+    stuck = [("READ?", "+1.25E+01")] * 12
+    with ExpectedExchange(*start(), *noisy, *stuck) as line:
+        instrument = meter(line, interval_s=0.021)
+        instrument._ticks.wait = lambda _at_most: True  # type: ignore[method-assign]
+        instrument.start()
+        batches = [instrument.read() for _ in range(52)]
+        assert all(batch.blocks for batch in batches)
+        assert not batches[45].statuses
+        assert [s.status for s in batches[-1].statuses] == [Status.STUCK]

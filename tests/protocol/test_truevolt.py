@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from instruments.drivers import truevolt
 from instruments.drivers.truevolt import EPOCH_NS, Truevolt, TruevoltSettings, parse_readings
 from instruments.errors import (
     NoAnswer,
@@ -269,6 +271,48 @@ def test_a_front_panel_moved_at_night(moved: list[tuple[str, str | None]]) -> No
         batch = instrument.read()
         assert not batch.blocks and not batch.clock_pairs
         (status,) = batch.statuses
-        assert (status.status, status.t_ns) == (Status.WRONG_FUNCTION, 20_000_000)
+        wanted = Status.RANGE_CHANGED if len(moved) == 2 else Status.WRONG_FUNCTION
+        assert (status.status, status.t_ns) == (wanted, 20_000_000)
         assert "front panel" in status.detail
         assert instrument.read().blocks[0].t_ns.tolist() == [EPOCH_NS + 2_000_000]
+
+
+def test_an_agilent_34410a_is_triggered_again_when_its_samples_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = dataclasses.replace(truevolt.MODELS["34410A"], samples=3)
+    monkeypatch.setattr(truevolt, "MODELS", {**truevolt.MODELS, "34410A": model})
+    start = [
+        ("SAMP:COUN 3", None) if command.startswith("SAMP:COUN") else (command, answer)
+        for command, answer in START
+    ]
+    with ExpectedExchange(
+        ("*IDN?", "Agilent Technologies,34410A,MY1,2.35-2.35-0.09-46-09"),
+        *start,
+        (LOOK, "+3;+0"),
+        ("R? 3", block("+1.0E-02,+2.0E-02,+3.0E-02")),
+        (LOOK, "+0;+0"),
+        ("ABOR", None),
+        ("INIT", None),
+        NO_ERROR,
+        (LOOK, "+1;+0"),
+        ("R? 1", block("+2.0E-02")),
+    ) as line:
+        clock = Clock()
+        limits = {"accuracy_pct_of_reading": 0.005, "accuracy_floor": 4e-6}
+        instrument = meter(line, clock, model="34410A", **limits)
+        instrument.open()
+        instrument.start()
+        clock.now_ns += 30_000_000
+        batch = instrument.read()
+        assert len(batch.blocks[0]) == 3
+        assert not batch.clock_pairs, "it stopped: the count says nothing of its clock"
+        clock.now_ns += 220_000_000
+        (lost,) = instrument.read().statuses
+        assert (lost.status, lost.count) == (Status.LOST, 22)
+        assert instrument.read().blocks[0].t_ns.tolist() == [EPOCH_NS + 2_000_000]
+
+
+def test_the_accuracy_of_an_agilent_must_be_given() -> None:
+    with pytest.raises(ValidationError, match="accuracy of a 34411A"):
+        settings(model="34411A")

@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instruments.errors import ProtocolError
+from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
 from instruments.reading import Status
 from instruments.scpi import (
+    ScpiSession,
     parse_block,
     parse_error,
     parse_identity,
     parse_quantity,
     parse_reading,
 )
+from tests.protocol.exchange import ExpectedExchange
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,19 @@ def test_blocks() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"#", b"1.0", b"#247-4.9874\n", b"#2\n", b"#9123", b"#0hello", b"#12hello\n", b"#x2hi"],
+    [
+        b"",
+        b"#",
+        b"1.0",
+        b"#247-4.9874\n",
+        b"#2\n",
+        b"#9123",
+        b"#9000000005hi\n",
+        b"#0",
+        b"#0hello",
+        b"#12hello\n",
+        b"#x2hi",
+    ],
 )
 def test_broken_blocks(data: bytes) -> None:
     with pytest.raises(ProtocolError):
@@ -112,3 +126,58 @@ def test_errors() -> None:
     assert parse_error('+0,"No error"') == (0, "No error")
     with pytest.raises(ProtocolError):
         parse_error("No error")
+
+
+def session(line: ExpectedExchange) -> ScpiSession:
+    return ScpiSession("v12", line, 1.0)
+
+
+class LateLine(ExpectedExchange):
+    """An answer comes only after somebody has given up on it."""
+
+    def __init__(self, *steps: tuple[str, str | None], late: str) -> None:
+        super().__init__(*steps)
+        self._late: str | None = late
+
+    def read_line(self, timeout_s: float) -> bytes:
+        if self._late is not None:
+            self._unread.append(f"{self._late}\n".encode())
+            self._late = None
+            raise NoAnswer("v12: nothing within 1 s")
+        return super().read_line(timeout_s)
+
+
+def test_a_late_answer_is_not_taken_for_that_to_the_next_query() -> None:
+    with LateLine(("READ?", None), ("FUNC?", '"VOLT"'), late="+1.2E+01") as line:
+        scpi = session(line)
+        with pytest.raises(NoAnswer, match="READ"):
+            scpi.ask("READ?")
+        assert scpi.ask("FUNC?") == '"VOLT"'
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        ("DMM6500", "KEITHLEY INSTRUMENTS,MODEL DMM6500,1,1"),
+        ("2000", "KEITHLEY INSTRUMENTS INC.,MODEL 2000,1,A20 /A02"),
+        ("SDM3065X", "Siglent Technologies,SDM3065X-SC,1,1"),
+        ("34401A", "HEWLETT-PACKARD,34401A,0,11-5-2"),
+        ("", "Anybody,ANYTHING"),
+    ],
+)
+def test_the_model_in_an_identity(wanted: str, answer: str) -> None:
+    with ExpectedExchange(("*IDN?", answer)) as line:
+        session(line).expect_identity(wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        ("DP832", "RIGOL TECHNOLOGIES,DP832A,1,1"),
+        ("34401A", "Keysight Technologies,34461A,1,1"),
+        ("2000", "ACME,MODEL 12000,1,1"),
+    ],
+)
+def test_another_model_is_refused(wanted: str, answer: str) -> None:
+    with ExpectedExchange(("*IDN?", answer)) as line, pytest.raises(WrongInstrument, match="rig"):
+        session(line).expect_identity(wanted)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
+import termios
+import tty
 from collections.abc import Iterator
 
 import pytest
@@ -73,3 +77,57 @@ def test_a_port_that_is_not_there() -> None:
 def test_the_time_of_a_byte() -> None:
     assert SerialFormat(19200, 7, "O").byte_s == pytest.approx(10 / 19200)
     assert SerialFormat(9600).byte_s == pytest.approx(10 / 9600)
+
+
+class Port:
+    """The meter's end of a pseudo terminal."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = os.openpty()
+        tty.setraw(self.slave)
+        self.resource = f"ASRL{os.ttyname(self.slave)}::INSTR"
+
+    def close(self) -> None:
+        os.close(self.slave)
+        os.close(self.master)
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    end = Port()
+    yield end
+    with contextlib.suppress(OSError):
+        end.close()
+
+
+def test_visa_on_a_serial_port(port: Port) -> None:
+    line = VisaLine("it", port.resource, serial_format=SerialFormat(115_200))
+    line.open()
+    settings = termios.tcgetattr(port.slave)
+    assert settings[4] == settings[5] == termios.B115200
+    line.write(b"*IDN?\n")
+    assert os.read(port.master, 100) == b"*IDN?\n"
+    os.write(port.master, b"one\r\ntwo\r\nthr")
+    assert line.read_line(1.0) == b"one\r\n"
+    assert line.read_line(1.0) == b"two\r\n"
+    with pytest.raises(NoAnswer, match="no whole answer"):
+        line.read_line(0.1)
+    os.write(port.master, b"stale\r\n")
+    line.discard(0.1)
+    os.write(port.master, b"fresh\r\n")
+    assert line.read_line(1.0) == b"fresh\r\n"
+    line.close()
+    line.close()
+
+
+def test_a_serial_port_that_is_pulled(port: Port) -> None:
+    line = VisaLine("it", port.resource, serial_format=SerialFormat(9600))
+    line.open()
+    port.close()
+    with pytest.raises((ConnectionLost, NoAnswer)):
+        line.read_line(0.5)
+    with pytest.raises(ConnectionLost):
+        line.discard(0.1)
+    line.close()
+    with pytest.raises(ConnectionLost, match="switched on and connected"):
+        VisaLine("it", "ASRL/dev/does-not-exist::INSTR").open()

@@ -100,7 +100,7 @@ def test_what_a_sink_does_not_have_whole_stays(tmp_path: Path) -> None:
     elsewhere = SINK.replace(":9", ":10")
     shipped(run, elsewhere)
     assert "does not have all of it" in why_it_must_stay(run)
-    holding = CursorFile(run, "influxdb")
+    holding = CursorFile(run, "influxdb", lambda _: None)
     assert "being sent" in why_it_must_stay(run)
     holding.close()
 

@@ -1,0 +1,376 @@
+"""Keithley DMM6500 and DAQ6510: readings with the meter's own time stamps, from its buffer.
+
+The meter measures into ``defbuffer1`` by its built-in trigger model ``DurationLoop``; the driver
+looks several times a second how far the buffer is filled and reads what is new. Facts from the
+DMM6500 Reference Manual (DMM6500-901-01):
+
+- Reading does not erase, so the driver keeps a cursor. In fill mode CONT the index wraps at the
+  end of the buffer, and the oldest readings are overwritten without an error.
+- ``REL`` is the time since the first reading of the buffer. Whether that means the first one
+  ever, or the oldest that is still there, the manual leaves open once the buffer has wrapped: a
+  time that jumps back begins a new epoch.
+- ``DurationLoop`` ends by itself after the seconds it was loaded with: a **dead man's switch**. A
+  driver that died does not leave the meter measuring for ever. It is armed again in good time;
+  what the meter did not measure meanwhile shows in the stamps and is reported as ``lost``.
+- The loop has a delay before each measurement but no timer. What a measurement takes beyond its
+  integration time is read off the first stamps, and the delay is made shorter by so much.
+
+The manual does not say whether the stamp is taken at the beginning or the end of a measurement:
+it is taken for the middle, and half the integration time is the doubt.
+
+**Epochs** are as in :mod:`instruments.drivers.truevolt`: each begins at the next multiple of
+:data:`EPOCH_NS`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from instruments.drivers.keithley_buffer import new_indices, parse_filled, parse_stamped
+from instruments.drivers.pacing import CountLooks
+from instruments.drivers.panel import PanelCheck
+from instruments.drivers.settings import NplcSettings
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
+from instruments.reading import (
+    Batch,
+    Channel,
+    Clock,
+    ClockPair,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.scpi import ScpiSession, parse_quantity
+from instruments.transports import MessageLine
+
+EPOCH_NS: Final = 10**15
+POLL_S: Final = 0.23
+BUFFER: Final = "defbuffer1"
+_MOST_AT_ONCE: Final = 1000
+"""Readings taken by one query: about 40 kB."""
+_RESET_S: Final = 1.8
+_STAMP_U_S: Final = 0.1e-3
+_GAP_INTERVALS: Final = 1.5
+"""Stamps further apart than this many intervals have missing readings between them."""
+_UNREADABLE_IN_A_ROW: Final = 3
+_TUNE_FROM: Final = 8
+"""Steps between stamps from which the interval is known."""
+_TUNED: Final = 0.01
+_TOLERANCE: Final = 0.1
+"""Of ``interval_s``: what is adjusted, and what is refused when it cannot be."""
+_LEAST_DELAY_S: Final = 1e-6
+"""The loop refuses less than 167 ns that is not 0."""
+_LEAST_NPLC, _MOST_NPLC = 0.0005, 12.0
+
+
+class Dmm6500Settings(NplcSettings):
+    """DC volts or DC amps on one fixed range, stamped by the meter."""
+
+    model: Literal["DMM6500", "DAQ6510"] = "DMM6500"
+    dead_man_s: Annotated[float, Field(ge=10, le=100_000)] = 600.0
+    """Measures on for at most so long after this program has died."""
+
+    @field_validator("nplc")
+    @classmethod
+    def _has_nplc(cls, value: float) -> float:
+        if not _LEAST_NPLC <= value <= _MOST_NPLC:
+            raise ValueError(f"must be from {_LEAST_NPLC:g} to {_MOST_NPLC:g}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_aperture(self) -> Self:
+        if self.interval_s < self.aperture_s:
+            raise ValueError(
+                f"interval_s must be at least the integration time, {self.aperture_s:g} s"
+            )
+        if self.dead_man_s < 4 * self.interval_s:
+            raise ValueError("dead_man_s must be at least four times interval_s")
+        return self
+
+
+class Dmm6500:
+    """One DMM6500. Its channel is ``voltage`` or ``current``, on the meter's clock."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Dmm6500Settings,
+        clock: HostClock,
+        line: MessageLine | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._scpi = ScpiSession(
+            name, line or settings.visa_line(name, usual_baud=115_200), settings.timeout_s
+        )
+        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
+        self._looks = CountLooks(POLL_S)
+        self._interval_ns = settings.interval_s * 1e9
+        self._delay_s = 0.0
+        self._tuned = False
+        self._next_look_ns = 0
+        self._looked_ns = 0
+        self._armed_ns = 0
+        self._news_ns = 0
+        self._capacity = 0
+        self._cursor = 0
+        self._epoch = -1
+        self._stamp_ns: int | None = None
+        self._interval_known = False
+        self._unreadable = 0
+        self._steps_s: list[float] = []
+        self._channel = Channel(
+            name=settings.function,
+            quantity=Quantity(settings.function),
+            clock=Clock.DEVICE,
+            interval_s=settings.interval_s,
+            aperture_s=settings.aperture_s,
+            accuracy=settings.limits_without_auto_zero(),
+            range=settings.range,
+            clock_tick_s=settings.interval_s + settings.aperture_s,
+            time_u_s=settings.aperture_s / 2 + _STAMP_U_S,
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Connect, make sure of the model and that it speaks SCPI."""
+        self._scpi.open()
+        self._scpi.resynchronise()
+        identity = self._scpi.expect_identity(self._settings.model, self._settings.serial)
+        language = self._scpi.ask("*LANG?").upper()
+        if language != "SCPI":
+            raise WrongInstrument(
+                f"{self._scpi.who}: speaks {language}, not SCPI: send it *LANG SCPI (or menu "
+                "System, Settings, Command Set) and switch it off and on"
+            )
+        return identity
+
+    def start(self) -> None:
+        """Reset, set up, take one zero, verify, and begin."""
+        settings, scpi, node = self._settings, self._scpi, self._node
+        scpi.send("ABOR")
+        scpi.send("*RST")
+        scpi.send("*CLS")
+        scpi.ask("*OPC?", _RESET_S)
+        scpi.send(f'SENS:FUNC "{node}"')
+        scpi.send(f"SENS:{node}:RANG {settings.range:g}")
+        scpi.send(f"SENS:{node}:NPLC {settings.nplc:g}")
+        scpi.send(f"SENS:{node}:AZER OFF")
+        scpi.send("SENS:AZER:ONCE")
+        scpi.send("FORM:DATA ASC")
+        # The seven digits it has otherwise are 10 ms after a day.
+        scpi.send("FORM:ASC:PREC 16")
+        scpi.send(f'TRAC:FILL:MODE CONT,"{BUFFER}"')
+        scpi.send(f'TRAC:CLE "{BUFFER}"')
+        scpi.ask("*OPC?", _RESET_S)
+        scpi.refuse_errors("its settings")
+        scpi.expect_function(settings.function)
+        scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
+        scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        scpi.expect_quantity("SYST:LFR?", settings.mains_hz, "its mains frequency (mains_hz)")
+        self._capacity = int(parse_quantity(scpi.ask(f'TRAC:POIN? "{BUFFER}"')))
+        self._cursor = 0
+        self._interval_ns = settings.interval_s * 1e9
+        self._delay_s = settings.interval_s - settings.aperture_s
+        self._tuned = False
+        self._unreadable = 0
+        self._begin_epoch()
+        self._arm()
+        scpi.refuse_errors("to measure by its trigger model")
+        self._panel.restart()
+        self._next_look_ns = self._looked_ns = self._clock()
+
+    def read(self) -> Batch:
+        """Look how far the buffer is filled and read what is new; a round about each 0.23 s."""
+        wait_s = (self._next_look_ns - self._clock()) * 1e-9
+        if wait_s > 0:
+            time.sleep(min(wait_s, 0.5))
+        first, last, asked_ns, answered_ns = self._look()
+        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
+            lost = StatusReading(self._channel.name, self._next_stamp_ns(), *moved)
+            self.start()
+            return Batch(statuses=(lost,))
+        overrun = self._may_have_overrun(first, answered_ns)
+        self._looked_ns = answered_ns
+        if overrun:
+            stretches = [(first, self._capacity), (1, last)]
+        else:
+            stretches = new_indices(self._cursor, first, last, self._capacity)
+        batch = self._read_stretches(stretches, asked_ns, answered_ns)
+        self._keep_armed(bool(stretches), answered_ns)
+        if not overrun:
+            return batch
+        detail = "the buffer was not read in time"
+        status = StatusReading(
+            self._channel.name, self._next_stamp_ns(), Status.MEMORY_OVERFLOW, detail
+        )
+        return replace(batch, statuses=(*batch.statuses, status))
+
+    def close(self) -> None:
+        """Stop, and let the panel measure for itself again."""
+        self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
+
+    def _arm(self) -> None:
+        if self._delay_s < _LEAST_DELAY_S:
+            self._delay_s = 0.0
+        loop = f'"DurationLoop",{self._settings.dead_man_s:g},{self._delay_s:.6g},"{BUFFER}"'
+        self._scpi.send(f"TRIG:LOAD {loop}")
+        self._scpi.send("INIT")
+        self._armed_ns = self._news_ns = self._clock()
+        self._steps_s.clear()
+
+    def _keep_armed(self, news: bool, now_ns: int) -> None:
+        """Arm the loop again at half its time, or when the meter has stopped by itself."""
+        if news:
+            self._news_ns = now_ns
+        silent_ns = now_ns - self._news_ns
+        half_over = now_ns - self._armed_ns > self._settings.dead_man_s * 0.5e9
+        stopped = silent_ns > max(1e9, 3 * self._interval_ns) and not self._is_running()
+        if half_over or stopped or self._tune():
+            self._scpi.send("ABOR")
+            self._arm()
+            self._scpi.refuse_errors("to measure on")
+
+    def _tune(self) -> bool:
+        """Whether the delay was changed, once, so that readings come each ``interval_s``."""
+        if self._tuned or not self._interval_known:
+            return False
+        self._tuned = True
+        wanted_s = self._settings.interval_s
+        excess_s = self._interval_ns * 1e-9 - wanted_s
+        if excess_s > self._delay_s + _TOLERANCE * wanted_s:
+            least_s = wanted_s + excess_s - self._delay_s
+            raise SettingRefused(
+                f"{self._scpi.who}: takes {least_s:.4g} s a reading with NPLC "
+                f"{self._settings.nplc:g}: set interval_s to that or more"
+            )
+        if abs(excess_s) < _TUNED * wanted_s:
+            return False
+        self._delay_s = max(self._delay_s - excess_s, 0.0)
+        self._interval_ns = wanted_s * 1e9
+        return True
+
+    def _is_running(self) -> bool:
+        state = self._scpi.ask("TRIG:STAT?").upper()
+        return state.startswith(("RUNNING", "WAITING", "BUILDING"))
+
+    def _begin_epoch(self) -> None:
+        self._epoch += 1
+        self._stamp_ns = None
+        self._interval_known = False
+        self._looks.restart()
+
+    def _next_stamp_ns(self) -> int:
+        if self._stamp_ns is None:
+            return self._epoch * EPOCH_NS
+        return self._stamp_ns + round(self._interval_ns)
+
+    def _look(self) -> tuple[int, int, int, int]:
+        for attempt in (1, 2):
+            asked_ns = self._clock()
+            answer = self._scpi.ask(f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"')
+            answered_ns = self._clock()
+            try:
+                return *parse_filled(answer), asked_ns, answered_ns
+            except ProtocolError as error:
+                self._scpi.resynchronise()
+                if attempt == 2:
+                    raise ProtocolError(f"{self._scpi.who}: {error}") from None
+        raise AssertionError
+
+    def _may_have_overrun(self, first: int, now_ns: int) -> bool:
+        """Whether so long has passed that readings may have been overwritten before they were read.
+
+        Then all that is there is taken, from the oldest on.
+        """
+        filled_ns = self._capacity * self._interval_ns
+        return first > 1 and now_ns - self._looked_ns > 0.9 * filled_ns
+
+    def _read_stretches(
+        self, stretches: list[tuple[int, int]], asked_ns: int, answered_ns: int
+    ) -> Batch:
+        stamped: list[tuple[float | Status, float]] = []
+        for begin, end in stretches:
+            for low in range(begin, end + 1, _MOST_AT_ONCE):
+                high = min(low + _MOST_AT_ONCE - 1, end)
+                try:
+                    stamped += self._ask_data(low, high)
+                except ProtocolError as error:
+                    # Nothing is lost by a garbled answer: what is in the buffer is read again.
+                    self._scpi.resynchronise()
+                    self._unreadable += 1
+                    if self._unreadable >= _UNREADABLE_IN_A_ROW:
+                        raise ProtocolError(f"{self._scpi.who}: {error}") from None
+                    return self._deliver(stamped, ())
+                self._cursor = high
+        self._unreadable = 0
+        return self._deliver(stamped, (asked_ns, answered_ns))
+
+    def _ask_data(self, low: int, high: int) -> list[tuple[float | Status, float]]:
+        query = f'TRAC:DATA? {low},{high},"{BUFFER}",READ,REL'
+        try:
+            answer = self._scpi.ask(query)
+        except NoAnswer as error:
+            raise NoAnswer(f"{error}; {high - low + 1} readings were asked for") from None
+        return parse_stamped(answer, high - low + 1)
+
+    def _deliver(
+        self, stamped: list[tuple[float | Status, float]], look: tuple[int, int] | tuple[()]
+    ) -> Batch:
+        """Blocks, what is missing between them, and, where the last one is known, the clock."""
+        name = self._channel.name
+        self._follow_interval([seconds for _, seconds in stamped])
+        t_ns: list[int] = []
+        lost: list[StatusReading] = []
+        for _, seconds in stamped:
+            base = self._epoch * EPOCH_NS
+            stamp = base + round(seconds * 1e9)
+            previous = self._stamp_ns
+            if previous is not None and stamp <= previous:
+                self._begin_epoch()
+                stamp += EPOCH_NS
+            elif previous is not None:
+                intervals = (stamp - previous) / self._interval_ns
+                if intervals > _GAP_INTERVALS and self._interval_known:
+                    count = max(round(intervals) - 1, 1)
+                    detail = f"{count} readings between {previous % EPOCH_NS * 1e-9:.3f} s and now"
+                    lost.append(StatusReading(name, previous, Status.LOST, detail, count))
+            self._stamp_ns = stamp
+            t_ns.append(stamp)
+        blocks, statuses = sort_readings(name, t_ns, [reading for reading, _ in stamped])
+        return Batch(blocks, (*lost, *statuses), self._clock_pairs(look))
+
+    def _follow_interval(self, stamps_s: list[float]) -> None:
+        """The interval the meter really has: the median, which single gaps do not move."""
+        self._steps_s += [b - a for a, b in pairwise(stamps_s) if b > a]
+        if len(self._steps_s) >= _TUNE_FROM:
+            self._interval_ns = median(self._steps_s) * 1e9
+            self._interval_known = True
+            self._steps_s.clear()
+
+    def _clock_pairs(self, look: tuple[int, int] | tuple[()]) -> tuple[ClockPair, ...]:
+        if not look:
+            return ()
+        asked_ns, answered_ns = look
+        if self._stamp_ns is None:
+            self._next_look_ns = answered_ns + round(POLL_S * 1e9)
+            return ()
+        count = self._stamp_ns % EPOCH_NS / self._interval_ns
+        self._looks.saw(count, self._interval_ns, asked_ns, answered_ns)
+        self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
+        pair = ClockPair(self._channel.name, self._stamp_ns, answered_ns, answered_ns - asked_ns)
+        return (pair,)

@@ -1,0 +1,300 @@
+"""SCPI multimeters that measure all the time and answer their last reading.
+
+Rigol DM3058, DM3058E, DM3068 in Rigol's own command set, and Owon XDM1041, XDM1241. Facts from
+the DM3058 Programming Guide and, for the Owon, whose maker publishes no list of commands, from
+the list that its users have made by trying (TheHWcave/OWON-XDM1041).
+
+These meters are not triggered: the answer is the reading that was finished last, at some moment
+of the ``refresh_s`` before. So its window ended half of that ago, give or take as much, and its
+middle is half an aperture earlier. How long such a meter integrates nobody says; it cannot be
+longer than ``refresh_s``, which is taken for it.
+
+Asked faster than it measures it answers each reading twice: ``interval_s`` must be longer.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Self
+
+from pydantic import model_validator
+
+from instruments.drivers.pacing import Ticks
+from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.settings import MultimeterSettings, Positive
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import NoAnswer, ProtocolError, SettingRefused
+from instruments.reading import (
+    Batch,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.transports import MessageLine
+
+Rate = Literal["slow", "medium", "fast"]
+
+_SETTLE_S: Final = 4.0
+"""Rigol's own example waits 3 s after a change of function and range."""
+_ASK_AGAIN_S: Final = 0.2
+_CHECK_S: Final = 2.5
+_LATE_S: Final = 0.1
+_OVERHEAD_S: Final = 0.02
+_WORD: Final = re.compile(r"[A-Z0-9]*[A-Z][A-Z0-9 :]*")
+_RATES: Mapping[str, str] = {"slow": "S", "medium": "M", "fast": "F"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How a family is set up, verified and asked.
+
+    Commands have ``{node}`` for ``VOLT:DC``, ``{range:g}``, ``{index}`` for the place of the range
+    among its ranges, and ``{rate}``.
+    """
+
+    setup: tuple[str, ...]
+    read: str
+    functions: Mapping[str, tuple[str, ...]]
+    """What ``function_query`` answers for each function."""
+    function_query: str
+    range_query: str
+    rate_query: str
+    range_of: Callable[[str, tuple[float, ...]], float]
+    """The range in effect, from the answer and the ranges. Raises ProtocolError."""
+    local: tuple[str, ...] = ()
+    baud: int = 9600
+    overload: float = 1e37
+    """Readings from here on mean overload."""
+
+
+def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
+    """The DM3058 answers the range's number, from 0. Raises ProtocolError."""
+    index = int(parse_quantity(answer))
+    if not 0 <= index < len(ranges):
+        raise ProtocolError(f"expected the number of a range, got {answer[:60]!r}")
+    return ranges[index]
+
+
+def owon_range(answer: str, _ranges: tuple[float, ...]) -> float:
+    """The XDM1041 answers its range as on its display: ``50 V``. Raises ProtocolError."""
+    return parse_quantity(answer.replace(" ", "").strip('"'))
+
+
+_RIGOL = _Dialect(
+    setup=(
+        "CMDSET RIGOL",
+        ":FUNC:{node}",
+        ":MEAS:{node} {index}",
+        ":RATE:{node} {rate}",
+        ":TRIG:SOUR AUTO",
+    ),
+    read=":MEAS:{node}?",
+    functions={"voltage": ("DCV",), "current": ("DCI",)},
+    function_query=":FUNC?",
+    range_query=":MEAS:{node}:RANG?",
+    rate_query=":RATE:{node}?",
+    range_of=rigol_range,
+)
+_OWON = _Dialect(
+    setup=("CONF:{node} {range:g}", "RATE {rate}"),
+    read="MEAS1?",
+    functions={"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")},
+    function_query="FUNC?",
+    range_query="RANGE?",
+    rate_query="RATE?",
+    range_of=owon_range,
+    local=("SYST:LOC",),
+    baud=115_200,
+    overload=1e9,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    idn: str
+    dialect: _Dialect
+    refresh_s: Mapping[str, float]
+    """Time between readings at each rate; empty where its maker does not say."""
+
+
+_RIGOL_REFRESH_S = {"slow": 0.4, "medium": 0.05, "fast": 0.008}
+"""2.5, 20 and 123 readings a second: DM3058 Programming Guide, :TRIGger:AUTO:INTErval."""
+
+MODELS: Mapping[str, _Model] = {
+    "DM3058": _Model("DM3058", _RIGOL, _RIGOL_REFRESH_S),
+    "DM3068": _Model("DM3068", _RIGOL, _RIGOL_REFRESH_S),
+    "XDM1041": _Model("XDM1041", _OWON, {}),
+    "XDM1241": _Model("XDM1241", _OWON, {}),
+}
+
+
+class FreeRunningDmmSettings(MultimeterSettings):
+    """DC volts or DC amps on one fixed range, asked for each ``interval_s`` seconds."""
+
+    model: Literal["DM3058", "DM3068", "XDM1041", "XDM1241"]
+    rate: Rate = "medium"
+    refresh_s: Positive | None = None
+    """How long the meter takes from reading to reading; None: what its maker says."""
+
+    @model_validator(mode="after")
+    def _fits_refresh(self) -> Self:
+        if self.refresh_s is None and not MODELS[self.model].refresh_s:
+            raise ValueError(
+                f"how fast a {self.model} measures is not known here: set refresh_s, the seconds "
+                "from reading to reading at this rate (count how often its display changes)"
+            )
+        if self.interval_s <= self.refreshed_s:
+            raise ValueError(
+                f"interval_s must be more than {self.refreshed_s:g} s, the time it takes from "
+                "reading to reading at this rate; else each one is read twice"
+            )
+        return self
+
+    @property
+    def refreshed_s(self) -> float:
+        """Seconds from reading to reading."""
+        return self.refresh_s or MODELS[self.model].refresh_s[self.rate]
+
+
+class FreeRunningDmm:
+    """One such multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: FreeRunningDmmSettings,
+        clock: HostClock,
+        line: MessageLine | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._model = MODELS[settings.model]
+        self._dialect = self._model.dialect
+        self._scpi = ScpiSession(
+            name, line or settings.visa_line(name, self._dialect.baud), settings.timeout_s
+        )
+        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._repeats = RepeatWatch()
+        self._ticks = Ticks(settings.interval_s)
+        self._next_check_ns = 0
+        self._channel = Channel(
+            name=settings.function,
+            quantity=Quantity(settings.function),
+            clock=Clock.HOST,
+            interval_s=settings.interval_s,
+            aperture_s=settings.refreshed_s,
+            accuracy=settings.limits(),
+            range=settings.range,
+            time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
+        )
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Connect and make sure of the model."""
+        self._scpi.open()
+        self._scpi.resynchronise()
+        return self._scpi.expect_identity(self._model.idn, self._settings.serial)
+
+    def start(self) -> None:
+        """Set up, and wait until the meter says it is so: it has no way to say it is ready."""
+        settings = self._settings
+        index = settings.ranges.index(settings.range)
+        rate = _RATES[settings.rate]
+        for command in self._dialect.setup:
+            self._scpi.send(
+                command.format(node=self._node, range=settings.range, index=index, rate=rate)
+            )
+        deadline = time.monotonic() + _SETTLE_S
+        while (wrong := self._not_yet()) and time.monotonic() < deadline:
+            time.sleep(_ASK_AGAIN_S)
+        if wrong:
+            raise SettingRefused(
+                f"{self._scpi.who}: {wrong} after it was set; is its panel in a menu?"
+            )
+        self._next_check_ns = self._clock() + round(_CHECK_S * 1e9)
+        self._repeats.restart()
+        self._ticks.restart()
+
+    def read(self) -> Batch:
+        """The last reading, at each tick."""
+        if not self._ticks.wait(0.5):
+            return Batch()
+        asked_ns = self._clock()
+        answer = self._scpi.ask_bytes(self._dialect.read.format(node=self._node))
+        answered_ns = self._clock()
+        # Half of refresh_s since its window ended, and half of the window to its middle.
+        t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refreshed_s * 1e9)
+        name = self._channel.name
+        if answered_ns >= self._next_check_ns:
+            self._next_check_ns = answered_ns + round(_CHECK_S * 1e9)
+            if (wrong := self._moved()) is not None:
+                self.start()
+                return Batch(statuses=(StatusReading(name, t_ns, *wrong),))
+        try:
+            reading = parse_reading(answer.decode("ascii", errors="replace"))
+        except ProtocolError as error:
+            self._scpi.resynchronise()
+            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, str(error)),))
+        late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.refreshed_s
+        if late_s > _LATE_S + _OVERHEAD_S:
+            detail = f"answered {late_s:.2f} s late: its time is not known"
+            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
+        if not isinstance(reading, Status) and abs(reading) >= self._dialect.overload:
+            reading = Status.OVERLOAD
+        blocks, statuses = sort_readings(name, [t_ns], [reading])
+        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
+            detail = f"{reading:g} again and again, to the last digit"
+            statuses = (StatusReading(name, t_ns, repeated, detail),)
+        return Batch(blocks, statuses)
+
+    def close(self) -> None:
+        """Give the front panel back."""
+        self._scpi.close(*self._dialect.local)
+
+    def _not_yet(self) -> str:
+        """What is not as it was set, or why that cannot be told; empty: all is well."""
+        try:
+            wrong = self._wrong()
+        except (ProtocolError, NoAnswer) as error:
+            self._scpi.resynchronise(QUIET_S)
+            return str(error)
+        return wrong[1] if wrong else ""
+
+    def _moved(self) -> tuple[Status, str] | None:
+        """What somebody moved; None while all is well, or the answer is no answer."""
+        try:
+            wrong = self._wrong()
+        except ProtocolError:
+            self._scpi.resynchronise(QUIET_S)
+            return None
+        return (wrong[0], f"{wrong[1]}: front panel touched") if wrong else None
+
+    def _wrong(self) -> tuple[Status, str] | None:
+        """What is set that should not be. Raises ProtocolError, NoAnswer."""
+        dialect, node = self._dialect, self._node
+        function = self._scpi.ask(dialect.function_query).strip('"').upper()
+        if not _WORD.fullmatch(function):
+            raise ProtocolError(f"expected a function, got {function[:60]!r}")
+        if function not in dialect.functions[self._settings.function]:
+            wanted = self._settings.function
+            return Status.WRONG_FUNCTION, f"measures {function[:20]}, not DC {wanted}"
+        answer = self._scpi.ask(dialect.range_query.format(node=node))
+        range_ = dialect.range_of(answer, self._settings.ranges)
+        if abs(range_ - self._settings.range) > 0.01 * self._settings.range:
+            return Status.RANGE_CHANGED, f"range {range_:g}, not {self._settings.range:g}"
+        rate = self._scpi.ask(dialect.rate_query.format(node=node)).strip('"').upper()
+        if rate[:1] != _RATES[self._settings.rate]:
+            return Status.RANGE_CHANGED, f"rate {rate[:20]}, not {self._settings.rate}"
+        return None

@@ -1,0 +1,289 @@
+"""Bench supplies that measure their own output: volts and amps of one output.
+
+Rigol DP811A, DP821A, DP831A, DP832, DP832A; Keysight E36311A, E36312A, E36313A; and ``generic``
+ones with ``MEAS:VOLT?`` and ``MEAS:CURR?``. Facts from the DP800 Programming Guide (``:MEASure:ALL?
+CH1`` answers volts, amps and watts in one) and the E36300 Programming Guide (``MEAS:VOLT? (@1)``).
+
+A supply feeds the drive, so nothing here sets it up: no reset, no voltage, no current limit, and
+closing leaves the output as it is. With ``power_cycle = true`` the output may be switched off and
+on again, on request, by :meth:`Supply.power_cycle`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from instruments.drivers.pacing import Ticks
+from instruments.drivers.settings import NotNegative, Positive, VisaAddress
+from instruments.drivers.sorting import sort_readings
+from instruments.errors import InstrumentError, ProtocolError, SettingRefused
+from instruments.reading import (
+    Accuracy,
+    Batch,
+    Block,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.scpi import ScpiSession, parse_reading
+from instruments.transports import MessageLine
+
+_LATE_S: Final = 0.2
+_SWITCH_S: Final = 2.0
+"""How long the output may take to say that it has switched."""
+_QUANTITIES: Final = (Quantity.VOLTAGE, Quantity.CURRENT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """Commands, with ``{output}`` for the number of the output."""
+
+    measure: tuple[str, ...]
+    """One query for both (answer: volts,amps,…), or one for each."""
+    switch: str
+    """With ``{state}``: ON or OFF."""
+    state: str
+
+
+_RIGOL = _Dialect((":MEAS:ALL? CH{output}",), ":OUTP CH{output},{state}", ":OUTP? CH{output}")
+_KEYSIGHT = _Dialect(
+    ("MEAS:VOLT? (@{output})", "MEAS:CURR? (@{output})"),
+    "OUTP {state},(@{output})",
+    "OUTP? (@{output})",
+)
+_GENERIC = _Dialect(("MEAS:VOLT?", "MEAS:CURR?"), "OUTP {state}", "OUTP?")
+
+_RIGOL_AMPS = "Rigol DP800 Performance Verification Manual, annual readback accuracy"
+_RIGOL_VOLTS = "Rigol DP832 data sheet, annual readback accuracy"
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    dialect: _Dialect
+    outputs: int
+    volts: Accuracy | None = None
+    amps: Accuracy | None = None
+
+
+MODELS: Mapping[str, _Model] = {
+    "DP811A": _Model(_RIGOL, 1, amps=Accuracy(0.1e-2, 10e-3, _RIGOL_AMPS)),
+    "DP821A": _Model(_RIGOL, 2, amps=Accuracy(0.15e-2, 10e-3, _RIGOL_AMPS)),
+    "DP831A": _Model(_RIGOL, 3, amps=Accuracy(0.2e-2, 10e-3, _RIGOL_AMPS)),
+    "DP832": _Model(
+        _RIGOL,
+        3,
+        Accuracy(0.05e-2, 10e-3, _RIGOL_VOLTS),
+        Accuracy(0.15e-2, 5e-3, _RIGOL_AMPS),
+    ),
+    "DP832A": _Model(_RIGOL, 3, amps=Accuracy(0.15e-2, 5e-3, _RIGOL_AMPS)),
+    "E36311A": _Model(_KEYSIGHT, 3),
+    "E36312A": _Model(_KEYSIGHT, 3),
+    "E36313A": _Model(_KEYSIGHT, 3),
+    "generic": _Model(_GENERIC, 1),
+}
+
+
+class SupplySettings(VisaAddress):
+    """One output of a supply, asked for each ``interval_s`` seconds."""
+
+    model: Literal[
+        "DP811A",
+        "DP821A",
+        "DP831A",
+        "DP832",
+        "DP832A",
+        "E36311A",
+        "E36312A",
+        "E36313A",
+        "generic",
+    ]
+    output: Annotated[int, Field(ge=1, le=3)] = 1
+    interval_s: Positive = 0.5
+    refresh_s: Positive = 0.2
+    """How long the supply takes from measurement to measurement."""
+    voltage_pct_of_reading: NotNegative | None = None
+    voltage_floor: NotNegative | None = None
+    current_pct_of_reading: NotNegative | None = None
+    current_floor: NotNegative | None = None
+    power_cycle: bool = False
+
+    @model_validator(mode="after")
+    def _has_output_and_accuracy(self) -> Self:
+        model = MODELS[self.model]
+        if self.output > model.outputs:
+            raise ValueError(f"output: a {self.model} has {model.outputs}")
+        if self.interval_s <= self.refresh_s:
+            raise ValueError("interval_s must be more than refresh_s: else readings come twice")
+        for quantity in _QUANTITIES:
+            if self.limits(quantity) is None:
+                raise ValueError(
+                    f"the readback accuracy of a {self.model} is not known here: set "
+                    f"{quantity}_pct_of_reading and {quantity}_floor from its manual"
+                )
+        return self
+
+    def limits(self, quantity: Quantity) -> Accuracy | None:
+        """The rig's limits of error, or the manual's; None where neither says."""
+        given = {
+            Quantity.VOLTAGE: (self.voltage_pct_of_reading, self.voltage_floor),
+            Quantity.CURRENT: (self.current_pct_of_reading, self.current_floor),
+        }
+        pct, floor = given[quantity]
+        if pct is not None and floor is not None:
+            return Accuracy(pct / 100, floor, "the rig")
+        model = MODELS[self.model]
+        return model.volts if quantity is Quantity.VOLTAGE else model.amps
+
+
+class Supply:
+    """One output. Its channels are ``voltage`` and ``current``, on the host's clock."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: SupplySettings,
+        clock: HostClock,
+        line: MessageLine | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._dialect = MODELS[settings.model].dialect
+        self._scpi = ScpiSession(name, line or settings.visa_line(name), settings.timeout_s)
+        self._ticks = Ticks(settings.interval_s)
+        self._channels = tuple(self._describe(quantity) for quantity in _QUANTITIES)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Volts and amps."""
+        return self._channels
+
+    def open(self) -> Identity:
+        """Connect and make sure of the model."""
+        self._scpi.open()
+        self._scpi.resynchronise()
+        model = "" if self._settings.model == "generic" else self._settings.model
+        return self._scpi.expect_identity(model, self._settings.serial)
+
+    def start(self) -> None:
+        """Make sure that it measures; nothing is set."""
+        self._scpi.send("*CLS")
+        self._measure()
+        self._scpi.refuse_errors("to measure its output")
+        self._ticks.restart()
+
+    def read(self) -> Batch:
+        """Volts and amps at each tick."""
+        if not self._ticks.wait(0.5):
+            return Batch()
+        try:
+            measured = self._measure()
+        except ProtocolError as error:
+            self._scpi.resynchronise()
+            now_ns = self._clock()
+            return Batch(
+                statuses=tuple(
+                    StatusReading(quantity, now_ns, Status.UNREADABLE, str(error))
+                    for quantity in _QUANTITIES
+                )
+            )
+        blocks: list[Block] = []
+        statuses: list[StatusReading] = []
+        for quantity, (reading, asked_ns, answered_ns) in measured.items():
+            detail = ""
+            if answered_ns - asked_ns > (_LATE_S + self._settings.refresh_s) * 1e9:
+                reading, detail = Status.UNREADABLE, "answered late: its time is not known"
+            # It was measured at some moment of the refresh_s before.
+            t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refresh_s * 0.5e9)
+            found = sort_readings(quantity, [t_ns], [reading], detail)
+            blocks += found[0]
+            statuses += found[1]
+        return Batch(tuple(blocks), tuple(statuses))
+
+    def close(self) -> None:
+        """Give the front panel back; the output stays as it is."""
+        self._scpi.close("SYST:LOC")
+
+    def power_cycle(self, off_s: float) -> None:
+        """Switch the output off for ``off_s`` seconds and on again: the drive loses its power.
+
+        Called by the thread that owns the instrument. Whatever goes wrong in between, the
+        output is told to switch on. Raises SettingRefused where the rig does not allow it, or
+        where the output does not do as it is told, and whatever the line raises.
+        """
+        if not self._settings.power_cycle:
+            raise SettingRefused(
+                f"{self._scpi.who}: the rig does not allow it: set power_cycle = true there, if "
+                "the drive on this output may lose its power"
+            )
+        try:
+            self._switch("OFF")
+            time.sleep(off_s)
+        except InstrumentError:
+            self._scpi.resynchronise()
+            raise
+        finally:
+            self._switch("ON")
+        self._ticks.restart()
+
+    def _switch(self, state: str) -> None:
+        output = self._settings.output
+        self._scpi.send(self._dialect.switch.format(output=output, state=state))
+        wanted = {"ON": ("ON", "1", "+1"), "OFF": ("OFF", "0", "+0")}[state]
+        deadline = time.monotonic() + _SWITCH_S
+        while True:
+            answer = self._scpi.ask(self._dialect.state.format(output=output)).upper()
+            if answer in wanted:
+                return
+            if time.monotonic() > deadline:
+                raise SettingRefused(
+                    f"{self._scpi.who}: output {output} is {answer[:20]!r} after switching it "
+                    f"{state}; has its protection tripped?"
+                )
+            time.sleep(0.1)
+
+    def _measure(self) -> dict[Quantity, tuple[float | Status, int, int]]:
+        """Volts and amps, each with when it was asked for and answered.
+
+        Raises NoAnswer, ProtocolError.
+        """
+        answers: list[str] = []
+        times: list[tuple[int, int]] = []
+        for query in self._dialect.measure:
+            asked_ns = self._clock()
+            answer = self._scpi.ask(query.format(output=self._settings.output))
+            asked = (asked_ns, self._clock())
+            if len(self._dialect.measure) > 1:
+                answers.append(answer)
+                times.append(asked)
+                continue
+            answers = answer.split(",")
+            times = [asked, asked]
+        if len(answers) < len(_QUANTITIES):
+            raise ProtocolError(f"expected volts and amps, got {answers[0][:60]!r}")
+        return {
+            quantity: (parse_reading(text), *asked)
+            for quantity, text, asked in zip(_QUANTITIES, answers, times, strict=False)
+        }
+
+    def _describe(self, quantity: Quantity) -> Channel:
+        settings = self._settings
+        limits = settings.limits(quantity)
+        assert limits is not None
+        return Channel(
+            name=quantity,
+            quantity=quantity,
+            clock=Clock.HOST,
+            interval_s=settings.interval_s,
+            aperture_s=settings.refresh_s,
+            accuracy=limits,
+            time_u_s=settings.refresh_s,
+        )
