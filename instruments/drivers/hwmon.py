@@ -7,9 +7,8 @@ from boot to boot, so a rig names the chip or a pattern.
 
 from __future__ import annotations
 
-import errno
-import glob
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,9 +30,10 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
+from instruments.remote import Files, files_of
+from instruments.ssh import DESTINATION_PATTERN
 
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
 
@@ -43,6 +43,8 @@ SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 class HwmonSettings(DriverSettings):
     """Where the files are and which of them to read."""
 
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """``local``, or an ssh destination; the rig's ``host`` if left out."""
     directory: Annotated[str, Field(min_length=1)]
     """A chip name (``nvme``), a directory, or a pattern (``/sys/class/nvme/nvme0/hwmon*``)."""
     sensors: Annotated[tuple[SensorName, ...], Field(min_length=1)] = ("composite",)
@@ -65,14 +67,19 @@ def parse_millidegrees(text: str) -> float | Status:
         return Status.UNREADABLE
 
 
-def find_directory(who: str, directory: str) -> Path:
+def find_directory(who: str, directory: str, files: Files) -> Path:
     """The one directory meant. Raises ConnectionLost (none), WrongInstrument (several)."""
     if "/" in directory:
-        found = sorted(Path(match) for match in glob.glob(directory))  # noqa: PTH207 absolute
-    else:
-        named = ((path, path / "name") for path in CLASS_DIRECTORY.glob("hwmon*"))
         found = sorted(
-            path for path, name in named if name.exists() and name.read_text().strip() == directory
+            {
+                Path(file).parent
+                for file in files.texts([f"{directory}/name", f"{directory}/temp*_input"])
+            }
+        )
+    else:
+        names = files.texts([f"{CLASS_DIRECTORY}/hwmon*/name"])
+        found = sorted(
+            Path(file).parent for file, text in names.items() if (text or "").strip() == directory
         )
     if not found:
         raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the drive there?")
@@ -84,16 +91,14 @@ def find_directory(who: str, directory: str) -> Path:
     return found[0]
 
 
-def find_sensors(directory: Path) -> dict[str, Path]:
+def find_sensors(directory: Path, files: Files) -> dict[str, str]:
     """The ``temp*_input`` files by sensor name."""
-    sensors: dict[str, Path] = {}
-    for path in sorted(directory.glob("temp*_input")):
-        stem = path.name.removesuffix("_input")
-        label = path.with_name(f"{stem}_label")
-        try:
-            sensors[sensor_name(label.read_text())] = path
-        except OSError:
-            sensors[stem] = path
+    sensors: dict[str, str] = {}
+    texts = files.texts([f"{directory}/temp*_input", f"{directory}/temp*_label"])
+    for path in sorted(path for path in texts if path.endswith("_input")):
+        stem = path.removesuffix("_input")
+        label = texts.get(f"{stem}_label")
+        sensors[Path(stem).name if label is None else sensor_name(label)] = path
     return sensors
 
 
@@ -104,8 +109,9 @@ class Hwmon:
         self._who = name
         self._settings = settings
         self._clock = clock
+        self._files = files_of(name, settings.host)
         self._ticks = Ticks(settings.interval_s)
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")
         self._channels = tuple(
             Channel(
@@ -127,13 +133,12 @@ class Hwmon:
 
     def open(self) -> Identity:
         """Find the directory."""
-        directory = find_directory(self._who, self._settings.directory)
-        self._paths = find_sensors(directory)
-        try:
-            chip = (directory / "name").read_text().strip()
-        except OSError:
-            chip = directory.name
-        return Identity("Linux hwmon", chip, notes=(str(directory),))
+        self._files.open()
+        directory = find_directory(self._who, self._settings.directory, self._files)
+        self._paths = find_sensors(directory, self._files)
+        chip = (self._files.texts([f"{directory}/name"]).get(f"{directory}/name") or "").strip()
+        where = "" if self._settings.host == "local" else f"{self._settings.host}:"
+        return Identity("Linux hwmon", chip or directory.name, notes=(f"{where}{directory}",))
 
     def start(self) -> None:
         """Make sure that each sensor is there. Raises SettingRefused."""
@@ -151,20 +156,22 @@ class Hwmon:
             return Batch()
         blocks: list[Block] = []
         statuses: list[StatusReading] = []
+        asked_ns = self._clock()
+        texts = self._files.texts([self._paths[sensor] for sensor in self._settings.sensors])
+        t_ns = (asked_ns + self._clock()) // 2
         for sensor in self._settings.sensors:
-            t_ns = self._clock()
-            found, said = sort_readings(sensor, [t_ns], [self._celsius(self._paths[sensor])])
+            celsius = self._celsius(self._paths[sensor], texts)
+            found, said = sort_readings(sensor, [t_ns], [celsius])
             blocks += found
             statuses += said
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Let go of the host, if it is another machine."""
+        self._files.close()
 
-    def _celsius(self, path: Path) -> float | Status:
-        try:
-            return parse_millidegrees(path.read_text())
-        except OSError as error:
-            if error.errno in _GONE:
-                raise ConnectionLost(f"{self._who}: {path} vanished; is the drive gone?") from error
-            return Status.UNREADABLE
+    def _celsius(self, path: str, texts: Mapping[str, str | None]) -> float | Status:
+        if path not in texts:
+            raise ConnectionLost(f"{self._who}: {path} vanished; is the drive gone?")
+        text = texts[path]
+        return Status.UNREADABLE if text is None else parse_millidegrees(text)

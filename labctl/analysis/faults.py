@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from labctl.analysis.host_clock import host_problems
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
@@ -202,6 +203,7 @@ def run_problems(
         if len(gaps) < len(reasons):
             line += ", not back at the end"
         lines.append(line)
+    lines += host_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
 

@@ -14,27 +14,44 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
+from labctl.capture.machine import LocalMachine, Machine
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.plan import Phase
 from labctl.rig import Rig
 
 _SYS_BLOCK = Path("/sys/class/block")
+_LOCAL = LocalMachine()
+_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
-def size_of(device: Path) -> int | None:
+def is_this_machine(machine: Machine) -> bool:
+    """Whether ``machine`` has our kernel, under whatever name it was reached."""
+    theirs = machine.read_texts([_BOOT]).get(_BOOT, "")
+    return theirs == _LOCAL.read_texts([_BOOT]).get(_BOOT, "")
+
+
+def size_of(device: Path, machine: Machine = _LOCAL) -> int | None:
     """Bytes of a block device, from sysfs; None when it is none or is not there."""
+    if not is_this_machine(machine):
+        return None
     size = _SYS_BLOCK / device.resolve().name / "size"  # always in units of 512 bytes
     if not device.is_block_device() or not size.exists():
         return None
     return int(size.read_text()) * 512
 
 
-def check_target(rig: Rig, phases: Iterable[Phase], runs_root: Path) -> None:
+def check_target(
+    rig: Rig, phases: Iterable[Phase], runs_root: Path, machine: Machine = _LOCAL
+) -> None:
     """Refuse what must not or cannot be done to the rig's target.
 
     Raises ConfigurationError (there is no such target), Refused (a rule forbids it).
     """
     writes = any(phase.writes for phase in phases)
+    if not is_this_machine(machine):
+        if writes:
+            raise Refused("the drive is in another machine, where writing cannot be checked yet")
+        return
     if rig.drive.engine == "nbd":
         _check_nbd(rig, writes)
         return

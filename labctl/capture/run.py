@@ -23,7 +23,10 @@ from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
 from labctl.capture.fio import FioProcess
 from labctl.capture.monitor import Interval, Monitor, intervals
+from labctl.capture.remote_host import RemoteHost
 from labctl.capture.sequence import PhaseSequence
+from labctl.capture.spawn import DriveHost, LocalHost
+from labctl.capture.ssh import LOCAL, machine_at
 from labctl.capture.stopping import StopRequest
 from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed
 from labctl.fio_output import DIRECTIONS, Status
@@ -58,11 +61,15 @@ class RunOutcome:
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(rig.drive.size_bytes or drives.size_of(Path(rig.drive.target)))
+    phases = plan.expand(rig.drive.size_bytes or _size_of_target(rig))
     mistakes = rig.mistakes_with(phases, plan_file)
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
+
+
+def _size_of_target(rig: Rig) -> int | None:
+    return drives.size_of(Path(rig.drive.target), machine_at(rig.file.host))
 
 
 class Run:
@@ -79,7 +86,7 @@ class Run:
         self.rig = rig
         self.plan = plan
         self.phases = expand_for(rig, plan, plan.name)
-        size_bytes = rig.drive.size_bytes or drives.size_of(Path(rig.drive.target))
+        size_bytes = rig.drive.size_bytes or _size_of_target(rig)
         self.drive = rig.drive.model_copy(update={"size_bytes": size_bytes})
         self.timebase = Timebase()
         self.monitor = Monitor(self.timebase.now_ns)
@@ -91,6 +98,9 @@ class Run:
         self._acquisition: Acquisition | None = None
         self._sequence = PhaseSequence(self.phases, self._start_fio, self, self.timebase.now_ns)
         self._wall_offset_ns = 0
+        self._host: DriveHost = LocalHost(self.timebase)
+        self._host_versions: dict[str, str] = {}
+        self._stop = StopRequest()
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
@@ -104,8 +114,25 @@ class Run:
 
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
-        fio = await asyncio.to_thread(host.check_tools, self.rig.drive.engine, self.rig.path)
-        drives.check_target(self.rig, self.phases, self._runs_root)
+        self._stop = stop
+        if self.rig.file.host != LOCAL:
+            self._host = RemoteHost(self.rig.file.host, self.timebase.now_ns)
+        try:
+            await self._host.connect()
+            return await self._on_host(stop)
+        finally:
+            await self._host.close()
+
+    async def _on_host(self, stop: StopRequest) -> RunOutcome:
+        """Do it all, with the drive's host connected."""
+        machine, where = self._host.machine, self.rig.file.host
+        engine = self.rig.drive.engine
+        fio = await asyncio.to_thread(host.check_tools, engine, self.rig.path, machine, where)
+        if where != LOCAL:
+            self._host_versions = await asyncio.to_thread(host.versions_of_host, machine, where)
+        await asyncio.to_thread(
+            drives.check_target, self.rig, self.phases, self._runs_root, machine
+        )
         acquisition = Acquisition(
             self.rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
         )
@@ -185,7 +212,7 @@ class Run:
             temperatures=dict(self.rig.file.temperatures),
             drive=self.rig.drive_info(),
             anchor=anchor,
-            versions=host.versions(fio),
+            versions=host.versions(fio) | self._host_versions,
             identities=self._acquisition.identities(),
         )
 
@@ -198,6 +225,8 @@ class Run:
     async def _recorded(self, path: Path, stop: StopRequest, failed: dict[str, str]) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
         self.event("run_started")
+        if isinstance(self._host, RemoteHost):
+            self._host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)
         for name, reason in failed.items():
             self.event("instrument_lost", instrument=name, reason=reason)
@@ -215,6 +244,7 @@ class Run:
         stuck = await asyncio.to_thread(self._acquisition.stop)
         for name in stuck:
             self.event("instrument_stuck", instrument=name)
+        await self._host.close()
         self.event("run_ended", outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)
@@ -223,22 +253,37 @@ class Run:
     async def _start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
         assert self._journal is not None
-        await asyncio.to_thread(drives.check_target, self.rig, [phase], self._runs_root)
+        await self._wait_for_host()
+        await asyncio.to_thread(
+            drives.check_target, self.rig, [phase], self._runs_root, self._host.machine
+        )
         before: list[Status] = []
 
-        def on_status(status: Status) -> None:
-            self._on_status(status, before[-1] if before else None)
+        def on_status(status: Status, t_ns: int) -> None:
+            self._on_status(status, t_ns, before[-1] if before else None)
             before[:] = [status]
 
         directory = self._journal.path / FIO_DIR / phase.slug
-        return await FioProcess.start(phase, self.drive, directory, self.timebase, on_status)
+        return await FioProcess.start(
+            phase, self.drive, directory, self.timebase, on_status, self._host
+        )
 
-    def _on_status(self, status: Status, before: Status | None) -> None:
+    async def _wait_for_host(self) -> None:
+        """Wait until the drive's host is there. Raises RunFailed, also when the run shall end."""
+        back = asyncio.create_task(self._host.wait_back(), name="host-back")
+        asked = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            await asyncio.wait((back, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not back.done():
+                raise RunFailed("the drive's host is away, and the run shall end")
+            back.result()
+        finally:
+            back.cancel()
+            asked.cancel()
+
+    def _on_status(self, status: Status, t_ns: int, before: Status | None) -> None:
         assert self._journal is not None
-        wall_ms = status.wall_ms
-        now_ns = self.timebase.now_ns()
-        true_ns = now_ns if wall_ms is None else self.timebase.from_wall_ns(wall_ms * NS_PER_MS)
-        found = intervals(before, status, true_ns)
+        found = intervals(before, status, t_ns)
         self.monitor.rates(found)
         with contextlib.suppress(JournalError):
             for side, interval in found.items():

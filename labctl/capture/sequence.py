@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -135,8 +136,19 @@ class PhaseSequence:
         await fio.wait_held()
         return fio
 
+    def _drop_lost(self, phase: Phase) -> None:
+        """Forget a held fio that has gone with the connection to its host: it is started anew."""
+        holding = self._holding.get(phase.index)
+        if holding is None or not holding.done() or holding.cancelled() or holding.exception():
+            return
+        fio = holding.result()
+        if fio.lost:
+            self._fios.remove(fio)
+            del self._holding[phase.index]
+
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
         """The held fio of ``phase``; None when it did not get ready or the run shall end."""
+        self._drop_lost(phase)
         self._hold(phase, stop)
         holding = self._holding[phase.index]
         asked = asyncio.create_task(stop.wait(), name="stop")
@@ -168,11 +180,19 @@ class PhaseSequence:
     def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
         window = fio.window()
         assert window is not None
-        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason)
+        clock = asdict(window.clock) if window.clock is not None else {}
+        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **clock)
         self._fios.remove(fio)
 
     def _ended(
-        self, phase: Phase, outcome: str, begin_ns: int, end_ns: int, u_ns: int, reason: str
+        self,
+        phase: Phase,
+        outcome: str,
+        begin_ns: int,
+        end_ns: int,
+        u_ns: int,
+        reason: str,
+        **clock: int,
     ) -> None:
         self._narrator.event(
             "phase_ended",
@@ -182,6 +202,7 @@ class PhaseSequence:
             begin_ns=begin_ns,
             end_ns=end_ns,
             boundary_u_ns=u_ns,
+            **clock,
         )
 
     async def _end(self, stop: StopRequest) -> None:

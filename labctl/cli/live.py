@@ -160,6 +160,13 @@ def _sentence(run: Run, event: Event) -> str:
             return f"{data['channel']}: {data['status']} {data['detail']}".rstrip()
         case "wall_clock_step":
             return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
+        case "host_lost":
+            return f"host lost: {data['reason']}"
+        case "host_back":
+            restarted = ", restarted" if data["rebooted"] else ""
+            return f"host back after {data['gap_s']:.1f} s{restarted}"
+        case "host_clock_step":
+            return f"the host's wall clock was set by {data['seconds']} s"
         case "run_ended":
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""

@@ -1,0 +1,121 @@
+"""The machine that the drive is in: what labctl asks of it, and the one it runs on itself.
+
+Identity, state and safety are written against :class:`Machine` alone, so that they work the same
+on this machine and on one behind ssh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+NOT_FOUND = 127
+"""Exit code of a program that is not there, as a shell gives it (POSIX, 2.8.2)."""
+NOT_EXECUTABLE = 126
+TIMED_OUT = 124
+"""Exit code of a program that did not end in time, as ``timeout`` of coreutils gives it."""
+
+_MOST_BYTES = 4 << 20
+_AFTER_KILL_S = 1.0
+_SYSTEM_FOLDERS = ("/usr/sbin/", "/sbin/", "/usr/local/sbin/")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A program that ended, and what it printed."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Machine(Protocol):
+    """What is asked of the machine that the drive is in. No method raises for what it finds."""
+
+    def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+        """Run a program to its end.
+
+        Exit code 127: there is no such program. 124: it was ended after ``timeout_s``.
+        """
+
+    def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
+        """Many small files at once, by path; what is missing or cannot be read is absent."""
+
+    def resolve(self, path: str) -> str | None:
+        """The path without symbolic links (``readlink -f``); None when nothing is there."""
+
+
+class LocalMachine:
+    """The machine that labctl runs on."""
+
+    def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+        """See :class:`Machine`. Messages are in English whatever the user's language."""
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except FileNotFoundError:
+            return Completed(NOT_FOUND, "", f"{argv[0]}: not found")
+        except OSError as error:
+            return Completed(NOT_EXECUTABLE, "", f"{argv[0]}: {error.strerror}")
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            # A program that waits for a dead drive cannot be killed; it is left behind.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_AFTER_KILL_S)
+            return Completed(TIMED_OUT, "", f"{argv[0]}: no answer within {timeout_s:g} s")
+        return Completed(process.returncode, stdout, stderr)
+
+    def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
+        """See :class:`Machine`."""
+        texts: dict[str, str] = {}
+        for pattern in paths_or_globs:
+            for path in glob.glob(pattern):  # noqa: PTH207 absolute
+                text = _read(Path(path))
+                if text is not None:
+                    texts[path] = text
+        return texts
+
+    def resolve(self, path: str) -> str | None:
+        """See :class:`Machine`."""
+        try:
+            return str(Path(path).resolve(strict=True))
+        except (OSError, RuntimeError, ValueError):
+            return None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return None
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def run_tool(machine: Machine, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+    """Run an administrator's program, also where the user's PATH lacks the system folders."""
+    done = machine.run(argv, timeout_s)
+    if "/" in argv[0]:
+        return done
+    for folder in _SYSTEM_FOLDERS:
+        if done.exit_code != NOT_FOUND:
+            break
+        done = machine.run([folder + argv[0], *argv[1:]], timeout_s)
+    return done
