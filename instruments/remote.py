@@ -23,7 +23,7 @@ from instruments.errors import ConnectionLost, NoAnswer
 from instruments.ssh import LOST, complaint_of, ssh_command
 
 _GONE: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
-_CONNECT_WITHIN_S: Final = 15.0
+_CONNECT_WITHIN_S: Final = 11.0
 _CLOSE_WITHIN_S: Final = 1.0
 _GLOB: Final = re.compile(r"(\*|\?|\[[^\]]*\])")
 
@@ -132,7 +132,7 @@ class RemoteFiles:
             ) from error
         self._ask([], _CONNECT_WITHIN_S)
 
-    def texts(self, patterns: Sequence[str], timeout_s: float = 5.0) -> dict[str, str | None]:
+    def texts(self, patterns: Sequence[str], timeout_s: float = 2.0) -> dict[str, str | None]:
         """See :class:`Files`."""
         return self._ask(patterns, timeout_s)
 

@@ -55,7 +55,7 @@ def server(tmp_path: Path, hosted: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.fixture
 def rig(bench: Bench, tmp_path: Path, server: Sshd) -> Path:
     file = tmp_path / "rig.toml"
-    file.write_text(f'host = "{HOST}"\n' + bench.rig.read_text())
+    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
     return file
 
 
