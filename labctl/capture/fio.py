@@ -20,6 +20,7 @@ from typing import Self
 
 from labctl.capture.fio_job import DONE, HELD, JOB_FILE, is_block_device, job_file
 from labctl.capture.spawn import DriveHost, LocalHost, Moment, Spawned
+from labctl.capture.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.plan import Phase
@@ -302,7 +303,8 @@ class FioProcess:
 
     def _raise_if_gone(self) -> None:
         if self._process.returncode is not None or self.lost:
-            raise RunFailed(self._complaint(self.lost or _ending(self._process.returncode)))
+            kind = HostUnreachable if self.lost else RunFailed
+            raise kind(self._complaint(self.lost or _ending(self._process.returncode)))
 
     def _complaint(self, how: str) -> str:
         said = "; ".join([how, *self._complaints[:3]])

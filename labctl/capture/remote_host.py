@@ -74,9 +74,14 @@ class RemoteHost:
 
     async def wait_back(self) -> None:
         """See :class:`DriveHost`."""
-        await self._back.wait()
-        if self._gone is not None:
-            raise self._gone
+        while True:
+            await self._back.wait()
+            if self._gone is not None:
+                raise self._gone
+            assert self._keeper is not None
+            if await self._keeper.look() is not None and not self._keeper.closed.is_set():
+                return
+            await asyncio.sleep(FIRST_RETRY_S)
 
     async def spawn(
         self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from labctl.capture.fio import FioProcess
+from labctl.capture.ssh import HostUnreachable
 from labctl.capture.stopping import StopRequest
 from labctl.errors import RunFailed
 from labctl.plan import Pattern, Phase
@@ -22,6 +23,8 @@ from labctl.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
+ATTEMPTS = 3
+"""To get a phase's fio held on a host whose connection comes and goes."""
 
 
 class Narrator(Protocol):
@@ -136,19 +139,28 @@ class PhaseSequence:
         await fio.wait_held()
         return fio
 
-    def _drop_lost(self, phase: Phase) -> None:
-        """Forget a held fio that has gone with the connection to its host: it is started anew."""
-        holding = self._holding.get(phase.index)
-        if holding is None or not holding.done() or holding.cancelled() or holding.exception():
-            return
-        fio = holding.result()
-        if fio.lost:
-            self._fios.remove(fio)
-            del self._holding[phase.index]
-
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
-        """The held fio of ``phase``; None when it did not get ready or the run shall end."""
-        self._drop_lost(phase)
+        """The held fio of ``phase``; None when it did not get ready or the run shall end.
+
+        One that was lost with the connection to its host is started anew.
+        """
+        try:
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    fio = await self._taken(phase, stop)
+                except HostUnreachable:
+                    continue
+                if fio is None or not fio.lost:
+                    return fio
+                self._fios.remove(fio)
+            return await self._taken(phase, stop)
+        except RunFailed as error:
+            self.failed.append(str(error))
+            now_ns = self._now_ns()
+            self._ended(phase, "failed", now_ns, now_ns, 0, str(error))
+            return None
+
+    async def _taken(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
         self._hold(phase, stop)
         holding = self._holding[phase.index]
         asked = asyncio.create_task(stop.wait(), name="stop")
@@ -156,15 +168,7 @@ class PhaseSequence:
             await asyncio.wait((holding, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-        if stop.asked:
-            return None
-        try:
-            return self._holding.pop(phase.index).result()
-        except RunFailed as error:
-            self.failed.append(str(error))
-            now_ns = self._now_ns()
-            self._ended(phase, "failed", now_ns, now_ns, 0, str(error))
-            return None
+        return None if stop.asked else self._holding.pop(phase.index).result()
 
     def _finish_later(self, phase: Phase, fio: FioProcess) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
