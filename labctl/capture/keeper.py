@@ -135,7 +135,9 @@ class Keeper:
             self._process.stdin.write((" ".join(words) + "\n").encode())
 
     async def look(self) -> Look | None:
-        """Look at the host's clocks once; None when the connection went meanwhile."""
+        """Look at the host's clocks once; None when the connection is gone."""
+        if self.closed.is_set():
+            return None
         self._count += 1
         name = str(self._count)
         answer: asyncio.Future[tuple[int, str, str]]
@@ -246,9 +248,7 @@ class RemoteProcess:
     async def wait(self) -> int:
         """See :class:`Spawned`."""
         if await self._process.wait() == LOST:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOST_AFTER_S):
-                    await self._keeper.closed.wait()
+            await self._keeper.look()  # the connection, or a signal that ended the process?
         else:
             self._keeper.order("drop", self._name)
         code = self.returncode
