@@ -6,6 +6,7 @@ runs/<utc time>_<rig>_<plan>/
   journal.jsonl     events, one JSON object a line: {"t": ns, "kind": …}
   channels/<name>   int64 time ns, float64 value, little endian (READING)
   channels/<name>.clock   device time, host time, round trip, all int64 ns (CLOCK_PAIR)
+  channels/host.wall.clock   the same for the wall clock of a drive's host behind ssh
   fio/<phase>/      what fio printed and logged, untouched
 ```
 
@@ -38,6 +39,9 @@ HEADER_FILE = "run.json"
 EVENTS_FILE = "journal.jsonl"
 CHANNELS_DIR = "channels"
 FIO_DIR = "fio"
+
+HOST_CLOCK = "host.wall"
+"""The looks at the wall clock of the drive's host, which fio there prints."""
 
 
 @dataclass(frozen=True, slots=True)

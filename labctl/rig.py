@@ -27,10 +27,11 @@ from instruments import drivers
 from instruments.errors import DriverUnusable
 from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
+from instruments.ssh import DESTINATION_PATTERN
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
-from labctl.record import DriveInfo, RailInfo
+from labctl.record import HOST_CLOCK, DriveInfo, RailInfo
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -149,7 +150,8 @@ class RigFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
-    host: Literal["local"] = "local"
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """Where the drive is: "local", or an ssh destination (``user@box``, a name of ssh_config)."""
     drive: Drive
     rails: dict[Name, Rail] = Field(min_length=1)
     temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
@@ -182,9 +184,15 @@ class Rig:
     def create_instruments(self, clock: Callable[[], int]) -> dict[str, Instrument]:
         """Fresh instruments (not opened), whose host times come from ``clock``."""
         return {
-            name: drivers.create(name, entry.driver, entry.settings, clock)
+            name: drivers.create(name, entry.driver, self._with_host(entry), clock)
             for name, entry in self.file.instruments.items()
         }
+
+    def _with_host(self, entry: InstrumentEntry) -> dict[str, Any]:
+        """An entry's settings; what reads files of a machine reads those of the drive's host."""
+        if "host" not in drivers.settings_model(entry.driver).model_fields:
+            return entry.settings
+        return {"host": self.file.host, **entry.settings}
 
     def rail_infos(self) -> tuple[RailInfo, ...]:
         """The rails as the run's header keeps them."""
@@ -262,6 +270,8 @@ def _channels_of(
     prefix = f"instruments.{name}"
     if name == FIO_INSTRUMENT:
         mistakes.append(Mistake(path, prefix, None, "this name is kept for what fio reports"))
+    if name == HOST_CLOCK.split(".")[0]:
+        mistakes.append(Mistake(path, prefix, None, "this name is kept for the host's clock"))
     if driver not in drivers.names():
         known = ", ".join(drivers.names())
         mistakes.append(Mistake(path, f"{prefix}.driver", driver, f"must be one of {known}"))

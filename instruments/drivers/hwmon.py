@@ -7,8 +7,8 @@ from boot to boot, so a rig names the chip or a pattern.
 
 from __future__ import annotations
 
-import errno
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,7 +18,6 @@ from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import DriverSettings, NotNegative, Positive
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
-from instruments.files import LOCAL, Files
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -31,9 +30,10 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
+from instruments.remote import Files, files_of
+from instruments.ssh import DESTINATION_PATTERN
 
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
 
@@ -43,6 +43,8 @@ SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 class HwmonSettings(DriverSettings):
     """Where the files are and which of them to read."""
 
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """``local``, or an ssh destination; the rig's ``host`` if left out."""
     directory: Annotated[str, Field(min_length=1)]
     """A chip name (``nvme``), a directory, or a pattern (``/sys/class/nvme/nvme0/hwmon*``)."""
     sensors: Annotated[tuple[SensorName, ...], Field(min_length=1)] = ("composite",)
@@ -60,13 +62,15 @@ def sensor_name(label: str) -> str:
 def find_directory(who: str, directory: str, files: Files) -> str:
     """The one directory meant. Raises ConnectionLost (none), WrongInstrument (several)."""
     if "/" in directory:
-        found = files.find(directory)
+        inside = files.texts([f"{directory}/name", f"{directory}/*_input"])
+        found = sorted({path.rpartition("/")[0] for path in inside})
     else:
-        found = [
-            path
-            for path in files.find(f"{CLASS_DIRECTORY}/hwmon*")
-            if _content(files, f"{path}/name") == directory
-        ]
+        names = files.texts([f"{CLASS_DIRECTORY}/hwmon*/name"])
+        found = sorted(
+            path.rpartition("/")[0]
+            for path, name in names.items()
+            if (name or "").strip() == directory
+        )
     if not found:
         raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the device there?")
     if len(found) > 1:
@@ -80,47 +84,43 @@ def find_directory(who: str, directory: str, files: Files) -> str:
 def find_sensors(directory: str, files: Files) -> dict[str, str]:
     """The ``temp*_input`` files by sensor name."""
     sensors: dict[str, str] = {}
-    for path in files.find(f"{directory}/temp*_input"):
+    texts = files.texts([f"{directory}/temp*_input", f"{directory}/temp*_label"])
+    for path in sorted(path for path in texts if path.endswith("_input")):
         stem = path.removesuffix("_input")
-        label = _content(files, f"{stem}_label")
+        label = texts.get(f"{stem}_label")
         sensors[sensor_name(label) if label else stem.rpartition("/")[2]] = path
     return sensors
 
 
 def chip_name(directory: str, files: Files) -> str:
     """What the chip in a directory is called."""
-    return _content(files, f"{directory}/name") or directory.rpartition("/")[2]
+    path = f"{directory}/name"
+    return (files.texts([path]).get(path) or "").strip() or directory.rpartition("/")[2]
 
 
-def read_number(who: str, path: str, files: Files) -> float | Status:
-    """The integer in a file. Raises ConnectionLost when the file vanished."""
+def number_in(who: str, path: str, texts: Mapping[str, str | None]) -> float | Status:
+    """The integer in a file that was read. Raises ConnectionLost when there was no such file."""
+    if path not in texts:
+        raise ConnectionLost(f"{who}: {path} vanished; is the device gone?")
     try:
-        return int(files.read(path))
+        return int(texts[path] or "")
     except ValueError:
         return Status.UNREADABLE
-    except OSError as error:
-        if error.errno in _GONE:
-            raise ConnectionLost(f"{who}: {path} vanished; is the device gone?") from error
-        return Status.UNREADABLE
 
 
-def _content(files: Files, path: str) -> str:
-    try:
-        return files.read(path).strip()
-    except OSError:
-        return ""
+def place(host: str, directory: str) -> str:
+    """A directory with the machine that it is on, where it is another one."""
+    return directory if host == "local" else f"{host}:{directory}"
 
 
 class Hwmon:
     """The sensors of one chip: a channel each, on the host's clock."""
 
-    def __init__(
-        self, name: str, settings: HwmonSettings, clock: HostClock, files: Files = LOCAL
-    ) -> None:
+    def __init__(self, name: str, settings: HwmonSettings, clock: HostClock) -> None:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._files = files
+        self._files = files_of(name, settings.host)
         self._ticks = Ticks(settings.interval_s)
         self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")
@@ -144,9 +144,11 @@ class Hwmon:
 
     def open(self) -> Identity:
         """Find the directory."""
+        self._files.open()
         directory = find_directory(self._who, self._settings.directory, self._files)
         self._paths = find_sensors(directory, self._files)
-        return Identity("Linux hwmon", chip_name(directory, self._files), notes=(directory,))
+        notes = (place(self._settings.host, directory),)
+        return Identity("Linux hwmon", chip_name(directory, self._files), notes=notes)
 
     def start(self) -> None:
         """Make sure that each sensor is there. Raises SettingRefused."""
@@ -164,16 +166,20 @@ class Hwmon:
             return Batch()
         blocks: list[Block] = []
         statuses: list[StatusReading] = []
+        asked_ns = self._clock()
+        texts = self._files.texts([self._paths[sensor] for sensor in self._settings.sensors])
+        t_ns = (asked_ns + self._clock()) // 2
         for sensor in self._settings.sensors:
-            t_ns = self._clock()
-            found, said = sort_readings(sensor, [t_ns], [self._celsius(self._paths[sensor])])
+            celsius = self._celsius(self._paths[sensor], texts)
+            found, said = sort_readings(sensor, [t_ns], [celsius])
             blocks += found
             statuses += said
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Let go of the host, if it is another machine."""
+        self._files.close()
 
-    def _celsius(self, path: str) -> float | Status:
-        millidegrees = read_number(self._who, path, self._files)
+    def _celsius(self, path: str, texts: Mapping[str, str | None]) -> float | Status:
+        millidegrees = number_in(self._who, path, texts)
         return millidegrees if isinstance(millidegrees, Status) else millidegrees / 1000

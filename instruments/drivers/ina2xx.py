@@ -12,12 +12,11 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from instruments.drivers.hwmon import chip_name, find_directory, read_number
+from instruments.drivers.hwmon import chip_name, find_directory, number_in, place
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import DriverSettings, NotNegative, Positive
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import SettingRefused, WrongInstrument
-from instruments.files import LOCAL, Files
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -28,6 +27,8 @@ from instruments.reading import (
     Quantity,
     Status,
 )
+from instruments.remote import Files, files_of
+from instruments.ssh import DESTINATION_PATTERN
 
 Model = Literal["ina219", "ina220", "ina226", "ina230", "ina231", "ina238"]
 SHUNT_LIMIT_MV: Final[Mapping[str, float]] = {
@@ -52,6 +53,8 @@ _INTERVAL_AGREES: Final = 0.1
 class Ina2xxSettings(DriverSettings):
     """Which chip, its shunt, and limits of error where no data sheet is built in."""
 
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """``local``, or an ssh destination; the rig's ``host`` if left out."""
     model: Model
     directory: str = ""
     """A directory or a pattern (``/sys/bus/i2c/devices/1-0040/hwmon/hwmon*``); empty: the model."""
@@ -104,12 +107,16 @@ class Ina2xx:
     """One chip. Channels ``voltage`` and ``current``, on the host's clock."""
 
     def __init__(
-        self, name: str, settings: Ina2xxSettings, clock: HostClock, files: Files = LOCAL
+        self,
+        name: str,
+        settings: Ina2xxSettings,
+        clock: HostClock,
+        files: Files | None = None,
     ) -> None:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._files = files
+        self._files = files or files_of(name, settings.host)
         self._ticks = Ticks(settings.interval_s)
         self._directory = ""
         # Where in its own cycle the chip stands is not known.
@@ -135,6 +142,7 @@ class Ina2xx:
     def open(self) -> Identity:
         """Find the chip and make sure of its model."""
         settings = self._settings
+        self._files.open()
         self._directory = find_directory(
             self._who, settings.directory or settings.model, self._files
         )
@@ -143,7 +151,7 @@ class Ina2xx:
             raise WrongInstrument(
                 f"{self._who}: {self._directory} is an {chip}, the rig says {settings.model}"
             )
-        return Identity("Texas Instruments", chip, notes=(self._directory,))
+        return Identity("Texas Instruments", chip, notes=(place(settings.host, self._directory),))
 
     def start(self) -> None:
         """Make sure of shunt and averaging. Raises SettingRefused."""
@@ -168,30 +176,28 @@ class Ina2xx:
         """Both quantities at each tick. A file that vanished is a ConnectionLost."""
         if not self._ticks.wait(0.5):
             return Batch()
-        readings: list[float | Status] = []
-        times: list[int] = []
-        for name in ("in1_input", "curr1_input"):
-            asked_ns = self._clock()
-            milli = read_number(self._who, f"{self._directory}/{name}", self._files)
-            middle_ns = (asked_ns + self._clock()) // 2
-            times.append(middle_ns - round(self._settings.update_interval_s / 2 * 1e9))
-            readings.append(milli if isinstance(milli, Status) else milli / 1000)
-        shunt_mv = read_number(self._who, f"{self._directory}/in0_input", self._files)
-        if isinstance(shunt_mv, Status) or abs(shunt_mv) < SHUNT_LIMIT_MV[self._settings.model]:
-            detail = ""
-        else:
+        asked_ns = self._clock()
+        inputs = [f"{self._directory}/{name}" for name in ("in1_input", "curr1_input", "in0_input")]
+        texts = self._files.texts(inputs)
+        middle_ns = (asked_ns + self._clock()) // 2
+        t_ns = middle_ns - round(self._settings.update_interval_s / 2 * 1e9)
+        numbers = [number_in(self._who, path, texts) for path in inputs]
+        readings = [milli if isinstance(milli, Status) else milli / 1000 for milli in numbers[:2]]
+        shunt_mv, detail = numbers[2], ""
+        limit_mv = SHUNT_LIMIT_MV[self._settings.model]
+        if not isinstance(shunt_mv, Status) and abs(shunt_mv) >= limit_mv:
             readings[1], detail = Status.OVERLOAD, f"{shunt_mv:g} mV across the shunt"
-        volts = sort_readings("voltage", times[:1], readings[:1])
-        amps = sort_readings("current", times[1:], readings[1:], detail)
+        volts = sort_readings("voltage", [t_ns], readings[:1])
+        amps = sort_readings("current", [t_ns], readings[1:], detail)
         return Batch((*volts[0], *amps[0]), (*volts[1], *amps[1]))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Let go of the host, if it is another machine."""
+        self._files.close()
 
     def _number(self, name: str, unit: float) -> float | None:
         """A setting of the chip; None where the kernel does not have it."""
         path = f"{self._directory}/{name}"
-        if not self._files.find(path):
-            return None
-        number = read_number(self._who, path, self._files)
+        texts = self._files.texts([path])
+        number = number_in(self._who, path, texts) if path in texts else Status.UNREADABLE
         return None if isinstance(number, Status) else number * unit

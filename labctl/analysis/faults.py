@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instruments.reading import BESIDE_VALUES, Status
+from labctl.analysis.host_clock import host_problems
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
 from labctl.analysis.results import RailResult
@@ -206,6 +207,7 @@ def run_problems(
         if len(gaps) < len(reasons):
             line += ", not back at the end"
         lines.append(line)
+    lines += host_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from labctl.analysis.align import ClockMap
+from labctl.analysis.host_clock import host_clock
 from labctl.plan import Phase
 from labctl.record import Event, RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
+CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")
+"""What a phase on a host behind ssh says besides: see ``labctl.capture.fio.ClockWindow``."""
+SIGNALLED_NS = 2_000_000
+"""fio prints milliseconds, and reads its clocks within about one of each other."""
 LATEST_NS = 1 << 62
 """Beyond it a number is no time: it would not fit an int64 together with another."""
 
@@ -55,10 +63,13 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
             marks.append(event.t_ns)
         elif event.kind == "phase_ended":
             ended[event.data["index"]] = (event.t_ns, event.data)
-    return tuple(
-        _span(phases[index], started.get(index), ended.get(index), marks, last_ns)
-        for index in sorted(started.keys() | ended.keys())
-    )
+    clock = host_clock(record)
+    spans = []
+    for index in sorted(started.keys() | ended.keys()):
+        span = _span(phases[index], started.get(index), ended.get(index), marks, last_ns)
+        data = ended[index][1] if index in ended else {}
+        spans.append(span if clock is None else _mapped(span, data, clock))
+    return tuple(spans)
 
 
 def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
@@ -114,6 +125,24 @@ def _span(
         end_ns=max(begin_ns, end_ns),
         boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
         reason=str(data.get("reason") or ""),
+    )
+
+
+def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:
+    """A phase of a host behind ssh, by all looks at its clock: the capture knew only the first.
+
+    The mapping is of the host's wall clock; our own signals bound it from both sides.
+    """
+    times = [_time(data.get(key)) for key in CLOCK_TIMES]
+    if None in times:
+        return span
+    clock_ns, runtime_ns, earliest_ns, latest_ns = (time for time in times if time is not None)
+    mapped_ns = int(clock.to_host_ns(np.array([clock_ns]))[0])
+    u_ns = min(clock.u_between_ns(mapped_ns, mapped_ns), latest_ns - earliest_ns)
+    begin_ns = min(max(mapped_ns, earliest_ns), latest_ns)
+    end_ns = begin_ns + runtime_ns
+    return replace(
+        span, begin_ns=begin_ns, end_ns=end_ns, boundary_u_ns=SIGNALLED_NS + max(round(u_ns), 0)
     )
 
 

@@ -197,6 +197,8 @@ class ClockResult:
     u_ms: float
     epochs: int
     pairs: int
+    offset_ms: float | None = None
+    """Only of a drive's host: how far its wall clock was ahead of ours when the run began."""
 
 
 @dataclass(frozen=True, slots=True)

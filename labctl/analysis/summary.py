@@ -13,6 +13,7 @@ from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.edges import edge_lag
 from labctl.analysis.faults import phase_problems, run_problems
+from labctl.analysis.host_clock import host_clock_result
 from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
 from labctl.analysis.results import (
@@ -119,7 +120,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         idle_watts=idle_watts,
         phases=tuple(phases),
         throttling=throttling,
-        clocks=_clocks(channels),
+        clocks=_clocks(record, channels),
         edge_lags=_edge_lags(rails, spans, idle_rails),
         gap_median_ms=float(np.median(gaps)) if gaps else None,
         problems=run_problems(record, channels, live, unusable),
@@ -334,8 +335,9 @@ def _about_throttling(
     )
 
 
-def _clocks(channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:
-    return tuple(
+def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:
+    host = host_clock_result(record)
+    return (() if host is None else (host,)) + tuple(
         ClockResult(
             channel=name,
             drift_ppm=series.clock.drift_ppm,

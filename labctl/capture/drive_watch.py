@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from labctl.capture.identity.smart import SmartReader
 from labctl.capture.machine import Machine
 from labctl.drive_state import DriveState, SmartLog
+from labctl.errors import LabctlError
 
 T = TypeVar("T")
 
@@ -80,11 +81,17 @@ class DriveWatch:
     async def look(self, when: str | None = None) -> Look:
         """Read once and tell what is new. ``when`` ("before", "after") tells everything."""
         begin_ns = self._now_ns()
-        log, problem = await _in_thread(self._reader.read)
+        log, problem = await _in_thread(self._read)
         end_ns = self._now_ns()
         look = Look((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
         self._tell(look, when)
         return look
+
+    def _read(self) -> tuple[SmartLog | None, str]:
+        try:
+            return self._reader.read()
+        except LabctlError as error:  # the drive's host is away
+            return None, str(error)
 
     async def run(self) -> None:
         """Look at each boundary and every ``every_s``, until cancelled. Never raises of itself."""

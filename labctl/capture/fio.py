@@ -4,15 +4,13 @@ fio needs about a quarter of a second from start to its first I/O. So the fio of
 started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
 its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
 when a job has done its last. If labctl dies, the pipe closes and a held fio gives up without any
-I/O, while a working one gets SIGKILL from the kernel (``setpriv --pdeathsig``); ``thread=1``
+I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.spawn`); ``thread=1``
 keeps all jobs in that one process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +18,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Self
 
+from labctl.capture.fio_job import DONE, HELD, JOB_FILE, is_block_device, job_file
+from labctl.capture.spawn import DriveHost, LocalHost, Moment, Spawned
+from labctl.capture.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.plan import Phase
@@ -40,68 +41,13 @@ READ_OUT_WITHIN_S = 5.0
 STARTED_WITHIN_MS = 2.0
 """fio prints milliseconds, and takes its clock readings within about one of each other."""
 
-HELD = b"labctl-held"
-DONE = b"labctl-done"
-JOB_FILE = "job.fio"
+CONTRADICTING_NS = 100 * NS_PER_MS
+"""When documents say that a phase began at times this far apart, a clock was set meanwhile."""
+
 STDOUT_FILE = "stdout"
 STDERR_FILE = "stderr"
 
 _HARMLESS = ("fio: connected to NBD server",)
-
-PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
-
-
-def job_file(phase: Phase, drive: Drive) -> str:
-    """The fio job of a phase on a drive, as text. ``;`` would begin a comment: ``&&`` is used."""
-    lines = ["[global]", f"ioengine={drive.engine}", "thread=1", "group_reporting=1"]
-    if drive.engine == "nbd":
-        lines.append(f"uri={drive.target}")
-    else:
-        lines += [f"filename={_escaped(drive.target)}", "direct=1"]
-        if drive.size_bytes and not Path(drive.target).is_block_device():
-            lines.append(f"filesize={drive.size_bytes}")
-    lines += [
-        f"rw={phase.pattern}",
-        f"bs={phase.block_size_bytes}",
-        f"iodepth={phase.queue_depth}",
-        f"numjobs={phase.jobs}",
-        "norandommap=1",
-        "randrepeat=0",
-        "refill_buffers=1",
-        "lat_percentiles=1",
-        f"percentile_list={PERCENTILES}",
-    ]
-    if phase.pattern.mixed:
-        lines.append(f"rwmixread={phase.read_pct}")
-    if phase.buffer_compress_pct:
-        lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
-    lines += _span_lines(phase, drive)
-    if not phase.fills:
-        lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
-    lines += [
-        f"exec_prerun=echo {HELD.decode()} >&2 && read _",
-        f"exec_postrun=echo {DONE.decode()} >&2 && :",
-        "[phase]",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _escaped(path: str) -> str:
-    """fio splits file names at colons."""
-    return path.replace(":", r"\:")
-
-
-def _span_lines(phase: Phase, drive: Drive) -> list[str]:
-    """Where on the drive. Sequential jobs get a part each: on the same part they would only
-    measure the drive's cache."""
-    span = phase.span_bytes or drive.size_bytes
-    if span is None:
-        return []
-    if phase.jobs > 1 and not phase.pattern.random:
-        part = span // phase.jobs // phase.block_size_bytes * phase.block_size_bytes
-        return [f"size={part}", f"offset_increment={part}"]
-    return [f"size={span}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +57,37 @@ class Window:
     begin_ns: int
     end_ns: int
     u_ns: int
+    clock: ClockWindow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockWindow:
+    """The same for the analysis: the first I/O on the clock of the drive's host (device time of
+    ``host.wall``), fio's runtime, and between which moments of the timebase the first I/O lies."""
+
+    clock_begin_ns: int
+    runtime_ns: int
+    begin_not_before_ns: int
+    begin_not_after_ns: int
 
 
 def _ending(code: int | None) -> str:
     """How a process ended, in words."""
     return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _median(moments: list[Moment]) -> Moment | None:
+    """The moment in the middle, with the doubt of the newest, which knows the clock best.
+
+    None when they contradict each other: the wall clock was set meanwhile.
+    """
+    times = [moment.t_ns for moment in moments]
+    clocks = [moment.clock_ns for moment in moments if moment.clock_ns is not None]
+    for same in (times, clocks):
+        if same and max(same) - min(same) > CONTRADICTING_NS:
+            return None
+    clock_ns = round(statistics.median(clocks)) if clocks else None
+    return Moment(round(statistics.median(times)), moments[-1].u_ns, clock_ns)
 
 
 class _Kept:
@@ -146,10 +118,11 @@ class FioProcess:
     def __init__(
         self,
         phase: Phase,
-        process: asyncio.subprocess.Process,
+        process: Spawned,
         directory: Path,
         timebase: Timebase,
-        on_status: Callable[[Status], None],
+        on_status: Callable[[Status, int], None],
+        host: DriveHost,
     ) -> None:
         self.phase = phase
         self.release_ns: int | None = None
@@ -158,13 +131,14 @@ class FioProcess:
         self._stopped_ns: int | None = None
         self._process = process
         self._timebase = timebase
+        self._host = host
         self._on_status = on_status
         self._directory = directory
         self._held = asyncio.Event()
         self._done = asyncio.Event()
         self._held_jobs = 0
         self._done_jobs = 0
-        self._began_ns: list[int] = []
+        self._began: list[Moment] = []
         self._complaints: list[str] = []
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
@@ -178,25 +152,31 @@ class FioProcess:
         drive: Drive,
         directory: Path,
         timebase: Timebase,
-        on_status: Callable[[Status], None],
+        on_status: Callable[[Status, int], None],
+        host: DriveHost | None = None,
     ) -> FioProcess:
-        """Start fio for ``phase`` in ``directory``; it will hold before its first I/O."""
+        """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
+        I/O. What it says is kept in ``directory``.
+
+        ``on_status`` takes each status, and when it was, in ns on the timebase.
+        """
+        host = host or LocalHost(timebase)
+        is_device = await asyncio.to_thread(is_block_device, drive, host.machine)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / JOB_FILE).write_text(job_file(phase, drive), encoding="utf-8")
+            (directory / JOB_FILE).write_text(job_file(phase, drive, is_device), encoding="utf-8")
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
-        process = await asyncio.create_subprocess_exec(
-            *("setpriv", "--pdeathsig", "KILL", "fio", JOB_FILE, "--output-format=json"),
-            f"--status-interval={STATUS_EVERY_MS}ms",
-            cwd=directory,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=1 << 20,
+        status_every = f"--status-interval={STATUS_EVERY_MS}ms"
+        process = await host.spawn(
+            ("fio", JOB_FILE, "--output-format=json", status_every), directory, (JOB_FILE,)
         )
-        return cls(phase, process, directory, timebase, on_status)
+        return cls(phase, process, directory, timebase, on_status, host)
+
+    @property
+    def lost(self) -> str:
+        """Why it is lost with the connection to its host, or an empty text."""
+        return self._process.lost
 
     async def wait_held(self) -> None:
         """Wait until every job is ready to begin. Raises RunFailed with fio's own words."""
@@ -204,7 +184,6 @@ class FioProcess:
 
     def release(self) -> int:
         """Let every job begin now; the time of it."""
-        assert self._process.stdin is not None
         self.release_ns = self._timebase.now_ns()
         self._process.stdin.write(b"\n" * self.phase.jobs)
         return self.release_ns
@@ -232,7 +211,7 @@ class FioProcess:
         await self._read_out()
         errors = self.last_status.errors if self.last_status else ()
         if code or errors:
-            return self._complaint(_ending(code))
+            return self._complaint(self.lost or _ending(code))
         return ""
 
     async def stop(self) -> None:
@@ -243,8 +222,7 @@ class FioProcess:
         self._stopped_ns = self._timebase.now_ns()
         self._close_stdin()
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGINT)
+            self._process.interrupt()
             try:
                 async with asyncio.timeout(3.0):
                     if self.release_ns is None:
@@ -265,26 +243,36 @@ class FioProcess:
 
     def kill(self) -> None:
         """SIGKILL."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
 
     def window(self) -> Window | None:
         """First and last I/O on the timebase, from fio's own runtime and from our signals.
 
         fio prints wall clock and time since its first I/O together; their difference is when it
         began. It must lie after the release, and the last I/O before the "done" signal. A phase
-        that was stopped ends when it was told to: then it was surely still at work.
+        that was stopped ends when it was told to: then it was surely still at work. On another
+        host the wall clock is mapped; where it stepped meanwhile, only the signals count.
         """
         if self.release_ns is None:
             return None
         ends = [at_ns for at_ns in (self.done_ns, self._stopped_ns) if at_ns is not None]
         latest = min(ends, default=self._timebase.now_ns())
-        if self.last_status is None or not self._began_ns:
+        if self.last_status is None or not self._began:
             return Window(self.release_ns, latest, round(5 * NS_PER_MS))
-        began_ns = round(statistics.median(self._began_ns))
-        begin_ns = min(max(began_ns, self.release_ns), latest)
-        end_ns = min(begin_ns + self.last_status.runtime_ms * NS_PER_MS, latest)
-        return Window(begin_ns, max(end_ns, begin_ns), round(STARTED_WITHIN_MS * NS_PER_MS))
+        runtime_ns = self.last_status.runtime_ms * NS_PER_MS
+        began = _median(self._began)
+        if began is None:
+            slack_ns = latest - self.release_ns - runtime_ns
+            return Window(self.release_ns, latest, max(slack_ns, round(5 * NS_PER_MS)))
+        # The two signals bound it from both sides, however little the clock is known.
+        last_begin_ns = max(latest - runtime_ns, self.release_ns)
+        begin_ns = min(max(began.t_ns, self.release_ns), last_begin_ns)
+        end_ns = min(begin_ns + runtime_ns, latest)
+        clock_u_ns = min(began.u_ns, last_begin_ns - self.release_ns)
+        clock = None
+        if began.clock_ns is not None:
+            clock = ClockWindow(began.clock_ns, runtime_ns, self.release_ns, last_begin_ns)
+        return Window(begin_ns, end_ns, round(STARTED_WITHIN_MS * NS_PER_MS) + clock_u_ns, clock)
 
     async def _wait_while_it_progresses(self) -> None:
         written = 0
@@ -322,8 +310,9 @@ class FioProcess:
             exiting.cancel()
 
     def _raise_if_gone(self) -> None:
-        if self._process.returncode is not None:
-            raise RunFailed(self._complaint(_ending(self._process.returncode)))
+        if self._process.returncode is not None or self.lost:
+            kind = HostUnreachable if self.lost else RunFailed
+            raise kind(self._complaint(self.lost or _ending(self._process.returncode)))
 
     def _complaint(self, how: str) -> str:
         said = "; ".join([how, *self._complaints[:3]])
@@ -331,7 +320,6 @@ class FioProcess:
 
     def _close_stdin(self) -> None:
         """Let go of the shells that hold the jobs: they outlive their fio otherwise."""
-        assert self._process.stdin is not None
         self._process.stdin.close()
 
     async def _read_out(self) -> None:
@@ -342,7 +330,6 @@ class FioProcess:
             reader.cancel()
 
     async def _read_stdout(self) -> None:
-        assert self._process.stdout is not None
         stream = DocumentStream()
         with _Kept(self._directory / STDOUT_FILE) as kept:
             while chunk := await self._process.stdout.read(1 << 16):
@@ -362,17 +349,18 @@ class FioProcess:
         """Keep a status; what fio printed while it was held says nothing."""
         if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
             return
+        shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:
-            shown_ns = self._timebase.from_wall_ns(status.wall_ms * NS_PER_MS)
-            began_ns = shown_ns - status.runtime_ms * NS_PER_MS
-            if began_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS):
+            shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
+            shown_ns = shown.t_ns
+            began = shown.before(status.runtime_ms * NS_PER_MS)
+            if began.t_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns:
                 return  # printed across the release: its runtime is of the time it was held
-            self._began_ns.append(began_ns)
+            self._began.append(began)
         self.last_status = status
-        self._on_status(status)
+        self._on_status(status, shown_ns)
 
     async def _read_stderr(self) -> None:
-        assert self._process.stderr is not None
         with _Kept(self._directory / STDERR_FILE) as kept:
             while line := await self._process.stderr.readline():
                 now_ns = self._timebase.now_ns()

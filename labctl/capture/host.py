@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shutil
-import subprocess
 
+from labctl.capture.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
+from labctl.capture.ssh import LOCAL
 from labctl.errors import ConfigurationError, LabctlError, Mistake, RunFailed
 
 OLDEST_FIO = (3, 13)
@@ -19,40 +20,46 @@ class MissingTool(LabctlError):
     exit_code = 2
 
 
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False)
-    except FileNotFoundError:
+def _run(machine: Machine, where: str, *command: str) -> str:
+    done = machine.run(command)
+    if done.exit_code == NOT_FOUND:
         raise MissingTool(
-            f"{command[0]} is not installed; install it (Debian and Ubuntu: sudo apt install "
-            f"{command[0]}; Fedora: sudo dnf install {command[0]})"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise RunFailed(f"{' '.join(command)} did not answer within 15 s") from None
+            f"{command[0]} is not installed{where}; install it (Debian and Ubuntu: sudo apt "
+            f"install {command[0]}; Fedora: sudo dnf install {command[0]})"
+        )
+    if done.exit_code == TIMED_OUT:
+        raise RunFailed(f"{' '.join(command)} did not answer within 15 s{where}")
     return done.stdout + done.stderr
 
 
-def fio_version() -> str:
-    """The version of the installed fio ("fio-3.33"). Raises MissingTool."""
-    version = _run("fio", "--version").strip()
+def fio_version(machine: Machine, where: str = "") -> str:
+    """The version of the installed fio ("fio-3.33"). Raises MissingTool.
+
+    ``where`` is put behind what is missing (" on USER@HOST").
+    """
+    version = _run(machine, where, "fio", "--version").strip()
     number = version.removeprefix("fio-").split("-")[0].split(".")
     if number[0].isdigit() and tuple(int(p) for p in number[:2] if p.isdigit()) < OLDEST_FIO:
         wanted = ".".join(map(str, OLDEST_FIO))
-        raise MissingTool(f"{version} is too old: labctl needs fio {wanted} or newer")
+        raise MissingTool(f"{version}{where} is too old: labctl needs fio {wanted} or newer")
     return version
 
 
-def check_tools(engine: str, rig_path: str) -> str:
-    """Refuse early what fio could not do later; fio's version.
+def check_tools(
+    engine: str, rig_path: str, machine: Machine | None = None, host: str = LOCAL
+) -> str:
+    """Refuse early what fio could not do later; the version of fio on ``machine``.
 
-    Raises MissingTool (fio or setpriv), ConfigurationError (fio lacks the engine).
+    Raises MissingTool (fio, or setpriv here), ConfigurationError (fio lacks the engine).
     """
-    version = fio_version()
-    if shutil.which("setpriv") is None:
+    machine = machine or LocalMachine()
+    where = "" if host == LOCAL else f" on {host}"
+    version = fio_version(machine, where)
+    if host == LOCAL and shutil.which("setpriv") is None:
         raise MissingTool(
             "setpriv is not installed (it ends fio when labctl dies); install util-linux"
         )
-    known = _run("fio", "--enghelp").split()
+    known = _run(machine, where, "fio", "--enghelp").split()
     if engine not in known:
         raise ConfigurationError(
             [
@@ -60,12 +67,22 @@ def check_tools(engine: str, rig_path: str) -> str:
                     rig_path,
                     "drive.engine",
                     engine,
-                    f"this {version} does not have it (install libfio engines of your "
+                    f"{version}{where} does not have it (install libfio engines of your "
                     "distribution, or choose another; 'fio --enghelp' lists them)",
                 )
             ]
         )
     return version
+
+
+def versions_of_host(machine: Machine, host: str) -> dict[str, str]:
+    """What the header says about a drive's host behind ssh: its kernel, and what it lacks."""
+    kernel = machine.run(["uname", "-s", "-r", "-m"])
+    pdeathsig = machine.run(["setpriv", "--pdeathsig", "KILL", "true"])
+    found = {"host": host, "host_kernel": kernel.stdout.strip()}
+    if pdeathsig.exit_code:
+        found["host_lacks"] = "setpriv --pdeathsig (fio there is ended by labctl's watchdog alone)"
+    return found
 
 
 def versions(fio: str) -> dict[str, str]:

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from instruments.reading import Batch, Block
+from instruments.reading import Batch
 from labctl import journal as journals
 from labctl.capture import drive as drives
 from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
 from labctl.capture.drive_control import DriveControl
 from labctl.capture.drive_watch import DriveWatch, watching_drive
-from labctl.capture.fio import FioProcess
 from labctl.capture.guard import Guard, Look
+from labctl.capture.hands import DriveHands
+from labctl.capture.header import make_header, meter_channels
 from labctl.capture.identity.identify import identify
-from labctl.capture.machine import LocalMachine
-from labctl.capture.monitor import Interval, Monitor, intervals
+from labctl.capture.monitor import Monitor
+from labctl.capture.remote_host import RemoteHost
 from labctl.capture.sequence import Pause, PhaseSequence
+from labctl.capture.spawn import DriveHost, LocalHost
+from labctl.capture.ssh import LOCAL, machine_at
 from labctl.capture.stopping import StopRequest
 from labctl.drive_state import DriveState
 from labctl.errors import (
@@ -40,26 +40,17 @@ from labctl.errors import (
     LabctlError,
     RunFailed,
 )
-from labctl.fio_output import DIRECTIONS, Status
 from labctl.journal import Journal
 from labctl.plan import Phase, Plan
-from labctl.record import FIO_DIR, ChannelInfo, Event, Header
-from labctl.rig import FIO_INSTRUMENT, Rig
-from labctl.timebase import NS_PER_MS, NS_PER_S, Anchor, Timebase
+from labctl.record import Event
+from labctl.rig import Rig
+from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
 ABANDON_WITHIN_S = 1.0
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
-COMPOSITE = "composite"
-"""The sensor that is the drive's own temperature, where the rig has one of that name."""
 WALL_STEP_NS = 100 * NS_PER_MS
-
-_FIO_CHANNELS = (
-    ("iops", "iops", "1/s"),
-    ("bytes_per_s", "bytes_per_s", "B/s"),
-    ("latency_mean_us", "latency", "µs"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +69,15 @@ class RunOutcome:
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(rig.drive.size_bytes or drives.size_of(Path(rig.drive.target)))
+    phases = plan.expand(rig.drive.size_bytes or _size_of_target(rig))
     mistakes = rig.mistakes_with(phases, plan_file)
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
 
 
-def _put_aside(directory: Path) -> Path:
-    """``directory``, which an earlier attempt's files have left: they get a number."""
-    if directory.exists():
-        number = next(n for n in itertools.count(1) if not _numbered(directory, n).exists())
-        directory.rename(_numbered(directory, number))
-    return directory
-
-
-def _numbered(directory: Path, number: int) -> Path:
-    return directory.with_name(f"{directory.name}.{number}")
+def _size_of_target(rig: Rig) -> int | None:
+    return drives.size_of(rig.drive.target, machine_at(rig.file.host))
 
 
 class Run:
@@ -111,7 +94,7 @@ class Run:
         self.rig = rig
         self.plan = plan
         self.phases = expand_for(rig, plan, plan.name)
-        size_bytes = rig.drive.size_bytes or drives.size_of(Path(rig.drive.target))
+        size_bytes = rig.drive.size_bytes or _size_of_target(rig)
         self.drive = rig.drive.model_copy(update={"size_bytes": size_bytes})
         self.timebase = Timebase()
         self.monitor = Monitor(self.timebase.now_ns)
@@ -121,18 +104,16 @@ class Run:
         self._on_event = on_event
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
-        self._machine = LocalMachine(self.drive.tools)
-        self._control = DriveControl(self._machine, self.drive)
-        self._sequence = PhaseSequence(self.phases, self, self, self.timebase.now_ns)
+        self._sequence: PhaseSequence | None = None
+        self._drive_watch: DriveWatch | None = None
         self._wall_offset_ns = 0
         self._guard = Guard(rig)
         self._began_s = self._now_s()
-        self._drive_state: DriveState | None = None
-        self._drive_watch: DriveWatch | None = None
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
-        self._sequence.kill()
+        if self._sequence is not None:
+            self._sequence.kill()
         if self._journal is not None:
             self.event("run_ended", outcome="aborted", reason="killed by a second Ctrl-C")
         if self._acquisition is not None:
@@ -142,37 +123,80 @@ class Run:
 
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
-        fio = await asyncio.to_thread(host.check_tools, self.rig.drive.engine, self.rig.path)
-        await asyncio.to_thread(
-            drives.check_target, self.rig, self.phases, self._runs_root, self._machine
+        where, tools = self.rig.file.host, self.drive.tools
+        drive_host: DriveHost = (
+            LocalHost(self.timebase, tools)
+            if where == LOCAL
+            else RemoteHost(where, self.timebase.now_ns, tools)
         )
-        self._drive_state = await asyncio.to_thread(
-            identify,
-            self._machine,
-            self.rig.drive.target,
-            self.rig.drive.engine,
-            self.rig.drive.smart_device,
+        try:
+            await drive_host.connect()
+            return await self._on_host(drive_host, stop)
+        finally:
+            await drive_host.close()
+
+    async def _on_host(self, drive_host: DriveHost, stop: StopRequest) -> RunOutcome:
+        """Do it all, with the drive's host connected."""
+        rig, machine = self.rig, drive_host.machine
+        where, engine = rig.file.host, rig.drive.engine
+        fio = await asyncio.to_thread(host.check_tools, engine, rig.path, machine, where)
+        versions = host.versions(fio)
+        if where != LOCAL:
+            versions |= await asyncio.to_thread(host.versions_of_host, machine, where)
+        await asyncio.to_thread(drives.check_target, rig, self.phases, self._runs_root, machine)
+        state = await asyncio.to_thread(
+            identify, machine, rig.drive.target, engine, rig.drive.smart_device
         )
-        acquisition = Acquisition(
-            self.rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
+        acquisition = self._acquisition = Acquisition(
+            rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
         )
-        self._acquisition = acquisition
         acquisition.start()
         try:
-            failed = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
-            self._refuse_missing(failed)
-            path = self.path = journals.create(self._runs_root, self._header(fio))
+            missing = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
+            self._refuse_missing(missing)
+            self._describe()
+            identities = acquisition.identities()
+            header = make_header(
+                *(rig, self.plan, self._plan_text, self.phases, self.timebase),
+                *(versions, identities, state),
+            )
+            self.path = journals.create(self._runs_root, header)
             loop = asyncio.get_running_loop()
 
             def journal_failed(message: str) -> None:
                 loop.call_soon_threadsafe(stop.ask, "failed", message, JournalError.exit_code)
 
-            self._journal = Journal(path, self.timebase.now_ns, journal_failed)
-            return await self._recorded(path, stop, failed)
+            self._journal = Journal(self.path, self.timebase.now_ns, journal_failed)
+            return await self._recorded(self._hands(drive_host, state, stop), stop, missing)
         finally:
             await asyncio.to_thread(acquisition.stop)
             if self._journal is not None:
                 await asyncio.to_thread(self._journal.close)
+
+    def _hands(self, drive_host: DriveHost, state: DriveState, stop: StopRequest) -> DriveHands:
+        assert self._journal is not None
+        return DriveHands(
+            rig=self.rig,
+            drive=self.drive,
+            host=drive_host,
+            drive_state=state,
+            journal=self._journal,
+            monitor=self.monitor,
+            timebase=self.timebase,
+            runs_root=self._runs_root,
+            narrator=self,
+            at_rest=lambda: self._sequence is None or self._sequence.at_rest,
+            stop=stop,
+            control=DriveControl(drive_host.machine, self.drive),
+        )
+
+    def _describe(self) -> None:
+        self.monitor.describe(
+            self.rig.rail_infos(),
+            self.rig.file.temperatures,
+            {channel.name: channel.interval_s for channel in meter_channels(self.rig)},
+            len(self.phases),
+        )
 
     def batch(self, instrument: str, batch: Batch) -> None:
         """Readings came in (from an owner thread)."""
@@ -196,146 +220,46 @@ class Run:
         if needed:
             raise RunFailed("\n".join(f"{name}: {reason}" for name, reason in needed.items()))
 
-    def _header(self, fio: str) -> Header:
-        assert self._acquisition is not None
-        anchor: Anchor = self.timebase.anchor
-        begun = np.datetime64(self.timebase.now_ns(), "ns").astype("datetime64[s]").item()
-        stamp = begun.strftime("%Y%m%dT%H%M%SZ")
-        meters = tuple(
-            ChannelInfo.of(name, channel)
-            for name, channels in self.rig.channels.items()
-            for channel in channels
-        )
-        workload = tuple(
-            ChannelInfo(
-                name=f"{FIO_INSTRUMENT}.{side}.{name}", quantity=quantity, unit=unit, interval_s=0.5
-            )
-            for side in DIRECTIONS
-            if any(side in phase.directions for phase in self.phases)
-            for name, quantity, unit in _FIO_CHANNELS
-        )
-        self.monitor.describe(
-            self.rig.rail_infos(),
-            self.rig.file.temperatures,
-            {channel.name: channel.interval_s for channel in meters},
-            len(self.phases),
-        )
-        return Header(
-            run_id=f"{stamp}_{self.rig.name}_{self.plan.name}",
-            rig_name=self.rig.name,
-            plan_name=self.plan.name,
-            rig_text=self.rig.text,
-            plan_text=self._plan_text,
-            phases=self.phases,
-            channels=meters + workload,
-            rails=self.rig.rail_infos(),
-            temperatures=dict(self.rig.file.temperatures),
-            drive=self.rig.drive_info(),
-            anchor=anchor,
-            versions=host.versions(fio),
-            identities=self._acquisition.identities(),
-            drive_state=self._drive_state,
-        )
-
     def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
         """Put it into the journal and tell who watches."""
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # told once, through on_failure
             self._on_event(self._journal.event(kind, t_ns, **data))
 
-    async def _recorded(self, path: Path, stop: StopRequest, failed: dict[str, str]) -> RunOutcome:
+    async def _recorded(
+        self, hands: DriveHands, stop: StopRequest, missing: dict[str, str]
+    ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
+        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns)
+        self._sequence = sequence
         self.event("run_started")
+        if isinstance(hands.host, RemoteHost):
+            hands.host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)
-        for name, reason in failed.items():
+        for name, reason in missing.items():
             self.event("instrument_lost", instrument=name, reason=reason)
         try:
-            async with self._watching(stop), self._watching_drive():
+            async with self._watching(hands, sequence, stop), self._watching_drive(hands):
                 if self.plan.governor:
-                    await asyncio.to_thread(self._control.set_governor, self.plan.governor)
-                await self._sequence.carry_out(stop)
+                    await asyncio.to_thread(hands.control.set_governor, self.plan.governor)
+                await sequence.carry_out(stop)
         except LabctlError as error:
-            reason = "; ".join([*self._sequence.failed[:1], str(error)])
+            reason = "; ".join([*sequence.failed[:1], str(error)])
             outcome = "aborted" if isinstance(error, GuardTripped) else "failed"
             stop.ask(outcome, reason, error.exit_code)
-        for problem in await asyncio.to_thread(self._control.restore):
+        for problem in await asyncio.to_thread(hands.control.restore):
             self.event("not_restored", reason=problem)
-        failed_phases = self._sequence.failed
-        if failed_phases:
-            told = f"{len(failed_phases)} of {len(self.phases)} phases: {failed_phases[0]}"
+        if sequence.failed:
+            told = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
             stop.ask("failed", told, RunFailed.exit_code)
-        outcome = stop.outcome or "completed"
-        stuck = await asyncio.to_thread(self._acquisition.stop)
-        for name in stuck:
+        for name in await asyncio.to_thread(self._acquisition.stop):
             self.event("instrument_stuck", instrument=name)
+        await hands.host.close()
+        outcome = stop.outcome or "completed"
         self.event("run_ended", outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)
-        return RunOutcome(path, outcome, stop.reason, stop.exit_code)
-
-    async def _check(self, phases: Sequence[Phase], whole_drive: bool = False) -> None:
-        """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
-        await asyncio.to_thread(
-            drives.check_target,
-            self.rig,
-            phases,
-            self._runs_root,
-            self._machine,
-            whole_drive=whole_drive,
-            at_rest=self._sequence.at_rest,
-        )
-
-    async def start_fio(self, phase: Phase) -> FioProcess:
-        """Check that ``phase`` may be done now and start its fio, to be held."""
-        assert self._journal is not None
-        await self._check([phase])
-        before: list[Status] = []
-
-        def on_status(status: Status) -> None:
-            self._on_status(status, before[-1] if before else None)
-            before[:] = [status]
-
-        directory = _put_aside(self._journal.path / FIO_DIR / phase.slug)
-        return await FioProcess.start(phase, self.drive, directory, self.timebase, on_status)
-
-    async def purge(self, phase: Phase) -> None:
-        """Check that the drive may be purged now, and do it."""
-        await self._check([phase], whole_drive=True)
-        self.event("purge_started", method=phase.purge_method)
-        method = await asyncio.to_thread(self._control.purge, phase)
-        self.event("purged", method=method)
-
-    async def set_power_state(self, state: int) -> None:
-        """Choose an NVMe power state until the end of the run."""
-        await asyncio.to_thread(self._control.set_power_state, state)
-        known = self._drive_state.power_states if self._drive_state is not None else ()
-        max_watts = next((item.max_watts for item in known if item.number == state), None)
-        self.event("power_state", state=state, max_watts=max_watts)
-
-    def celsius(self) -> float | None:
-        """The drive's own temperature now, or the hottest of the sensors that there are."""
-        found = self.monitor.view().celsius
-        return found.get(COMPOSITE, max(found.values(), default=None))
-
-    def _on_status(self, status: Status, before: Status | None) -> None:
-        assert self._journal is not None
-        wall_ms = status.wall_ms
-        now_ns = self.timebase.now_ns()
-        true_ns = now_ns if wall_ms is None else self.timebase.from_wall_ns(wall_ms * NS_PER_MS)
-        found = intervals(before, status, true_ns)
-        self.monitor.rates(found)
-        with contextlib.suppress(JournalError):
-            for side, interval in found.items():
-                self._record_interval(side, interval)
-
-    def _record_interval(self, side: str, interval: Interval) -> None:
-        assert self._journal is not None
-        t_ns = np.array([interval.t_ns], np.int64)
-        for name, _, _ in _FIO_CHANNELS:
-            value = getattr(interval, name)
-            if value is not None:
-                block = Block(f"{side}.{name}", t_ns, np.array([value]))
-                self._journal.readings(FIO_INSTRUMENT, block)
+        return RunOutcome(self._journal.path, outcome, stop.reason, stop.exit_code)
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """A phase does its first I/O (told by the sequence)."""
@@ -346,7 +270,9 @@ class Run:
             self._drive_watch.phase_boundary()
 
     @contextlib.asynccontextmanager
-    async def _watching(self, stop: StopRequest) -> AsyncIterator[None]:
+    async def _watching(
+        self, hands: DriveHands, sequence: PhaseSequence, stop: StopRequest
+    ) -> AsyncIterator[None]:
         """Look after what may go wrong beside the phases, once a second."""
 
         async def watch() -> None:
@@ -354,7 +280,7 @@ class Run:
                 await asyncio.sleep(1.0)
                 self._note_wall_step()
                 self._note_required(stop)
-                self._keep_limits(stop)
+                self._keep_limits(hands, sequence, stop)
 
         task = asyncio.create_task(watch(), name="watch")
         try:
@@ -363,14 +289,14 @@ class Run:
             task.cancel()
 
     @contextlib.asynccontextmanager
-    async def _watching_drive(self) -> AsyncIterator[None]:
+    async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
         """Look after the drive's own counters; their events go into the journal."""
-        assert self._drive_state is not None
 
         def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
             self.event(kind, t_ns, **data)
 
-        watching = watching_drive(self._machine, self._drive_state, self.timebase.now_ns, on_event)
+        machine, state = hands.host.machine, hands.drive_state
+        watching = watching_drive(machine, state, self.timebase.now_ns, on_event)
         async with watching as self._drive_watch:
             yield
 
@@ -381,7 +307,7 @@ class Run:
             self.event("wall_clock_step", seconds=round(seconds, 6))
         self._wall_offset_ns = offset_ns
 
-    def _keep_limits(self, stop: StopRequest) -> None:
+    def _keep_limits(self, hands: DriveHands, sequence: PhaseSequence, stop: StopRequest) -> None:
         """Act on limits of the rig that were passed since the last look."""
         assert self.path is not None
         now_s = self._now_s()
@@ -389,7 +315,7 @@ class Run:
             free_bytes = shutil.disk_usage(self.path).free
         except OSError:
             return  # the journal tells of it
-        look = Look(self.monitor.view(), self.celsius(), free_bytes, now_s - self._began_s)
+        look = Look(self.monitor.view(), hands.celsius(), free_bytes, now_s - self._began_s)
         tripped, over = self._guard.changes(look, now_s)
         for trip in over:
             self.event("guard_over", limit=trip.limit)
@@ -400,7 +326,7 @@ class Run:
                 stop.ask("aborted", trip.reason, GuardTripped.exit_code)
             elif trip.action == "pause":
                 cool = Pause(trip.reason, limits.cool_celsius, limits.cool_within_s)
-                self._sequence.pause(cool)
+                sequence.pause(cool)
 
     def _now_s(self) -> float:
         return self.timebase.now_ns() / NS_PER_S

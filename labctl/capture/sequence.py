@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
+from labctl.capture.ssh import HostUnreachable
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
@@ -23,7 +24,7 @@ from labctl.timebase import NS_PER_MS, NS_PER_S
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
 ATTEMPTS = 3
-"""How often a phase is begun before it counts as one that the drive cannot do in this rig."""
+"""How often a phase is begun that the drive's heat or the way to its host does not let end."""
 LOOK_EVERY_S = 0.5
 """How often the temperature is looked at while the drive cools down."""
 
@@ -272,19 +273,14 @@ class PhaseSequence:
         return fio
 
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
-        """The held fio of ``phase``; None when it did not get ready or the run shall end."""
-        self._hold(phase, stop)
-        holding = self._holding[phase.index]
-        asked = asyncio.create_task(stop.wait(), name="stop")
+        """The held fio of ``phase``; None when it did not get ready or the run shall end.
+
+        One that was lost with the connection to its host is started anew.
+        """
         try:
-            await asyncio.wait((holding, asked), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
-        if stop.asked:
-            return None
-        try:
-            fio = self._holding.pop(phase.index).result()
-            await self._into_power_state(phase)
+            fio = await self._taken_while_lost(phase, stop)
+            if fio is not None:
+                await self._into_power_state(phase)
             return fio
         except RunFailed as error:
             self.failed.append(str(error))
@@ -292,6 +288,27 @@ class PhaseSequence:
             self._ended(phase, "failed", now_ns, now_ns, 0, str(error))
             await self._drop_held()
             return None
+
+    async def _taken_while_lost(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                fio = await self._taken(phase, stop)
+            except HostUnreachable:
+                continue
+            if fio is None or not fio.lost:
+                return fio
+            self._fios.remove(fio)
+        return await self._taken(phase, stop)
+
+    async def _taken(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
+        self._hold(phase, stop)
+        holding = self._holding[phase.index]
+        asked = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait((holding, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+        return None if stop.asked else self._holding.pop(phase.index).result()
 
     async def _into_power_state(self, phase: Phase) -> None:
         if phase.power_state is not None and phase.power_state != self._power_state:
@@ -360,11 +377,19 @@ class PhaseSequence:
     def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
         window = fio.window()
         assert window is not None
-        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason)
+        clock = asdict(window.clock) if window.clock is not None else {}
+        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **clock)
         self._fios.remove(fio)
 
     def _ended(
-        self, phase: Phase, outcome: str, begin_ns: int, end_ns: int, u_ns: int, reason: str
+        self,
+        phase: Phase,
+        outcome: str,
+        begin_ns: int,
+        end_ns: int,
+        u_ns: int,
+        reason: str,
+        **clock: int,
     ) -> None:
         self._narrator.event(
             "phase_ended",
@@ -374,6 +399,7 @@ class PhaseSequence:
             begin_ns=begin_ns,
             end_ns=end_ns,
             boundary_u_ns=u_ns,
+            **clock,
         )
 
     async def _end(self, stop: StopRequest) -> None:

@@ -167,6 +167,22 @@ def _sentence(run: Run, event: Event) -> str:
             return f"the drive does not tell its SMART: {data['reason']}"
         case "drive_back":
             return "the drive tells its SMART again"
+        case "host_lost":
+            return f"host lost: {data['reason']}"
+        case "host_back":
+            restarted = ", restarted" if data["rebooted"] else ""
+            return f"host back after {data['gap_s']:.1f} s{restarted}"
+        case "host_clock_step":
+            return f"the host's wall clock was set by {data['seconds']} s"
+        case "guard_tripped":
+            return f"limit passed: {data['reason']} ({data['action']})"
+        case "paused":
+            return f"paused until the drive is at {data['until_celsius']:g} °C"
+        case "resumed":
+            return "going on"
+        case "steady_state":
+            reached = "steady" if data["reached"] else "not steady"
+            return f"{data['sweep']}: {reached} after round {data['round']}"
         case "run_ended":
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import errno
 import fnmatch
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from instruments.drivers.ina2xx import Ina2xx, Ina2xxSettings
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
-from instruments.files import LOCAL, Files
 from instruments.reading import Batch, Status
+from instruments.remote import Files, LocalFiles
 
 LIMITS = {
     "voltage_pct_of_reading": 0.5,
@@ -39,7 +39,7 @@ def chip(tmp_path: Path) -> Path:
     return directory
 
 
-def monitor(directory: Path, files: Files = LOCAL, **changes: Any) -> Ina2xx:
+def monitor(directory: Path, files: Files | None = None, **changes: Any) -> Ina2xx:
     values = {
         "model": "ina226",
         "directory": str(directory),
@@ -47,7 +47,9 @@ def monitor(directory: Path, files: Files = LOCAL, **changes: Any) -> Ina2xx:
         "shunt_tolerance_pct": 1.0,
         "interval_s": 0.001,
     } | changes
-    return Ina2xx("r12", Ina2xxSettings.model_validate(values), time.monotonic_ns, files)
+    return Ina2xx(
+        "r12", Ina2xxSettings.model_validate(values), time.monotonic_ns, files or LocalFiles()
+    )
 
 
 def started(instrument: Ina2xx) -> Ina2xx:
@@ -127,14 +129,18 @@ def test_the_files_may_be_another_hosts() -> None:
     class Remote:
         """The files of a host that is not this one."""
 
-        def find(self, pattern: str) -> list[str]:
-            known = {*there, *(path.rpartition("/")[0] for path in there)}
-            return sorted(path for path in known if fnmatch.fnmatch(path, pattern))
+        def open(self) -> None:
+            """Nothing to connect."""
 
-        def read(self, path: str) -> str:
-            if path not in there:
-                raise OSError(errno.ENOENT, "no such file")
-            return there[path]
+        def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
+            return {
+                path: text
+                for path, text in there.items()
+                if any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+            }
+
+        def close(self) -> None:
+            """Nothing was connected."""
 
     instrument = monitor(Path("/sys/class/hwmon/hwmon2"), files=Remote())
     assert values(started(instrument).read()) == {"voltage": [3.301], "current": [0.25]}

@@ -115,3 +115,15 @@ def test_a_rail_has_no_name_that_means_an_uncertainty(name: str) -> None:
 def test_fio_is_no_name_for_an_instrument() -> None:
     found = mistakes(RIG.replace("[instruments.drive_temp]", "[instruments.fio]"))
     assert "instruments.fio" in found
+
+
+@pytest.mark.parametrize("host", ["user@box", "box-3.lab", "ssh://me@10.0.0.7:2222", "u@[fe80::1]"])
+def test_the_drive_may_be_behind_ssh_and_its_sensors_with_it(host: str) -> None:
+    rig = parse_rig(f'host = "{host}"\n' + RIG, "rig.toml")
+    assert rig.file.host == host
+    assert parse_rig(RIG, "rig.toml").file.host == "local"
+
+
+@pytest.mark.parametrize("host", ["-oProxyCommand=evil", "two words", "", "a;b", "$(x)"])
+def test_a_host_is_one_destination_and_never_an_option(host: str) -> None:
+    assert "host" in mistakes(f'host = "{host}"\n' + RIG)

@@ -1,0 +1,72 @@
+"""The header of a run: everything that is known before its first phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from labctl.drive_state import DriveState
+from labctl.fio_output import DIRECTIONS
+from labctl.phase import Phase
+from labctl.plan import Plan
+from labctl.record import ChannelInfo, Header
+from labctl.rig import FIO_INSTRUMENT, Rig
+from labctl.timebase import Timebase
+
+FIO_CHANNELS = (
+    ("iops", "iops", "1/s"),
+    ("bytes_per_s", "bytes_per_s", "B/s"),
+    ("latency_mean_us", "latency", "µs"),
+)
+"""What fio's statuses give in each direction: channel, quantity, unit."""
+
+
+def meter_channels(rig: Rig) -> tuple[ChannelInfo, ...]:
+    """The channels of the rig's instruments."""
+    return tuple(
+        ChannelInfo.of(name, channel)
+        for name, channels in rig.channels.items()
+        for channel in channels
+    )
+
+
+def _fio_channels(phases: Sequence[Phase]) -> tuple[ChannelInfo, ...]:
+    return tuple(
+        ChannelInfo(
+            name=f"{FIO_INSTRUMENT}.{side}.{name}", quantity=quantity, unit=unit, interval_s=0.5
+        )
+        for side in DIRECTIONS
+        if any(side in phase.directions for phase in phases)
+        for name, quantity, unit in FIO_CHANNELS
+    )
+
+
+def make_header(
+    rig: Rig,
+    plan: Plan,
+    plan_text: str,
+    phases: tuple[Phase, ...],
+    timebase: Timebase,
+    versions: Mapping[str, str],
+    identities: Mapping[str, str],
+    drive_state: DriveState,
+) -> Header:
+    """The header of a run that begins now."""
+    begun = np.datetime64(timebase.now_ns(), "ns").astype("datetime64[s]").item()
+    return Header(
+        run_id=f"{begun.strftime('%Y%m%dT%H%M%SZ')}_{rig.name}_{plan.name}",
+        rig_name=rig.name,
+        plan_name=plan.name,
+        rig_text=rig.text,
+        plan_text=plan_text,
+        phases=phases,
+        channels=meter_channels(rig) + _fio_channels(phases),
+        rails=rig.rail_infos(),
+        temperatures=dict(rig.file.temperatures),
+        drive=rig.drive_info(),
+        anchor=timebase.anchor,
+        versions=dict(versions),
+        identities=dict(identities),
+        drive_state=drive_state,
+    )

@@ -1,0 +1,269 @@
+"""One ssh connection to the drive's host, and the watchdog at its other end (``keeper.sh``).
+
+The ssh process here is the master of the connection: every other session (fio, drive commands)
+goes through its control socket. Every second a beat goes over; without beats the watchdog kills
+what was started there, also when our machine is dead and no FIN ever came. When this process
+dies, the standard input of the keeper ends, and it kills at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Self
+
+from instruments.ssh import CONNECT_WITHIN_S, LOST, ssh_command
+from labctl.capture.host_clock import Look
+from labctl.capture.spawn import PIPE_LIMIT
+from labctl.capture.ssh import HostUnreachable, shared_command, unreachable
+from labctl.errors import RunFailed
+
+BEAT_EVERY_S = 1.0
+LOST_AFTER_S = 6
+"""Without a beat for this long, the host kills fio; without an answer, we call the host lost."""
+READY_WITHIN_S = CONNECT_WITHIN_S + 10.0
+CLOSE_WITHIN_S = 3.0
+NO_ROOM = 73
+"""Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
+
+
+def _script(name: str) -> str:
+    return resources.files("labctl.capture").joinpath(name).read_text("utf-8")
+
+
+class Keeper:
+    """One connection, from :meth:`start` until :attr:`closed` is set."""
+
+    def __init__(
+        self,
+        destination: str,
+        control: Path,
+        process: asyncio.subprocess.Process,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.closed = asyncio.Event()
+        self.reason = ""
+        self.boot_id = ""
+        self.control = control
+        self._destination = destination
+        self._process = process
+        self._now_ns = now_ns
+        self._directory = ""
+        self._said: list[str] = []
+        self._asked: dict[str, asyncio.Future[tuple[int, str, str]]] = {}
+        self._count = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(
+        cls, destination: str, control: Path, token: str, number: int, now_ns: Callable[[], int]
+    ) -> Self:
+        """Connect and wait until the other end is ready. Raises HostUnreachable, RunFailed."""
+        options = ("ControlMaster=yes", f"ControlPath={control}", "ControlPersist=no")
+        script = ["exec", "sh", "-c", _script("keeper.sh"), "labctl", token, str(number)]
+        process = await asyncio.create_subprocess_exec(
+            *ssh_command(destination, *options, own_connection=False),
+            shlex.join([*script, str(LOST_AFTER_S)]),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        keeper = cls(destination, control, process, now_ns)
+        try:
+            await keeper._become_ready()
+        except BaseException:
+            keeper.cut("")
+            raise
+        return keeper
+
+    async def _become_ready(self) -> None:
+        assert self._process.stdout is not None
+        reading = asyncio.create_task(self._read_stderr(), name="keeper-stderr")
+        self._tasks.append(reading)
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                line = await self._process.stdout.readline()
+                while line and not line.startswith(b"ready "):
+                    line = await self._process.stdout.readline()  # what a login prints
+                if not line:
+                    await self._process.wait()
+                    await reading
+        except TimeoutError:
+            raise HostUnreachable(
+                f"host {self._destination}: no answer within {READY_WITHIN_S:.0f} s; is it on, "
+                "and is its shell a POSIX shell?"
+            ) from None
+        if not line:
+            raise self._failure()
+        _, self.boot_id, self._directory = line.decode("utf-8", "replace").strip().split(" ", 2)
+        self._tasks += [
+            asyncio.create_task(self._read(), name="keeper-stdout"),
+            asyncio.create_task(self._beat(), name="keeper-beat"),
+        ]
+
+    def _failure(self) -> RunFailed:
+        said = "\n".join(self._said)
+        code = self._process.returncode
+        if code == LOST:
+            return unreachable(said, self._destination)
+        if code == NO_ROOM:
+            return RunFailed(
+                f"host {self._destination}: its directory for temporary files cannot be written "
+                f"({said.strip() or 'no reason given'}); make room there, or set TMPDIR"
+            )
+        return RunFailed(
+            f"host {self._destination}: its shell could not do what labctl needs "
+            f"({said.strip() or f'exit code {code}'}); it needs a POSIX shell, as dash or busybox"
+        )
+
+    def command(self, name: str, argv: Sequence[str], files: dict[str, str]) -> list[str]:
+        """The local command line that starts ``argv`` over there, in a directory with ``files``."""
+        content = [text for item in files.items() for text in item]
+        start = [_script("started.sh"), "labctl", self._directory, name, str(len(files))]
+        remote = shlex.join(["exec", "sh", "-c", *start, *content, *argv])
+        return [*shared_command(self._destination, self.control), remote]
+
+    def order(self, *words: str) -> None:
+        """Give an order that has no answer (see ``keeper.sh``)."""
+        assert self._process.stdin is not None
+        if not self.closed.is_set() and not self._process.stdin.is_closing():
+            self._process.stdin.write((" ".join(words) + "\n").encode())
+
+    async def look(self) -> Look | None:
+        """Look at the host's clocks once; None when the connection is gone."""
+        if self.closed.is_set():
+            return None
+        self._count += 1
+        name = str(self._count)
+        answer: asyncio.Future[tuple[int, str, str]]
+        answer = self._asked[name] = asyncio.get_running_loop().create_future()
+        sent_ns = self._now_ns()
+        self.order("clock", name)
+        try:
+            async with asyncio.timeout(LOST_AFTER_S):
+                received_ns, wall, up = await answer
+        except TimeoutError:
+            self.cut(f"no answer for {LOST_AFTER_S} s")
+            return None
+        except asyncio.CancelledError:
+            if self.closed.is_set() and answer.cancelled():
+                return None
+            raise
+        finally:
+            self._asked.pop(name, None)
+        return Look.parse(sent_ns, received_ns, wall, up)
+
+    def cut(self, reason: str) -> None:
+        """End the connection at once, from this side."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._over(reason)
+
+    async def close(self) -> None:
+        """End it in order: the other end kills what is left there and cleans up."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self._process.wait()
+        self.cut("closed")
+
+    async def _beat(self) -> None:
+        while True:
+            self.order("beat")
+            await asyncio.sleep(BEAT_EVERY_S)
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            received_ns = self._now_ns()
+            words = line.decode("utf-8", "replace").split()
+            if len(words) == 4 and words[0] == "clock":
+                asked = self._asked.get(words[1])
+                if asked is not None and not asked.done():
+                    asked.set_result((received_ns, words[2], words[3]))
+        await self._process.wait()
+        self._over(unreachable("\n".join(self._said), self._destination).args[0])
+
+    async def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        while line := await self._process.stderr.readline():
+            self._said = [*self._said[-9:], line.decode("utf-8", "replace").rstrip()]
+
+    def _over(self, reason: str) -> None:
+        if not self.closed.is_set():
+            self.reason = reason
+            self.closed.set()
+        for answer in self._asked.values():
+            answer.cancel()
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+
+
+class RemoteProcess:
+    """A process on the drive's host, through the connection of a keeper."""
+
+    def __init__(self, name: str, keeper: Keeper, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin and process.stdout and process.stderr
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self._name = name
+        self._keeper = keeper
+        self._process = process
+
+    @classmethod
+    async def start(
+        cls, keeper: Keeper, name: str, argv: Sequence[str], files: dict[str, str]
+    ) -> Self:
+        """Start ``argv`` on the host."""
+        process = await asyncio.create_subprocess_exec(
+            *keeper.command(name, argv, files),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=PIPE_LIMIT,
+        )
+        return cls(name, keeper, process)
+
+    @property
+    def returncode(self) -> int | None:
+        """See :class:`Spawned`; a shell's 128 + n is the signal n."""
+        code = self._process.returncode
+        return 128 - code if code is not None and 128 < code < LOST else code
+
+    @property
+    def lost(self) -> str:
+        """See :class:`Spawned`."""
+        if not self._keeper.closed.is_set():
+            return ""
+        return f"the connection to its host was lost: {self._keeper.reason}"
+
+    async def wait(self) -> int:
+        """See :class:`Spawned`."""
+        if await self._process.wait() == LOST:
+            await self._keeper.look()  # the connection, or a signal that ended the process?
+        else:
+            self._keeper.order("drop", self._name)
+        code = self.returncode
+        assert code is not None
+        return code
+
+    def interrupt(self) -> None:
+        """See :class:`Spawned`."""
+        if self._process.returncode is None:
+            self._keeper.order("signal", self._name, "INT")
+
+    def kill(self) -> None:
+        """See :class:`Spawned`. Without a connection, the watchdog over there does it."""
+        if self._process.returncode is None:
+            self._keeper.order("kill", self._name)
+            if self._keeper.closed.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()

@@ -1,0 +1,168 @@
+"""Long-lived processes on the machine that the drive is in, and that machine's wall clock.
+
+:class:`DriveHost` is what a run needs of the drive's host; :class:`LocalHost` is this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from labctl.capture.machine import LocalMachine, Machine
+from labctl.timebase import Timebase
+
+PIPE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment that the host's wall clock told, in ns.
+
+    ``t_ns`` is on the run's timebase, known to ± ``u_ns`` so far. ``clock_ns`` is the device time
+    that the record's looks at this clock map (None: it is this machine's own clock).
+    """
+
+    t_ns: int
+    u_ns: int = 0
+    clock_ns: int | None = None
+
+    def before(self, elapsed_ns: int) -> Moment:
+        """The moment so much earlier."""
+        clock_ns = None if self.clock_ns is None else self.clock_ns - elapsed_ns
+        return Moment(self.t_ns - elapsed_ns, self.u_ns, clock_ns)
+
+
+class Spawned(Protocol):
+    """A process on the drive's host, its three pipes here."""
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it lives; negative: the signal that ended it."""
+        ...
+
+    @property
+    def lost(self) -> str:
+        """Why nothing is known of it any more (the connection is gone), or an empty text."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end; the return code."""
+        ...
+
+    def interrupt(self) -> None:
+        """SIGINT, if it is still there."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, if it is still there."""
+        ...
+
+
+class DriveHost(Protocol):
+    """The machine that the drive is in."""
+
+    @property
+    def machine(self) -> Machine:
+        """For programs that end by themselves, and small files."""
+        ...
+
+    async def connect(self) -> None:
+        """Be ready for the first process. Raises RunFailed, with what to do about it."""
+        ...
+
+    async def wait_back(self) -> None:
+        """Wait until the connection is there (again), for a limited time. Raises RunFailed."""
+        ...
+
+    async def spawn(
+        self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
+    ) -> Spawned:
+        """Start a process that dies with us, in a directory that has ``files`` of ``directory``.
+
+        Raises RunFailed.
+        """
+        ...
+
+    def moment_of(self, wall_ns: int) -> Moment:
+        """A recent time of the host's wall clock, as fio prints it."""
+        ...
+
+    async def close(self) -> None:
+        """End what is left there and the connection; takes a few seconds at most."""
+        ...
+
+
+class LocalProcess:
+    """A process of this machine."""
+
+    lost = ""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin and process.stdout and process.stderr
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self._process = process
+
+    @property
+    def returncode(self) -> int | None:
+        """See :class:`Spawned`."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """See :class:`Spawned`."""
+        return await self._process.wait()
+
+    def interrupt(self) -> None:
+        """See :class:`Spawned`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """See :class:`Spawned`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+class LocalHost:
+    """This machine."""
+
+    def __init__(self, timebase: Timebase, tools: str = "") -> None:
+        """``tools``: a folder whose programs come before those on PATH."""
+        self.machine: Machine = LocalMachine(tools)
+        self._timebase = timebase
+
+    async def connect(self) -> None:
+        """Nothing to connect."""
+
+    async def wait_back(self) -> None:
+        """It is never away."""
+
+    async def spawn(
+        self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
+    ) -> LocalProcess:
+        """See :class:`DriveHost`. The kernel kills it when this process dies."""
+        process = await asyncio.create_subprocess_exec(
+            *("setpriv", "--pdeathsig", "KILL", *argv),
+            cwd=directory,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=PIPE_LIMIT,
+        )
+        return LocalProcess(process)
+
+    def moment_of(self, wall_ns: int) -> Moment:
+        """See :class:`DriveHost`."""
+        return Moment(self._timebase.from_wall_ns(wall_ns))
+
+    async def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,141 @@
+"""The machine that the drive is in, behind ssh: the same questions as for this one."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from instruments.remote import parse_files, read_script
+from instruments.ssh import LOST, complaint_of, ssh_command
+from labctl.capture.machine import TIMED_OUT, Completed, LocalMachine, Machine
+from labctl.errors import RunFailed
+
+LOCAL = "local"
+_AFTER_KILL_S = 1.0
+_RESOLVE = '[ -e "$1" ] && exec readlink -f "$1"'
+
+
+class HostUnreachable(RunFailed):
+    """There is no connection to the drive's host."""
+
+
+class HostRefused(HostUnreachable):
+    """There will be no connection to the drive's host until something is set right."""
+
+    exit_code = 2
+
+
+def unreachable(stderr: str, destination: str) -> HostUnreachable:
+    """The error for what ssh said when it gave up."""
+    complaint = complaint_of(stderr, destination)
+    kind = HostRefused if complaint.configuration else HostUnreachable
+    return kind(complaint.text)
+
+
+def machine_at(host: str) -> Machine:
+    """The machine that a rig's ``host`` names; over ssh, with a connection for each question."""
+    return LocalMachine() if host == LOCAL else SshMachine(host)
+
+
+class SshMachine:
+    """A machine behind ssh. Every method raises HostUnreachable when there is no connection.
+
+    ``control`` gives the socket of a connection that is up (``ControlPath``), or None for a
+    connection of its own.
+    """
+
+    def __init__(
+        self,
+        destination: str,
+        control: Callable[[], Path | None] = lambda: None,
+        tools: str = "",
+    ) -> None:
+        """``tools``: a folder over there whose programs come before those on PATH."""
+        self._destination = destination
+        self._control = control
+        self._first = f'PATH={shlex.quote(tools)}:"$PATH" ' if tools else ""
+
+    def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+        """See :class:`Machine`. What does not end in time may go on over there."""
+        done = self._ask(
+            self._first + shlex.join(["exec", "env", "LC_ALL=C", *argv]), b"", timeout_s
+        )
+        if done is None:
+            return Completed(TIMED_OUT, "", f"{argv[0]}: no answer within {timeout_s:g} s")
+        return Completed(
+            done.returncode,
+            done.stdout.decode("utf-8", "replace"),
+            done.stderr.decode("utf-8", "replace"),
+        )
+
+    def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
+        """See :class:`Machine`; all in one round trip."""
+        mark = secrets.token_hex(12)
+        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0)
+        if done is None:
+            raise HostUnreachable(f"host {self._destination}: did not send its files within 30 s")
+        found = parse_files(done.stdout, mark)
+        return {path: text for path, text in found.items() if text is not None}
+
+    def resolve(self, path: str) -> str | None:
+        """See :class:`Machine`."""
+        done = self.run(["sh", "-c", _RESOLVE, "sh", path])
+        return done.stdout.rstrip("\n") or None if done.exit_code == 0 else None
+
+    def _ask(
+        self, command: str, stdin: bytes, timeout_s: float
+    ) -> subprocess.CompletedProcess[bytes] | None:
+        """Run a command of the remote shell; None when it did not end in time."""
+        control = self._control()
+        if control is None:
+            ssh = ssh_command(self._destination)
+        else:
+            ssh = shared_command(self._destination, control)
+        try:
+            process = subprocess.Popen(
+                [*ssh, command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _no_ssh(error) from error
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_AFTER_KILL_S)
+            return None
+        if process.returncode == LOST:  # or the program's own 255
+            failed = not self._is_up(control) if control is not None else bool(stderr)
+            if failed:
+                raise unreachable(stderr.decode("utf-8", "replace"), self._destination)
+        return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+
+    def _is_up(self, control: Path) -> bool:
+        """Whether the shared connection is still there: the 255 was the program's own."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            check = shared_command(self._destination, control)
+            check[1:1] = ["-O", "check"]
+            done = subprocess.run(check, capture_output=True, timeout=5, check=False)
+            return done.returncode == 0
+        return False
+
+
+def shared_command(destination: str, control: Path) -> list[str]:
+    """The beginning of a command line that uses the connection at ``control``, and no other."""
+    options = ("ControlMaster=no", f"ControlPath={control}", "ProxyCommand=false")
+    return ssh_command(destination, *options, own_connection=False)
+
+
+def _no_ssh(error: OSError) -> HostRefused:
+    return HostRefused(
+        f"ssh cannot be started ({error.strerror}); install the OpenSSH client "
+        "(Debian and Ubuntu: sudo apt install openssh-client)"
+    )

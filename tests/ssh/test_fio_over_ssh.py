@@ -1,0 +1,67 @@
+"""fio over a real sshd, on a host whose clock is off, against the drive's truth."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.drive import start_drive
+from instruments.simulated.truth import Truth
+from instruments.ssh import CONFIG_VARIABLE
+from labctl.capture.fio import FioProcess
+from labctl.capture.remote_host import RemoteHost
+from labctl.plan import Pattern, Phase, Role
+from labctl.rig import Drive
+from labctl.timebase import Timebase
+from tests.ssh.sshd import HOST, Sshd
+
+pytestmark = pytest.mark.bench
+
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 37.5])
+async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    environment = {}
+    if ahead_s:
+        if FAKETIME is None:
+            pytest.skip("no libfaketime here (Debian: apt install faketime)")
+        environment = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": f"+{ahead_s}"}
+    timebase = Timebase()
+    with Sshd(tmp_path / "sshd", environment) as server, start_drive(tmp_path / "drive") as drive:
+        monkeypatch.setenv(CONFIG_VARIABLE, str(server.config))
+        host = RemoteHost(HOST, timebase.now_ns)
+        try:
+            await host.connect()
+            target = Drive(target=drive.uri, engine="nbd")
+            windows = []
+            for index in range(2):
+                phase = Phase(index, Role.MEASURE, "s", Pattern.RANDREAD, 1.5, 4096, 4, 1)
+                fio = await FioProcess.start(
+                    phase, target, tmp_path / str(index), timebase, lambda *_: None, host
+                )
+                await fio.wait_held()
+                fio.release()
+                await fio.wait_done()
+                assert await fio.finish() == ""
+                window = fio.window()
+                assert window is not None and window.clock is not None
+                windows.append(window)
+        finally:
+            await host.close()
+        await asyncio.sleep(0.7)  # the drive writes its truth twice a second
+        truth = Truth(drive.truth)
+    to_monotonic = timebase.anchor.to_monotonic_ns
+    begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
+    first, last = windows
+    assert abs(to_monotonic(first.begin_ns) - begin) <= first.u_ns
+    assert abs(to_monotonic(last.end_ns) - end) <= last.u_ns
+    assert first.clock is not None and last.clock is not None
+    assert last.clock.clock_begin_ns - first.clock.clock_begin_ns == pytest.approx(
+        last.begin_ns - first.begin_ns, abs=0.02 * S
+    )

@@ -1,0 +1,193 @@
+"""Whole runs with the drive's host behind a real sshd, and with the connection cut."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from instruments.simulated.bench import Bench
+from instruments.simulated.truth import Truth
+from labctl.record import RunRecord, find_runs
+from tests.faults.test_runs import begun, kinds, run
+from tests.ssh.sshd import HOST, Sshd
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+PLAN = """
+name = "short"
+idle_before_s = 3
+idle_after_s = 2
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 4, 8]
+duration_s = {seconds}
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("ssh") / "bench") as running:
+        yield running
+
+
+@pytest.fixture
+def hosted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the host's directory for temporary files is: see ``server``."""
+    folder = tmp_path / "tmp-of-host"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def server(tmp_path: Path, hosted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    with Sshd(tmp_path / "sshd", {"TMPDIR": str(hosted)}) as running:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(running.config))
+        yield running
+
+
+@pytest.fixture
+def rig(bench: Bench, tmp_path: Path, server: Sshd) -> Path:
+    file = tmp_path / "rig.toml"
+    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
+    return file
+
+
+def plan(tmp_path: Path, seconds: float) -> Path:
+    file = tmp_path / "short.toml"
+    file.write_text(PLAN.format(seconds=seconds))
+    return file
+
+
+def fios_in(folder: Path) -> list[int]:
+    """Every process whose working directory is below ``folder``, deleted or not."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.name() == "fio" and process.cwd().startswith(str(folder)):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def nothing_left(folder: Path) -> bool:
+    """Whether within seconds no fio is left, nor anything in the host's temporary directory."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if not fios_in(folder) and not list(folder.iterdir()):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def summary_of(path: Path) -> dict[str, object]:
+    return dict(json.loads((path / "summary.json").read_text()))
+
+
+def test_a_run_over_ssh_is_as_one_here(
+    bench: Bench, rig: Path, hosted: Path, tmp_path: Path
+) -> None:
+    done = run(rig, plan(tmp_path, 3), tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (path,) = find_runs(tmp_path / "runs")
+    record = RunRecord(path)
+    assert record.header.versions["host"] == HOST
+    assert record.header.versions["host_kernel"].startswith("Linux ")
+    assert len(record.clock_pairs("host.wall")) > 20
+    summary = json.loads((path / "summary.json").read_text())
+    clock = next(item for item in summary["clocks"] if item["channel"] == "host.wall")
+    assert abs(clock["offset_ms"]) < 20
+    assert bench.drive is not None
+    truth = Truth(bench.drive.truth)
+    for item in summary["phases"]:
+        if item["phase"]["role"] != "measure":
+            continue
+        begin, end = (
+            record.header.anchor.to_monotonic_ns(item[key]) for key in ("begin_ns", "end_ns")
+        )
+        seen = truth.operations(begin, end)["reads"]
+        before = truth.operations(begin - 50_000_000, end + 50_000_000)["reads"]
+        assert seen == pytest.approx(item["read"]["total_ios"], rel=0.02)
+        assert before >= seen
+    assert nothing_left(hosted)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_cut_connection_fails_one_phase_and_the_run_goes_on(
+    rig: Path, server: Sshd, hosted: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    """SIGKILL closes the connection; after SIGSTOP nothing comes any more, not even a FIN."""
+    process = begun(rig, plan(tmp_path, 6), tmp_path / "runs", phases=3)
+    time.sleep(1.0)
+    working = fios_in(hosted)
+    assert working
+    server.signal_sessions(how)
+    deadline = time.monotonic() + 15
+    while set(fios_in(hosted)) & set(working) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not set(fios_in(hosted)) & set(working)
+    output, errors = process.communicate(timeout=90)
+    assert process.returncode == 1, errors
+    assert "Traceback" not in errors
+    (path,) = find_runs(tmp_path / "runs")
+    assert len(kinds(path, "host_lost")) == 1, output
+    assert len(kinds(path, "host_back")) == 1
+    ended = {item["index"]: item for item in kinds(path, "phase_ended")}
+    outcomes = [ended[index]["outcome"] for index in sorted(ended)]
+    assert outcomes == ["completed", "completed", "failed", "completed", "completed"]
+    assert "connection to its host was lost" in str(ended[2]["reason"])
+    assert any(
+        "host was lost" in line
+        for line in json.loads((path / "summary.json").read_text())["problems"]
+    )
+    server.stop()
+    assert nothing_left(hosted)
+
+
+def test_kill_9_leaves_no_fio_on_the_host(rig: Path, hosted: Path, tmp_path: Path) -> None:
+    process = begun(rig, plan(tmp_path, 20), tmp_path / "runs", phases=2)
+    time.sleep(1.0)
+    assert fios_in(hosted)
+    process.kill()
+    process.communicate()
+    assert nothing_left(hosted)
+
+
+def test_ctrl_c_keeps_the_totals(rig: Path, hosted: Path, tmp_path: Path) -> None:
+    process = begun(rig, plan(tmp_path, 20), tmp_path / "runs", phases=2)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    (path,) = find_runs(tmp_path / "runs")
+    (ended,) = [item for item in kinds(path, "phase_ended") if item["outcome"] == "interrupted"]
+    phases = json.loads((path / "summary.json").read_text())["phases"]
+    assert phases[ended["index"]]["read"]["total_ios"] > 100
+    assert nothing_left(hosted)
+
+
+def test_a_host_without_fio_or_room_is_one_message(
+    bench: Bench, rig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "env", "date", "mkdir", "rm", "cat", "sleep", "uname"):
+        found = subprocess.run(["which", name], capture_output=True, text=True, check=True)
+        (tools / name).symlink_to(found.stdout.strip())
+    for environment, code, told in (
+        ({"PATH": str(tools)}, 2, f"fio is not installed on {HOST}"),
+        ({"TMPDIR": "/no/such/folder"}, 1, "temporary files cannot be written"),
+    ):
+        with Sshd(tmp_path / f"sshd-{code}", environment) as other:
+            monkeypatch.setenv("LABCTL_SSH_CONFIG", str(other.config))
+            done = run(rig, plan(tmp_path, 3), tmp_path / "runs")
+        assert done.returncode == code, done.stderr
+        assert told in done.stderr and "Traceback" not in done.stderr
+    assert find_runs(tmp_path / "runs") == []

@@ -1,0 +1,73 @@
+"""The questions to a machine, over a real sshd: the same answers as from this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from labctl.capture.machine import LocalMachine
+from labctl.capture.ssh import HostRefused, HostUnreachable, SshMachine
+from tests.ssh.sshd import HOST, Sshd
+
+
+def test_programs_files_and_paths_are_those_of_the_local_machine(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    """Over one connection for each question; quotes, spaces and bytes that are no text survive."""
+    folder = tmp_path / "a 'strange' folder"
+    folder.mkdir()
+    (folder / "temp1_input").write_text("41850\n")
+    (folder / "temp2_input").write_bytes(b"\x00\xffno newline")
+    (folder / "empty").write_text("")
+    (tmp_path / "link").symlink_to(folder / "temp1_input")
+    remote, local = SshMachine(HOST), LocalMachine()
+    patterns = [f"{folder}/temp*_input", f"{folder}/empty", f"{tmp_path}/link", "/no/such", "/"]
+    texts = remote.read_texts(patterns)
+    assert texts == local.read_texts(patterns)
+    assert len(texts) == 4
+    for path in (f"{tmp_path}/link", "/no/such", "/dev/null"):
+        assert remote.resolve(path) == local.resolve(path)
+    for argv in (
+        ["printf", "%s|", "two words", "$HOME", "it's", "*", ""],
+        ["sh", "-c", "echo out; echo err >&2; exit 3"],
+        ["sh", "-c", "exit 255"],
+    ):
+        assert remote.run(argv) == local.run(argv)
+    assert remote.run(["no-such-program"]).exit_code == 127
+    assert remote.run(["sleep", "20"], timeout_s=1.0).exit_code == 124
+
+
+def test_files_that_cannot_be_read_are_absent(sshd: Sshd) -> None:
+    unreadable = "/proc/self/mem"  # there, and reading it from its begin fails
+    assert SshMachine(HOST).read_texts([unreadable, "/proc/self/comm"]).keys() == {
+        "/proc/self/comm"
+    }
+
+
+def test_what_is_wrong_is_one_message_that_says_what_to_do(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = SshMachine(HOST)
+    other = (sshd.directory / "user_key.pub").read_text()
+    sshd.trust_host_key(other)
+    with pytest.raises(HostRefused, match=r"host key has changed.*ssh-keygen -R"):
+        machine.run(["true"])
+    (sshd.directory / "known_hosts").write_text("")
+    with pytest.raises(HostRefused, match="host key is not known here"):
+        machine.run(["true"])
+    sshd.trust_host_key()
+    (sshd.directory / "authorized_keys").write_text("")
+    with pytest.raises(HostRefused, match=r"refuses the login.*ssh-copy-id"):
+        machine.run(["true"])
+    with pytest.raises(HostRefused, match="no such host name"):
+        SshMachine("no-such-host.invalid").run(["true"])
+    sshd.stop()
+    with pytest.raises(HostUnreachable, match="is sshd running there") as caught:
+        machine.read_texts(["/proc/version"])
+    assert caught.value.exit_code == 1
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostRefused, match="install the OpenSSH client"):
+        machine.run(["true"])
+    assert os.environ["PATH"] == str(tmp_path)
