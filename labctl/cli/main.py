@@ -95,6 +95,28 @@ def report(
 
 
 @app.command()
+def analyse(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    tail: Annotated[
+        float, typer.Option(min=2.0, help="Seconds of a phase's end that consistency is of.")
+    ] = 400.0,
+    watts: Annotated[
+        float | None, typer.Option(help="Ask for the most IOPS under this many watts.")
+    ] = None,
+    iops: Annotated[
+        float | None, typer.Option(help="Ask for the least watts that do these IOPS.")
+    ] = None,
+    qos_percent: Annotated[float, typer.Option(help="Percentile of the latency verdict.")] = 99.9,
+    qos_us: Annotated[float, typer.Option(help="Its limit, in microseconds.")] = 500.0,
+    json_output: JsonOption = False,
+) -> None:
+    """Consistency, steady state, efficiency knee, power model and more, of a run."""
+    from labctl.cli import analysing
+
+    analysing.analyse(run_directory, tail, watts, iops, (qos_percent, qos_us), json_output)
+
+
+@app.command()
 def ship(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     to: Annotated[

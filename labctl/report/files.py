@@ -18,7 +18,7 @@ from labctl.report.latency import latency_max_us, latency_mean_us, latency_perce
 
 Field = str | int | float | None
 
-PERCENTILES = ("50", "95", "99", "99.9", "99.99")
+PERCENTILES = ("50", "95", "99", "99.9", "99.99", "99.999")
 
 
 def phases_csv(summary: RunSummary) -> str:

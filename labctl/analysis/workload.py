@@ -1,0 +1,40 @@
+"""Which phases are the same work: on one run again and again, or on several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labctl.analysis.results import PhaseResult
+from labctl.plan import Phase, format_size
+
+
+def workload_name(phase: Phase, *, depth: bool = True) -> str:
+    """Everything that says what a phase does, as a person reads it; equal names, equal work.
+
+    Without ``depth`` the phases of a queue-depth sweep have one name.
+    """
+    parts = [phase.pattern.value, format_size(phase.block_size_bytes)]
+    if depth:
+        parts.append(f"QD{phase.queue_depth}")
+    if phase.pattern.mixed:
+        parts.append(f"{phase.read_pct}% read")
+    if phase.jobs > 1:
+        parts.append(f"×{phase.jobs} jobs")
+    if phase.buffer_compress_pct:
+        parts.append(f"{phase.buffer_compress_pct}% compressible")
+    return " ".join(parts)
+
+
+def by_workload(
+    results: Iterable[PhaseResult], *, depth: bool = True
+) -> dict[str, list[PhaseResult]]:
+    """Phases by what they do, in the order in which each work was first done."""
+    found: dict[str, list[PhaseResult]] = {}
+    for result in results:
+        found.setdefault(workload_name(result.phase, depth=depth), []).append(result)
+    return found
+
+
+def ordinary(result: PhaseResult) -> bool:
+    """Whether a phase can stand for the drive: completed, and it did something."""
+    return result.outcome == "completed" and bool(result.iops)
