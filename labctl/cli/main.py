@@ -117,6 +117,28 @@ def analyse(
 
 
 @app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="A limit: QUANTITY=PERCENT it may be worse by.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare runs with the first one; exit code 1 when a gate fails."""
+    from labctl.cli import comparing
+
+    raise typer.Exit(
+        comparing.compare_runs(runs, gate, allow or (), strict, html, csv_output, json_output)
+    )
+
+
+@app.command()
 def ship(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     to: Annotated[

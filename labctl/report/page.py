@@ -60,31 +60,41 @@ class BudgetLine:
 
 def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) -> str:
     """The whole report as HTML."""
-    library, script = _library(), _text("page.js")
     labels = {item.phase.index: item.phase.label for item in summary.phases}
     measured = summary.measured
     sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return offline_page(
+        "page.html",
+        {
+            "record": record,
+            "header": record.header,
+            "summary": summary,
+            "drawn": drawn,
+            "panels": panels(measured),
+            "rails": headline.rail_names(summary),
+            "sensors": sensors,
+            "hottest": _hottest(summary),
+            "best": headline.most_iops_per_watt(measured),
+            "hungriest": headline.most_watts(measured),
+            "worst_alignment_ms": headline.worst_alignment_ms(measured),
+            "throttled": [item for item in measured if item.throttled],
+            "problems": tuple(dict.fromkeys((*summary.problems, *record.problems))),
+            "labels": labels,
+            "notes": _notes(summary, labels),
+            "stated_ms": _stated_alignment_ms(summary),
+            "files": _files(record.path),
+        },
+    )
+
+
+def offline_page(template: str, values: Mapping[str, Any]) -> str:
+    """A page from a template, with style and scripts inside and nothing to load."""
+    library, script = _library(), _text("page.js")
     return (
         _environment()
-        .get_template("page.html")
+        .get_template(template)
         .render(
-            record=record,
-            header=record.header,
-            summary=summary,
-            drawn=drawn,
-            panels=panels(measured),
-            rails=headline.rail_names(summary),
-            sensors=sensors,
-            hottest=_hottest(summary),
-            best=headline.most_iops_per_watt(measured),
-            hungriest=headline.most_watts(measured),
-            worst_alignment_ms=headline.worst_alignment_ms(measured),
-            throttled=[item for item in measured if item.throttled],
-            problems=tuple(dict.fromkeys((*summary.problems, *record.problems))),
-            labels=labels,
-            notes=_notes(summary, labels),
-            stated_ms=_stated_alignment_ms(summary),
-            files=_files(record.path),
+            **values,
             style=Markup(_text("page.css")),
             library=Markup(library),
             script=Markup(script),
