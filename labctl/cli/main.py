@@ -139,6 +139,29 @@ def compare(
 
 
 @app.command()
+def bundle(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The archive.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Pack everything raw of a run into one archive, with checksums and versions."""
+    from labctl.cli import bundling
+
+    bundling.bundle(run_directory, output, json_output)
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="An archive of labctl bundle.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Derive every number of a bundle again; exit code 1 when one or a file differs."""
+    from labctl.cli import bundling
+
+    raise typer.Exit(bundling.verify(file, json_output))
+
+
+@app.command()
 def ship(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     to: Annotated[

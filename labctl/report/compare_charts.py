@@ -48,10 +48,10 @@ def _chart(found: Comparison, quantity: Quantity, shown: Sequence[Panel]) -> Cha
             parts.append(_panel(panel, points, quantity, names, datasets, _WIDTHS[columns]))
     if not parts:
         return None
-    caption = f"{quantity.title.capitalize()} of each run along its sweep"
-    caption += ", with U (k = 2) where it is known." if quantity.better else "."
-    return finished(quantity.name, quantity.title.capitalize(), caption, joined(parts, columns),
-                    datasets)  # fmt: skip
+    title = quantity.title[0].upper() + quantity.title[1:]
+    title = quantity.title[0].upper() + quantity.title[1:]
+    caption = f"{title} of each run along its sweep, with U (k = 2) where it is known."
+    return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
 def _points(panel: Panel, rows: Mapping[str, ComparedRow]) -> list[Row]:
@@ -78,6 +78,11 @@ def _points(panel: Panel, rows: Mapping[str, ComparedRow]) -> list[Row]:
     return found
 
 
+def _titled(quantity: Quantity) -> str:
+    named = quantity.unit in quantity.title
+    return quantity.title if named else f"{quantity.title} ({quantity.unit})"
+
+
 def _panel(
     panel: Panel,
     points: list[Row],
@@ -94,7 +99,7 @@ def _panel(
     top = max(float(row["high"]) for row in points)
     scale = alt.Scale(domain=[0, top * 1.1 or 1.0], nice=False)
     axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=34)
-    y = alt.Y("y:Q", scale=scale, title=f"{quantity.title} ({quantity.unit})", axis=axis)
+    y = alt.Y("y:Q", scale=scale, title=_titled(quantity), axis=axis)
     colour = alt.Color(
         "run:N",
         title="run",
@@ -105,11 +110,9 @@ def _panel(
     tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± U")]
     offset = alt.XOffset("run:N", sort=list(names))
     layers = [
+        data.mark_bar().encode(x=x, xOffset=offset, y=y, color=colour, tooltip=tooltip),
         data.mark_rule(color=INK, strokeWidth=1.2).encode(
             x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q"
-        ),
-        data.mark_point(filled=True, size=40, opacity=1).encode(
-            x=x, xOffset=offset, y=y, color=colour, tooltip=tooltip
         ),
     ]
     title = alt.TitleParams(panel.title, limit=420)

@@ -34,7 +34,8 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
-            lines += ["", f"{quantity.title} ({quantity.unit})", *_table(rows)]
+            unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
+            lines += ["", f"{quantity.title}{unit}", *_table(rows)]
     lines += ["", "* differs   = cannot be told apart   ? no uncertainty known   T throttled"]
     for point, names in found.only_in.items():
         lines += _folded(f"{point}: only in {', '.join(names)}")
