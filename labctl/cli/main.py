@@ -162,6 +162,19 @@ def verify(
 
 
 @app.command()
+def query(
+    sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
+    runs: RunsOption = DEFAULT_RUNS,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask all runs with SQL (DuckDB): SELECT label, watts FROM phases."""
+    from labctl.cli import querying
+
+    querying.run_query(sql, [runs], csv_output, json_output)
+
+
+@app.command()
 def ship(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     to: Annotated[
