@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from labctl.cli.tracing import app as trace_app
+
 if TYPE_CHECKING:
     from labctl.errors import LabctlError
 
@@ -252,6 +254,9 @@ def check(
     from labctl.cli import listing
 
     listing.check(file, json_output)
+
+
+app.add_typer(trace_app, name="trace")
 
 
 @app.callback(invoke_without_command=True)
