@@ -119,6 +119,19 @@ def analyse(
 
 
 @app.command()
+def review(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    tail: Annotated[
+        float, typer.Option(min=2.0, help="Seconds of a phase's end that consistency is of.")
+    ] = 400.0,
+) -> None:
+    """Make the charts of the reviews, each with CSV and PDF, and their page."""
+    from labctl.cli import analysing
+
+    analysing.review(run_directory, tail)
+
+
+@app.command()
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
     gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
