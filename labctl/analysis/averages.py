@@ -44,25 +44,15 @@ def low_depth_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
 
 def mixed_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
     """One figure a mixed workload that was done at all six read shares."""
-    groups: dict[tuple[str, int, int, int, int], list[PhaseResult]] = {}
+    groups: dict[str, list[PhaseResult]] = {}
     for item in results:
-        phase = item.phase
-        if phase.pattern.mixed:
-            key = (
-                phase.pattern.value,
-                phase.block_size_bytes,
-                phase.queue_depth,
-                phase.jobs,
-                phase.buffer_compress_pct,
-            )
-            groups.setdefault(key, []).append(item)
+        if item.phase.pattern.mixed:
+            share = f" {item.phase.read_pct}% read"
+            groups.setdefault(workload_name(item.phase).replace(share, ""), []).append(item)
     found = []
-    for group in groups.values():
+    for name, group in groups.items():
         chosen = _first_each(group, MIXES_PCT, [item.phase.read_pct for item in group])
         if chosen:
-            phase = group[0].phase
-            share = f" {phase.read_pct}% read"
-            name = workload_name(phase).replace(share, "")
             found.append(_average(f"{name}, mean of six mixes", chosen))
     return tuple(found)
 

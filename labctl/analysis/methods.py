@@ -15,10 +15,12 @@ from labctl.analysis.idle import IdleResult, idle_results
 from labctl.analysis.live_iops import live_iops
 from labctl.analysis.plain import plain_json
 from labctl.analysis.power_model import RailModel, fit_rails
+from labctl.analysis.power_states import StateRow, power_state_table
 from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.results import RunSummary
 from labctl.analysis.rounds import steady_rounds
 from labctl.analysis.steady import SteadyReport
+from labctl.analysis.workload import power_state_of
 from labctl.record import RunRecord
 
 QOS_PERCENT = 99.9
@@ -62,6 +64,7 @@ class MethodResults:
     frontiers: tuple[Frontier, ...]
     under_watts: tuple[Answer, ...]
     for_iops: tuple[Answer, ...]
+    power_states: tuple[StateRow, ...]
     conditioned: tuple[Conditioned, ...]
     idle: tuple[IdleResult, ...]
 
@@ -103,6 +106,9 @@ def methods_of(
         for_iops=tuple(least_watts(line, wanted_iops, models, measured) for line in lines)
         if wanted_iops is not None
         else (),
+        power_states=power_state_table(
+            measured, {item.phase.index: power_state_of(item.phase) for item in measured}
+        ),
         conditioned=conditioned_against_fresh(summary.phases),
         idle=idle_results(record.header, summary.phases),
     )

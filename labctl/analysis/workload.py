@@ -8,10 +8,17 @@ from labctl.analysis.results import PhaseResult
 from labctl.plan import Phase, format_size
 
 
-def workload_name(phase: Phase, *, depth: bool = True) -> str:
+def power_state_of(phase: Phase) -> int | None:
+    """The NVMe power state that the plan put the drive in, None where it left it alone."""
+    state: int | None = getattr(phase, "power_state", None)
+    return state
+
+
+def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:
     """Everything that says what a phase does, as a person reads it; equal names, equal work.
 
-    Without ``depth`` the phases of a queue-depth sweep have one name.
+    Without ``depth`` the phases of a queue-depth sweep have one name, without ``state`` those of
+    a power-state sweep.
     """
     parts = [phase.pattern.value, format_size(phase.block_size_bytes)]
     if depth:
@@ -22,6 +29,10 @@ def workload_name(phase: Phase, *, depth: bool = True) -> str:
         parts.append(f"×{phase.jobs} jobs")
     if phase.buffer_compress_pct:
         parts.append(f"{phase.buffer_compress_pct}% compressible")
+    if phase.span_bytes:
+        parts.append(f"span {format_size(phase.span_bytes)}")
+    if state and power_state_of(phase) is not None:
+        parts.append(f"PS{power_state_of(phase)}")
     return " ".join(parts)
 
 

@@ -41,6 +41,7 @@ def methods_text(found: MethodResults) -> str:
         ("Power model", _models(found.models)),
         ("Most IOPS under the limit of watts", _answers(found.under_watts)),
         ("Least watts for the IOPS", _answers(found.for_iops)),
+        ("Power states", _power_states(found)),
         ("Conditioned against fresh", _conditioned(found)),
         ("Idle", _idle(found)),
     )
@@ -175,6 +176,15 @@ def _answers(answers: Iterable[Answer]) -> Iterator[str]:
 
 def _iops(iops: Estimate) -> str:
     return prefixed_with_uncertainty(iops) if iops.u else prefixed(iops.value)
+
+
+def _power_states(found: MethodResults) -> Iterator[str]:
+    for one in found.power_states:
+        yield (
+            f"{one.workload} in PS{one.power_state}: {prefixed(one.iops)} IOPS "
+            f"({one.iops_part:.0%}), {with_uncertainty(one.watts)} W, "
+            f"{prefixed_with_uncertainty(one.iops_per_watt)} IOPS/W"
+        )
 
 
 def _conditioned(found: MethodResults) -> Iterator[str]:

@@ -199,7 +199,10 @@ def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
 
 def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
-    derived = ("report.html", "summary.json", "phases.csv", "charts")
+    derived = (
+        "report.html", "summary.json", "phases.csv", "charts", "review.html", "review",
+        "phases.parquet", "run.parquet",
+    )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)
     return sorted((str(name), size) for name, size in names if name.parts[0] not in derived)

@@ -12,9 +12,11 @@ from labctl.analysis.averages import low_depth_averages, mixed_averages
 from labctl.analysis.conditioned import conditioned_against_fresh
 from labctl.analysis.efficiency import knees, marginals, rail_shares
 from labctl.analysis.idle import idle_results, spike_sight
+from labctl.analysis.power_states import power_state_table
 from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
 from labctl.analysis.shared_errors import watts_ratio
-from labctl.plan import Phase, Role, Sweep
+from labctl.analysis.workload import by_workload, workload_name
+from labctl.plan import Role, Sweep
 from tests.unit.test_report_sample import (
     DEPTHS,
     plan,
@@ -150,6 +152,33 @@ def renumbered(*groups: Sequence[PhaseResult]) -> list[PhaseResult]:
     ]
 
 
+def test_power_states_against_the_first() -> None:
+    """25 W against 12 W mode: the same work in PS0 and PS1, something else in PS0 alone."""
+    full = point(8, 400e3, {"12V": 20.0})
+    held = point(8, 300e3, {"12V": 12.0})
+    alone = point(16, 500e3, {"12V": 22.0})
+    again = point(8, 1e3, {"12V": 1.0})
+    results = renumbered([full, alone, held, again])
+    rows = power_state_table(results, {0: 0, 1: 0, 2: 1, 3: 1})
+    assert [(row.power_state, row.phase_index) for row in rows] == [(0, 0), (1, 2)]
+    assert rows[1].iops_part == pytest.approx(0.75)
+    assert rows[1].watts_part is not None
+    assert rows[1].watts_part.value == pytest.approx(0.6)
+    assert rows[1].watts_part.u < 0.001, "the meters' gain is in both"
+    assert power_state_table(results, {}) == ()
+
+
+def test_work_on_another_span_is_other_work() -> None:
+    """Peak random writes on 16 GB, and sustained ones on the whole drive."""
+    peak, sustained = renumbered([point(32, 3e5, {"12V": 9.0})], [point(32, 2e4, {"12V": 9.0})])
+    peak = replace(peak, phase=replace(peak.phase, span_bytes=16 << 30))
+    assert workload_name(peak.phase) == "randread 4k QD32 span 16g"
+    assert list(by_workload([peak, sustained])) == [
+        "randread 4k QD32 span 16g",
+        "randread 4k QD32",
+    ]
+
+
 def fill() -> PhaseResult:
     phase = summary_of(plan(qd_sweep("write"))).measured[0].phase
     return result_of(replace(phase, role=Role.PREPARE, fill_bytes=1 << 30), 0)
@@ -191,7 +220,3 @@ def test_a_fast_meter_without_dead_time_sees_spikes(tmp_path: Path) -> None:
     unknown = tuple(replace(one, aperture_s=0.0) for one in record.header.channels)
     sight = spike_sight(replace(record.header, channels=unknown))
     assert "integration time is not known" in str(sight[0])
-
-
-def test_phases_keep_their_type() -> None:
-    assert isinstance(fill().phase, Phase)
