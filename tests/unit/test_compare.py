@@ -24,6 +24,7 @@ from labctl.record import RunRecord
 from labctl.report.compare import comparison_page
 from labctl.report.compare_table import comparison_csv, comparison_text
 from tests.unit.synthetic_run import WORK, Bench, Load, build
+from tests.unit.test_docs import ROOT, blocks
 from tests.unit.test_report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of
 
 Pair = tuple[RunRecord, RunSummary]
@@ -196,6 +197,12 @@ def test_a_gate_about_nothing_is_a_mistake(tmp_path: Path) -> None:
     gate = Gate(limits=[Limit(quantity="iops", worse_pct=3, points="randwrite*")])
     with pytest.raises(ConfigurationError, match="no point with iops fits; the runs have: idle"):
         check_gate(found, gate)
+
+
+def test_the_gate_of_the_docs_is_a_gate() -> None:
+    (text,) = [one for one in blocks(ROOT / "docs" / "analyses.md", "toml") if "limits" in one]
+    gate = parse_gate(text, "docs/analyses.md")
+    assert [limit.quantity for limit in gate.limits] == ["iops_per_watt", "latency_p99_us"]
 
 
 def test_every_mistake_of_a_gate_is_named() -> None:

@@ -19,7 +19,7 @@ from labctl.trace import Description, convert, describe, formats, open_trace
 from labctl.trace.blktrace import MAGIC, RECORD
 from labctl.trace.fields import integers, nanoseconds, split_blanks, split_commas
 from labctl.trace.formats import TraceError
-from tests.unit.test_docs import labctl
+from tests.unit.test_docs import ROOT, labctl
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 
@@ -68,6 +68,11 @@ def test_msr_by_hand(tmp_path: Path) -> None:
     assert {one.name: one.ios for one in found.queue_depths if one.ios} == {"1": 2, "2": 1, "3": 1}
     assert found.mean_queue_depth == pytest.approx((1 + 2 + 3 + 1) / 4)
     assert found.span_bytes == (1 << 20) + 131072
+
+
+def test_the_example_of_the_docs_is_a_trace() -> None:
+    found = described(ROOT / "docs" / "examples" / "trace.csv")
+    assert (found.format, found.ios, found.bad_lines) == ("MSR Cambridge CSV", 40, 0)
 
 
 def test_systor_by_hand(tmp_path: Path) -> None:
