@@ -19,7 +19,7 @@ from labctl.analysis.power_states import StateRow, power_state_table
 from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.results import RunSummary
 from labctl.analysis.rounds import steady_rounds
-from labctl.analysis.steady import SteadyReport
+from labctl.analysis.tracking import SteadyReport
 from labctl.analysis.workload import power_state_of
 from labctl.record import RunRecord
 

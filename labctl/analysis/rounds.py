@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from labctl.analysis.results import PhaseResult
-from labctl.analysis.steady import CELSIUS, WINDOW, SteadyReport, Tracked, steady_report
+from labctl.analysis.steady import WINDOW
+from labctl.analysis.tracking import CELSIUS, SteadyReport, Tracked, steady_report
 from labctl.analysis.workload import by_workload, ordinary
 
 

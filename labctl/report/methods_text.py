@@ -9,7 +9,7 @@ from labctl.analysis.frontier import Answer
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.power_model import RailModel
 from labctl.analysis.results import Estimate
-from labctl.analysis.steady import SteadyReport
+from labctl.analysis.tracking import SteadyReport
 from labctl.report.numbers import (
     NOTHING,
     prefixed,

@@ -17,7 +17,7 @@ import numpy as np
 from labctl.analysis.averages import Average
 from labctl.analysis.consistency import Consistency, Floats, per_second
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.steady import SteadyReport, Window
+from labctl.analysis.tracking import SteadyReport, Window
 from labctl.plan import format_size
 from labctl.report.charts import (
     GROUPED,

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from labctl.analysis.results import PhaseResult, TemperatureResult
 from labctl.analysis.rounds import rounds_of, steady_rounds
-from labctl.analysis.steady import (
+from labctl.analysis.steady import steady_window
+from labctl.analysis.tracking import (
     CELSIUS,
     Tracked,
     measurement_window,
-    steady_from,
     steady_report,
-    steady_window,
+    steady_round,
 )
 from labctl.plan import Sweep
 from tests.unit.test_report_sample import estimate, plan, summary_of
@@ -103,9 +103,10 @@ def test_degrees_are_not_judged_by_a_share_of_celsius() -> None:
     """Around 5 °C a share would forbid half a degree; around 80 °C it would allow 16."""
     for middle in (5.0, 80.0):
         near = [middle, middle + 1, middle, middle, middle + 1]
-        assert steady_window(near, CELSIUS).steady
-        assert not steady_window([middle + 0.6 * i for i in range(5)], CELSIUS).steady
-    assert steady_from([-3.0, -2.0, -3.0, -2.0, -3.0], limits=CELSIUS) == 4
+        assert CELSIUS.verdict(near).steady
+        assert not CELSIUS.verdict([middle + 0.6 * i for i in range(5)]).steady
+    freezing = Tracked("t", "°C", (-3.0, -2.0, -3.0, -2.0, -3.0), CELSIUS)
+    assert steady_round([freezing]) == 4
 
 
 @given(
