@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from labctl.analysis.results import COVERAGE_FACTOR, Estimate, PhaseResult
 from labctl.analysis.shared_errors import rail_u_apart, rail_u_gain
 from labctl.analysis.uncertainty import student_factor
+from labctl.plan import Pattern
 
 Floats = NDArray[np.float64]
 
@@ -110,14 +111,18 @@ def features(result: PhaseResult) -> Floats:
 
 
 def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
-    """The model of one rail from every completed, unthrottled phase that measured it.
+    """The model of one rail from every completed, unthrottled phase that measured it: of work that
+    fio counted, and of idling. (A purge works too, but nobody counts what.)
 
     None when there are fewer phases than terms that they could tell.
     """
     used = [
         item
         for item in results
-        if rail in item.rails and item.outcome == "completed" and not item.throttled
+        if rail in item.rails
+        and item.outcome == "completed"
+        and not item.throttled
+        and (item.iops or item.phase.pattern is Pattern.IDLE)
     ]
     if len(used) < 2:
         return None

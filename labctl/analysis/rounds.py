@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.steady import WINDOW
 from labctl.analysis.tracking import CELSIUS, SteadyReport, Tracked, steady_report
-from labctl.analysis.workload import by_workload, ordinary
+from labctl.analysis.workload import by_workload, is_tracked, ordinary
 
 
 def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ...]]:
@@ -46,12 +46,14 @@ def steady_rounds(
 ) -> SteadyReport | None:
     """Whether every tracked variable of every tracked work is steady in the same window.
 
-    ``track`` names the works to follow (:func:`workload_name`); all that were repeated when it is
-    empty. None when nothing was repeated.
+    ``track`` names the works to follow (:func:`workload_name`); when it is empty, those that the
+    plan tracks. None when nothing was repeated.
     """
     rounds = rounds_of(results)
     followed: Mapping[str, tuple[PhaseResult, ...]] = {
-        name: group for name, group in rounds.items() if not track or name in track
+        name: group
+        for name, group in rounds.items()
+        if (name in track if track else is_tracked(group[0].phase))
     }
     tracked = [one for name, group in followed.items() for one in tracked_variables(name, group)]
     return steady_report(tracked, window) if tracked else None

@@ -14,6 +14,12 @@ def power_state_of(phase: Phase) -> int | None:
     return state
 
 
+def is_tracked(phase: Phase) -> bool:
+    """Whether the plan follows this point to find the steady state; all where it names none."""
+    tracked: bool = getattr(phase, "tracked", True)
+    return tracked
+
+
 def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:
     """Everything that says what a phase does, as a person reads it; equal names, equal work.
 

@@ -106,6 +106,15 @@ def test_too_few_phases_give_no_model() -> None:
     assert fit_rails([]) == ()
 
 
+def test_a_phase_whose_work_nobody_counted_is_not_taken_for_idle() -> None:
+    made = list(results(plan(qd_sweep())))
+    uncounted = replace(
+        made[3], iops=None, read=None, bytes_per_s=None, rails={"12V": rail(30.0, 0.002)}
+    )
+    model = fit_rail([*made, uncounted], "12V")
+    assert model is not None and model.value("idle") == pytest.approx(IDLE)
+
+
 def test_a_throttled_phase_does_not_count() -> None:
     made = list(results(plan(qd_sweep())))
     one = made[3]
