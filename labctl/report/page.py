@@ -63,44 +63,46 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
     labels = {item.phase.index: item.phase.label for item in summary.phases}
     measured = summary.measured
     sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
-    return offline_page(
-        "page.html",
-        {
-            "record": record,
-            "header": record.header,
-            "summary": summary,
-            "drawn": drawn,
-            "panels": panels(measured),
-            "rails": headline.rail_names(summary),
-            "sensors": sensors,
-            "hottest": _hottest(summary),
-            "best": headline.most_iops_per_watt(measured),
-            "hungriest": headline.most_watts(measured),
-            "worst_alignment_ms": headline.worst_alignment_ms(measured),
-            "throttled": [item for item in measured if item.throttled],
-            "problems": tuple(dict.fromkeys((*summary.problems, *record.problems))),
-            "labels": labels,
-            "notes": _notes(summary, labels),
-            "stated_ms": _stated_alignment_ms(summary),
-            "files": _files(record.path),
-        },
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            record=record,
+            header=record.header,
+            summary=summary,
+            drawn=drawn,
+            panels=panels(measured),
+            rails=headline.rail_names(summary),
+            sensors=sensors,
+            hottest=_hottest(summary),
+            best=headline.most_iops_per_watt(measured),
+            hungriest=headline.most_watts(measured),
+            worst_alignment_ms=headline.worst_alignment_ms(measured),
+            throttled=[item for item in measured if item.throttled],
+            problems=tuple(dict.fromkeys((*summary.problems, *record.problems))),
+            labels=labels,
+            notes=_notes(summary, labels),
+            stated_ms=_stated_alignment_ms(summary),
+            files=_files(record.path),
+            **_inside(),
+        )
     )
 
 
 def offline_page(template: str, values: Mapping[str, Any]) -> str:
-    """A page from a template, with style and scripts inside and nothing to load."""
+    """Another page of the same kind: style and scripts inside, nothing to load."""
+    return _environment().get_template(template).render(**values, **_inside())
+
+
+def _inside() -> dict[str, Any]:
+    """What every page carries: its style, its scripts, and the hashes that let them run."""
     library, script = _library(), _text("page.js")
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            **values,
-            style=Markup(_text("page.css")),
-            library=Markup(library),
-            script=Markup(script),
-            script_sources=" ".join(_source_hash(one) for one in (library, script)),
-        )
-    )
+    return {
+        "style": Markup(_text("page.css")),
+        "library": Markup(library),
+        "script": Markup(script),
+        "script_sources": " ".join(_source_hash(one) for one in (library, script)),
+    }
 
 
 @cache
