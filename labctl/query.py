@@ -13,7 +13,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +32,10 @@ RUNS_FILE = "run.parquet"
 LAYOUT = 1
 """Counts up when columns change their meaning, so that older Parquet is made again."""
 
+# For columns that a run has no value of: all runs must agree on a type.
 _TEXT = frozenset(
     ("run", "role", "sweep", "label", "pattern", "outcome", "reason", "slowed_by", "notes", "rig",
-     "plan", "drive_model", "drive_serial", "labctl_version")
+     "plan", "drive_model", "drive_serial", "labctl_version", "throttling", "throttling_why")
 )  # fmt: skip
 _WHOLE = frozenset(
     ("index", "block_size_bytes", "queue_depth", "jobs", "read_pct", "begin_ns", "end_ns",
@@ -186,7 +187,7 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
     """Rows as Parquet, in one step. Raises OSError."""
     if not rows:
         rows = [{"run": None, "index": None}]
-    types = {name: _type(name) for name in rows[0]}
+    types = {name: _type(name, (row[name] for row in rows)) for name in rows[0]}
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(types), lineterminator="\n")
@@ -212,10 +213,16 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
             fresh.unlink(missing_ok=True)
 
 
-def _type(column: str) -> str:
-    if column in _TEXT:
-        return "VARCHAR"
-    return "BIGINT" if column in _WHOLE else "DOUBLE"
+def _type(column: str, values: Iterable[Field]) -> str:
+    """The SQL type of a column: that of its values; of its name where there are none."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return "VARCHAR" if column in _TEXT else "BIGINT" if column in _WHOLE else "DOUBLE"
+    if kinds == {bool}:
+        return "BOOLEAN"
+    if kinds <= {int, bool}:
+        return "BIGINT"
+    return "DOUBLE" if kinds <= {int, bool, float} else "VARCHAR"
 
 
 def _struct(types: dict[str, str]) -> str:

@@ -15,7 +15,7 @@ from labctl.rig import load_rig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-GROUPS = ("trace",)
+GROUPS = ("mqtt", "queue", "trace")
 """Commands that have commands of their own."""
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
