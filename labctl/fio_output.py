@@ -40,7 +40,7 @@ __all__ = [
     "status_of",
 ]
 
-PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99")
+PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99", "99.999")
 """The latency percentiles that results carry, where fio gave them."""
 
 
@@ -57,7 +57,7 @@ class Direction:
     latency_mean_us: float
     latency_max_us: float
     latency_percentiles_us: dict[str, float]
-    """Key is the percentile as text: "50", "95", "99", "99.9", "99.99"."""
+    """Key is the percentile as text: "50", "90", "95", "99", "99.9", "99.99", "99.999"."""
 
 
 @dataclass(frozen=True, slots=True)

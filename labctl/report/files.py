@@ -18,20 +18,25 @@ from labctl.report.latency import latency_max_us, latency_mean_us, latency_perce
 
 Field = str | int | float | None
 
-PERCENTILES = ("50", "95", "99", "99.9", "99.99")
+PERCENTILES = ("50", "95", "99", "99.9", "99.99", "99.999")
 
 
 def phases_csv(summary: RunSummary) -> str:
     """One row a phase (preparation and idling too), with a heading row."""
-    rails = headline.rail_names(summary)
-    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
-    rows = [phase_row(summary, item, rails, sensors) for item in summary.phases]
+    rows = phase_rows(summary)
     text = io.StringIO()
     heading = rows[0].keys() if rows else ()
     writer = csv.DictWriter(text, fieldnames=heading, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
+    """One row a phase, all with the same columns."""
+    rails = headline.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return [phase_row(summary, item, rails, sensors) for item in summary.phases]
 
 
 def summary_json(summary: RunSummary) -> str:

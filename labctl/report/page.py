@@ -61,7 +61,6 @@ class BudgetLine:
 
 def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) -> str:
     """The whole report as HTML."""
-    library, script = _library(), _text("page.js")
     labels = {item.phase.index: item.phase.label for item in summary.phases}
     measured = summary.measured
     sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
@@ -90,12 +89,25 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             notes=_notes(summary, labels),
             stated_ms=_stated_alignment_ms(summary),
             files=_files(record.path),
-            style=Markup(_text("page.css")),
-            library=Markup(library),
-            script=Markup(script),
-            script_sources=" ".join(_source_hash(one) for one in (library, script)),
+            **_inside(),
         )
     )
+
+
+def offline_page(template: str, values: Mapping[str, Any]) -> str:
+    """Another page of the same kind: style and scripts inside, nothing to load."""
+    return _environment().get_template(template).render(**values, **_inside())
+
+
+def _inside() -> dict[str, Any]:
+    """What every page carries: its style, its scripts, and the hashes that let them run."""
+    library, script = _library(), _text("page.js")
+    return {
+        "style": Markup(_text("page.css")),
+        "library": Markup(library),
+        "script": Markup(script),
+        "script_sources": " ".join(_source_hash(one) for one in (library, script)),
+    }
 
 
 @cache
@@ -194,7 +206,10 @@ def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
 
 def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
-    derived = ("report.html", "summary.json", "phases.csv", "charts")
+    derived = (
+        "report.html", "summary.json", "phases.csv", "charts", "review.html", "review",
+        "phases.parquet", "run.parquet",
+    )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)
     return sorted((str(name), size) for name, size in names if name.parts[0] not in derived)

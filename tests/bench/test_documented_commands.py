@@ -73,6 +73,7 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     shutil.copytree(ROOT / "rigs", folder / "rigs")
+    shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
     (folder / "short.toml").write_text(SHORT_PLAN)
     (folder / "site.toml").write_text("")
     bench = folder / "bench"

@@ -16,6 +16,8 @@ from labctl.rig import Current, Drive, Limits, Rail, load_rig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GROUPS = ("mqtt", "queue", "trace")
+"""Commands that have commands of their own."""
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +50,7 @@ def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
     elif words[0] == "cp":
         assert (ROOT / words[1]).is_file()
     elif words[0] == "labctl":
-        shown = labctl(*words[1 : 3 if words[1] == "queue" else 2], "--help")
+        shown = labctl(*words[1 : 3 if words[1] in GROUPS else 2], "--help")
         assert shown.returncode == 0, line
         for option in (word for word in words if word.startswith("--")):
             assert option in shown.stdout, f"{line}: no {option}"

@@ -1,0 +1,146 @@
+"""Every analysis of the review methods and standards, of one run, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labctl.analysis.averages import Average, low_depth_averages, mixed_averages
+from labctl.analysis.conditioned import Conditioned, conditioned_against_fresh
+from labctl.analysis.consistency import TAIL_S, Consistency, consistency
+from labctl.analysis.efficiency import Knee, Marginal, Share, knees, marginals, rail_shares
+from labctl.analysis.frontier import Answer, Frontier, frontiers, least_watts, most_iops
+from labctl.analysis.idle import IdleResult, idle_results
+from labctl.analysis.live_iops import live_iops
+from labctl.analysis.plain import plain_json
+from labctl.analysis.power_model import RailModel, fit_rails
+from labctl.analysis.power_states import StateRow, power_state_table
+from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
+from labctl.analysis.results import RunSummary
+from labctl.analysis.rounds import steady_rounds
+from labctl.analysis.tracking import SteadyReport
+from labctl.analysis.workload import power_state_of
+from labctl.record import RunRecord
+
+QOS_PERCENT = 99.9
+QOS_LIMIT_US = 500.0
+QOS_BLOCK_BYTES = 4096
+"""The reviews' line: 99.9 % of QD1 4 KiB I/Os under 500 µs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseConsistency:
+    """How even a phase was."""
+
+    phase_index: int
+    label: str
+    consistency: Consistency
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSlowShares:
+    """The shares of slow I/Os of a phase."""
+
+    phase_index: int
+    label: str
+    shares: tuple[SlowShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodResults:
+    """Everything that the methods say of a run; empty where it has not what they need."""
+
+    run_id: str
+    averages: tuple[Average, ...]
+    consistencies: tuple[PhaseConsistency, ...]
+    steady: SteadyReport | None
+    slow_shares: tuple[PhaseSlowShares, ...]
+    verdicts: tuple[Verdict, ...]
+    knees: tuple[Knee, ...]
+    marginals: tuple[Marginal, ...]
+    rail_shares: tuple[Share, ...]
+    models: tuple[RailModel, ...]
+    frontiers: tuple[Frontier, ...]
+    under_watts: tuple[Answer, ...]
+    for_iops: tuple[Answer, ...]
+    power_states: tuple[StateRow, ...]
+    conditioned: tuple[Conditioned, ...]
+    idle: tuple[IdleResult, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary of numbers and words."""
+        plain = plain_json(self)
+        assert isinstance(plain, dict)
+        return plain
+
+
+def methods_of(
+    record: RunRecord,
+    summary: RunSummary,
+    *,
+    tail_s: float = TAIL_S,
+    limit_watts: float | None = None,
+    wanted_iops: float | None = None,
+    qos: tuple[float, float] = (QOS_PERCENT, QOS_LIMIT_US),
+) -> MethodResults:
+    """Every analysis of a run. ``limit_watts`` and ``wanted_iops`` ask the frontier."""
+    measured = summary.measured
+    models = fit_rails(summary.phases)
+    lines = frontiers(measured)
+    return MethodResults(
+        run_id=summary.run_id,
+        averages=(*low_depth_averages(measured), *mixed_averages(measured)),
+        consistencies=tuple(_consistencies(record, summary, tail_s)),
+        steady=steady_rounds(measured),
+        slow_shares=tuple(_slow_shares(record, summary)),
+        verdicts=tuple(_verdicts(summary, *qos)),
+        knees=knees(measured),
+        marginals=marginals(measured),
+        rail_shares=rail_shares(summary.phases),
+        models=models,
+        frontiers=lines,
+        under_watts=tuple(most_iops(line, limit_watts, models, measured) for line in lines)
+        if limit_watts is not None
+        else (),
+        for_iops=tuple(least_watts(line, wanted_iops, models, measured) for line in lines)
+        if wanted_iops is not None
+        else (),
+        power_states=power_state_table(
+            measured, {item.phase.index: power_state_of(item.phase) for item in measured}
+        ),
+        conditioned=conditioned_against_fresh(summary.phases),
+        idle=idle_results(record.header, summary.phases),
+    )
+
+
+def _consistencies(
+    record: RunRecord, summary: RunSummary, tail_s: float
+) -> Sequence[PhaseConsistency]:
+    found = []
+    for item in summary.measured:
+        one = consistency(*live_iops(record, item), tail_s)
+        if one is not None:
+            found.append(PhaseConsistency(item.phase.index, item.phase.label, one))
+    return found
+
+
+def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowShares]:
+    found = []
+    for item in summary.measured:
+        shares = phase_slow_shares(record, item)
+        if shares:
+            found.append(PhaseSlowShares(item.phase.index, item.phase.label, shares))
+    return found
+
+
+def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[Verdict]:
+    found = []
+    for item in summary.measured:
+        phase = item.phase
+        low = phase.queue_depth * phase.jobs == 1 and phase.block_size_bytes == QOS_BLOCK_BYTES
+        for name in ("read", "write") if low else ():
+            one = verdict(item, name, percent, limit_us)
+            if one is not None:
+                found.append(one)
+    return found

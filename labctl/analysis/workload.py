@@ -1,0 +1,57 @@
+"""Which phases are the same work: on one run again and again, or on several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labctl.analysis.results import PhaseResult
+from labctl.plan import Phase, format_size
+
+
+def power_state_of(phase: Phase) -> int | None:
+    """The NVMe power state that the plan put the drive in, None where it left it alone."""
+    state = phase.power_state
+    return state
+
+
+def is_tracked(phase: Phase) -> bool:
+    """Whether the plan follows this point to find the steady state; all where it names none."""
+    tracked = phase.tracked
+    return tracked
+
+
+def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:
+    """Everything that says what a phase does, as a person reads it; equal names, equal work.
+
+    Without ``depth`` the phases of a queue-depth sweep have one name, without ``state`` those of
+    a power-state sweep.
+    """
+    parts = [phase.pattern.value, format_size(phase.block_size_bytes)]
+    if depth:
+        parts.append(f"QD{phase.queue_depth}")
+    if phase.pattern.mixed:
+        parts.append(f"{phase.read_pct}% read")
+    if phase.jobs > 1:
+        parts.append(f"×{phase.jobs} jobs")
+    if phase.buffer_compress_pct:
+        parts.append(f"{phase.buffer_compress_pct}% compressible")
+    if phase.span_bytes:
+        parts.append(f"span {format_size(phase.span_bytes)}")
+    if state and power_state_of(phase) is not None:
+        parts.append(f"PS{power_state_of(phase)}")
+    return " ".join(parts)
+
+
+def by_workload(
+    results: Iterable[PhaseResult], *, depth: bool = True
+) -> dict[str, list[PhaseResult]]:
+    """Phases by what they do, in the order in which each work was first done."""
+    found: dict[str, list[PhaseResult]] = {}
+    for result in results:
+        found.setdefault(workload_name(result.phase, depth=depth), []).append(result)
+    return found
+
+
+def ordinary(result: PhaseResult) -> bool:
+    """Whether a phase can stand for the drive: completed, and it did something."""
+    return result.outcome == "completed" and bool(result.iops)

@@ -1,0 +1,32 @@
+"""The page of a comparison: drives side by side, one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from labctl.analysis.comparison import QUANTITIES, Comparison, Difference
+from labctl.analysis.gate import GateResult
+from labctl.analysis.results import RunSummary
+from labctl.report.charts import static_svg
+from labctl.report.compare_charts import comparison_charts
+from labctl.report.compare_table import signed_percent
+from labctl.report.page import Drawn, offline_page
+
+
+def comparison_page(found: Comparison, first: RunSummary, gate: GateResult | None = None) -> str:
+    """The comparison as HTML; ``first`` is the summary of run A."""
+    charts = comparison_charts(found, first)
+    return offline_page(
+        "compare.html",
+        {
+            "found": found,
+            "gate": gate,
+            "drawn": [Drawn(chart, static_svg(chart.spec)) for chart in charts],
+            "tables": [
+                (quantity, found.quantity(quantity.name))
+                for quantity in QUANTITIES
+                if found.quantity(quantity.name)
+            ],
+            "percent": signed_percent,
+            "significant_difference": Difference.SIGNIFICANT,
+            "unknown_difference": Difference.UNKNOWN,
+        },
+    )

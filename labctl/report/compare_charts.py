@@ -1,0 +1,119 @@
+"""Charts of a comparison: one quantity each, small multiples by workload, a line a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+
+from labctl.analysis.comparison import QUANTITIES, Comparison, Quantity
+from labctl.analysis.comparison import Row as ComparedRow
+from labctl.analysis.results import RunSummary
+from labctl.analysis.workload import workload_name
+from labctl.report.axes import Panel, panels
+from labctl.report.charts import (
+    INK,
+    PREFIXED,
+    Chart,
+    Datasets,
+    Row,
+    Spec,
+    finished,
+    hues,
+    joined,
+    plain,
+)
+from labctl.report.numbers import prefixed_with_uncertainty
+
+_WIDTHS = {1: 760, 2: 465, 3: 300}
+
+
+def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]:
+    """A chart a quantity; ``first`` is the summary of run A, whose sweeps give the panels."""
+    shown = panels(first.measured)
+    charts = (_chart(found, quantity, shown) for quantity in QUANTITIES)
+    return tuple(chart for chart in charts if chart is not None)
+
+
+def _chart(found: Comparison, quantity: Quantity, shown: Sequence[Panel]) -> Chart | None:
+    rows = {row.point: row for row in found.quantity(quantity.name)}
+    names = tuple(run.name for run in found.runs)
+    datasets = Datasets()
+    parts: list[Spec] = []
+    columns = min(max(len(shown), 1), 3)
+    for panel in shown:
+        points = _points(panel, rows)
+        if points:
+            parts.append(_panel(panel, points, quantity, names, datasets, _WIDTHS[columns]))
+    if not parts:
+        return None
+    title = quantity.title[0].upper() + quantity.title[1:]
+    title = quantity.title[0].upper() + quantity.title[1:]
+    caption = f"{title} of each run along its sweep, with U (k = 2) where it is known."
+    return finished(quantity.name, title, caption, joined(parts, columns), datasets)
+
+
+def _points(panel: Panel, rows: Mapping[str, ComparedRow]) -> list[Row]:
+    found: list[Row] = []
+    for point in panel.points:
+        row = rows.get(workload_name(point.result.phase))
+        if row is None or "#" in point.tick:
+            continue
+        for cell in row.cells:
+            if cell.value is None:
+                continue
+            known = math.isfinite(cell.value.u)
+            u = cell.value.u if known else 0.0
+            found.append(
+                {
+                    "x": point.tick,
+                    "run": cell.run,
+                    "y": cell.value.value,
+                    "low": cell.value.value - u,
+                    "high": cell.value.value + u,
+                    "text": f"{prefixed_with_uncertainty(cell.value)} {row.unit}",
+                }
+            )
+    return found
+
+
+def _titled(quantity: Quantity) -> str:
+    named = quantity.unit in quantity.title
+    return quantity.title if named else f"{quantity.title} ({quantity.unit})"
+
+
+def _panel(
+    panel: Panel,
+    points: list[Row],
+    quantity: Quantity,
+    names: tuple[str, ...],
+    datasets: Datasets,
+    width: int,
+) -> Spec:
+    ticks = [point.tick for point in panel.points]
+    x = alt.X(
+        "x:O", sort=ticks, scale=alt.Scale(domain=ticks), title=panel.axis.title,
+        axis=alt.Axis(labelAngle=0, labelOverlap="greedy", grid=False),
+    )  # fmt: skip
+    top = max(float(row["high"]) for row in points)
+    scale = alt.Scale(domain=[0, top * 1.1 or 1.0], nice=False)
+    axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=34)
+    y = alt.Y("y:Q", scale=scale, title=_titled(quantity), axis=axis)
+    colour = alt.Color(
+        "run:N",
+        title="run",
+        scale=alt.Scale(domain=list(names), range=hues(names)),
+        legend=alt.Legend(orient="top", direction="horizontal"),
+    )
+    data = datasets.chart(points)
+    tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± U")]
+    offset = alt.XOffset("run:N", sort=list(names))
+    layers = [
+        data.mark_bar().encode(x=x, xOffset=offset, y=y, color=colour, tooltip=tooltip),
+        data.mark_rule(color=INK, strokeWidth=1.2).encode(
+            x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q"
+        ),
+    ]
+    title = alt.TitleParams(panel.title, limit=420)
+    return plain(alt.layer(*layers).properties(title=title, width=width, height=180))

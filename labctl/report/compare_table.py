@@ -1,0 +1,170 @@
+"""A comparison for a terminal (80 columns) and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+
+from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Difference, Row
+from labctl.analysis.gate import GateResult
+from labctl.analysis.results import Estimate
+from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
+
+WIDTH = 80
+_GAP = 2
+
+MARKS = {
+    Difference.SIGNIFICANT: "*",
+    Difference.NOT_DISTINGUISHABLE: "=",
+    Difference.UNKNOWN: "?",
+    Difference.MISSING: " ",
+}
+_SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
+"""The data rate says what the IOPS say; it is in the CSV."""
+
+
+def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
+    """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
+    lines = [_who(run.name, run.run_id, run.drive_model, run.drive_serial) for run in found.runs]
+    for quantity in QUANTITIES:
+        rows = found.quantity(quantity.name)
+        if rows and quantity.name in _SHOWN:
+            unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
+            lines += ["", f"{quantity.title}{unit}", *_table(rows)]
+    lines += ["", "* differs   = cannot be told apart   ? no uncertainty known   T throttled"]
+    for point, names in found.only_in.items():
+        lines += _folded(f"{point}: only in {', '.join(names)}")
+    for note in found.notes:
+        lines += _folded(note)
+    if gate is not None:
+        lines += ["", *gate_lines(gate)]
+    return "\n".join(lines) + "\n"
+
+
+def gate_lines(gate: GateResult) -> list[str]:
+    """What the gate says: its failures, what is undecided, and the verdict."""
+    shown = [check for check in gate.checks if check in gate.failures or check.verdict != "passed"]
+    lines = [part for check in shown for part in _folded(str(check))]
+    failed = len(gate.failures)
+    verdict = "passed" if gate.passed else f"FAILED ({failed} of {len(gate.checks)} checks)"
+    return [*lines, f"gate: {verdict}"]
+
+
+def _who(name: str, run_id: str, model: str, serial: str) -> str:
+    drive = " ".join(filter(None, (model, serial)))
+    return textwrap.shorten(f"{name}  {run_id}  {drive}", WIDTH, placeholder="…")
+
+
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=True)
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    """A row a point; runs for which there is no room follow in a table below."""
+    names = [row.point for row in rows]
+    first = [_value(row.quantity, row.cells[0]) for row in rows]
+    columns = [
+        (
+            row_cells[0].run,
+            [
+                f"{_value(row.quantity, cell)} {_change(cell)}"
+                for row, cell in zip(rows, row_cells, strict=True)
+            ],
+        )
+        for row_cells in zip(*(row.cells[1:] for row in rows), strict=True)
+    ]
+    label = min(max(map(cell_len, names)), 30)
+    base = max(map(cell_len, [*first, rows[0].cells[0].run]))
+    left = 2 + label + _GAP + base
+    part: list[tuple[str, list[str]]] = []
+    used = left
+    for column in columns:
+        wide = max(cell_len(text) for text in (column[0], *column[1]))
+        if part and used + _GAP + wide > WIDTH:
+            yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+            part, used = [], left
+        part.append(column)
+        used += _GAP + wide
+    yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+
+
+def _drawn(
+    names: Sequence[str],
+    label: int,
+    base: tuple[str, list[str]],
+    part: Sequence[tuple[str, list[str]]],
+) -> Iterator[str]:
+    columns = [base, *part]
+    widths = [max(cell_len(text) for text in (head, *texts)) for head, texts in columns]
+    for number in range(-1, len(names)):
+        name = "" if number < 0 else names[number]
+        name = name if cell_len(name) <= label else name[: label - 1] + "…"
+        cells = [head if number < 0 else texts[number] for head, texts in columns]
+        padded = [
+            " " * (wide - cell_len(cell)) + cell for cell, wide in zip(cells, widths, strict=True)
+        ]
+        yield (
+            "  "
+            + name
+            + " " * (label - cell_len(name))
+            + "".join(f"{'':{_GAP}}{c}" for c in padded)
+        ).rstrip()
+
+
+def _value(quantity: str, cell: Cell) -> str:
+    if cell.value is None:
+        return NOTHING
+    throttled = "T" if cell.throttled else ""
+    if not math.isfinite(cell.value.u):
+        number = significant(cell.value.value, 3)
+        if quantity in ("iops", "iops_per_watt"):
+            number = prefixed(cell.value.value)
+        return throttled + number
+    return throttled + prefixed_with_uncertainty(cell.value)
+
+
+def _change(cell: Cell) -> str:
+    mark = MARKS[cell.difference or Difference.MISSING]
+    if cell.change is None:
+        return f"{NOTHING:>7}{mark}"
+    return f"{signed_percent(cell.change.value):>7}{mark}"
+
+
+def signed_percent(part: float) -> str:
+    """A change as a person reads it: 0.0123 → ``+1.2%``."""
+    return f"{part:+.1%}".replace("-", MINUS)
+
+
+def comparison_csv(found: Comparison) -> str:
+    """One row a point, quantity and run; changes are parts (0.01 is 1 %), U is k = 2."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ("run", "run_id", "drive_model", "drive_serial", "point", "quantity", "unit", "value",
+         "value_u", "change", "change_u", "difference", "completed", "throttled")
+    )  # fmt: skip
+    who = {run.name: run for run in found.runs}
+    for row in found.rows:
+        for cell in row.cells:
+            run = who[cell.run]
+            writer.writerow(
+                (cell.run, run.run_id, run.drive_model, run.drive_serial, row.point, row.quantity,
+                 row.unit, *_pair(cell.value), *_pair(cell.change), cell.difference or "",
+                 cell.completed, cell.throttled)
+            )  # fmt: skip
+    return text.getvalue()
+
+
+def _pair(estimate: Estimate | None) -> tuple[str, str]:
+    if estimate is None:
+        return "", ""
+    return _number(estimate.value), _number(estimate.u)
+
+
+def _number(value: float) -> str:
+    return repr(float(value)) if math.isfinite(value) else ""

@@ -1,0 +1,81 @@
+"""The review of a run: the charts of the reviews, each with its numbers, on one offline page."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import vl_convert
+
+from labctl.analysis.live_iops import live_iops
+from labctl.analysis.methods import MethodResults
+from labctl.analysis.results import RunSummary
+from labctl.record import RunRecord
+from labctl.report.charts import png_of_svg, static_svg
+from labctl.report.methods_text import methods_text
+from labctl.report.page import Drawn, offline_page
+from labctl.report.review_charts import (
+    Figure,
+    consistency_figure,
+    headline_bars,
+    mixed_figure,
+    steady_figure,
+    transfer_figure,
+)
+from labctl.report.sweep_charts import sweep_charts
+
+PAGE_FILE = "review.html"
+FOLDER = "review"
+
+CONSISTENCY_FROM_S = 120.0
+"""Shorter phases get no consistency chart: it would say nothing of a worn-in drive."""
+
+
+def review_figures(
+    record: RunRecord, summary: RunSummary, methods: MethodResults
+) -> tuple[Figure, ...]:
+    """Every chart of the reviews that the run has data for."""
+    measured = summary.measured
+    figures = [headline_bars(methods.averages)]
+    by_index = {item.phase.index: item for item in measured}
+    for number, one in enumerate(methods.consistencies):
+        result = by_index[one.phase_index]
+        if result.duration_s >= CONSISTENCY_FROM_S:
+            name = f"consistency-{number + 1}"
+            seconds, iops = live_iops(record, result)
+            figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
+    figures += [mixed_figure(measured), transfer_figure(measured)]
+    if methods.steady is not None:
+        figures.append(steady_figure(methods.steady))
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults) -> list[Path]:
+    """Write ``review.html``, and of each figure PNG, PDF (for print) and CSV; the page is last."""
+    folder = record.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    written, drawn = [], []
+    for figure in review_figures(record, summary, methods):
+        name = figure.chart.name
+        svg = static_svg(figure.chart.spec)
+        drawn.append(Drawn(figure.chart, svg))
+        pdf = bytes(vl_convert.svg_to_pdf(svg))
+        for suffix, data in (("png", png_of_svg(svg)), ("pdf", pdf), ("csv", figure.csv())):
+            body = data.encode() if isinstance(data, str) else data
+            written.append(_replace(folder / f"{name}.{suffix}", body))
+    shared = [Drawn(chart, static_svg(chart.spec)) for chart in sweep_charts(summary)]
+    page = offline_page(
+        "review.html",
+        {"summary": summary, "header": record.header, "figures": drawn, "sweeps": shared,
+         "text": methods_text(methods), "folder": FOLDER},
+    )  # fmt: skip
+    written.append(_replace(record.path / PAGE_FILE, page.encode()))
+    return written
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    """Write a file so that a reader never sees half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return path

@@ -1,0 +1,170 @@
+"""The review charts: valid, with every number beside them, and a page that loads nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from altair.utils.schemapi import validate_jsonschema
+from altair.vegalite.v6.schema.core import load_schema
+
+from labctl.analysis.consistency import consistency
+from labctl.analysis.methods import methods_of
+from labctl.analysis.results import RunSummary, TemperatureResult
+from labctl.analysis.rounds import steady_rounds
+from labctl.plan import Sweep
+from labctl.record import RunRecord
+from labctl.report.charts import static_svg
+from labctl.report.review import review_figures, write_review
+from labctl.report.review_charts import (
+    Figure,
+    consistency_figure,
+    headline_bars,
+    mixed_figure,
+    steady_figure,
+    transfer_figure,
+)
+from tests.unit.test_report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
+
+SIZES = Sweep(
+    name="transfer", pattern=["read", "write"], queue_depth=[4], duration_s=5,
+    block_size=["512", "1k", "2k", "4k", "8k", "16k", "64k", "256k", "1m", "4m"],
+)  # fmt: skip
+MIXES = Sweep(
+    name="mixed", pattern=["randrw"], queue_depth=[3], read_pct=[100, 80, 60, 40, 20, 0],
+    duration_s=5,
+)  # fmt: skip
+ROUNDS = Sweep(name="wsat", pattern=["randwrite"], queue_depth=[32] * 9, duration_s=5)
+STEADY = (90e3, 61e3, 40e3, 24.0e3, 24.3e3, 23.8e3, 24.1e3, 23.9e3, 24.0e3)
+LONG = Sweep(name="consistency", pattern=["randwrite"], queue_depth=[16], duration_s=600)
+
+
+def reviewed(root: Path) -> tuple[RunRecord, RunSummary]:
+    """A made-up run with everything that a review shows."""
+    summary = summary_of(plan(qd_sweep(), MIXES, SIZES, ROUNDS, LONG))
+    phases, number = [], 0
+    for item in summary.phases:
+        if item.phase.sweep == "wsat" and item.write is not None:
+            iops = STEADY[number]
+            item = replace(
+                item,
+                iops=iops,
+                watts=estimate(20 - number / 10),
+                temperatures={
+                    "drive": TemperatureResult(40, 55 + min(number, 4), 55 + min(number, 4))
+                },
+            )
+            number += 1
+        phases.append(item)
+    summary = replace(summary, phases=tuple(phases), drive_model=f"DC P3600 {HOSTILE}")
+    return record_of(root, summary, silent=False), summary
+
+
+def check(figure: Figure | None) -> list[dict[str, str]]:
+    """The chart is valid Vega-Lite and can be drawn; its CSV as rows."""
+    assert figure is not None
+    validate_jsonschema(figure.chart.spec, load_schema())
+    assert static_svg(figure.chart.spec).startswith("<svg")
+    json.dumps(figure.chart.spec, allow_nan=False)
+    return list(csv.DictReader(io.StringIO(figure.csv())))
+
+
+def test_headline_bars_have_the_averages(tmp_path: Path) -> None:
+    record, summary = reviewed(tmp_path)
+    found = methods_of(record, summary).averages
+    rows = check(headline_bars(found))
+    assert [row["figure"] for row in rows] == [
+        "randread 4k, mean of QD 1, 2, 4",
+        "randrw 4k QD3, mean of six mixes",
+    ]
+    assert float(rows[0]["iops"]) == found[0].iops
+    assert found[0].watts is not None
+    assert float(rows[0]["watts_u"]) == found[0].watts.u
+    assert headline_bars(()) is None
+
+
+def test_mixed_and_transfer_curves_have_every_point(tmp_path: Path) -> None:
+    _, summary = reviewed(tmp_path)
+    mixed = check(mixed_figure(summary.measured))
+    assert [row["read_pct"] for row in mixed] == ["100", "80", "60", "40", "20", "0"]
+    sizes = check(transfer_figure(summary.measured))
+    assert len(sizes) == 20
+    assert {row["workload"] for row in sizes} == {"read QD4", "write QD4"}
+    item = next(one for one in summary.measured if one.phase.block_size_bytes == 65536)
+    assert item.bytes_per_s is not None
+    row = next(row for row in sizes if row["size"] == "64k" and row["workload"] == "read QD4")
+    assert float(row["mb_per_s"]) == pytest.approx(item.bytes_per_s / 1e6)
+    only_depths = summary_of(plan(qd_sweep())).measured
+    assert mixed_figure(only_depths) is None and transfer_figure(only_depths) is None
+
+
+def test_the_steady_window_has_the_lines_of_the_standard(tmp_path: Path) -> None:
+    _, summary = reviewed(tmp_path)
+    report = steady_rounds(summary.measured, ["randwrite 4k QD32"])
+    assert report is not None and report.reached_at == 7, "in the rounds 4 to 8"
+    figure = steady_figure(report)
+    rows = check(figure)
+    assert len(rows) == 3 * 9
+    inside = [row for row in rows if row["variable"].endswith("IOPS") and row["average"]]
+    assert [row["round"] for row in inside] == ["4", "5", "6", "7", "8"]
+    average = np.mean(STEADY[3:8])
+    assert float(inside[0]["average"]) == pytest.approx(average)
+    assert float(inside[0]["upper"]) == pytest.approx(1.1 * average)
+    slope = np.polyfit(np.arange(5), STEADY[3:8], 1)
+    assert [float(row["slope_line"]) for row in inside] == pytest.approx(
+        np.polyval(slope, np.arange(5))
+    )
+    never = steady_rounds(summary.measured[-10:-6])
+    assert never is not None
+    assert steady_figure(never) is None, "four rounds are no window"
+
+
+def test_consistency_is_drawn_in_linear_and_log_whole_and_zoomed() -> None:
+    item = summary_of(plan(LONG)).measured[0]
+    t = np.arange(0.25, 600, 0.5)
+    iops = np.where(t % 150 < 35, 8e3, 24e3) + np.where(t < 100, 200e3, 0)
+    found = consistency(t, iops)
+    assert found is not None
+    figure = consistency_figure(item, t, iops, found)
+    rows = check(figure)
+    assert len(rows) == 600
+    assert sum(row["in_tail"] == "True" for row in rows) == 400
+    titles = [part["title"] for part in figure.chart.spec["concat"]]
+    assert titles == [
+        "whole phase, linear", "whole phase, log", "last 400 s, linear", "last 400 s, log",
+    ]  # fmt: skip
+    still = consistency_figure(item, t, np.zeros(len(t)), replace(found, mean=0.0))
+    check(still)
+    assert "log" not in json.dumps([part["title"] for part in still.chart.spec["concat"]])
+
+
+def test_the_page_and_its_files(tmp_path: Path) -> None:
+    record, summary = reviewed(tmp_path)
+    methods = methods_of(record, summary)
+    names = [figure.chart.name for figure in review_figures(record, summary, methods)]
+    assert names[1].startswith("consistency-"), "of the long phase alone"
+    assert [names[0], *names[2:]] == ["headline", "mixed", "transfer", "steady"]
+    written = write_review(record, summary, methods)
+    page = written[-1].read_text()
+    assert HOSTILE not in page
+    assert not re.search(r'(src|href)="https?:', page)
+    for name in names:
+        folder = record.path / "review"
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert (folder / f"{name}.csv").read_text().count("\n") > 1
+        assert f'href="review/{name}.csv"' in page
+    assert not [file for file in record.path.rglob(".*") if file.is_file()]
+
+
+def test_a_plan_without_review_charts_has_a_page_all_the_same(tmp_path: Path) -> None:
+    summary = summary_of(plan(Sweep(pattern=["randread"], duration_s=5)))
+    record = record_of(tmp_path, summary)
+    written = write_review(record, summary, methods_of(record, summary))
+    assert "has none of the review charts" in written[-1].read_text()
