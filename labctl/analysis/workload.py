@@ -10,14 +10,12 @@ from labctl.plan import Phase, format_size
 
 def power_state_of(phase: Phase) -> int | None:
     """The NVMe power state that the plan put the drive in, None where it left it alone."""
-    state = phase.power_state
-    return state
+    return phase.power_state
 
 
 def is_tracked(phase: Phase) -> bool:
     """Whether the plan follows this point to find the steady state; all where it names none."""
-    tracked = phase.tracked
-    return tracked
+    return phase.tracked
 
 
 def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:

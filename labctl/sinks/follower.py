@@ -40,6 +40,10 @@ SETTLED_NS = 1_000_000_000
 REMEMBERED = 256
 
 
+ABOUT_PHASES = ("drive_state", "drive_counters", "power_state", "paused", "host_lost")
+"""Events that the analysis of a phase goes by, besides its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """Points, and the cursor that holds once they are stored."""
@@ -240,6 +244,8 @@ class Follower:
         if event.kind in ("phase_started", "phase_ended"):
             if self._phase_of(event) is not None:
                 self._phase_events.append(event)
+        elif event.kind in ABOUT_PHASES:
+            self._phase_events.append(event)
         elif event.kind == "run_ended":
             self.ended = True
         elif event.kind == "run_started":

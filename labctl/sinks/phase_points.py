@@ -61,6 +61,8 @@ def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Poi
         ("iops_per_watt", result.iops_per_watt),
         ("bytes_per_joule", result.bytes_per_joule),
         ("joules_per_io", result.joules_per_io),
+        ("unthrottled_watts", result.watts_unthrottled),
+        ("unthrottled_iops", result.iops_unthrottled),
         *((f"watts_{rail}", found.watts) for rail, found in result.rails.items()),
     ):
         fields |= _with_u(name, estimate)
@@ -68,9 +70,12 @@ def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Poi
         ("iops", result.iops),
         ("bytes_per_s", result.bytes_per_s),
         ("alignment_ms", result.alignment_ms),
+        ("unthrottled_s", result.unthrottled_s),
     ):
         if value is not None:
             fields[name] = value
+    if result.throttling is not None:
+        fields["throttling"] = result.throttling.verdict
     if result.steady is not None:
         fields["steady"] = int(result.steady)
     if result.temperatures:

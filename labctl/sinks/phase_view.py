@@ -63,7 +63,7 @@ def ended_phase(
         for channel in channels
         if channel.info.name in of_rails
     }
-    so_far = tuple(event for event in events if event.data.get("index", index + 1) <= index)
+    so_far = tuple(event for event in events if event.data.get("index", index) <= index)
     summary = summarise(_PartOfRun(record, so_far, cuts), running=True)
     result = next((item for item in summary.phases if item.phase.index == index), None)
     return result, tuple(item for item in summary.throttling if item.phase_index == index)

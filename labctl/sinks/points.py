@@ -100,6 +100,9 @@ SCHEMA: Mapping[str, Measurement] = {
             **_floats(*(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)),
             **_floats("celsius_max", "throttled_s", "alignment_ms"),
             "steady": Kind.INTEGER,
+            "throttling": Kind.TEXT,
+            **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
+            **_floats("unthrottled_iops", "unthrottled_iops_u"),
         },
         families={**_floats("watts_", "celsius_max_")},
     ),
@@ -124,7 +127,8 @@ SCHEMA: Mapping[str, Measurement] = {
     ),
 }
 """``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``meters_ok`` is 1
-when every meter gives readings and 0 otherwise; ``steady`` is 1 or 0, and not there when the phase
+when every meter gives readings and 0 otherwise; ``unthrottled_…`` are of the part of a phase that
+was surely not throttled; ``steady`` is 1 or 0, and not there when the phase
 is idle or too short to tell. ``alive`` is 1, and 0 in
 the last heartbeat of an orderly end: who is silent without it is lost. ``n`` counts the readings
 that the watts are the mean of. ``end_ms`` (since the epoch) ends a region in a chart. Nominal
