@@ -6,19 +6,23 @@ the lab's own; the plan that takes 74 minutes is replaced by one that takes seco
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from labctl.cli.main import INTERRUPTED
 from labctl.record import find_runs
 from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
 from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
@@ -42,8 +46,15 @@ ELSEWHERE = {
     "make demo STACK=1": "needs a Docker engine; its files are checked by test_dashboards_stack",
     "labctl stack --native": "tests/unit/test_dashboards_stack.py starts what is installed",
     "pipx install .": "pip install . is what makes the environment of these tests",
+    "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
+    "labctl mqtt forget my-rig.toml": "tests/servers/test_mqtt_sink.py runs it with a broker",
 }
-"""Commands that are not run here, and why."""
+"""Commands that are not run here, and why. Nor is what needs sudo: see test_service_unit.py."""
+
+UNTIL_STOPPED = ("daemon", "idle")
+"""Commands that go on until they are told to stop."""
+
+MATRIX = re.compile(r"```toml\n(\[\[jobs\]\].*?)```", re.DOTALL)
 
 
 @dataclass
@@ -59,14 +70,31 @@ class Lab:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
+    def run_for_a_while(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+        """Start it, let it be for some seconds, and stop it as a person would."""
+        process = subprocess.Popen(
+            words, cwd=self.folder, env=self.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+        code = 0 if process.returncode == INTERRUPTED else process.returncode
+        return subprocess.CompletedProcess(words, code, output, errors)
+
     def own(self, word: str) -> str:
         """A word of the docs as it is called in this lab."""
+        for theirs in ("/srv/labctl", "~/.local/share/labctl/idle"):
+            if word == theirs:
+                return str(self.folder / "elsewhere")
         if word.startswith("runs/") or word == "RUN":
             return str(find_runs(self.folder / "runs")[-1])
         if word.startswith("http://other:8086"):
             assert self.server is not None
             return f"{self.server.url}?org={ORG}&bucket=main"
-        return {"/tmp/bench/rig.toml": str(self.rig), "power-per-qd": "short.toml"}.get(word, word)
+        plans = dict.fromkeys(("power-per-qd", "my-plan.toml"), "short.toml")
+        return {"/tmp/bench/rig.toml": str(self.rig), **plans}.get(word, word)
 
 
 @pytest.fixture(scope="module")
@@ -84,19 +112,32 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     )
     assert simulated.stdout is not None
     rig = Path(json.loads(simulated.stdout.readline())["rig"])
-    shutil.copy(rig, folder / "my-rig.toml")
+    for name in ("my-rig.toml", "rigs/my-rig.toml"):
+        shutil.copy(rig, folder / name)
+    matrix = MATRIX.search((ROOT / "docs" / "overnight.md").read_text())
+    assert matrix is not None
+    (folder / "night.toml").write_text(matrix[1])
+    for name in {name for job in tomllib.loads(matrix[1])["jobs"] for name in job["rigs"]}:
+        shutil.copy(rig, folder / "rigs" / f"{name}.toml")
+    (folder / "my-plan.toml").write_text(SHORT_PLAN)
     server = InfluxServer(tmp_path_factory.mktemp("influxdb")) if influxd() else None
     if server is not None:
         server.start()
     environment = {
         **os.environ,
         "PATH": f"{script.parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "LABCTL_HOME": str(folder / "home"),
+        "LABCTL_RIGS": str(folder / "rigs"),
         SITE_VARIABLE: str(folder / "site.toml"),
         TOKEN_VARIABLE: TOKEN,
     }
     one = Lab(folder, rig, server, environment)
     made = one.run(["labctl", "run", "my-rig.toml", "short.toml"])
     assert made.returncode == 0, made.stderr
+    for _ in range(8):
+        queued = one.run(["labctl", "queue", "add", "my-rig", "short.toml"])
+        assert queued.returncode == 0, queued.stderr
     yield one
     simulated.send_signal(signal.SIGINT)
     assert simulated.wait(20) == 0
@@ -104,7 +145,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         server.kill()
 
 
-@pytest.mark.parametrize("line", [line for line in commands() if line not in ELSEWHERE])
+RUN_HERE = sorted(
+    (line for line in commands() if line not in ELSEWHERE and not line.startswith("sudo ")),
+    key=lambda line: line.startswith("labctl queue cancel"),  # nothing is done with that job after
+)
+
+
+@pytest.mark.parametrize("line", RUN_HERE)
 def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
     words = shlex.split(line)
     if words[:2] == ["labctl", "simulate"]:
@@ -123,7 +170,8 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
     if words == ["make", "demo"]:
         lab.environment["LABCTL_RUNS"] = str(lab.folder / "demos")
         words = ["make", "-C", str(ROOT), "demo"]
-    done = lab.run([lab.own(word) for word in words])
+    own = [lab.own(word) for word in words]
+    done = lab.run_for_a_while(own) if words[1] in UNTIL_STOPPED else lab.run(own)
     (lab.folder / "site.toml").write_text("")
     lab.environment.pop("LABCTL_RUNS", None)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
