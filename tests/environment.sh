@@ -37,5 +37,5 @@ if [ -n "${PINNED:-}" ]; then
     pip install --require-hashes -r constraints.txt
     pip install --no-build-isolation --no-deps -e .
 else
-    pip install -e '.[influx,mqtt,dashboards,test,check]'
+    pip install -e '.[influx,mqtt,notify,parquet,query,dashboards,test,check]'
 fi
