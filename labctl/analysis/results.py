@@ -122,6 +122,20 @@ class ThrottleInterval:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnPower:
+    """The drive's own power reading and the meters' watts, means over the same seconds."""
+
+    drive_watts: float
+    meter_watts: float
+    looks: int
+
+    @property
+    def difference(self) -> float:
+        """How much more the drive says, as a fraction of what the meters say."""
+        return self.drive_watts / self.meter_watts - 1.0 if self.meter_watts else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class ThrottleVerdict:
     """Whether the drive throttled in a phase: "none seen", "throttled" or "cannot be excluded".
 
@@ -241,6 +255,7 @@ class RunSummary:
     labctl_version: str = ""
     drive_state: DriveState | None = None
     drive_counters: dict[str, tuple[int, int]] = field(default_factory=dict)
+    own_power: OwnPower | None = None
     """Thermal counters of the drive that moved while the run was on: before, after."""
 
     @property

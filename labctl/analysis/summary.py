@@ -14,6 +14,7 @@ from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.edges import edge_lag
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
+from labctl.analysis.own_power import own_power, own_power_problem
 from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
 from labctl.analysis.results import (
@@ -104,6 +105,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         and before.phase.role is Role.MEASURE
         and item.phase.role is Role.MEASURE
     ]
+    own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
     begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
     end = record.end
@@ -123,10 +125,11 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         clocks=_clocks(record, channels),
         edge_lags=_edge_lags(rails, spans, idle_rails),
         gap_median_ms=float(np.median(gaps)) if gaps else None,
-        problems=run_problems(record, channels, live, unusable),
+        problems=(*run_problems(record, channels, live, unusable), *own_power_problem(own)),
         labctl_version=record.header.versions.get("labctl", ""),
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),
+        own_power=own,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from labctl.drive_state import DriveState
 from labctl.fio_output import DIRECTIONS
 from labctl.phase import Phase
 from labctl.plan import Plan
-from labctl.record import ChannelInfo, Header
+from labctl.record import ChannelInfo, DriveInfo, Header
 from labctl.rig import FIO_INSTRUMENT, Rig
 from labctl.timebase import Timebase
 
@@ -42,6 +43,23 @@ def _fio_channels(phases: Sequence[Phase]) -> tuple[ChannelInfo, ...]:
     )
 
 
+def _drive_info(rig: Rig, state: DriveState) -> DriveInfo:
+    """The drive as the rig names it; what the rig leaves out is what the drive says."""
+    info = rig.drive_info()
+    return replace(
+        info,
+        model=info.model or state.model,
+        serial=info.serial or state.serial,
+        size_bytes=info.size_bytes or state.size_bytes,
+        warning_celsius=_first(info.warning_celsius, state.warning_celsius),
+        critical_celsius=_first(info.critical_celsius, state.critical_celsius),
+    )
+
+
+def _first(value: float | None, otherwise: float | None) -> float | None:
+    return otherwise if value is None else value
+
+
 def make_header(
     rig: Rig,
     plan: Plan,
@@ -64,7 +82,7 @@ def make_header(
         channels=meter_channels(rig) + _fio_channels(phases),
         rails=rig.rail_infos(),
         temperatures=dict(rig.file.temperatures),
-        drive=rig.drive_info(),
+        drive=_drive_info(rig, drive_state),
         anchor=timebase.anchor,
         versions=dict(versions),
         identities=dict(identities),
