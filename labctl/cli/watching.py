@@ -207,7 +207,7 @@ def _loop(
         while not state.over:
             display.update(draw(), refresh=True)
             key = key_within(REDRAW_EVERY_S)
-            while key:
+            while key and not state.over:
                 press(key)
                 key = key_within(0.0)
 
@@ -222,11 +222,15 @@ def _keys() -> Iterator[Callable[[float], str]]:
         ready, _, _ = select.select([descriptor], [], [], seconds)
         if not ready:
             return ""
-        pressed = os.read(descriptor, 1)
+        try:
+            pressed = os.read(descriptor, 1)
+        except OSError:
+            pressed = b""
         return pressed.decode("ascii", "replace") if pressed else "q"  # the terminal is gone
 
     tty.setcbreak(descriptor)
     try:
         yield key_within
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -54,6 +54,9 @@ class Terminal:
                 text = os.read(self._descriptor, 65_536).decode("utf-8", "replace")
                 self.shown += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
+    def hang_up(self) -> None:
+        os.close(self._descriptor)
+
     def ended(self) -> int:
         """Read to its end; the exit code."""
         with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
@@ -102,3 +105,11 @@ def test_without_a_terminal_watch_says_what_to_use(tmp_path: Path) -> None:
 
 def test_with_nothing_there_status_says_so(tmp_path: Path) -> None:
     assert "no daemon is running" in labctl(tmp_path / "home", "status").stdout
+
+
+def test_a_terminal_that_goes_away_ends_it(tmp_path: Path) -> None:
+    """Else it would look at the terminal's end for ever, as fast as it can."""
+    terminal = Terminal(tmp_path / "home", "watch")
+    terminal.until(r"q quit")
+    terminal.hang_up()
+    terminal.process.wait(20)
