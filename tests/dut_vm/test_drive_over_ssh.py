@@ -105,7 +105,7 @@ def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
     assert [data["method"] for data in told(path, "purged")] == ["format"]
     assert [item["outcome"] for item in summary["phases"]] == ["completed"] * len(summary["phases"])
     fill = next(item for item in summary["phases"] if item["phase"]["sweep"] == "fill")
-    assert fill["write"]["total_bytes"] == DRIVE_BYTES
+    assert fill["write"]["total_ios"] * 128 * 1024 == DRIVE_BYTES
     record = RunRecord(path)
     state = record.header.drive_state
     assert state is not None
@@ -117,8 +117,8 @@ def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
     assert state.link is not None and state.link.width == 1
     assert state.host.name == "dut" and state.problems == ()
     readings = record.readings("drive_temp.composite")
-    assert len(readings.values) > 10
-    assert set(readings.values.tolist()) == {49.85}
+    assert len(readings) > 10
+    assert set(readings["v"].tolist()) == {49.85}
     moved = [data["moved"] for data in told(path, "drive_counters")]
     assert {"critical_warning": [0, 2]} in moved
 
