@@ -1,5 +1,6 @@
 # make demo   the whole job on a simulated rig, a minute or two
 # make test   every test
+# make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts, docs
 # make bench  the figures of docs/figures.md, target and measured side by side
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
@@ -16,8 +17,9 @@ INFLUX_PORT := $(or $(LABCTL_INFLUX_PORT),8086)
 GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 # CI installs what is pinned with hashes; a person's machine takes what its Python can have.
 PINNED := $(CI)
+DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test check bench stack env system clean constraints
+.PHONY: demo test test-vm check bench stack env system clean constraints
 
 ifdef STACK
 demo: stack
@@ -30,6 +32,11 @@ endif
 
 test: env
 	$(BIN)/pytest
+
+test-vm: env
+	@mkdir -p $(DUT_VM)
+	@$(SUDO) bash tests/dut_vm/build.sh $(DUT_VM)
+	DUT_VM=$(DUT_VM) $(BIN)/pytest tests/dut_vm -v
 
 check: env
 	$(BIN)/ruff check

@@ -99,8 +99,9 @@ class BlockDevices:
         return tuple(sorted(part for part, whole in self._disks.items() if whole == disk))
 
     def holders_of(self, name: str) -> tuple[str, ...]:
-        """What stands directly on a device: dm (LVM, crypt, multipath), md, bcache."""
-        return self._linked(name, "holders/")
+        """What stands directly on a device: dm (LVM, crypt, multipath), md, bcache, loop."""
+        loops = (loop for loop in self.files if self.backing_device_of(loop) == name)
+        return tuple(sorted({*self._linked(name, "holders/"), *loops}))
 
     def _linked(self, name: str, folder: str) -> tuple[str, ...]:
         found = (path for path in self.files.get(name, {}) if path.startswith(folder))
@@ -115,7 +116,9 @@ class BlockDevices:
             if device in found:
                 continue
             found.add(device)
+            backing = self.backing_device_of(device)
             waiting += [self.disk_of(device), *self._linked(device, "slaves/")]
+            waiting += [backing] if backing else []
         return frozenset(found)
 
     def same_drive(self, disk: str) -> frozenset[str]:
@@ -156,6 +159,14 @@ class BlockDevices:
         """The file that a loop device shows, or empty."""
         return self.file(self.disk_of(name), "loop/backing_file")
 
+    def backing_device_of(self, name: str) -> str:
+        """The block device that a loop device (or a partition of one) stands on, or empty.
+
+        The kernel has no link between the two, and a loop device does not claim what it is on.
+        """
+        folder, _, device = self.backing_file_of(name).rpartition("/")
+        return device if folder == "/dev" and device in self.files else ""
+
     def kind_of(self, disk: str) -> str:
         """nvme, sata, scsi, virtio, loop, nbd, md, dm or other."""
         kind = next((kind for kind, start in _KINDS if re.match(start, disk)), "other")
@@ -168,6 +179,8 @@ class BlockDevices:
             return f"{name} ({mapped}: LVM, dm-crypt or multipath)"
         if name.startswith("md"):
             return f"{name} (md RAID)"
+        if self.backing_file_of(name):
+            return f"{name} (a loop device)"
         return f"{name} (bcache)" if name.startswith("bcache") else name
 
 

@@ -72,7 +72,7 @@ def check_target(
             safety.refuse_journal_on(device, runs_root)
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
-    elif node is None and _below_dev(target) and not _in_memory(target, machine):
+    elif _no_device(node) and _below_dev(target) and not _in_memory(target, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")
     elif node is None or stat.S_ISREG(node.mode):
         _check_file(rig, node, runs_root, machine)
@@ -113,6 +113,11 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
         raise _mistake(rig, f"nothing answers there ({reason}); is the drive on?") from error
     if writes and not rig.drive.destructive:
         raise Refused(safety.say_destructive(rig))
+
+
+def _no_device(node: Node | None) -> bool:
+    """Also a plain file, as dd leaves one in /dev when the drive is not there."""
+    return node is None or stat.S_ISREG(node.mode)
 
 
 def _below_dev(path: str) -> bool:

@@ -49,6 +49,12 @@ class DriveControl:
     def _device(self) -> str:
         return self._machine.resolve(self._drive.target) or self._drive.target
 
+    @property
+    def _controller(self) -> str:
+        """Whose power state it is: asked by namespace, a strict drive refuses (status 10Fh)."""
+        found = _NVME.match(self._device)
+        return found[1] if found else self._device
+
     def purge(self, phase: Phase, stopped: Callable[[], bool] = lambda: False) -> str:
         """Take the drive back to fresh by ``phase.purge_method``; the method that was used."""
         method = phase.purge_method
@@ -114,7 +120,15 @@ class DriveControl:
         self._set_power_state(state)
 
     def _set_power_state(self, state: int) -> None:
-        command = ["nvme", "set-feature", self._device, "-f", _POWER_MANAGEMENT, "-v", str(state)]
+        command = [
+            "nvme",
+            "set-feature",
+            self._controller,
+            "-f",
+            _POWER_MANAGEMENT,
+            "-v",
+            str(state),
+        ]
         done = run_tool(self._machine, command, QUICKLY_S)
         if done.exit_code:
             said = " ".join((done.stderr or done.stdout).split())[:300]
@@ -128,7 +142,7 @@ class DriveControl:
 
     def power_state(self) -> int:
         """The power state that the drive is in."""
-        command = ["nvme", "get-feature", self._device, "-f", _POWER_MANAGEMENT]
+        command = ["nvme", "get-feature", self._controller, "-f", _POWER_MANAGEMENT]
         done = run_tool(self._machine, command, QUICKLY_S)
         found = re.search(r"value\s*:\s*(?:0x)?([0-9a-fA-F]+)", done.stdout)
         if done.exit_code or found is None:

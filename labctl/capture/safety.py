@@ -1,8 +1,8 @@
 """What may be done to a block device. The only place that allows a destructive step.
 
 Writing to a device needs ``destructive = true`` and its serial number in the rig, and a drive that
-nothing uses: no mount in any mount namespace, no swap, no holder (LVM, md, dm, bcache), not the
-system's disk. At last the kernel is asked, by opening the device exclusively. The journal never
+nothing uses: no mount in any mount namespace, no swap, no holder (LVM, md, dm, bcache, loop), not
+the system's disk. At last the kernel is asked, by opening the device exclusively. The journal never
 lies on the drive under test. All reasons are told at once, each with what to change.
 """
 
@@ -113,6 +113,12 @@ def serials_of(device: Device) -> Iterator[str]:
 
 
 def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
+    backing = device.blocks.backing_device_of(device.disk)
+    if backing:
+        yield (
+            f"{device} is a loop device on /dev/{backing}, which it does not protect; name what "
+            f"it is on (/dev/{backing}) as drive.target, and detach it (losetup -d)"
+        )
     if not device.blocks.is_partition(device.name):
         return
     parts = device.blocks.partitions_of(device.disk)
@@ -147,7 +153,7 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
         for holder in blocks.holders_of(name):
             yield (
                 f"{device} is held by {blocks.describe(holder)}; release it (vgchange -an, "
-                "cryptsetup close, mdadm --stop, dmsetup remove)"
+                "cryptsetup close, mdadm --stop, dmsetup remove, losetup -d)"
             )
         if blocks.file(name, "bcache/state"):
             yield f"{device} is part of a bcache; stop it (echo 1 > /sys/block/{name}/bcache/stop)"

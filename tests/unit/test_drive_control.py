@@ -109,14 +109,14 @@ def test_every_form_of_the_sanitize_log_is_read(
 
 
 def test_a_power_state_is_read_set_verified_and_put_back() -> None:
-    get = ["nvme", "get-feature", "/dev/nvme1n1", "-f", "2"]
+    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
 
     def now(state: int) -> tuple[list[str], Completed]:
         said = f"get-feature:0x02 (Power Management), Current value:{state:#010x}\n"
         return get, Completed(0, said, "")
 
     def put(state: int) -> tuple[list[str], Completed]:
-        return ["nvme", "set-feature", "/dev/nvme1n1", "-f", "2", "-v", str(state)], OK
+        return ["nvme", "set-feature", "/dev/nvme1", "-f", "2", "-v", str(state)], OK
 
     machine = Scripted([now(1), put(3), now(3), put(4), now(4), put(1), now(1)])
     control = DriveControl(machine, NVME)
@@ -128,12 +128,12 @@ def test_a_power_state_is_read_set_verified_and_put_back() -> None:
 
 
 def test_a_power_state_that_the_drive_does_not_take_is_a_failure() -> None:
-    get = ["nvme", "get-feature", "/dev/nvme1n1", "-f", "2"]
+    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
     still = Completed(0, "get-feature:0x02 (Power Management), Current value:00000000\n", "")
     machine = Scripted(
         [
             (get, still),
-            (["nvme", "set-feature", "/dev/nvme1n1", "-f", "2", "-v", "3"], OK),
+            (["nvme", "set-feature", "/dev/nvme1", "-f", "2", "-v", "3"], OK),
             (get, still),
         ]
     )

@@ -10,7 +10,12 @@ import pytest
 from labctl.capture.drive import check_target
 from labctl.capture.machine import Completed
 from labctl.errors import ConfigurationError, Refused
-from tests.unit.machine_of_files import CHARACTER_DEVICE, MachineOfFiles
+from tests.unit.machine_of_files import (
+    CHARACTER_DEVICE,
+    DIRECTORY,
+    REGULAR,
+    MachineOfFiles,
+)
 from tests.unit.test_safety import READ, WRITE, rig
 
 MEANT = "destructive = true\nserial = 'S123'"
@@ -151,6 +156,38 @@ def test_what_is_held_is_refused(
     machine.stack(upper, "nvme0n1p1")
     with pytest.raises(Refused, match=says):
         write()
+
+
+def test_a_loop_device_on_the_drive_is_a_holder_though_the_kernel_has_no_link(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    machine.add_partition("nvme0n1", "nvme0n1p1", "259:1")
+    machine.add_disk("loop0", "7:0", loop__backing_file="/dev/nvme0n1p1")
+    with pytest.raises(Refused, match=r"held by loop0 \(a loop device\).*losetup -d"):
+        write()
+    machine.mount("/mnt", "7:0", "/dev/loop0")
+    with pytest.raises(Refused, match="mounted on /mnt"):
+        write()
+    machine.mount("/usr", "7:0", "/dev/loop0")
+    with pytest.raises(Refused, match=r"system's disk \(/usr lives on it\)"):
+        write()
+
+
+def test_a_loop_device_on_a_drive_is_no_way_round_the_drives_serial(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    machine.add_disk("loop0", "7:0", loop__backing_file="/dev/nvme0n1")
+    with pytest.raises(Refused, match="loop device on /dev/nvme0n1"):
+        write("/dev/loop0", more="destructive = true\nserial = '/dev/nvme0n1'")
+
+
+def test_a_file_left_where_the_device_should_be_is_no_target(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    machine.nodes["/dev"] = (DIRECTORY, "0:0")
+    machine.nodes["/dev/nvme9n1"] = (REGULAR, "0:0")
+    with pytest.raises(ConfigurationError, match="is the drive connected"):
+        write("/dev/nvme9n1")
 
 
 def test_the_systems_disk_is_found_through_lvm_crypt_and_raid(

@@ -1,0 +1,162 @@
+"""Whole runs on an NVMe drive in another machine, and with that machine going away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labctl.plan import Role
+from labctl.record import RunRecord, find_runs
+from tests.dut_vm.vm import DRIVE_BYTES, SERIAL, DutVm
+
+pytestmark = pytest.mark.timeout(900)
+
+PREPARED = """
+name = "prepared"
+idle_before_s = 3
+idle_after_s = 3
+
+[[prepare]]
+step = "purge"
+[[prepare]]
+step = "fill"
+[[prepare]]
+step = "precondition"
+round_s = 4
+rounds = 5
+
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 4, 16]
+power_state = 0
+duration_s = 12
+"""
+READS = """
+name = "reads"
+idle_before_s = 3
+idle_after_s = 3
+[[sweeps]]
+pattern = "randread"
+queue_depth = [1, 4, 8]
+duration_s = 20
+"""
+# Twice a second: is the line up, and which fio are there? Looked at when the line is back.
+WATCH = """
+while :; do
+    echo "$(cat /sys/class/net/eth0/carrier)" $(pgrep -x fio)
+    sleep 0.5
+done > /root/watch
+"""
+
+
+def begin(rig: Path, plan: str, folder: Path) -> subprocess.Popen[str]:
+    file = folder / "plan.toml"
+    file.write_text(plan)
+    command = [sys.executable, "-m", "labctl.cli.main", "run", str(rig), str(file)]
+    return subprocess.Popen(
+        [*command, "--runs", str(folder / "runs")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def told(path: Path, kind: str) -> list[dict[str, Any]]:
+    return [event.data for event in RunRecord(path).events if event.kind == kind]
+
+
+def measuring(process: subprocess.Popen[str], folder: Path, role: str, count: int) -> Path:
+    """The run, once the ``count``-th phase of this role is on."""
+    deadline = time.monotonic() + 400
+    while time.monotonic() < deadline and process.poll() is None:
+        for path in find_runs(folder / "runs"):
+            phases = RunRecord(path).header.phases
+            begun = [phases[data["index"]].role for data in told(path, "phase_started")]
+            if begun.count(Role(role)) >= count:
+                return path
+        time.sleep(0.5)
+    process.kill()
+    raise AssertionError(process.communicate())
+
+
+def finished(process: subprocess.Popen[str], path: Path) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, messages and summary of a run that came to its end."""
+    output, errors = process.communicate(timeout=600)
+    assert "Traceback" not in errors
+    return process.returncode, output + errors, json.loads((path / "summary.json").read_text())
+
+
+def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
+    vm: DutVm, rig: Path, tmp_path: Path
+) -> None:
+    process = begin(rig, PREPARED, tmp_path)
+    path = measuring(process, tmp_path, "measure", 3)
+    vm.set_critical_warning(0x02)
+    try:
+        code, said, summary = finished(process, path)
+    finally:
+        vm.set_critical_warning(0)
+    assert code == 0, said
+    assert [data["method"] for data in told(path, "purged")] == ["format"]
+    assert [item["outcome"] for item in summary["phases"]] == ["completed"] * len(summary["phases"])
+    fill = next(item for item in summary["phases"] if item["phase"]["sweep"] == "fill")
+    assert fill["write"]["total_ios"] * 128 * 1024 == DRIVE_BYTES
+    record = RunRecord(path)
+    state = record.header.drive_state
+    assert state is not None
+    assert (state.model, state.serial, state.kind) == ("QEMU NVMe Ctrl", SERIAL, "nvme")
+    assert (state.namespace, state.size_bytes, state.transport) == (1, DRIVE_BYTES, "pcie")
+    assert [item.max_watts for item in state.power_states] == [25.0]
+    assert {item.data_bytes for item in state.lba_formats} == {512, 4096}
+    assert [item.data_bytes for item in state.lba_formats if item.in_use] == [512]
+    assert state.link is not None and state.link.width == 1
+    assert state.host.name == "dut" and state.problems == ()
+    readings = record.readings("drive_temp.composite")
+    assert len(readings) > 10
+    assert set(readings["v"].tolist()) == {49.85}
+    moved = [data["moved"] for data in told(path, "drive_counters")]
+    assert {"critical_warning": [0, 2]} in moved
+
+
+def test_a_line_that_goes_dead_ends_fio_in_the_machine_and_fails_one_phase(
+    vm: DutVm, rig: Path, tmp_path: Path
+) -> None:
+    vm.run(f"systemd-run -q --unit=watch sh -c {shlex.quote(WATCH)}")
+    process = begin(rig, READS, tmp_path)
+    path = measuring(process, tmp_path, "measure", 1)
+    working = vm.fios()
+    with vm.network_unplugged():
+        time.sleep(20)
+    code, said, summary = finished(process, path)
+    seen = vm.run("systemctl stop watch; cat /root/watch").splitlines()
+    dead = [line.split()[1:] for line in seen if line.startswith("0")]
+    assert working and dead
+    assert any(str(pid) in dead[0] for pid in working)
+    assert dead[-1] == []  # ended by the machine itself, while nothing could reach it
+    assert code == 1
+    assert len(told(path, "host_lost")) == 1, said
+    assert [data["rebooted"] for data in told(path, "host_back")] == [False]
+    outcomes = [item["outcome"] for item in summary["phases"]]
+    assert outcomes.count("failed") == 1 and outcomes[-1] == "completed", outcomes
+    assert vm.fios() == set()
+
+
+def test_a_host_that_loses_power_fails_one_phase_and_the_run_goes_on_when_it_is_back(
+    vm: DutVm, rig: Path, tmp_path: Path
+) -> None:
+    process = begin(rig, READS, tmp_path)
+    path = measuring(process, tmp_path, "measure", 1)
+    vm.kill()
+    vm.start()
+    code, said, summary = finished(process, path)
+    assert code == 1
+    assert len(told(path, "host_lost")) == 1, said
+    assert [data["rebooted"] for data in told(path, "host_back")] == [True]
+    outcomes = [item["outcome"] for item in summary["phases"]]
+    assert outcomes.count("failed") == 1 and outcomes[-1] == "completed", outcomes
+    assert vm.fios() == set()
