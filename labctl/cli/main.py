@@ -386,6 +386,19 @@ def check(
     listing.check(file, json_output)
 
 
+@app.command()
+def doctor(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Check everything that would go wrong tonight, and say what to do about it."""
+    from labctl.cli import doctor as page
+
+    raise typer.Exit(page.print_examination(rig, plan, runs, json_output))
+
+
 @app.command("instruments")
 def list_instruments(
     addresses: Annotated[
