@@ -95,7 +95,8 @@ def check_clocks(rig: Rig, drive_host: DriveHost, timebase: Timebase) -> Iterato
     moment = drive_host.moment_of(wall_ns)
     ahead_ns = timebase.from_wall_ns(wall_ns) - moment.t_ns
     side = "ahead" if ahead_ns > 0 else "behind"
-    text = f"{rig.file.host} is {abs(ahead_ns) / NS_PER_S:.3f} s {side}, known to ±{moment.u_ns / NS_PER_MS:.2f} ms"
+    far = f"{abs(ahead_ns) / NS_PER_S:.3f} s {side}"
+    text = f"{rig.file.host} is {far}, known to ±{moment.u_ns / NS_PER_MS:.2f} ms"
     if abs(ahead_ns) > FAR_OFF_NS:
         yield warning("clock", f"{text} (it is taken into account)", "synchronise it (chrony)")
     else:
