@@ -26,8 +26,9 @@ from labctl.rig import Rig
 PASS_S = 6.0
 """Long enough for a drive's bursts and for 60 readings of a meter at 10 a second."""
 HIGHEST_OF_SMALL_SOCKET_AMPS = 3.0
-"""Truevolt and its likes measure more than 3 A at a socket of its own (Keysight 34465A User's
-Guide, front panel): a larger range there would read nothing."""
+"""A Truevolt's 10 A range switches to the 10 A terminals, 3 A and less to the others (Keysight
+Truevolt Series Operating and Service Guide, CONFigure:CURRent): with the lead in the other socket
+it would read nothing. Taken to hold for meters of other makers too."""
 HEAVIEST_READS = Sweep(
     name="ranging", pattern=["read"], block_size=[128 * 1024], queue_depth=[32], duration_s=PASS_S
 )
