@@ -30,7 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
 from labctl.phase import Pattern, Phase, Role, format_size, parse_size
-from labctl.steps import Fill, Seconds, Size, Step
+from labctl.steps import Fill, Seconds, Size, Step, sync_burst
 
 __all__ = [
     "ASYNC_ENGINES",
@@ -195,6 +195,8 @@ class Plan(BaseModel):
     """Short for one step of preparation: a fill."""
     prepare: list[Step] = []
     """Steps before anything is measured, in their order."""
+    sync_burst: bool = False
+    """A short on/off load before the first idle phase, for the check of the clocks by the data."""
     governor: Annotated[str, Field(pattern=r"^[a-z_]*$", max_length=32)] = ""
     """The CPU frequency governor while the run is on; the one before is put back."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
@@ -220,6 +222,8 @@ class Plan(BaseModel):
                     add(Role.PREPARE, sweep_number=number, **axes)
 
         prepare(self.prepare if self.fill is None else [self.fill])
+        for axes in sync_burst() if self.sync_burst else ():
+            add(Role.PREPARE, **axes)
         if self.idle_before_s:
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):

@@ -142,4 +142,19 @@ class Rest(_Step):
         yield {"sweep": "rest", "pattern": Pattern.IDLE, "duration_s": self.duration_s}
 
 
+BURSTS = 5
+BURST_S = 0.5
+
+
+def sync_burst() -> Iterator[dict[str, Any]]:
+    """The axes of a short on/off load: sharp edges, by which the data check the clocks.
+
+    Reads at a queue depth of 1 need no permission, and every engine does them.
+    """
+    load = {"pattern": Pattern.READ, "block_size_bytes": 128 * 1024, "queue_depth": 1, "jobs": 1}
+    for _ in range(BURSTS):
+        yield {"sweep": "sync burst", "duration_s": BURST_S, **load}
+        yield {"sweep": "sync burst", "duration_s": BURST_S, "pattern": Pattern.IDLE}
+
+
 Step = Annotated[Purge | Fill | Precondition | CoolDown | Rest, Field(discriminator="step")]

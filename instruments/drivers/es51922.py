@@ -164,6 +164,11 @@ class Es51922Settings(AccuracySettings):
                 raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
         return value
 
+    @property
+    def ranges(self) -> tuple[float, ...]:
+        """The ranges of this function, ascending."""
+        return specifications.allowed_ranges("UT61E", self.function)
+
 
 def accuracy_of(settings: Es51922Settings) -> Accuracy:
     """The rig's limits of error, or those of the UT61E's manual."""

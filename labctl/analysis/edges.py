@@ -83,6 +83,17 @@ def edge_lag(
     )
 
 
+def lag_problems(lags: Sequence[EdgeLag]) -> tuple[str, ...]:
+    """A line for each rail whose watts come later or earlier than clocks and fit allow."""
+    return tuple(
+        f"{lag.rail}: its current follows the workload {lag.lag_ms:+.1f} ms late (± {lag.u_ms:.1f} "
+        f"ms, {lag.edges} edges), more than its clock's bound allows: alignments and peaks of "
+        "this rail are wrong by that; a filter in the meter, or a wrong integration time?"
+        for lag in lags
+        if not lag.consistent
+    )
+
+
 def _one_edge(
     amps: ChannelSeries, before: PhaseSpan, after: PhaseSpan, idle_amps: float | None
 ) -> tuple[float, _OneLag] | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.drive_counters import counters_moved
-from labctl.analysis.edges import edge_lag
+from labctl.analysis.edges import edge_lag, lag_problems
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
 from labctl.analysis.own_power import own_power, own_power_problem
@@ -107,6 +107,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     ]
     own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
+    lags = _edge_lags(rails, spans, idle_rails)
+    problems = run_problems(record, channels, live, unusable)
     begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
     end = record.end
     return RunSummary(
@@ -123,9 +125,9 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         phases=tuple(phases),
         throttling=throttling,
         clocks=_clocks(record, channels),
-        edge_lags=_edge_lags(rails, spans, idle_rails),
+        edge_lags=lags,
         gap_median_ms=float(np.median(gaps)) if gaps else None,
-        problems=(*run_problems(record, channels, live, unusable), *own_power_problem(own)),
+        problems=(*problems, *lag_problems(lags), *own_power_problem(own)),
         labctl_version=record.header.versions.get("labctl", ""),
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),

@@ -386,6 +386,32 @@ def check(
     listing.check(file, json_output)
 
 
+@app.command()
+def doctor(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Check everything that would go wrong tonight, and say what to do about it."""
+    from labctl.cli import doctor as page
+
+    raise typer.Exit(page.print_examination(rig, plan, runs, json_output))
+
+
+@app.command("range")
+def suggest_ranges(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Run the heaviest points for seconds, and print the range to lock of each meter."""
+    from labctl.cli import ranging
+
+    raise typer.Exit(ranging.suggest_ranges(rig, plan, runs, json_output))
+
+
 @app.command("instruments")
 def list_instruments(
     addresses: Annotated[

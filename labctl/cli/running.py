@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,13 +17,13 @@ from labctl.capture.run import Run, RunOutcome, expand_for
 from labctl.capture.stopping import StopRequest
 from labctl.cli import live
 from labctl.cli.finding import find_rig
+from labctl.cli.holding import held
 from labctl.cli.reporting import make_report, print_summary
 from labctl.errors import LabctlError
 from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
 from labctl.record import Event, RunRecord
 from labctl.rig import Rig
 from labctl.service.estimate import estimate
-from labctl.service.home import HomeUnusable, find_home
 from labctl.service.lifeline import watch_lifeline
 from labctl.service.rig_lock import RigLock
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
@@ -85,7 +85,7 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
         rig = find_rig(rig_name)
         plan, plan_text = load_plan(plan_name)
         sinks = configured_sinks(rig.text, rig.path)
-        with _locked(rig) as lock:
+        with held(rig, "labctl run") as lock:
             outcome = run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
         summary = make_report(RunRecord(outcome.path))
     except LabctlError as error:
@@ -98,21 +98,6 @@ def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: 
         with contextlib.suppress(OSError):  # the terminal may be gone
             print_summary(outcome.path, summary)
     return outcome.exit_code
-
-
-@contextlib.contextmanager
-def _locked(rig: Rig) -> Iterator[RigLock | None]:
-    """Hold the rig; where no lock can be kept, say so and go on. Raises RigBusy."""
-    try:
-        lock = RigLock.take(find_home(), rig, "labctl run")
-    except HomeUnusable as error:
-        print(f"labctl: the rig is not locked: {error}", file=sys.stderr)
-        yield None
-        return
-    try:
-        yield lock
-    finally:
-        lock.release()
 
 
 def run_plan(

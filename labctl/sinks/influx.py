@@ -149,6 +149,16 @@ class InfluxWriter:
                 middle = len(part) // 2
                 parts += [part[middle:], part[:middle]]
 
+    async def probe(self) -> str:
+        """What is wrong with the server, token or bucket, in words; empty when it takes points.
+
+        One line without a field is sent: a server that would store lines says that it is none
+        (2.x and 1.x look at token and bucket first), and stores nothing.
+        """
+        answer = await self._attempt(b"labctl_probe")
+        taken = answer.verdict in (_Verdict.LINES, _Verdict.STORED)
+        return "" if taken else answer.reason
+
     async def _until_answered(self, part: Sequence[str]) -> _Answer:
         """Try until the server has said something about the lines themselves."""
         body = "\n".join(part).encode()

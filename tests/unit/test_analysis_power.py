@@ -423,3 +423,5 @@ def test_a_clock_that_is_off_is_seen_in_the_data(tmp_path: Path) -> None:
     late = {lag.rail: lag for lag in summarise(run.record).edge_lags}["12V"]
     assert late.lag_ms == pytest.approx(60.0, abs=max(5.0, late.u_ms))
     assert not late.consistent
+    told = [line for line in summarise(run.record).problems if line.startswith("12V: ")]
+    assert len(told) == 1 and "clock's bound" in told[0]

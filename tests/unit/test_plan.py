@@ -198,3 +198,14 @@ def test_every_key_of_a_sweep_stands_in_the_docs() -> None:
 def test_an_unknown_step_names_those_that_there_are() -> None:
     with pytest.raises(ConfigurationError, match=r"purge.*fill.*precondition.*cool_down.*rest"):
         parse_plan(SWEEP + '[[prepare]]\nstep = "wash"\n', "p.toml")
+
+
+def test_a_sync_burst_loads_and_rests_after_the_preparation() -> None:
+    text = 'sync_burst = true\n[fill]\nspan = "1g"\n'
+    plan = parse_plan('name = "b"\n' + text + '[[sweeps]]\npattern = "read"\nduration_s = 5\n', "b")
+    phases = plan.expand()
+    burst = [phase for phase in phases if phase.sweep == "sync burst"]
+    assert [phase.pattern for phase in burst] == [Pattern.READ, Pattern.IDLE] * 5
+    assert {phase.role for phase in burst} == {Role.PREPARE}
+    assert phases[0].fills and phases[11].role is Role.IDLE_BEFORE
+    assert not any(phase.writes for phase in burst)

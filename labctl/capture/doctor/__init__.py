@@ -1,0 +1,1 @@
+"""What would go wrong tonight, checked now: the host, the drive, the meters, the disk."""

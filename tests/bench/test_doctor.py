@@ -1,0 +1,174 @@
+"""``labctl doctor`` on a bench where all is well, and on benches that are broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from instruments.simulated.faults import Fault
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
+
+LABCTL = (sys.executable, "-m", "labctl.cli.main")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("doctor") / "bench") as running:
+        yield running
+
+
+@pytest.fixture
+def variant(bench: Bench, tmp_path: Path) -> Any:
+    """The bench's rig with a pattern of its text replaced, and with more text."""
+
+    def make(pattern: str = "$^", by: str = "", more: str = "") -> Path:
+        text = bench.rig.read_text() + more
+        changed = re.sub(pattern, by, text, count=1)
+        assert changed != text or pattern == "$^"
+        path = tmp_path / "rig.toml"
+        path.write_text(changed)
+        return path
+
+    return make
+
+
+def doctor(
+    rig: Path, *words: str, path: str = os.environ["PATH"]
+) -> tuple[int, list[dict[str, str]]]:
+    done = subprocess.run(
+        [*LABCTL, "doctor", str(rig), *words, "--runs", str(rig.parent / "runs"), "--json"],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": path}, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)["checks"]
+
+
+def troubles(checks: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [check for check in checks if check["level"] == "trouble"]
+
+
+def test_a_bench_in_order_has_no_trouble_and_a_page_of_80_columns(bench: Bench) -> None:
+    done = subprocess.run(
+        [*LABCTL, "doctor", str(bench.rig), "demo"], capture_output=True, text=True, timeout=60,
+        cwd=bench.directory.parent, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    for subject in ("host", "drive", "plan", "disk", *bench.addresses, "drive_temp", "12V", "3V3"):
+        assert any(re.match(rf"ok +{subject}\b", line) for line in lines), subject
+    assert not (bench.directory.parent / "runs").exists()
+
+
+def test_nothing_is_written_to_the_drive(bench: Bench, variant: Any) -> None:
+    def written() -> int:
+        smart = subprocess.run(
+            [bench.directory / "nvme", "smart-log", bench.directory / "nvme0", "-o", "json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return int(json.loads(smart.stdout)["host_write_commands"])
+
+    before = written()
+    code, checks = doctor(variant(), "demo")
+    assert code == 0, checks
+    assert written() == before
+
+
+def test_a_meter_that_is_not_there(bench: Bench, variant: Any) -> None:
+    resource = bench.addresses["i12"]["resource"]
+    code, checks = doctor(variant(re.escape(resource), "TCPIP0::127.0.0.1::9::SOCKET"))
+    assert code == 1
+    assert {check["subject"] for check in troubles(checks)} == {"i12"}
+    assert any(check["subject"] == "v12" and check["level"] == "ok" for check in checks)
+
+
+def test_a_meter_that_is_another_model(variant: Any) -> None:
+    code, checks = doctor(variant('model = "34470A"', 'model = "34460A"'))
+    assert code == 1
+    assert [check["subject"] for check in troubles(checks)] == ["i33"]
+    assert "34470A" in troubles(checks)[0]["text"]
+
+
+def test_a_meter_on_hold(bench: Bench, variant: Any) -> None:
+    bench.inject("v33", Fault.HOLD, 15.0)
+    code, checks = doctor(variant())
+    assert code == 1
+    found = troubles(checks)
+    assert found[0]["subject"] == "v33"
+    assert "HOLD" in found[0]["todo"]
+
+
+def test_another_drive_than_the_rig_names(variant: Any) -> None:
+    code, checks = doctor(variant('serial = "SIM[0-9]+"', 'serial = "SOMEBODYS"'))
+    assert code == 1
+    assert "SOMEBODYS: this is another drive" in troubles(checks)[0]["text"]
+
+
+def test_a_plan_that_writes_where_writing_is_not_allowed(variant: Any, tmp_path: Path) -> None:
+    plan = tmp_path / "w.toml"
+    plan.write_text('name = "w"\n[[sweeps]]\npattern = "randwrite"\nduration_s = 5\n')
+    rig = variant("destructive = true", "destructive = false")
+    code, checks = doctor(rig, str(plan))
+    assert code == 1
+    assert "drive.destructive = true" in troubles(checks)[0]["text"]
+    code, checks = doctor(rig)
+    assert code == 0, checks
+
+
+def test_a_disk_without_room(variant: Any) -> None:
+    code, checks = doctor(variant(more='\n[limits]\nfree_disk = "900t"\ncelsius = 75\n'))
+    assert code == 1
+    assert [check["subject"] for check in troubles(checks)] == ["disk"]
+    assert "labctl tidy" in troubles(checks)[0]["todo"]
+
+
+def test_a_plan_that_takes_longer_than_the_limit(variant: Any) -> None:
+    code, checks = doctor(variant(more="\n[limits]\nhours = 0.01\n"), "demo")
+    assert code == 1
+    assert [check["subject"] for check in troubles(checks)] == ["limits"]
+
+
+def test_no_fio(variant: Any, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("setpriv", "sh", "env", "python3"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    code, checks = doctor(variant(), path=str(tools))
+    assert code == 1
+    assert "fio is not installed" in troubles(checks)[0]["text"]
+    assert "apt install fio" in troubles(checks)[0]["text"]
+
+
+def test_a_drive_that_is_not_there(bench: Bench, variant: Any) -> None:
+    code, checks = doctor(variant(r"drive\.sock", "no.sock"))
+    assert code == 1
+    assert "is the drive on?" in troubles(checks)[0]["text"]
+
+
+def test_servers_that_are_away_stop_no_run(variant: Any) -> None:
+    more = '\n[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\norg = "o"\n'
+    more += '[sinks.mqtt]\nhost = "127.0.0.1"\nport = 9\n'
+    code, checks = doctor(variant(more=more))
+    assert code == 0
+    levels = {check["subject"]: check["level"] for check in checks}
+    assert (levels["influxdb"], levels["mqtt"]) == ("warning", "warning")
+
+
+def test_mistakes_of_the_files_are_told_as_everywhere(variant: Any) -> None:
+    done = subprocess.run(
+        [*LABCTL, "doctor", str(variant()), "no-such-plan"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "no-such-plan" in done.stderr
