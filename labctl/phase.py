@@ -144,6 +144,8 @@ class Phase:
             parts.append(f"{self.read_pct}% read")
         if self.jobs > 1:
             parts.append(f"×{self.jobs} jobs")
+        if self.buffer_compress_pct:
+            parts.append(f"{self.buffer_compress_pct}% compressible")
         if self.power_state is not None:
             parts.append(f"PS{self.power_state}")
         if self.round:

@@ -19,9 +19,9 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 
 from __future__ import annotations
 
-import itertools
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
 from labctl.phase import Pattern, Phase, Role, format_size, parse_size
+from labctl.scaling import scaled_axes, scaled_bytes
 from labctl.steps import Fill, Seconds, Size, Step
 
 __all__ = [
@@ -113,7 +114,7 @@ class Sweep(BaseModel):
     read_pct: Shares = Field(default=[100])
     duration_s: Seconds
     span: Size | None = None
-    buffer_compress_pct: Annotated[int, Field(ge=0, le=100)] = 0
+    buffer_compress_pct: Shares = Field(default=[0])
     power_state: PowerStates | None = None
     """NVMe power states, the slowest axis; the state before the run is put back at its end."""
     prepare: list[Step] = []
@@ -148,9 +149,9 @@ class Sweep(BaseModel):
         """The axes of each phase, queue depth fastest, rounds slowest."""
         rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
         states: Sequence[int | None] = self.power_state or (None,)
-        for number, state, pattern, block_size, read_pct, jobs, depth in itertools.product(
-            rounds, states, self.pattern, self.block_size, self.read_pct, self.jobs,
-            self.queue_depth,
+        for number, state, compress_pct, pattern, block_size, read_pct, jobs, depth in product(
+            rounds, states, self.buffer_compress_pct, self.pattern, self.block_size,
+            self.read_pct, self.jobs, self.queue_depth,
         ):  # fmt: skip
             axes = {
                 "round": number,
@@ -161,7 +162,7 @@ class Sweep(BaseModel):
                 "jobs": jobs,
                 "queue_depth": depth,
                 "span_bytes": self.span,
-                "buffer_compress_pct": self.buffer_compress_pct,
+                "buffer_compress_pct": compress_pct,
                 "duration_s": self.duration_s,
             }
             tracked = not self.track or any(item.holds(axes) for item in self.track)
@@ -197,6 +198,10 @@ class Plan(BaseModel):
     """Steps before anything is measured, in their order."""
     governor: Annotated[str, Field(pattern=r"^[a-z_]*$", max_length=32)] = ""
     """The CPU frequency governor while the run is on; the one before is put back."""
+    report: Literal["", "review"] = ""
+    """"review": the review page is written after the run, too."""
+    scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Below 1: shorter, and on a smaller part of the drive (see :mod:`labctl.scaling`)."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -208,8 +213,12 @@ class Plan(BaseModel):
     def expand(self, drive_bytes: int | None = None) -> tuple[Phase, ...]:
         """Every phase, in order. ``drive_bytes`` limits spans and sizes fills."""
         phases: list[Phase] = []
+        if drive_bytes and self.scale < 1:
+            drive_bytes = scaled_bytes(drive_bytes, self.scale)
 
         def add(role: Role, **axes: Any) -> None:
+            if self.scale < 1:
+                axes = scaled_axes(axes, self.scale, drive_bytes)
             if drive_bytes and axes.get("span_bytes"):
                 axes["span_bytes"] = min(axes["span_bytes"], drive_bytes)
             phases.append(Phase(index=len(phases), role=role, **axes))
@@ -251,10 +260,11 @@ def built_in_plans() -> dict[str, Path]:
     return {path.stem: path for path in sorted(BUILT_IN.glob("*.toml"))}
 
 
-def load_plan(name_or_file: str) -> tuple[Plan, str]:
+def load_plan(name_or_file: str, scale: float | None = None) -> tuple[Plan, str]:
     """A built-in plan by its name or a plan file, with its text.
 
-    Raises ConfigurationError when there is none, naming those that there are.
+    ``scale`` scales it down; the text then says so, too, for the record of the run. Raises
+    ConfigurationError when there is none, naming those that there are.
     """
     path = built_in_plans().get(name_or_file, Path(name_or_file))
     if not is_file(path):
@@ -263,4 +273,11 @@ def load_plan(name_or_file: str) -> tuple[Plan, str]:
             [Mistake("plan", "name", name_or_file, f"no such file; built-in plans: {known}")]
         )
     text = read_configuration(path)
-    return parse_plan(text, str(path)), text
+    plan = parse_plan(text, str(path))
+    if scale is None or scale == 1:
+        return plan, text
+    if "scale" in plan.model_fields_set:
+        allowed = "is also in the plan: leave one of them out"
+        raise ConfigurationError([Mistake("command line", "--scale", scale, allowed)])
+    text = f"scale = {scale}\n{text}"
+    return parse_plan(text, f"{path} with --scale"), text

@@ -20,7 +20,6 @@ from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.results import RunSummary
 from labctl.analysis.rounds import steady_rounds
 from labctl.analysis.tracking import SteadyReport
-from labctl.analysis.workload import power_state_of
 from labctl.record import RunRecord
 
 QOS_PERCENT = 99.9
@@ -106,9 +105,7 @@ def methods_of(
         for_iops=tuple(least_watts(line, wanted_iops, models, measured) for line in lines)
         if wanted_iops is not None
         else (),
-        power_states=power_state_table(
-            measured, {item.phase.index: power_state_of(item.phase) for item in measured}
-        ),
+        power_states=power_state_table(measured),
         conditioned=conditioned_against_fresh(summary.phases),
         idle=idle_results(record.header, summary.phases),
     )
