@@ -40,6 +40,7 @@ from labctl.analysis.throttle import find_throttling, throttled_s, throttled_str
 from labctl.analysis.uncertainty import ratio
 from labctl.analysis.unthrottled import free_pieces, unthrottled
 from labctl.analysis.verdict import verdict
+from labctl.analysis.window import steady_rounds_of, window_means
 from labctl.fio_output import FioResult, final_result
 from labctl.plan import Role
 from labctl.record import RunRecord
@@ -105,6 +106,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         and item.phase.role is Role.MEASURE
     ]
     outcome, reason = _outcome(record, running)
+    steady = steady_rounds_of(record.events, phases)
     begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
     end = record.end
     return RunSummary(
@@ -127,6 +129,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         labctl_version=record.header.versions.get("labctl", ""),
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),
+        steady_rounds=steady,
+        window_means=window_means(phases, steady),
     )
 
 
