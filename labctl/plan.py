@@ -29,9 +29,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
-from labctl.phase import Pattern, Phase, Role, format_size, parse_size
+from labctl.phase import Pattern, Phase, Replay, Role, format_size, parse_size
 from labctl.scaling import scaled_axes, scaled_bytes
 from labctl.steps import Fill, Seconds, Size, Step
+from labctl.trace.replay import demand_of
 
 __all__ = [
     "ASYNC_ENGINES",
@@ -82,6 +83,13 @@ PowerStates = Annotated[
 ]
 
 
+WITHOUT_REPLAY = {
+    "pattern", "block_size", "jobs", "read_pct", "duration_s", "span", "buffer_compress_pct",
+    "rounds", "track",
+}  # fmt: skip
+"""Keys of a sweep that say what a trace says itself."""
+
+
 class Tracked(BaseModel):
     """Points of a sweep whose IOPS decide whether it is steady."""
 
@@ -107,12 +115,12 @@ class Sweep(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(max_length=200)] = ""
-    pattern: Patterns
+    pattern: Patterns = Field(default=[])
     block_size: Sizes = Field(default=[4096])
     queue_depth: Depths = Field(default=[1])
     jobs: JobCounts = Field(default=[1])
     read_pct: Shares = Field(default=[100])
-    duration_s: Seconds
+    duration_s: Seconds | None = None
     span: Size | None = None
     buffer_compress_pct: Shares = Field(default=[0])
     power_state: PowerStates | None = None
@@ -126,6 +134,25 @@ class Sweep(BaseModel):
     """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
     track: list[Tracked] = []
     """The points that must be steady; all of them where none is named."""
+    replay: Annotated[str, Field(max_length=4096)] | None = None
+    """A trace to replay instead of a pattern; a relative path is beside the plan's file."""
+    replay_disk: Annotated[int, Field(ge=0)] | None = None
+    replay_wrap: bool = False
+    replay_stalls: bool = True
+
+    @model_validator(mode="after")
+    def _one_kind_of_work(self) -> Sweep:
+        given = self.model_fields_set
+        if self.replay is None:
+            missing = [key for key in ("pattern", "duration_s") if key not in given]
+            if missing:
+                raise ValueError(f"{' and '.join(missing)} missing (or replay = a trace)")
+            strange = sorted(given & {"replay_disk", "replay_wrap", "replay_stalls"})
+            if strange:
+                raise ValueError(f"{', '.join(strange)}: only with replay")
+        elif strange := sorted(given & WITHOUT_REPLAY):
+            raise ValueError(f"{', '.join(strange)}: a replay takes these from its trace")
+        return self
 
     @model_validator(mode="after")
     def _share_needs_mix(self) -> Sweep:
@@ -167,6 +194,26 @@ class Sweep(BaseModel):
             }
             tracked = not self.track or any(item.holds(axes) for item in self.track)
             yield {**axes, "tracked": tracked}
+
+    def replays(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
+        """The axes of each phase that replays the trace, queue depth fastest.
+
+        Raises TraceError when it cannot be read or does not fit a drive of ``drive_bytes``.
+        """
+        assert self.replay is not None
+        replay = Replay(self.replay, self.replay_disk, self.replay_wrap, self.replay_stalls)
+        demand = demand_of(replay, drive_bytes)
+        for state, depth in product(self.power_state or (None,), self.queue_depth):
+            yield {
+                "round": 0,
+                "power_state": state,
+                "pattern": Pattern.REPLAY,
+                "queue_depth": depth,
+                "jobs": 1,
+                "read_pct": demand.read_pct,
+                "duration_s": demand.duration_s,
+                "replay": replay,
+            }
 
     def cooling(self, round_number: int) -> dict[str, Any]:
         """The axes of the cool-down before each of its phases."""
@@ -211,8 +258,12 @@ class Plan(BaseModel):
         return self
 
     def expand(self, drive_bytes: int | None = None) -> tuple[Phase, ...]:
-        """Every phase, in order. ``drive_bytes`` limits spans and sizes fills."""
+        """Every phase, in order. ``drive_bytes`` limits spans and sizes fills.
+
+        Raises TraceError when a trace to replay cannot be read, or is larger than the drive.
+        """
         phases: list[Phase] = []
+        whole_bytes = drive_bytes
         if drive_bytes and self.scale < 1:
             drive_bytes = scaled_bytes(drive_bytes, self.scale)
 
@@ -233,7 +284,7 @@ class Plan(BaseModel):
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):
             prepare(sweep.prepare)
-            for axes in sweep.points():
+            for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points():
                 named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
                 if sweep.start_celsius is not None:
                     add(Role.PREPARE, **named, **sweep.cooling(axes["round"]))
@@ -249,10 +300,19 @@ def parse_plan(text: str, file: str) -> Plan:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
+    _beside(data, Path(file).parent)
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
         raise ConfigurationError(mistakes_of(error, file)) from error
+
+
+def _beside(data: dict[str, Any], folder: Path) -> None:
+    """Make the paths of traces, which are relative to the plan's file, those of this process."""
+    sweeps = data.get("sweeps")
+    for sweep in sweeps if isinstance(sweeps, list) else ():
+        if isinstance(sweep, dict) and isinstance(sweep.get("replay"), str):
+            sweep["replay"] = str((folder / sweep["replay"]).absolute())
 
 
 def built_in_plans() -> dict[str, Path]:

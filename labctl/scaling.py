@@ -11,8 +11,8 @@ from typing import Any
 
 from labctl.phase import Pattern
 
-LEAST_S = 1.0
-"""Less is not measured: fio tells of itself every half second."""
+LEAST_S = 3.0
+"""In less, a meter of two readings a second does not measure."""
 LEAST_BYTES = 64 << 20
 """The smallest part of a drive that is worked on: the largest block of the transfer-size test."""
 
@@ -26,8 +26,10 @@ def scaled_bytes(size_bytes: int, scale: float) -> int:
 def scaled_axes(axes: dict[str, Any], scale: float, drive_bytes: int | None) -> dict[str, Any]:
     """The axes of a phase scaled; ``drive_bytes`` is the size that the drive is taken for.
 
-    A purge keeps its limit of time: it is always of the whole drive.
+    A purge keeps its limit of time, for it is always of the whole drive, and a replay its trace.
     """
+    if axes["pattern"] is Pattern.REPLAY:
+        return axes  # a trace is what it is
     found = dict(axes)
     if axes["pattern"] is not Pattern.PURGE and axes["duration_s"]:
         found["duration_s"] = min(axes["duration_s"], max(axes["duration_s"] * scale, LEAST_S))

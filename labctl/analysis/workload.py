@@ -14,7 +14,8 @@ def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> st
     Without ``depth`` the phases of a queue-depth sweep have one name, without ``state`` those of
     a power-state sweep.
     """
-    parts = [phase.pattern.value, format_size(phase.block_size_bytes)]
+    size = phase.replay.name if phase.replay else format_size(phase.block_size_bytes)
+    parts = [phase.pattern.value, size]
     if depth:
         parts.append(f"QD{phase.queue_depth}")
     if phase.pattern.mixed:
