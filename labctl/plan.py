@@ -25,7 +25,16 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
@@ -115,12 +124,14 @@ class Sweep(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(max_length=200)] = ""
-    pattern: Patterns = Field(default=[])
+    replay: Annotated[str, Field(max_length=4096)] | None = None
+    """A trace to replay instead of a pattern; a relative path is beside the plan's file."""
+    pattern: Patterns | None = Field(default=None, validate_default=True)
     block_size: Sizes = Field(default=[4096])
     queue_depth: Depths = Field(default=[1])
     jobs: JobCounts = Field(default=[1])
     read_pct: Shares = Field(default=[100])
-    duration_s: Seconds | None = None
+    duration_s: Seconds | None = Field(default=None, validate_default=True)
     span: Size | None = None
     buffer_compress_pct: Shares = Field(default=[0])
     power_state: PowerStates | None = None
@@ -134,19 +145,21 @@ class Sweep(BaseModel):
     """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
     track: list[Tracked] = []
     """The points that must be steady; all of them where none is named."""
-    replay: Annotated[str, Field(max_length=4096)] | None = None
-    """A trace to replay instead of a pattern; a relative path is beside the plan's file."""
     replay_disk: Annotated[int, Field(ge=0)] | None = None
     replay_wrap: bool = False
     replay_stalls: bool = True
+
+    @field_validator("pattern", "duration_s")
+    @classmethod
+    def _needed_without_replay(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None and info.data.get("replay") is None:
+            raise ValueError("is missing (or replay = a trace)")
+        return value
 
     @model_validator(mode="after")
     def _one_kind_of_work(self) -> Sweep:
         given = self.model_fields_set
         if self.replay is None:
-            missing = [key for key in ("pattern", "duration_s") if key not in given]
-            if missing:
-                raise ValueError(f"{' and '.join(missing)} missing (or replay = a trace)")
             strange = sorted(given & {"replay_disk", "replay_wrap", "replay_stalls"})
             if strange:
                 raise ValueError(f"{', '.join(strange)}: only with replay")
@@ -156,7 +169,7 @@ class Sweep(BaseModel):
 
     @model_validator(mode="after")
     def _share_needs_mix(self) -> Sweep:
-        mixed = any(Pattern(pattern).mixed for pattern in self.pattern)
+        mixed = any(Pattern(pattern).mixed for pattern in self.pattern or ())
         if not mixed and "read_pct" in self.model_fields_set:
             raise ValueError("read_pct needs a mixed pattern (rw or randrw)")
         if mixed and "read_pct" not in self.model_fields_set:
@@ -177,7 +190,7 @@ class Sweep(BaseModel):
         rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
         states: Sequence[int | None] = self.power_state or (None,)
         for number, state, compress_pct, pattern, block_size, read_pct, jobs, depth in product(
-            rounds, states, self.buffer_compress_pct, self.pattern, self.block_size,
+            rounds, states, self.buffer_compress_pct, self.pattern or (), self.block_size,
             self.read_pct, self.jobs, self.queue_depth,
         ):  # fmt: skip
             axes = {

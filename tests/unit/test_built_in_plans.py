@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labctl.errors import ConfigurationError
@@ -95,6 +95,7 @@ def test_compressibility_is_an_axis() -> None:
     ]  # fmt: skip
 
 
+@settings(max_examples=30)  # the SNIA plans have a thousand phases
 @given(
     st.sampled_from(NAMES),
     st.floats(min_value=1e-5, max_value=1.0),
@@ -117,6 +118,7 @@ def test_a_scaled_plan_does_the_same_points_in_less(
             assert one.span_bytes is None or min(most, LEAST_BYTES) <= one.span_bytes <= most
 
 
+@settings(max_examples=30)
 @given(st.sampled_from(NAMES), st.floats(min_value=1e-5, max_value=0.5))
 def test_a_scaled_plan_reads_only_what_its_fill_wrote(name: str, scale: float) -> None:
     phases = load_plan(name, scale)[0].expand(TB)

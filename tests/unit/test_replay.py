@@ -83,7 +83,7 @@ def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (PLAN.format(more='block_size = "4k"'), "block_size: a replay takes these from its trace"),
-        ('name="p"\n[[sweeps]]\nqueue_depth=1\n', "pattern and duration_s missing"),
+        ('name="p"\n[[sweeps]]\nqueue_depth=1\n', "is missing .or replay = a trace"),
         ('name="p"\n[[sweeps]]\npattern="read"\nduration_s=1\nreplay_wrap=true\n', "only with"),
     ],
 )
