@@ -37,6 +37,7 @@ __all__ = [
     "Totals",
     "documents",
     "final_result",
+    "mean_direction",
     "status_of",
 ]
 
@@ -264,6 +265,29 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
             totals.latency_sum_us / totals.latency_count if totals.latency_count else 0.0
         ),
         latency_max_us=max(latency.max_us for latency in latencies),
+        latency_percentiles_us=_mixed(tables),
+    )
+
+
+def mean_direction(parts: Sequence[Direction]) -> Direction | None:
+    """Several phases of the same work as one: mean rates, latencies of all I/Os together.
+
+    None where there is none. Percentiles are of the mixture (see :func:`_mixed`).
+    """
+    if not parts:
+        return None
+    ios = sum(part.total_ios for part in parts)
+    tables = [
+        ({float(name): us for name, us in part.latency_percentiles_us.items()}, part.total_ios)
+        for part in parts
+        if part.latency_percentiles_us
+    ]
+    return Direction(
+        iops=sum(part.iops for part in parts) / len(parts),
+        bytes_per_s=sum(part.bytes_per_s for part in parts) / len(parts),
+        total_ios=ios,
+        latency_mean_us=sum(part.latency_mean_us * part.total_ios for part in parts) / (ios or 1),
+        latency_max_us=max(part.latency_max_us for part in parts),
         latency_percentiles_us=_mixed(tables),
     )
 

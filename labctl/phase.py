@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Any
 
 _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?$", re.IGNORECASE)
@@ -34,7 +35,7 @@ def format_size(size_bytes: int) -> str:
 
 
 class Pattern(StrEnum):
-    """What the host asks of the drive: fio's ``rw=`` names, nothing, or a step of preparation."""
+    """What the host asks of the drive: fio's ``rw=`` names, a trace, nothing, or preparation."""
 
     IDLE = "idle"
     COOL = "cool_down"
@@ -45,11 +46,12 @@ class Pattern(StrEnum):
     RANDWRITE = "randwrite"
     RW = "rw"
     RANDRW = "randrw"
+    REPLAY = "replay"
 
     @property
     def mixed(self) -> bool:
         """Whether a read share applies."""
-        return self in (Pattern.RW, Pattern.RANDRW)
+        return self in (Pattern.RW, Pattern.RANDRW, Pattern.REPLAY)
 
     @property
     def random(self) -> bool:
@@ -69,6 +71,22 @@ class Role(StrEnum):
     PREPARE = "prepare"
     MEASURE = "measure"
     IDLE_AFTER = "idle_after"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace to replay. ``disk`` picks one of several in it; ``wrap`` folds I/Os that lie beyond
+    the drive's end onto it. Not ``stalls``: each I/O as soon as there is room in the queue."""
+
+    trace: str
+    disk: int | None = None
+    wrap: bool = False
+    stalls: bool = True
+
+    @property
+    def name(self) -> str:
+        """The trace's name, without its folder."""
+        return PurePath(self.trace).name + ("" if self.stalls else " flat out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,8 @@ class Phase:
     power_state: int | None = None
     until_celsius: float | None = None
     purge_method: str = ""
+    replay: Replay | None = None
+    """Then ``duration_s`` is how long the trace is, as far as that is known."""
 
     @property
     def writes(self) -> bool:
@@ -114,7 +134,12 @@ class Phase:
     @property
     def fills(self) -> bool:
         """Whether it ends with the last byte of its span, and not after a time."""
-        return self.pattern.io and self.duration_s == 0
+        return self.pattern.io and self.duration_s == 0 and self.replay is None
+
+    @property
+    def timed(self) -> bool:
+        """Whether its work ends after a time, and not when all of it is done."""
+        return not self.fills and self.replay is None
 
     def same_round(self, other: Phase) -> bool:
         """Whether ``other`` is a point of the same round of the same sweep."""
@@ -139,11 +164,14 @@ class Phase:
             return f"cool to {self.until_celsius:g} °C"
         if self.pattern is Pattern.PURGE:
             return f"purge ({self.purge_method})"
-        parts = [self.pattern.value, format_size(self.block_size_bytes), f"QD{self.queue_depth}"]
+        size = self.replay.name if self.replay else format_size(self.block_size_bytes)
+        parts = [self.pattern.value, size, f"QD{self.queue_depth}"]
         if self.pattern.mixed:
             parts.append(f"{self.read_pct}% read")
         if self.jobs > 1:
             parts.append(f"×{self.jobs} jobs")
+        if self.buffer_compress_pct:
+            parts.append(f"{self.buffer_compress_pct}% compressible")
         if self.power_state is not None:
             parts.append(f"PS{self.power_state}")
         if self.round:
@@ -163,4 +191,6 @@ class Phase:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Phase:
         """The phase that :meth:`to_json` wrote."""
-        return cls(**{**data, "role": Role(data["role"]), "pattern": Pattern(data["pattern"])})
+        replay = data.get("replay")
+        kinds = {"role": Role(data["role"]), "pattern": Pattern(data["pattern"])}
+        return cls(**{**data, **kinds, "replay": None if replay is None else Replay(**replay)})

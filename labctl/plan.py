@@ -19,18 +19,29 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 
 from __future__ import annotations
 
-import itertools
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import is_file, mistakes_of, read_configuration
-from labctl.phase import Pattern, Phase, Role, format_size, parse_size
+from labctl.phase import Pattern, Phase, Replay, Role, format_size, parse_size
+from labctl.scaling import scaled_axes, scaled_bytes
 from labctl.steps import Fill, Seconds, Size, Step, sync_burst
+from labctl.trace.replay import demand_of
 
 __all__ = [
     "ASYNC_ENGINES",
@@ -81,6 +92,13 @@ PowerStates = Annotated[
 ]
 
 
+WITHOUT_REPLAY = {
+    "pattern", "block_size", "jobs", "read_pct", "duration_s", "span", "buffer_compress_pct",
+    "rounds", "track",
+}  # fmt: skip
+"""Keys of a sweep that say what a trace says itself."""
+
+
 class Tracked(BaseModel):
     """Points of a sweep whose IOPS decide whether it is steady."""
 
@@ -106,14 +124,16 @@ class Sweep(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(max_length=200)] = ""
-    pattern: Patterns
+    replay: Annotated[str, Field(max_length=4096)] | None = None
+    """A trace to replay instead of a pattern; a relative path is beside the plan's file."""
+    pattern: Patterns | None = Field(default=None, validate_default=True)
     block_size: Sizes = Field(default=[4096])
     queue_depth: Depths = Field(default=[1])
     jobs: JobCounts = Field(default=[1])
     read_pct: Shares = Field(default=[100])
-    duration_s: Seconds
+    duration_s: Seconds | None = Field(default=None, validate_default=True)
     span: Size | None = None
-    buffer_compress_pct: Annotated[int, Field(ge=0, le=100)] = 0
+    buffer_compress_pct: Shares = Field(default=[0])
     power_state: PowerStates | None = None
     """NVMe power states, the slowest axis; the state before the run is put back at its end."""
     prepare: list[Step] = []
@@ -125,10 +145,31 @@ class Sweep(BaseModel):
     """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
     track: list[Tracked] = []
     """The points that must be steady; all of them where none is named."""
+    replay_disk: Annotated[int, Field(ge=0)] | None = None
+    replay_wrap: bool = False
+    replay_stalls: bool = True
+
+    @field_validator("pattern", "duration_s")
+    @classmethod
+    def _needed_without_replay(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is None and info.data.get("replay") is None:
+            raise ValueError("is missing (or replay = a trace)")
+        return value
+
+    @model_validator(mode="after")
+    def _one_kind_of_work(self) -> Sweep:
+        given = self.model_fields_set
+        if self.replay is None:
+            strange = sorted(given & {"replay_disk", "replay_wrap", "replay_stalls"})
+            if strange:
+                raise ValueError(f"{', '.join(strange)}: only with replay")
+        elif strange := sorted(given & WITHOUT_REPLAY):
+            raise ValueError(f"{', '.join(strange)}: a replay takes these from its trace")
+        return self
 
     @model_validator(mode="after")
     def _share_needs_mix(self) -> Sweep:
-        mixed = any(Pattern(pattern).mixed for pattern in self.pattern)
+        mixed = any(Pattern(pattern).mixed for pattern in self.pattern or ())
         if not mixed and "read_pct" in self.model_fields_set:
             raise ValueError("read_pct needs a mixed pattern (rw or randrw)")
         if mixed and "read_pct" not in self.model_fields_set:
@@ -148,9 +189,9 @@ class Sweep(BaseModel):
         """The axes of each phase, queue depth fastest, rounds slowest."""
         rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
         states: Sequence[int | None] = self.power_state or (None,)
-        for number, state, pattern, block_size, read_pct, jobs, depth in itertools.product(
-            rounds, states, self.pattern, self.block_size, self.read_pct, self.jobs,
-            self.queue_depth,
+        for number, state, compress_pct, pattern, block_size, read_pct, jobs, depth in product(
+            rounds, states, self.buffer_compress_pct, self.pattern or (), self.block_size,
+            self.read_pct, self.jobs, self.queue_depth,
         ):  # fmt: skip
             axes = {
                 "round": number,
@@ -161,11 +202,31 @@ class Sweep(BaseModel):
                 "jobs": jobs,
                 "queue_depth": depth,
                 "span_bytes": self.span,
-                "buffer_compress_pct": self.buffer_compress_pct,
+                "buffer_compress_pct": compress_pct,
                 "duration_s": self.duration_s,
             }
             tracked = not self.track or any(item.holds(axes) for item in self.track)
             yield {**axes, "tracked": tracked}
+
+    def replays(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
+        """The axes of each phase that replays the trace, queue depth fastest.
+
+        Raises TraceError when it cannot be read or does not fit a drive of ``drive_bytes``.
+        """
+        assert self.replay is not None
+        replay = Replay(self.replay, self.replay_disk, self.replay_wrap, self.replay_stalls)
+        demand = demand_of(replay, drive_bytes)
+        for state, depth in product(self.power_state or (None,), self.queue_depth):
+            yield {
+                "round": 0,
+                "power_state": state,
+                "pattern": Pattern.REPLAY,
+                "queue_depth": depth,
+                "jobs": 1,
+                "read_pct": demand.read_pct,
+                "duration_s": demand.duration_s,
+                "replay": replay,
+            }
 
     def cooling(self, round_number: int) -> dict[str, Any]:
         """The axes of the cool-down before each of its phases."""
@@ -199,6 +260,10 @@ class Plan(BaseModel):
     """A short on/off load before the first idle phase, for the check of the clocks by the data."""
     governor: Annotated[str, Field(pattern=r"^[a-z_]*$", max_length=32)] = ""
     """The CPU frequency governor while the run is on; the one before is put back."""
+    report: Literal["", "review"] = ""
+    """"review": the review page is written after the run, too."""
+    scale: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Below 1: shorter, and on a smaller part of the drive (see :mod:`labctl.scaling`)."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -208,10 +273,18 @@ class Plan(BaseModel):
         return self
 
     def expand(self, drive_bytes: int | None = None) -> tuple[Phase, ...]:
-        """Every phase, in order. ``drive_bytes`` limits spans and sizes fills."""
+        """Every phase, in order. ``drive_bytes`` limits spans and sizes fills.
+
+        Raises TraceError when a trace to replay cannot be read, or is larger than the drive.
+        """
         phases: list[Phase] = []
+        whole_bytes = drive_bytes
+        if drive_bytes and self.scale < 1:
+            drive_bytes = scaled_bytes(drive_bytes, self.scale)
 
         def add(role: Role, **axes: Any) -> None:
+            if self.scale < 1:
+                axes = scaled_axes(axes, self.scale, drive_bytes)
             if drive_bytes and axes.get("span_bytes"):
                 axes["span_bytes"] = min(axes["span_bytes"], drive_bytes)
             phases.append(Phase(index=len(phases), role=role, **axes))
@@ -228,7 +301,7 @@ class Plan(BaseModel):
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):
             prepare(sweep.prepare)
-            for axes in sweep.points():
+            for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points():
                 named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
                 if sweep.start_celsius is not None:
                     add(Role.PREPARE, **named, **sweep.cooling(axes["round"]))
@@ -244,10 +317,19 @@ def parse_plan(text: str, file: str) -> Plan:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
+    _beside(data, Path(file).parent)
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
         raise ConfigurationError(mistakes_of(error, file)) from error
+
+
+def _beside(data: dict[str, Any], folder: Path) -> None:
+    """Make the paths of traces, which are relative to the plan's file, those of this process."""
+    sweeps = data.get("sweeps")
+    for sweep in sweeps if isinstance(sweeps, list) else ():
+        if isinstance(sweep, dict) and isinstance(sweep.get("replay"), str):
+            sweep["replay"] = str((folder / sweep["replay"]).absolute())
 
 
 def built_in_plans() -> dict[str, Path]:
@@ -255,10 +337,11 @@ def built_in_plans() -> dict[str, Path]:
     return {path.stem: path for path in sorted(BUILT_IN.glob("*.toml"))}
 
 
-def load_plan(name_or_file: str) -> tuple[Plan, str]:
+def load_plan(name_or_file: str, scale: float | None = None) -> tuple[Plan, str]:
     """A built-in plan by its name or a plan file, with its text.
 
-    Raises ConfigurationError when there is none, naming those that there are.
+    ``scale`` scales it down; the text then says so, too, for the record of the run. Raises
+    ConfigurationError when there is none, naming those that there are.
     """
     path = built_in_plans().get(name_or_file, Path(name_or_file))
     if not is_file(path):
@@ -267,4 +350,11 @@ def load_plan(name_or_file: str) -> tuple[Plan, str]:
             [Mistake("plan", "name", name_or_file, f"no such file; built-in plans: {known}")]
         )
     text = read_configuration(path)
-    return parse_plan(text, str(path)), text
+    plan = parse_plan(text, str(path))
+    if scale is None or scale == 1:
+        return plan, text
+    if "scale" in plan.model_fields_set:
+        allowed = "is also in the plan: leave one of them out"
+        raise ConfigurationError([Mistake("command line", "--scale", scale, allowed)])
+    text = f"scale = {scale}\n{text}"
+    return parse_plan(text, f"{path} with --scale"), text

@@ -66,6 +66,7 @@ class Fill(_Step):
     block_size: Size = 128 * 1024
     queue_depth: Annotated[int, Field(ge=1, le=1024)] = 32
     span: Size | None = None
+    buffer_compress_pct: Annotated[int, Field(ge=0, le=100)] = 0
 
     def phases(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
         """The axes of one phase each time."""
@@ -83,6 +84,7 @@ class Fill(_Step):
                 "read_pct": 0,
                 "span_bytes": span,
                 "fill_bytes": span,
+                "buffer_compress_pct": self.buffer_compress_pct,
             }
 
 

@@ -246,6 +246,9 @@ def rig_toml(bench: Bench) -> str:
             "smart_device": str(bench.directory / "nvme0"),
             "tools": str(bench.directory),
             "destructive": True,
+            "write_bytes_per_s": round(
+                bench.parameters.controller.write_bytes_per_s / bench.parameters.speed_divisor
+            ),
         },
     )
     for pair, (rail, nominal) in enumerate(_RAILS.items()):

@@ -38,7 +38,7 @@ def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Condition
     fills = [
         number
         for number, item in enumerate(results)
-        if item.phase.role is Role.PREPARE and item.outcome == "completed"
+        if item.phase.role is Role.PREPARE and item.phase.pattern.io and item.outcome == "completed"
     ]
     if not fills:
         return ()

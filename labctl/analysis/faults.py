@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,10 @@ PEAKS_FROM_HZ = 350.0
 350 Hz to agree with the energy measured at 4 kHz, and was up to 80 % off at 1 Hz."""
 
 WELL_COVERED = 0.95
+REAPED_LATE = (
+    "latencies are too long: this fio sees completions of a paced replay only when its queue is "
+    "full; take fio 3.36 and no nbd, or replay_stalls = false"
+)
 CUTS_OFF = "overload"
 WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
 """Statuses beside which readings go on."""
@@ -56,9 +61,22 @@ def phase_problems(
     if span.outcome != "completed":
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
     if fio is not None:
+        replay = span.phase.replay
+        if replay is not None and replay.stalls and reaps_late(record.header.drive.engine, fio):
+            notes.append(REAPED_LATE)
         notes += [fio.error] * bool(fio.error)
         notes += fio.notes
     return tuple(notes)
+
+
+def reaps_late(engine: str, fio: FioResult) -> bool:
+    """Whether fio leaves completions unseen while it waits for the next I/O of a trace.
+
+    It does before version 3.36 (pull request 1600 of fio), and in every version with the nbd
+    engine, which does not look when it is asked for no completion at least.
+    """
+    found = re.search(r"(\d+)\.(\d+)", fio.version)
+    return engine == "nbd" or found is None or (int(found[1]), int(found[2])) < (3, 36)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.results import RunSummary
 from labctl.analysis.rounds import steady_rounds
 from labctl.analysis.tracking import SteadyReport
-from labctl.analysis.workload import power_state_of
 from labctl.record import RunRecord
 
 QOS_PERCENT = 99.9
@@ -85,30 +84,28 @@ def methods_of(
     qos: tuple[float, float] = (QOS_PERCENT, QOS_LIMIT_US),
 ) -> MethodResults:
     """Every analysis of a run. ``limit_watts`` and ``wanted_iops`` ask the frontier."""
-    measured = summary.measured
+    measured, points = summary.measured, summary.points
     models = fit_rails(summary.phases)
-    lines = frontiers(measured)
+    lines = frontiers(points)
     return MethodResults(
         run_id=summary.run_id,
-        averages=(*low_depth_averages(measured), *mixed_averages(measured)),
+        averages=(*low_depth_averages(points), *mixed_averages(points)),
         consistencies=tuple(_consistencies(record, summary, tail_s)),
         steady=steady_rounds(measured),
         slow_shares=tuple(_slow_shares(record, summary)),
         verdicts=tuple(_verdicts(summary, *qos)),
-        knees=knees(measured),
-        marginals=marginals(measured),
+        knees=knees(points),
+        marginals=marginals(points),
         rail_shares=rail_shares(summary.phases),
         models=models,
         frontiers=lines,
-        under_watts=tuple(most_iops(line, limit_watts, models, measured) for line in lines)
+        under_watts=tuple(most_iops(line, limit_watts, models, points) for line in lines)
         if limit_watts is not None
         else (),
-        for_iops=tuple(least_watts(line, wanted_iops, models, measured) for line in lines)
+        for_iops=tuple(least_watts(line, wanted_iops, models, points) for line in lines)
         if wanted_iops is not None
         else (),
-        power_states=power_state_table(
-            measured, {item.phase.index: power_state_of(item.phase) for item in measured}
-        ),
+        power_states=power_state_table(points),
         conditioned=conditioned_against_fresh(summary.phases),
         idle=idle_results(record.header, summary.phases),
     )
@@ -136,7 +133,7 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
 
 def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[Verdict]:
     found = []
-    for item in summary.measured:
+    for item in summary.points:
         phase = item.phase
         low = phase.queue_depth * phase.jobs == 1 and phase.block_size_bytes == QOS_BLOCK_BYTES
         for name in ("read", "write") if low else ():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.analysis.results import Estimate, PhaseResult
@@ -27,16 +27,14 @@ class StateRow:
     watts_part: Estimate | None
 
 
-def power_state_table(
-    results: Sequence[PhaseResult], states: Mapping[int, int | None]
-) -> tuple[StateRow, ...]:
-    """Every work that was done in two or more states; ``states`` by the index of the phase.
+def power_state_table(results: Sequence[PhaseResult]) -> tuple[StateRow, ...]:
+    """Every work that was done in two or more states.
 
     A work that was done again in one state counts once, the first time.
     """
     found: dict[str, dict[int, PhaseResult]] = {}
     for item in results:
-        state = states.get(item.phase.index)
+        state = item.phase.power_state
         if state is not None and ordinary(item):
             name = workload_name(item.phase, state=False)
             found.setdefault(name, {}).setdefault(state, item)

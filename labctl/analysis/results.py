@@ -231,6 +231,27 @@ class EdgeLag:
 
 
 @dataclass(frozen=True, slots=True)
+class SteadyRounds:
+    """How a sweep with rounds ended: after how many, steady or not.
+
+    ``window`` are the first and the last round (from 1) that its results are the mean of.
+    """
+
+    sweep: str
+    sweep_number: int
+    rounds: int
+    reached: bool
+    window: tuple[int, int]
+
+    def __str__(self) -> str:
+        first, last = self.window
+        how = f"steady in round {self.rounds}"
+        if not self.reached:
+            how = f"steady state not reached in {self.rounds} rounds"
+        return f"{self.sweep}: {how}; each point is the mean of rounds {first} to {last}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """Everything a run says."""
 
@@ -257,11 +278,23 @@ class RunSummary:
     drive_counters: dict[str, tuple[int, int]] = field(default_factory=dict)
     own_power: OwnPower | None = None
     """Thermal counters of the drive that moved while the run was on: before, after."""
+    steady_rounds: tuple[SteadyRounds, ...] = ()
+    """One a sweep with rounds."""
+    window_means: tuple[PhaseResult, ...] = ()
+    """One a point of these sweeps: the mean over the measurement window."""
 
     @property
     def measured(self) -> tuple[PhaseResult, ...]:
         """The phases that are results: neither preparation nor idling."""
         return tuple(item for item in self.phases if item.phase.role.value == "measure")
+
+    @property
+    def points(self) -> tuple[PhaseResult, ...]:
+        """One result a point: of the phases without rounds, and of the measurement windows."""
+        single = [item for item in self.measured if not item.phase.round]
+        if not self.window_means:
+            return self.measured
+        return tuple(sorted([*single, *self.window_means], key=lambda item: item.phase.index))
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for ``summary.json``; numbers are Python's own."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.steady import WINDOW
 from labctl.analysis.tracking import CELSIUS, SteadyReport, Tracked, steady_report
-from labctl.analysis.workload import by_workload, is_tracked, ordinary
+from labctl.analysis.workload import by_workload, ordinary
 
 
 def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ...]]:
@@ -53,7 +53,7 @@ def steady_rounds(
     followed: Mapping[str, tuple[PhaseResult, ...]] = {
         name: group
         for name, group in rounds.items()
-        if (name in track if track else is_tracked(group[0].phase))
+        if (name in track if track else group[0].phase.tracked)
     }
     tracked = [one for name, group in followed.items() for one in tracked_variables(name, group)]
     return steady_report(tracked, window) if tracked else None

@@ -50,8 +50,8 @@ def run_signals(
     counters = Counters.of(record.events)
     signals = []
     for span in spans:
-        if span.phase.role in IDLE_ROLES:
-            continue
+        if span.phase.role in IDLE_ROLES or span.phase.replay is not None:
+            continue  # what a replay does varies as its trace does
         t_ns, iops = _live_iops(live, span)
         signals.append(
             PhaseSignals(

@@ -41,6 +41,7 @@ from labctl.analysis.throttle import find_throttling, throttled_s, throttled_str
 from labctl.analysis.uncertainty import ratio
 from labctl.analysis.unthrottled import free_pieces, unthrottled
 from labctl.analysis.verdict import verdict
+from labctl.analysis.window import steady_rounds_of, window_means
 from labctl.fio_output import FioResult, final_result
 from labctl.plan import Role
 from labctl.record import RunRecord
@@ -109,6 +110,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     outcome, reason = _outcome(record, running)
     lags = _edge_lags(rails, spans, idle_rails)
     problems = run_problems(record, channels, live, unusable)
+    steady = steady_rounds_of(record.events, phases)
     begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
     end = record.end
     return RunSummary(
@@ -132,6 +134,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),
         own_power=own,
+        steady_rounds=steady,
+        window_means=window_means(phases, steady),
     )
 
 

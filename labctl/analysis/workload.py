@@ -8,23 +8,14 @@ from labctl.analysis.results import PhaseResult
 from labctl.plan import Phase, format_size
 
 
-def power_state_of(phase: Phase) -> int | None:
-    """The NVMe power state that the plan put the drive in, None where it left it alone."""
-    return phase.power_state
-
-
-def is_tracked(phase: Phase) -> bool:
-    """Whether the plan follows this point to find the steady state; all where it names none."""
-    return phase.tracked
-
-
 def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:
     """Everything that says what a phase does, as a person reads it; equal names, equal work.
 
     Without ``depth`` the phases of a queue-depth sweep have one name, without ``state`` those of
     a power-state sweep.
     """
-    parts = [phase.pattern.value, format_size(phase.block_size_bytes)]
+    size = phase.replay.name if phase.replay else format_size(phase.block_size_bytes)
+    parts = [phase.pattern.value, size]
     if depth:
         parts.append(f"QD{phase.queue_depth}")
     if phase.pattern.mixed:
@@ -35,8 +26,8 @@ def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> st
         parts.append(f"{phase.buffer_compress_pct}% compressible")
     if phase.span_bytes:
         parts.append(f"span {format_size(phase.span_bytes)}")
-    if state and power_state_of(phase) is not None:
-        parts.append(f"PS{power_state_of(phase)}")
+    if state and phase.power_state is not None:
+        parts.append(f"PS{phase.power_state}")
     return " ".join(parts)
 
 

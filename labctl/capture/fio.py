@@ -18,14 +18,23 @@ from io import FileIO
 from pathlib import Path
 from typing import Self
 
-from labctl.capture.fio_job import DONE, HELD, JOB_FILE, is_block_device, job_file
+from labctl.capture.fio_job import (
+    DONE,
+    HELD,
+    JOB_FILE,
+    REPLAY_FILE,
+    is_block_device,
+    job_file,
+)
 from labctl.capture.spawn import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
-from labctl.plan import Phase
+from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
+from labctl.trace.formats import TraceError
+from labctl.trace.replay import write_log
 
 STATUS_EVERY_MS = 500
 HELD_WITHIN_S = 30.0
@@ -88,6 +97,18 @@ def _median(moments: list[Moment]) -> Moment | None:
             return None
     clock_ns = round(statistics.median(clocks)) if clocks else None
     return Moment(round(statistics.median(times)), moments[-1].u_ns, clock_ns)
+
+
+def _write_replay(replay: Replay, drive: Drive, directory: Path) -> None:
+    """Put the log of a trace where fio looks for it. Raises RunFailed."""
+    if drive.size_bytes is None:
+        raise RunFailed(
+            f"replay of {replay.trace}: the drive's size is not known: drive.size_bytes"
+        )
+    try:
+        write_log(replay, directory / REPLAY_FILE, drive.size_bytes)
+    except TraceError as error:
+        raise RunFailed(str(error)) from error
 
 
 class _Kept:
@@ -165,11 +186,15 @@ class FioProcess:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             (directory / JOB_FILE).write_text(job_file(phase, drive, is_device), encoding="utf-8")
+            if phase.replay is not None:
+                await asyncio.to_thread(_write_replay, phase.replay, drive, directory)
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
         status_every = f"--status-interval={STATUS_EVERY_MS}ms"
         process = await host.spawn(
-            ("fio", JOB_FILE, "--output-format=json", status_every), directory, (JOB_FILE,)
+            ("fio", JOB_FILE, "--output-format=json", status_every),
+            directory,
+            (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
         )
         return cls(phase, process, directory, timebase, on_status, host)
 
@@ -190,13 +215,13 @@ class FioProcess:
 
     async def wait_done(self) -> None:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
-        if not self.phase.fills:
+        if self.phase.timed:
             await self._wait_for(self._done, self.phase.duration_s + LATE_BY_S, "did not end")
         else:
             await self._wait_while_it_progresses()
         assert self.release_ns is not None and self.done_ns is not None
         worked_s = (self.done_ns - self.release_ns) / NS_PER_S
-        if worked_s < self.phase.duration_s - EARLY_BY_S:
+        if self.phase.timed and worked_s < self.phase.duration_s - EARLY_BY_S:
             problem = await self.finish()
             raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
 
@@ -276,14 +301,16 @@ class FioProcess:
 
     async def _wait_while_it_progresses(self) -> None:
         written = 0
-        while not await self._happened(self._done, NO_PROGRESS_S):
+        # a trace stands still where the machine did that it was recorded on
+        patience_s = NO_PROGRESS_S + (self.phase.duration_s if self.phase.replay else 0.0)
+        while not await self._happened(self._done, patience_s):
             self._raise_if_gone()
             totals = self.last_status.totals.values() if self.last_status else ()
             before, written = written, sum(total.bytes for total in totals)
             if before == written:
                 self.kill()
                 raise RunFailed(
-                    f"fio for {self.phase.label} wrote nothing for {NO_PROGRESS_S:.0f} s; is the "
+                    f"fio for {self.phase.label} moved nothing for {patience_s:.0f} s; is the "
                     "drive still there?"
                 )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from labctl.capture.machine import Machine
-from labctl.plan import Phase
+from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 
 JOB_FILE = "job.fio"
+REPLAY_FILE = "replay.log"
 HELD = b"labctl-held"
 DONE = b"labctl-done"
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
@@ -25,23 +26,14 @@ def job_file(phase: Phase, drive: Drive, is_device: bool) -> str:
         if drive.size_bytes and not is_device:
             lines.append(f"filesize={drive.size_bytes}")
     lines += [
-        f"rw={phase.pattern}",
-        f"bs={phase.block_size_bytes}",
         f"iodepth={phase.queue_depth}",
         f"numjobs={phase.jobs}",
-        "norandommap=1",
         "randrepeat=0",
         "refill_buffers=1",
         "lat_percentiles=1",
         f"percentile_list={PERCENTILES}",
     ]
-    if phase.pattern.mixed:
-        lines.append(f"rwmixread={phase.read_pct}")
-    if phase.buffer_compress_pct:
-        lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
-    lines += _span_lines(phase, drive)
-    if not phase.fills:
-        lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
+    lines += _replay_lines(phase.replay, drive) if phase.replay else _work_lines(phase, drive)
     lines += [
         f"exec_prerun=echo {HELD.decode()} >&2 && read _",
         f"exec_postrun=echo {DONE.decode()} >&2 && :",
@@ -49,6 +41,27 @@ def job_file(phase: Phase, drive: Drive, is_device: bool) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _work_lines(phase: Phase, drive: Drive) -> list[str]:
+    """The work of a pattern."""
+    lines = [f"rw={phase.pattern}", f"bs={phase.block_size_bytes}", "norandommap=1"]
+    if phase.pattern.mixed:
+        lines.append(f"rwmixread={phase.read_pct}")
+    if phase.buffer_compress_pct:
+        lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
+    lines += _span_lines(phase, drive)
+    if phase.timed:
+        lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
+    return lines
+
+
+def _replay_lines(replay: Replay, drive: Drive) -> list[str]:
+    """The work of a trace. What its log calls the drive is made the target."""
+    lines = [f"read_iolog={REPLAY_FILE}"]
+    if drive.engine != "nbd":
+        lines.append(f"replay_redirect={_escaped(drive.target)}")
+    return lines + (["replay_no_stall=1"] if not replay.stalls else [])
 
 
 def _escaped(path: str) -> str:

@@ -226,7 +226,7 @@ class PhaseSequence:
         paused = asyncio.create_task(self._paused.wait(), name="pause")
         ends = (done, asked, paused)
         try:
-            if not phase.fills:
+            if phase.timed:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
                 await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
                 if self._pause is None:

@@ -70,6 +70,7 @@ def _true_watts(result: PhaseResult, truth: Truth, anchor: Anchor) -> float:
 def demonstrate(
     runs_root: Path,
     plan_name: str,
+    scale: float | None,
     seed: int,
     to: str | None,
     grafana: str | None,
@@ -77,9 +78,10 @@ def demonstrate(
 ) -> int:
     """Run a plan on a simulated rig and compare; the exit code.
 
-    ``to`` is an InfluxDB that it is sent to, ``grafana`` the address that shows it there.
+    ``scale`` scales the plan down, ``to`` is an InfluxDB that it is sent to, ``grafana`` the
+    address that shows it there.
     """
-    plan, plan_text = load_plan(plan_name)
+    plan, plan_text = load_plan(plan_name, scale)
     settings = influx_settings("", "the simulated rig", to)
     sinks = [] if settings is None else [influx_sink(settings, to=to)]
     with tempfile.TemporaryDirectory(prefix="labctl-bench-") as folder:

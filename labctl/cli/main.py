@@ -34,6 +34,10 @@ RunsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RigArgument = Annotated[str, typer.Argument(help="A rig file, or the name of a rig in rigs/.")]
 PlanArgument = Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file.")]
+ScaleOption = Annotated[
+    float | None,
+    typer.Option(help="Scale times, spans and fills of the plan down, such as 0.01."),
+]
 DEFAULT_RUNS = Path("runs")
 
 
@@ -45,21 +49,26 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
     ] = False,
+    scale: ScaleOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Run a plan on a rig: record it, report it."""
     from labctl.cli import running
 
     if dry_run:
-        running.print_dry_run(rig, plan, json_output)
+        running.print_dry_run(rig, plan, json_output, scale)
     else:
-        raise typer.Exit(running.run_and_report(rig, plan, runs, json_output))
+        raise typer.Exit(running.run_and_report(rig, plan, runs, json_output, scale, yes))
 
 
 @app.command()
 def demo(
     runs: RunsOption = DEFAULT_RUNS,
     plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
+    scale: ScaleOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
     to: Annotated[
         str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
@@ -72,7 +81,7 @@ def demo(
     """Run a plan on a simulated drive and meters, and compare with the truth."""
     from labctl.cli import demonstration
 
-    raise typer.Exit(demonstration.demonstrate(runs, plan, seed, to, grafana, json_output))
+    raise typer.Exit(demonstration.demonstrate(runs, plan, scale, seed, to, grafana, json_output))
 
 
 @app.command()

@@ -34,6 +34,9 @@ def add(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Queue a plan on a rig, or a whole matrix of them."""
@@ -48,6 +51,7 @@ def add(
         tags=tuple(tag or ()),
         retries=retries,
         dry_run=dry_run,
+        yes=yes,
         json_output=json_output,
     )
 

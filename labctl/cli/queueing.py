@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from labctl.cli.consent import ask_first
 from labctl.cli.finding import find_rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.mistakes import is_file
@@ -41,9 +42,11 @@ def add(
     tags: tuple[str, ...],
     retries: int,
     dry_run: bool,
+    yes: bool,
     json_output: bool,
 ) -> None:
-    """Queue what was asked for, all of it or nothing. Raises ConfigurationError, QueueError."""
+    """Queue what was asked for, all of it or nothing. Raises ConfigurationError, QueueError,
+    Refused when a large plan is not meant."""
     now = datetime.now().astimezone()
     queue = Queue(find_home())
     if matrix is not None:
@@ -70,6 +73,8 @@ def add(
         jobs = [make(index, repetition) for index, (make, repetition) in enumerate(makers, 1)]
         _print_jobs(jobs, expect(jobs, time.time(), ()), json_output)
         return
+    for order in orders:
+        ask_first(order.rig, order.plan, yes=yes, json_output=json_output)
     following = iter(makers)
 
     def next_job(number: int) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 
 from rich.console import Console
@@ -17,16 +18,33 @@ from labctl.report.write import write_report
 
 
 def make_report(record: RunRecord) -> RunSummary:
-    """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts."""
+    """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts.
+
+    Its review, too, where the plan asks for one.
+    """
     summary = summarise(record)
     try:
         write_report(record, summary)
+        if wants_review(record):
+            # it loads the libraries of every analysis: only who wants it waits for them
+            from labctl.analysis.methods import methods_of
+            from labctl.report.review import write_review
+
+            write_review(record, summary, methods_of(record, summary))
     except OSError as error:
         raise JournalError(
             f"cannot write the report of {record.path}: {error.strerror or error}; the record "
             "itself stays: make room, then labctl report"
         ) from error
     return summary
+
+
+def wants_review(record: RunRecord) -> bool:
+    """Whether the plan of a run asks for the review page."""
+    try:
+        return tomllib.loads(record.header.plan_text).get("report") == "review"
+    except tomllib.TOMLDecodeError:
+        return False  # a record of somebody else's making
 
 
 def print_summary(path: Path, summary: RunSummary) -> None:
@@ -37,6 +55,8 @@ def print_summary(path: Path, summary: RunSummary) -> None:
     else:
         print(table.table_text(summary))
     print(f"report: {path / 'report.html'}")
+    if wants_review(RunRecord(path)):
+        print(f"review: {path / 'review.html'}")
 
 
 def report(run_directory: Path, json_output: bool) -> None:

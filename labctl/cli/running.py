@@ -16,6 +16,7 @@ from rich.console import Console
 from labctl.capture.run import Run, RunOutcome, expand_for
 from labctl.capture.stopping import StopRequest
 from labctl.cli import live
+from labctl.cli.consent import ask_first
 from labctl.cli.finding import find_rig
 from labctl.cli.holding import held
 from labctl.cli.reporting import make_report, print_summary
@@ -31,10 +32,12 @@ from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 INTERRUPTED = 130
 
 
-def print_dry_run(rig_name: str, plan_name: str, json_output: bool) -> None:
+def print_dry_run(
+    rig_name: str, plan_name: str, json_output: bool, scale: float | None = None
+) -> None:
     """The expanded phases, the time, the bytes written; nothing is touched."""
     rig = find_rig(rig_name)
-    plan, _ = load_plan(plan_name)
+    plan, _ = load_plan(plan_name, scale)
     phases = expand_for(rig, plan, plan_name)
     cost = estimate(phases, rig.drive.write_bytes_per_s)
     if json_output:
@@ -79,11 +82,22 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
-def run_and_report(rig_name: str, plan_name: str, runs_root: Path, json_output: bool) -> int:
-    """Do the run and make its report; the exit code."""
+def run_and_report(
+    rig_name: str,
+    plan_name: str,
+    runs_root: Path,
+    json_output: bool,
+    scale: float | None = None,
+    yes: bool = False,
+) -> int:
+    """Do the run and make its report; the exit code.
+
+    ``scale`` scales the plan down; ``yes`` answers what would be asked of a large one.
+    """
     try:
         rig = find_rig(rig_name)
-        plan, plan_text = load_plan(plan_name)
+        plan, plan_text = load_plan(plan_name, scale)
+        ask_first(rig, plan, yes=yes, json_output=json_output)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
             outcome = run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)

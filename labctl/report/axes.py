@@ -78,7 +78,9 @@ class Panel:
 
 def _workload(phase: Phase, axis: Axis) -> str:
     parts = [phase.pattern.value]
-    if axis is not BLOCK_SIZE:
+    if phase.replay is not None:
+        parts.append(phase.replay.name)
+    elif axis is not BLOCK_SIZE:
         parts.append(format_size(phase.block_size_bytes))
     if axis is not QUEUE_DEPTH:
         parts.append(f"QD{phase.queue_depth}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.fio_output import Direction
@@ -23,13 +24,30 @@ PERCENTILES = ("50", "95", "99", "99.9", "99.99", "99.999")
 
 def phases_csv(summary: RunSummary) -> str:
     """One row a phase (preparation and idling too), with a heading row."""
-    rows = phase_rows(summary)
+    return _csv(phase_rows(summary))
+
+
+def _csv(rows: Sequence[Mapping[str, Field]]) -> str:
     text = io.StringIO()
     heading = rows[0].keys() if rows else ()
     writer = csv.DictWriter(text, fieldnames=heading, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def points_csv(summary: RunSummary) -> str:
+    """One row a point that was measured in rounds: its mean over the measurement window."""
+    rails = headline.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    by_number = {one.sweep_number: one for one in summary.steady_rounds}
+    rows = []
+    for item in summary.window_means:
+        ended = by_number[item.phase.sweep_number]
+        row = phase_row(summary, item, rails, sensors)
+        window = {"window_first": ended.window[0], "window_last": ended.window[1]}
+        rows.append({**row, "steady_reached": ended.reached, **window})
+    return _csv(rows)
 
 
 def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
@@ -54,6 +72,7 @@ def phase_row(
         "index": phase.index,
         "role": phase.role.value,
         "sweep": phase.sweep,
+        "round": phase.round or None,
         "label": phase.label,
         "pattern": phase.pattern.value,
         "block_size_bytes": phase.block_size_bytes or None,

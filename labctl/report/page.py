@@ -72,7 +72,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             header=record.header,
             summary=summary,
             drawn=drawn,
-            panels=panels(measured),
+            panels=panels(summary.points),
             rails=headline.rail_names(summary),
             sensors=sensors,
             hottest=_hottest(summary),

@@ -44,7 +44,7 @@ def review_figures(
             name = f"consistency-{number + 1}"
             seconds, iops = live_iops(record, result)
             figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
-    figures += [mixed_figure(measured), transfer_figure(measured)]
+    figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
     if methods.steady is not None:
         figures.append(steady_figure(methods.steady))
     return tuple(figure for figure in figures if figure is not None)

@@ -179,7 +179,11 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
     """IOPS and watts against the share of reads, a line a mixed workload."""
-    mixed = [item for item in results if item.phase.pattern.mixed and item.iops]
+    mixed = [
+        item
+        for item in results
+        if item.phase.pattern.mixed and item.phase.replay is None and item.iops
+    ]
     names = {id(item): _mix_name(item) for item in mixed}
     counts = [list(names.values()).count(name) for name in names.values()]
     if not counts or max(counts) < 2:

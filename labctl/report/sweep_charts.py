@@ -38,7 +38,7 @@ _LATENCIES = (("mean", None), ("99 %", "99"), ("99.9 %", "99.9"))
 
 def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep; a chart without anything to show is left out."""
-    found = panels(summary.measured)
+    found = panels(summary.points)
     charts = (_watts(summary, found), _work(summary, found), _latency(summary, found))
     return tuple(chart for chart in charts if chart is not None)
 

@@ -49,7 +49,7 @@ class _Column:
 def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
     """The whole table with its heading and what a reader must know, at most ``width`` wide."""
     parts: list[RenderableType] = [_heading(summary)]
-    found = panels(summary.measured)
+    found = panels(summary.points)
     sections = [
         _Section(tuple(group), _columns(summary, in_bytes))
         for in_bytes, group in groupby(found, key=lambda panel: panel.in_bytes)
@@ -228,6 +228,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         lines.append((f"{NOT_EXCLUDED}  throttling cannot be excluded", ""))
     if NOT_COMPLETED in marks:
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
+    lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
     for item in headline.grouped(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
         what = f"{headline.cause_name(item.cause)}, {duration(item.seconds)}{times}"

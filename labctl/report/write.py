@@ -7,10 +7,11 @@ from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.record import RunRecord
-from labctl.report.files import phases_csv, summary_json
+from labctl.report.files import phases_csv, points_csv, summary_json
 
 SUMMARY_FILE = "summary.json"
 PHASES_FILE = "phases.csv"
+POINTS_FILE = "points.csv"
 PAGE_FILE = "report.html"
 CHARTS_DIR = "charts"
 
@@ -29,6 +30,8 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
         _replace(record.path / SUMMARY_FILE, summary_json(summary).encode()),
         _replace(record.path / PHASES_FILE, phases_csv(summary).encode()),
     ]
+    if summary.window_means:
+        written.append(_replace(record.path / POINTS_FILE, points_csv(summary).encode()))
     drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
     folder = record.path / CHARTS_DIR
     if drawn:

@@ -9,6 +9,10 @@ from labctl.phase import Pattern, Phase
 OVERHEAD_S = 0.02
 """Time between phases, for the estimate."""
 
+USUAL_HOURS = 24.0
+USUAL_DRIVE_WRITES = 10
+"""A plan that takes longer, or writes the drive over more often, is asked about first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -42,3 +46,19 @@ def timed_s(phases: tuple[Phase, ...]) -> float:
     """
     waits = (Pattern.COOL, Pattern.PURGE)
     return sum(phase.duration_s + OVERHEAD_S for phase in phases if phase.pattern not in waits)
+
+
+def more_than_usual(
+    phases: tuple[Phase, ...], cost: Estimate, drive_bytes: int | None
+) -> tuple[str, ...]:
+    """Why a plan should be asked about before it is begun; empty when it need not."""
+    reasons = []
+    hours = (cost.seconds if cost.seconds is not None else timed_s(phases)) / 3600
+    if hours > USUAL_HOURS:
+        reasons.append(f"takes up to {hours:.0f} hours (the limit is {USUAL_HOURS:.0f})")
+    if drive_bytes and (cost.bytes_written or 0) > USUAL_DRIVE_WRITES * drive_bytes:
+        times = (cost.bytes_written or 0) / drive_bytes
+        reasons.append(
+            f"may write the drive {times:.0f} times over (the limit is {USUAL_DRIVE_WRITES})"
+        )
+    return tuple(reasons)

@@ -204,7 +204,15 @@ class Worker:
         plan = folder / "plan.toml"
         write_private(plan, job.plan_text)
         runs = str(self._place.runs)
-        return ["run", str(Path(self.rig.path).absolute()), str(plan), "--runs", runs, "--json"]
+        return [
+            "run",
+            str(Path(self.rig.path).absolute()),
+            str(plan),
+            "--runs",
+            runs,
+            "--yes",
+            "--json",
+        ]
 
     async def _attend(self, job: Job, child: Child) -> tuple[Outcome, str] | None:
         """Look after a run until it has ended; why it was stopped from here, if it was."""

@@ -15,8 +15,9 @@ from labctl.capture.fio import FioProcess
 from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
 from labctl.errors import Refused, RunFailed
+from labctl.fio_output import final_result
 from labctl.phase import Pattern, Phase, Role
-from labctl.plan import parse_plan
+from labctl.plan import load_plan, parse_plan
 from labctl.rig import Drive
 from labctl.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
@@ -93,7 +94,8 @@ def sequence(
     simulated: DriveProcess, tmp_path: Path, of: int | Sequence[Phase], **more: Any
 ) -> tuple[PhaseSequence, Heard]:
     heard, timebase = Heard(), Timebase()
-    starter = Starter(Drive(target=simulated.uri, engine="nbd"), tmp_path / "fio", timebase, **more)
+    drive = Drive(target=simulated.uri, engine="nbd", size_bytes=1 << 30)
+    starter = Starter(drive, tmp_path / "fio", timebase, **more)
     planned = phases(of) if isinstance(of, int) else of
     return PhaseSequence(planned, starter, heard, timebase.now_ns), heard
 
@@ -218,3 +220,31 @@ async def test_a_purge_that_fails_is_a_failed_phase(
     await one.carry_out(StopRequest())
     assert heard.outcomes == {0: "failed", 1: "completed", 2: "completed"}
     assert one.failed == ["the drive cannot be purged"]
+
+
+async def test_a_trace_is_replayed_as_recorded_and_flat_out(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    """4000 I/Os in two seconds: as recorded they take as long, and each is done once."""
+    lines = [
+        f"{500 * n} d {'write' if n % 4 == 0 else 'read'} {4096 * (n * 7919 % 65536)} 4096"
+        for n in range(4000)
+    ]
+    text = "\n".join(["fio version 3 iolog", "0 d add", "0 d open", *lines])
+    (tmp_path / "trace.log").write_text(text + "\n")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "p"\nidle_before_s = 0\nidle_after_s = 0\n'
+        '[[sweeps]]\nreplay = "trace.log"\nqueue_depth = 32\n'
+        '[[sweeps]]\nreplay = "trace.log"\nqueue_depth = 32\nreplay_stalls = false\n'
+    )
+    planned = load_plan(str(plan))[0].expand(1 << 30)
+    one, heard = sequence(simulated, tmp_path, planned)
+    await one.carry_out(StopRequest())
+    assert heard.outcomes == {0: "completed", 1: "completed"}, one.failed
+    took = [item["end_ns"] - item["begin_ns"] for item in heard.ended]
+    assert took[0] >= 2e9 > took[1]
+    for phase in planned:
+        found = final_result((tmp_path / "fio" / phase.slug / "stdout").read_text())
+        assert found is not None and found.read is not None and found.write is not None
+        assert (found.read.total_ios, found.write.total_ios) == (3000, 1000)

@@ -16,7 +16,7 @@ from labctl.analysis.power_states import power_state_table
 from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
 from labctl.analysis.shared_errors import watts_ratio
 from labctl.analysis.workload import by_workload, workload_name
-from labctl.plan import Role, Sweep
+from labctl.plan import Pattern, Role, Sweep
 from tests.unit.test_report_sample import (
     DEPTHS,
     plan,
@@ -159,13 +159,17 @@ def test_power_states_against_the_first() -> None:
     alone = point(16, 500e3, {"12V": 22.0})
     again = point(8, 1e3, {"12V": 1.0})
     results = renumbered([full, alone, held, again])
-    rows = power_state_table(results, {0: 0, 1: 0, 2: 1, 3: 1})
+    assert power_state_table(results) == ()
+    results = [
+        replace(item, phase=replace(item.phase, power_state=state))
+        for item, state in zip(results, (0, 0, 1, 1), strict=True)
+    ]
+    rows = power_state_table(results)
     assert [(row.power_state, row.phase_index) for row in rows] == [(0, 0), (1, 2)]
     assert rows[1].iops_part == pytest.approx(0.75)
     assert rows[1].watts_part is not None
     assert rows[1].watts_part.value == pytest.approx(0.6)
     assert rows[1].watts_part.u < 0.001, "the meters' gain is in both"
-    assert power_state_table(results, {}) == ()
 
 
 def test_work_on_another_span_is_other_work() -> None:
@@ -220,3 +224,10 @@ def test_a_fast_meter_without_dead_time_sees_spikes(tmp_path: Path) -> None:
     unknown = tuple(replace(one, aperture_s=0.0) for one in record.header.channels)
     sight = spike_sight(replace(record.header, channels=unknown))
     assert "integration time is not known" in str(sight[0])
+
+
+def test_a_purge_before_the_fresh_work_does_not_condition_the_drive() -> None:
+    fresh, worn = point(32, 2.0e6, {"12V": 20.0}), point(32, 1.8e6, {"12V": 21.0})
+    purge = replace(fill(), phase=replace(fill().phase, pattern=Pattern.PURGE))
+    (pair,) = conditioned_against_fresh(renumbered([purge], [fresh], [fill()], [worn]))
+    assert pair.iops_change == pytest.approx(-0.1)

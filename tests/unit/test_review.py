@@ -18,6 +18,7 @@ from labctl.analysis.consistency import consistency
 from labctl.analysis.methods import methods_of
 from labctl.analysis.results import RunSummary, TemperatureResult
 from labctl.analysis.rounds import steady_rounds
+from labctl.cli.reporting import make_report, wants_review
 from labctl.plan import Sweep
 from labctl.record import RunRecord
 from labctl.report.charts import static_svg
@@ -168,3 +169,18 @@ def test_a_plan_without_review_charts_has_a_page_all_the_same(tmp_path: Path) ->
     record = record_of(tmp_path, summary)
     written = write_review(record, summary, methods_of(record, summary))
     assert "has none of the review charts" in written[-1].read_text()
+
+
+@pytest.mark.parametrize(
+    ("plan_text", "wanted"), [('report = "review"', True), ("", False), ("not = = toml", False)]
+)
+def test_the_review_is_written_where_the_plan_asks_for_it(
+    tmp_path: Path, plan_text: str, wanted: bool
+) -> None:
+    record = record_of(tmp_path, summary_of(plan(qd_sweep())))
+    header = json.loads((record.path / "run.json").read_text())
+    (record.path / "run.json").write_text(json.dumps({**header, "plan_text": plan_text}))
+    again = RunRecord(record.path)
+    assert wants_review(again) is wanted
+    make_report(again)
+    assert (again.path / "review.html").exists() is wanted
