@@ -197,6 +197,9 @@ class Plan(BaseModel):
     """Steps before anything is measured, in their order."""
     governor: Annotated[str, Field(pattern=r"^[a-z_]*$", max_length=32)] = ""
     """The CPU frequency governor while the run is on; the one before is put back."""
+    resume: Literal["repeat", "prepare", "forbid"] = "repeat"
+    """What a run that was cut off does when it goes on: repeat the phase that was on; prepare the
+    drive again before that; or begin anew, since it must be in one piece."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")
