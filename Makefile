@@ -2,6 +2,7 @@
 # make test   every test
 # make check  lint, types, import contracts, docs
 # make bench  the figures of docs/figures.md, target and measured side by side
+# make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
 SHELL := /bin/bash
@@ -17,7 +18,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 # CI installs what is pinned with hashes; a person's machine takes what its Python can have.
 PINNED := $(CI)
 
-.PHONY: demo test check bench stack env system clean constraints
+.PHONY: demo test check bench soak stack env system clean constraints
 
 ifdef STACK
 demo: stack
@@ -45,6 +46,9 @@ stack: env
 
 bench: env
 	$(BIN)/python -m tests.benchmarks
+
+soak: env
+	$(BIN)/python -m tests.soak
 
 env: system $(MADE)
 
