@@ -1,9 +1,9 @@
 """The journal: the only thing that is written while a run is on.
 
 Readings go to one flat file a channel, events to one JSON line each. A writer thread hands
-readings to the kernel every 150 ms and syncs them every second; every event is synced at once.
-So a crash of the program loses at most 250 ms of readings (the drivers hold them for up to 100 ms
-of that), and a loss of power about a second.
+readings to the kernel every 100 ms and syncs them every second; every event is synced at once.
+So a crash of the program loses at most 250 ms of readings (the drivers hold them for some of
+that), and a loss of power about a second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from labctl.record import (
     Header,
 )
 
-WRITE_EVERY_S = 0.15
+WRITE_EVERY_S = 0.1
 SYNC_EVERY_S = 1.0
 
 

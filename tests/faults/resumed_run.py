@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from instruments.simulated.truth import Truth
@@ -49,8 +48,6 @@ class Interruptible:
     rig: Path
     plan: Path
     runs: Path
-    variables: dict[str, str] = field(default_factory=dict)
-    """Of its environment."""
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -66,7 +63,6 @@ class Interruptible:
         self.process = subprocess.Popen(
             labctl(*words),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, **self.variables},
         )  # fmt: skip
         return self.process
 
