@@ -3,6 +3,7 @@
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts, docs
 # make bench  the figures of docs/figures.md, target and measured side by side
+# make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
 SHELL := /bin/bash
@@ -19,7 +20,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-vm check bench stack env system clean constraints
+.PHONY: demo test test-vm check bench soak stack env system clean constraints
 
 ifdef STACK
 demo: stack
@@ -52,6 +53,9 @@ stack: env
 
 bench: env
 	$(BIN)/python -m tests.benchmarks
+
+soak: env
+	$(BIN)/python -m tests.soak
 
 env: system $(MADE)
 

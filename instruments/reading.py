@@ -159,8 +159,8 @@ class ClockPair:
     A device clock begins anew when the device is started again (reconnected, memory overflow):
     a new *epoch*. The k-th epoch of an instrument begins at k times 1e6 s (1e15 ns), so
     ``device_ns // 10**15`` tells epochs apart, for pairs and for readings; each is mapped with
-    its own pairs alone. In a recording that a second process goes on with, epochs count from 0
-    again: device time that goes backwards is a new epoch too.
+    its own pairs alone. A process that goes on with a recording lifts what the driver counts from
+    0 above the epochs that are there; device time that goes backwards is a new epoch too.
     """
 
     channel: str

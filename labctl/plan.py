@@ -264,6 +264,9 @@ class Plan(BaseModel):
     """"review": the review page is written after the run, too."""
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Below 1: shorter, and on a smaller part of the drive (see :mod:`labctl.scaling`)."""
+    resume: Literal["repeat", "prepare", "forbid"] = "repeat"
+    """What a run that was cut off does when it goes on: repeat the phase that was on; prepare the
+    drive again before that; or begin anew, since it must be in one piece."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")

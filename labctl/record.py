@@ -15,6 +15,7 @@ Reading never changes anything. What a crash tore off is dropped and said so in 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,6 +40,9 @@ HEADER_FILE = "run.json"
 EVENTS_FILE = "journal.jsonl"
 CHANNELS_DIR = "channels"
 FIO_DIR = "fio"
+
+RESUMED = "run_resumed"
+"""The event with which a second process goes on with a run that was cut off."""
 
 HOST_CLOCK = "host.wall"
 """The looks at the wall clock of the drive's host, which fio there prints."""
@@ -250,9 +254,21 @@ class RunRecord:
 
     @property
     def end(self) -> Event | None:
-        """The ``run_ended`` event, or None when the run was cut off (or is still on)."""
-        ends = [event for event in self.events if event.kind == "run_ended"]
-        return ends[-1] if ends else None
+        """The last ``run_ended`` event, or None when the run was cut off or is on."""
+        marks = [event for event in self.events if event.kind in ("run_ended", RESUMED)]
+        return marks[-1] if marks and marks[-1].kind != RESUMED else None
+
+    @property
+    def anchor(self) -> Anchor:
+        """The anchor of the process that recorded last: another than the header's after a reboot.
+
+        Times before the last ``run_resumed`` may be on another one.
+        """
+        for event in reversed(self.events):
+            if event.kind == RESUMED:
+                with contextlib.suppress(KeyError, TypeError):
+                    return Anchor(**event.data["anchor"])
+        return self.header.anchor
 
 
 def find_runs(root: Path) -> list[Path]:

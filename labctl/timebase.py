@@ -7,7 +7,7 @@ is what fio and the kernel's block layer use too, so phases and readings share i
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 NS_PER_S = 1_000_000_000
@@ -60,6 +60,20 @@ class Timebase:
     def now_ns(self) -> int:
         """Now, on the run's timebase."""
         return time.monotonic_ns() + self._shift_ns
+
+    @classmethod
+    def going_on(cls, anchor: Anchor, last_ns: int) -> Timebase:
+        """The timebase of a recording that goes on, whose last time is ``last_ns``.
+
+        In the same boot it is that of ``anchor``, and nothing shifts. After another start of the
+        machine it is anchored anew to the wall clock; where that is behind what is recorded, times
+        go on right after it, for they must never go backwards.
+        """
+        now = Anchor.take()
+        same_boot = now.boot_id == anchor.boot_id and now.boot_id != ""
+        if same_boot and anchor.from_monotonic_ns(now.monotonic_ns) > last_ns:
+            return cls(anchor)
+        return cls(replace(now, wall_ns=max(now.wall_ns, last_ns + NS_PER_MS)))
 
     def wall_offset_ns(self) -> int:
         """How far the wall clock is ahead of the timebase now (0 until somebody steps it)."""

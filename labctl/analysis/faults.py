@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instruments.reading import BESIDE_VALUES, Status
@@ -16,7 +16,7 @@ from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
 from labctl.phase import Role
-from labctl.record import RunRecord
+from labctl.record import RESUMED, RunRecord
 
 PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are said not to be measurable. One study needed at least
@@ -113,6 +113,12 @@ def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
     problems: list[str] = []
     begun: dict[tuple[str, str], int] = {}
     for event in record.events:
+        if event.kind == RESUMED:  # whatever it was, it is told anew if it still is
+            found += [
+                _Status(channel, status, began_ns, event.t_ns, 0)
+                for (channel, status), began_ns in begun.items()
+            ]
+            begun.clear()
         if event.kind not in ("status", "status_began"):
             continue
         channel, status = event.data.get("channel"), event.data.get("status")
@@ -211,23 +217,42 @@ def run_problems(
     ]
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
+    away: set[str] = set()
     for event in record.events:
         instrument = str(event.data.get("instrument", ""))
         if event.kind == "instrument_lost":
             lost.setdefault(instrument, []).append(str(event.data.get("reason", "")))
+            away.add(instrument)
         elif event.kind == "instrument_back":
             back.setdefault(instrument, []).append(_seconds(event.data.get("gap_s")))
+            away.discard(instrument)
+        elif event.kind == RESUMED:
+            away.clear()
     for instrument, reasons in lost.items():
         gaps = back.get(instrument, [])
         line = f"{instrument}: lost {_times(len(reasons))} ({reasons[-1]})"
         if gaps:
             line += f", back after {sum(gaps):.1f} s in all"
-        if len(gaps) < len(reasons):
+        if instrument in away:
             line += ", not back at the end"
         lines.append(line)
+    lines += _interruptions(record)
     lines += host_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
+
+
+def _interruptions(record: RunRecord) -> Iterator[str]:
+    """A line for each time that the run was cut off and went on."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    for event in record.events:
+        if event.kind != RESUMED:
+            continue
+        index = event.data.get("interrupted")
+        phase = phases.get(index) if isinstance(index, int) else None
+        where = "between phases" if phase is None else f"in phase {phase.index + 1} ({phase.label})"
+        gap_s = _seconds(event.data.get("gap_s"))
+        yield f"interrupted {where}, resumed after {gap_s:.1f} s"
 
 
 def _seconds(value: object) -> float:

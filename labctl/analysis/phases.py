@@ -11,7 +11,7 @@ import numpy as np
 from labctl.analysis.align import ClockMap
 from labctl.analysis.host_clock import host_clock
 from labctl.plan import Phase
-from labctl.record import Event, RunRecord
+from labctl.record import RESUMED, Event, RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
 CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")
@@ -55,6 +55,8 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
     for event in record.events:
         if event.kind == "run_ended":
             marks.append(event.t_ns)
+        if event.kind == RESUMED:
+            marks += [time + 1 for time in (_time(event.data.get("last_ns")), event.t_ns) if time]
         if _trouble(event, phases) is not None:
             continue
         if event.kind == "phase_started":

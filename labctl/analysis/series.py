@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.align import ClockMap, fit_clock, without_setbacks
+from labctl.analysis.align import EPOCH_NS, ClockMap, fit_clock, without_setbacks
 from labctl.record import CLOCK_PAIR, ChannelInfo, RailInfo, RunRecord
 
 Ints = NDArray[np.int64]
@@ -216,9 +216,26 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
     if device:
         stamps, pairs["device_ns"] = without_setbacks(stamps, pairs["device_ns"])
     stamps, raw, problems = ordered(stamps, readings["v"])
+    if device:
+        stamps, raw, unmapped = _with_looks(stamps, raw, pairs["device_ns"])
+        problems += unmapped
     if device and len(stamps):
         clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
     return ChannelSeries(info, stamps, raw, clock, problems=problems)
+
+
+def _with_looks(stamps: Ints, raw: Floats, looks: Ints) -> tuple[Ints, Floats, tuple[str, ...]]:
+    """Ascending readings without those of epochs of their device's clock that it was never looked
+    at in: cut off within the first moments, they cannot be mapped."""
+    begins = np.unique(looks // EPOCH_NS) * EPOCH_NS
+    lows = np.searchsorted(stamps, begins).tolist()
+    highs = np.searchsorted(stamps, begins + EPOCH_NS).tolist()
+    unmapped = len(stamps) - (sum(highs) - sum(lows))
+    if not unmapped or not len(looks):
+        return stamps, raw, ()
+    known = np.concatenate([np.arange(*span) for span in zip(lows, highs, strict=True)])
+    problem = f"{_readings(unmapped)} without a look at the device's clock, dropped"
+    return stamps[known], raw[known], (problem,)
 
 
 def rail_series(info: RailInfo, channels: Mapping[str, ChannelSeries]) -> RailSeries | None:

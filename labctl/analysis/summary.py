@@ -44,7 +44,7 @@ from labctl.analysis.verdict import verdict
 from labctl.analysis.window import steady_rounds_of, window_means
 from labctl.fio_output import FioResult, final_result
 from labctl.plan import Role
-from labctl.record import RunRecord
+from labctl.record import RESUMED, RunRecord
 
 FIO_STDOUT = "stdout"
 TAIL_BYTES = 1 << 18
@@ -139,13 +139,18 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     )
 
 
-BREAKS = ("paused", "host_lost", "run_resumed")
+BREAKS = ("paused", "host_lost", RESUMED)
 """Events after which the next phase does not follow the one before without idle time."""
 
 
 def _followed(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> PhaseSpan | None:
-    """``before``, unless something came between it and ``span`` that was not planned."""
-    broken = any(before.end_ns <= t_ns <= span.begin_ns for t_ns in breaks)
+    """``before``, unless something came between it and ``span`` that was not planned.
+
+    A phase that was done again later than those that follow it in the plan has none before it.
+    """
+    broken = span.begin_ns < before.begin_ns or any(
+        before.end_ns <= t_ns <= span.begin_ns for t_ns in breaks
+    )
     return None if broken else before
 
 

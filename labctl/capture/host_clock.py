@@ -72,10 +72,15 @@ class HostWallClock:
     ``host_clock_step`` (``seconds``).
     """
 
-    def __init__(self, on_pair: Callable[[ClockPair], None], on_event: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        on_pair: Callable[[ClockPair], None],
+        on_event: Callable[..., None],
+        first_epoch: int = 0,
+    ) -> None:
         self._on_pair = on_pair
         self._on_event = on_event
-        self._epoch = -1
+        self._epoch = first_epoch - 1
         self._zero_wall_ns = 0
         self._tick_ns = 1
         self._boot_id = ""

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,39 @@ FIRST_ROUNDS = 12
 """Rounds of looks at the clock in quick succession, when a connection begins and at the end."""
 
 
+HOST_SESSION = "host_session"
+"""The event that keeps the token of a run, by which what it started on the host is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSession:
+    """What goes on with a run must know: its token on the host, and how many connections and
+    epochs of its clock there may have been."""
+
+    token: str
+    connections: int
+    epochs: int
+
+
 class RemoteHost:
     """A host behind ssh. What happens before :meth:`record_to` is recorded then."""
 
-    def __init__(self, destination: str, now_ns: Callable[[], int], tools: str = "") -> None:
+    def __init__(
+        self,
+        destination: str,
+        now_ns: Callable[[], int],
+        tools: str = "",
+        before: HostSession | None = None,
+    ) -> None:
+        """``before``: what an earlier process of the same run left there is ended by this one."""
+        before = before or HostSession(secrets.token_hex(6), 0, 0)
         self.machine: Machine = SshMachine(destination, self._control, tools)
         self._destination = destination
         self._now_ns = now_ns
-        self._clock = HostWallClock(self._on_pair, self._on_event)
-        self._token = secrets.token_hex(6)
+        self._clock = HostWallClock(self._on_pair, self._on_event, before.epochs)
+        self._token = before.token
         self._sockets = Path(tempfile.mkdtemp(prefix="labctl-ssh-"))
-        self._connections = 0
+        self._connections = before.connections
         self._processes = 0
         self._keeper: Keeper | None = None
         self._back = asyncio.Event()
@@ -67,6 +90,7 @@ class RemoteHost:
     def record_to(self, journal: Journal, tell: Callable[..., None]) -> None:
         """From now on looks at the clock go to ``journal`` and events to ``tell``."""
         self._journal, self._tell = journal, tell
+        tell(HOST_SESSION, token=self._token)
         for kind, t_ns, data in self._events:
             tell(kind, t_ns, **data)
         self._record(self._pairs)

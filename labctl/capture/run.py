@@ -28,6 +28,7 @@ from labctl.capture.header import make_header, meter_channels
 from labctl.capture.identity.identify import identify
 from labctl.capture.monitor import Monitor
 from labctl.capture.remote_host import RemoteHost
+from labctl.capture.resumption import Resumption
 from labctl.capture.sequence import Pause, PhaseSequence
 from labctl.capture.spawn import DriveHost, LocalHost
 from labctl.capture.ssh import LOCAL, machine_at
@@ -42,7 +43,7 @@ from labctl.errors import (
 )
 from labctl.journal import Journal
 from labctl.plan import Phase, Plan
-from labctl.record import Event
+from labctl.record import RESUMED, Event
 from labctl.rig import Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
@@ -81,7 +82,7 @@ def _size_of_target(rig: Rig) -> int | None:
 
 
 class Run:
-    """Runs ``plan`` on ``rig`` once."""
+    """Runs ``plan`` on ``rig`` once, or goes on with such a run: see ``resumption``."""
 
     def __init__(
         self,
@@ -90,15 +91,19 @@ class Run:
         plan_text: str,
         runs_root: Path,
         on_event: Callable[[Event], None],
+        resumption: Resumption | None = None,
     ) -> None:
         self.rig = rig
         self.plan = plan
-        self.phases = expand_for(rig, plan, plan.name)
+        self.phases = (
+            expand_for(rig, plan, plan.name) if resumption is None else resumption.header.phases
+        )
         size_bytes = rig.drive.size_bytes or _size_of_target(rig)
         self.drive = rig.drive.model_copy(update={"size_bytes": size_bytes})
-        self.timebase = Timebase()
+        self.timebase = Timebase() if resumption is None else resumption.timebase
         self.monitor = Monitor(self.timebase.now_ns)
         self.path: Path | None = None
+        self._resumption = resumption
         self._plan_text = plan_text
         self._runs_root = runs_root
         self._on_event = on_event
@@ -106,7 +111,7 @@ class Run:
         self._acquisition: Acquisition | None = None
         self._sequence: PhaseSequence | None = None
         self._drive_watch: DriveWatch | None = None
-        self._wall_offset_ns = 0
+        self._wall_offset_ns = 0 if resumption is None else self.timebase.wall_offset_ns()
         self._guard = Guard(rig)
         self._began_s = self._now_s()
 
@@ -127,7 +132,12 @@ class Run:
         drive_host: DriveHost = (
             LocalHost(self.timebase, tools)
             if where == LOCAL
-            else RemoteHost(where, self.timebase.now_ns, tools)
+            else RemoteHost(
+                where,
+                self.timebase.now_ns,
+                tools,
+                None if self._resumption is None else self._resumption.host_session,
+            )
         )
         try:
             await drive_host.connect()
@@ -155,23 +165,49 @@ class Run:
             missing = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
             self._refuse_missing(missing)
             self._describe()
-            identities = acquisition.identities()
-            header = make_header(
-                *(rig, self.plan, self._plan_text, self.phases, self.timebase),
-                *(versions, identities, state),
-            )
-            self.path = journals.create(self._runs_root, header)
-            loop = asyncio.get_running_loop()
-
-            def journal_failed(message: str) -> None:
-                loop.call_soon_threadsafe(stop.ask, "failed", message, JournalError.exit_code)
-
-            self._journal = Journal(self.path, self.timebase.now_ns, journal_failed)
+            self._open_journal(versions, acquisition.identities(), state, stop)
+            await self._begin(versions)
             return await self._recorded(self._hands(drive_host, state, stop), stop, missing)
         finally:
             await asyncio.to_thread(acquisition.stop)
             if self._journal is not None:
                 await asyncio.to_thread(self._journal.close)
+
+    def _open_journal(
+        self,
+        versions: dict[str, str],
+        identities: dict[str, str],
+        state: DriveState,
+        stop: StopRequest,
+    ) -> None:
+        """Make the run's directory, or go on in it. Raises JournalError, Refused."""
+        loop = asyncio.get_running_loop()
+
+        def journal_failed(message: str) -> None:
+            loop.call_soon_threadsafe(stop.ask, "failed", message, JournalError.exit_code)
+
+        resumption = self._resumption
+        if resumption is None:
+            header = make_header(
+                *(self.rig, self.plan, self._plan_text, self.phases, self.timebase),
+                *(versions, identities, state),
+            )
+            self.path = journals.create(self._runs_root, header)
+        else:
+            resumption.refuse_others(state, identities)
+            self.path = resumption.path
+        begin_ns = None if resumption is None else resumption.device_begin_ns
+        self._journal = Journal(self.path, self.timebase.now_ns, journal_failed, begin_ns)
+
+    async def _begin(self, versions: dict[str, str]) -> None:
+        """The first event of this process."""
+        assert self._journal is not None
+        if self._resumption is None:
+            self.event("run_started")
+            return
+        event = self._journal.event(RESUMED, **self._resumption.event_data(), versions=versions)
+        await asyncio.to_thread(self._journal.flush)  # who follows the run reads it there
+        self._on_event(event)
 
     def _hands(self, drive_host: DriveHost, state: DriveState, stop: StopRequest) -> DriveHands:
         assert self._journal is not None
@@ -230,9 +266,10 @@ class Run:
         self, hands: DriveHands, stop: StopRequest, missing: dict[str, str]
     ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
-        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns)
+        kept = self._resumption
+        done, iops = (kept.done, kept.iops) if kept is not None else ((), None)
+        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns, done, iops)
         self._sequence = sequence
-        self.event("run_started")
         if isinstance(hands.host, RemoteHost):
             hands.host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -70,6 +71,15 @@ class Pause:
     within_s: float
 
 
+def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:
+    """The phases of the rounds that come after the one that ``last`` ends, by index."""
+    later = itertools.takewhile(
+        lambda phase: phase.round > last.round and phase.sweep_number == last.sweep_number,
+        phases[last.index + 1 :],
+    )
+    return [phase.index for phase in later]
+
+
 class PhaseSequence:
     """Carries out ``phases`` in their order; those in ``done`` were carried out before.
 
@@ -83,14 +93,16 @@ class PhaseSequence:
         narrator: Narrator,
         now_ns: Callable[[], int],
         done: Collection[int] = (),
+        iops: Mapping[int, float] | None = None,
     ) -> None:
+        """``iops``: of phases in ``done``, by index, for the rule that ends rounds."""
         self.failed: list[str] = []
         self._phases = tuple(phases)
         self._hands = hands
         self._narrator = narrator
         self._now_ns = now_ns
         self._over = set(done)
-        self._iops: dict[int, float] = {}
+        self._iops = dict(iops or {})
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
@@ -122,6 +134,7 @@ class PhaseSequence:
         that cannot be written. However it ends, no fio is left.
         """
         try:
+            await self._end_of_last_round()
             while (phase := self._next()) is not None and not stop.asked:
                 self._over.add(phase.index)
                 await self._do(phase, self._next_io(), stop)
@@ -315,6 +328,14 @@ class PhaseSequence:
             await self._hands.set_power_state(phase.power_state)
             self._power_state = phase.power_state
 
+    async def _end_of_last_round(self) -> None:
+        """Judge a round that was completed, but cut off before it was judged."""
+        following = self._next()
+        done = [phase for phase in self._phases if phase.index in self._over]
+        before = [phase for phase in done if following and phase.index < following.index]
+        if following and before and following.round == before[-1].round + 1 > 1:
+            await self._end_of_round(before[-1])
+
     async def _end_of_round(self, phase: Phase) -> None:
         """After the last point of a round: leave out the rounds that are not needed any more."""
         following = self._next()
@@ -329,13 +350,11 @@ class PhaseSequence:
                 sweep_number=phase.sweep_number,
                 round=phase.round,
                 reached=steady,
+                index=phase.index,
             )
         if not (steady and more):
             return
-        for later in self._phases[phase.index + 1 :]:
-            if later.round <= phase.round or later.sweep_number != phase.sweep_number:
-                break
-            self._over.add(later.index)
+        self._over.update(later_rounds(self._phases, phase))
         await self._drop_held()
 
     def _steady(self, last: Phase) -> bool:
@@ -377,8 +396,10 @@ class PhaseSequence:
     def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
         window = fio.window()
         assert window is not None
-        clock = asdict(window.clock) if window.clock is not None else {}
-        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **clock)
+        more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
+        if phase.round and outcome == "completed":
+            more["iops"] = fio.iops
+        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.remove(fio)
 
     def _ended(
@@ -389,7 +410,7 @@ class PhaseSequence:
         end_ns: int,
         u_ns: int,
         reason: str,
-        **clock: int,
+        **more: Any,
     ) -> None:
         self._narrator.event(
             "phase_ended",
@@ -399,7 +420,7 @@ class PhaseSequence:
             begin_ns=begin_ns,
             end_ns=end_ns,
             boundary_u_ns=u_ns,
-            **clock,
+            **more,
         )
 
     async def _end(self, stop: StopRequest) -> None:

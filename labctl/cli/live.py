@@ -183,6 +183,8 @@ def _sentence(run: Run, event: Event) -> str:
         case "steady_state":
             reached = "steady" if data["reached"] else "not steady"
             return f"{data['sweep']}: {reached} after round {data['round']}"
+        case "run_resumed":
+            return f"run resumed after {data['gap_s']:.1f} s: {len(data['kept'])} phases are kept"
         case "run_ended":
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""

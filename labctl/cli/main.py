@@ -32,8 +32,9 @@ RunsOption = Annotated[
     Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-RigArgument = Annotated[str, typer.Argument(help="A rig file, or the name of a rig in rigs/.")]
-PlanArgument = Annotated[str, typer.Argument(help="A built-in plan's name, or a plan file.")]
+_RIG = typer.Argument(help="A rig file, or the name of a rig in rigs/.")
+_PLAN = typer.Argument(help="A built-in plan's name, or a plan file.")
+RigArgument = Annotated[str, _RIG]
 ScaleOption = Annotated[
     float | None,
     typer.Option(help="Scale times, spans and fills of the plan down, such as 0.01."),
@@ -43,8 +44,8 @@ DEFAULT_RUNS = Path("runs")
 
 @app.command()
 def run(
-    rig: RigArgument,
-    plan: PlanArgument,
+    rig: Annotated[str | None, _RIG] = None,
+    plan: Annotated[str | None, _PLAN] = None,
     runs: RunsOption = DEFAULT_RUNS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
@@ -53,11 +54,21 @@ def run(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Run a plan on a rig: record it, report it."""
     from labctl.cli import running
 
+    if resume is not None:
+        if rig is not None or plan is not None or dry_run:
+            raise typer.BadParameter("--resume takes rig and plan from the run: name no others")
+        raise typer.Exit(running.resume_and_report(resume, json_output))
+    if rig is None or plan is None:
+        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
     if dry_run:
         running.print_dry_run(rig, plan, json_output, scale)
     else:

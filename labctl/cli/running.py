@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from labctl.capture.resumption import Resumption, resumption
 from labctl.capture.run import Run, RunOutcome, expand_for
 from labctl.capture.stopping import StopRequest
 from labctl.cli import live
@@ -22,10 +24,11 @@ from labctl.cli.holding import held
 from labctl.cli.reporting import make_report, print_summary
 from labctl.errors import LabctlError
 from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
-from labctl.record import Event, RunRecord
-from labctl.rig import Rig
+from labctl.record import HEADER_FILE, RESUMED, Event, RunRecord
+from labctl.rig import Rig, parse_rig
 from labctl.service.estimate import estimate
 from labctl.service.lifeline import watch_lifeline
+from labctl.service.processes import end_fio_of
 from labctl.service.rig_lock import RigLock
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 
@@ -94,13 +97,36 @@ def run_and_report(
 
     ``scale`` scales the plan down; ``yes`` answers what would be asked of a large one.
     """
-    try:
+
+    def do() -> RunOutcome:
         rig = find_rig(rig_name)
         plan, plan_text = load_plan(plan_name, scale)
         ask_first(rig, plan, yes=yes, json_output=json_output)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
-            outcome = run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
+            return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
+
+    return _reported(do, json_output)
+
+
+def resume_and_report(path: Path, json_output: bool) -> int:
+    """Go on with the run in ``path`` and make its report; the exit code."""
+
+    def do() -> RunOutcome:
+        header = RunRecord(path).header
+        rig = parse_rig(header.rig_text, f"{path / HEADER_FILE}: rig")
+        sinks = configured_sinks(rig.text, rig.path)
+        with held(rig, "labctl run") as lock:
+            kept = resumption(path)
+            end_fio_of(path)
+            return resume_run(kept, sinks, json_output, lock)
+
+    return _reported(do, json_output)
+
+
+def _reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
+    try:
+        outcome = do()
         summary = make_report(RunRecord(outcome.path))
     except LabctlError as error:
         if json_output:
@@ -127,19 +153,36 @@ def run_plan(
 
     ``lock`` is that of the rig, where it has one. Raises LabctlError when it is refused.
     """
+    return _shown(partial(Run, rig, plan, plan_text, runs_root), sinks, quiet, lock)
+
+
+def resume_run(
+    kept: Resumption,
+    sinks: Sequence[SinkFactory] = (),
+    quiet: bool = False,
+    lock: RigLock | None = None,
+) -> RunOutcome:
+    """Go on with a run, as :func:`run_plan` does it."""
+    run = partial(Run, kept.rig, kept.plan, kept.header.plan_text, kept.path.parent)
+    return _shown(partial(run, resumption=kept), sinks, quiet, lock)
+
+
+def _shown(
+    make: Callable[[Callable[[Event], None]], Run],
+    sinks: Sequence[SinkFactory],
+    quiet: bool,
+    lock: RigLock | None,
+) -> RunOutcome:
     console = Console(stderr=quiet)
     shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
     try:
-        return asyncio.run(_run(rig, plan, plan_text, runs_root, console, shipping, lock))
+        return asyncio.run(_run(make, console, shipping, lock))
     finally:
         shipping.finish()
 
 
 async def _run(
-    rig: Rig,
-    plan: Plan,
-    plan_text: str,
-    runs_root: Path,
+    make: Callable[[Callable[[Event], None]], Run],
     console: Console,
     shipping: LiveShipping,
     lock: RigLock | None,
@@ -147,13 +190,13 @@ async def _run(
     show: list[Callable[[Event], None]] = []
 
     def on_event(event: Event) -> None:
-        if event.kind == "run_started" and run.path is not None:
+        if event.kind in ("run_started", RESUMED) and run.path is not None:
             shipping.begin(run.path)
             if lock is not None:
-                lock.note_run(run.path, plan.name)
+                lock.note_run(run.path, run.plan.name)
         show[0](event)
 
-    run = Run(rig, plan, plan_text, runs_root, on_event)
+    run = make(on_event)
     stop = StopRequest()
     loop = asyncio.get_running_loop()
 

@@ -10,11 +10,11 @@ MOST_AT_ONCE = 1 << 20
 
 
 class EventTail:
-    """The events of one run, from the first one on."""
+    """The events of one run, from the first one on, or from a place in their file on."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, offset: int = 0) -> None:
         self._file = run / EVENTS_FILE
-        self._offset = 0
+        self._offset = offset
 
     def new_events(self) -> list[Event]:
         """What was written since the last call. A line without its end is left for the next."""

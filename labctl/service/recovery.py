@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.errors import JournalError
+from labctl.capture.resumption import why_not
+from labctl.errors import JournalError, LabctlError
 from labctl.record import RunRecord
 from labctl.rig import Rig
 from labctl.service.home import Home
@@ -63,6 +64,21 @@ def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
     return path if same and path.parent == runs and path.is_dir() else None
 
 
+def run_to_resume(job: Job, runs: Path) -> Path | None:
+    """The run that the next attempt of a job goes on with: one that was interrupted, if its record
+    and its plan allow it. None: it begins anew."""
+    for attempt in reversed(job.attempts):
+        if attempt.outcome not in (Outcome.INTERRUPTED, None):
+            return None
+        if attempt.run is not None:
+            try:
+                path = runs / attempt.run
+                return None if why_not(RunRecord(path)) else path
+            except LabctlError:  # what the record of that run cannot give, a new run does
+                return None
+    return None
+
+
 def phases_done(run: Path) -> int:
     """How many phases of a run are completed."""
     try:
@@ -90,7 +106,10 @@ def _outcome_of(run: Path) -> tuple[Outcome, str]:
         return Outcome.COMPLETED, reason
     if outcome == "failed":
         return Outcome.FAILED, reason
-    guarded = any(event.kind.startswith("guard") for event in record.events)
+    guarded = any(
+        event.kind == "guard_tripped" and reason.startswith(str(event.data.get("reason")))
+        for event in record.events
+    )
     return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason
 
 

@@ -5,6 +5,7 @@ Works for every run of this machine, whoever started it, and needs nothing of it
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from pathlib import Path
@@ -20,7 +21,7 @@ from labctl.record import CHANNELS_DIR, READING, Event, RunRecord
 from labctl.rig import FIO_INSTRUMENT
 from labctl.service.event_tail import EventTail
 from labctl.service.shipping import RunClock
-from labctl.timebase import NS_PER_S
+from labctl.timebase import NS_PER_S, Anchor
 
 NEWEST = 8
 """A shown value is the mean of the readings of the last second, of so many at most."""
@@ -32,12 +33,13 @@ class RunLook:
 
     def __init__(self, run: Path) -> None:
         """Raises JournalError when it is none."""
-        self.header = RunRecord(run).header
-        self.now_ns = RunClock(self.header.anchor).now_ns
+        record = RunRecord(run)
+        self.header = record.header
+        self.now_ns = RunClock(record.anchor).now_ns
         """The present moment on the run's timebase."""
         self.ended: Event | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self.phases_done = 0
+        self._done: set[object] = set()
         self._path = run
         self._tail = EventTail(run)
         self._phase: Phase | None = None
@@ -64,6 +66,11 @@ class RunLook:
         )
 
     @property
+    def phases_done(self) -> int:
+        """How many phases are completed."""
+        return len(self._done)
+
+    @property
     def share_done(self) -> float:
         """How much of the run's time has passed, 0 to 1, as the plan has it."""
         total_s = sum(phase.duration_s for phase in self.header.phases)
@@ -80,7 +87,8 @@ class RunLook:
             case "phase_started" if 0 <= data.get("index", -1) < len(self.header.phases):
                 self._phase, self._begin_ns = self.header.phases[data["index"]], event.t_ns
             case "phase_ended":
-                self.phases_done += data.get("outcome") == "completed"
+                if data.get("outcome") == "completed":
+                    self._done.add(data.get("index"))
             case "instrument_lost":
                 self._states[str(data.get("instrument"))] = State.LOST
             case "instrument_back":
@@ -89,6 +97,12 @@ class RunLook:
                 self._statuses[str(data.get("channel"))] = str(data.get("status"))
             case "status":
                 self._statuses.pop(str(data.get("channel")), None)
+            case "run_resumed":
+                self.ended, self._phase = None, None
+                self._states = dict.fromkeys(self._states, State.READING)
+                self._statuses.clear()
+                with contextlib.suppress(KeyError, TypeError):
+                    self.now_ns = RunClock(Anchor(**data["anchor"])).now_ns
             case "run_ended":
                 self.ended = event
 

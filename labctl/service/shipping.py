@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from labctl.sinks.sink import Sink, SinkReport
 
 POLL_S = 0.2
-"""How often a run that is on is looked at. The journal is written every 250 ms."""
+"""How often a run that is on is looked at. The journal is written every 100 ms."""
 
 BEAT_S = 5.0
 GRACE_S = 10.0
@@ -134,7 +134,7 @@ async def _to(
         if over is not None:
             await _live(follower, sink, over, beats)
         still_on = over is None and is_on(record)
-        now = RunClock(record.header.anchor).now_ns
+        now = RunClock(record.anchor).now_ns
         while (part := follower.advance(now() if still_on else None)) is not None:
             await sink.put(part)
             progress(sink.name, *follower.progress(), sink.report().sent)
@@ -145,7 +145,7 @@ async def _to(
 
 
 async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool) -> None:
-    clock = RunClock(follower.header.anchor)
+    clock = RunClock(follower.record.anchor)
     next_beat = 0.0
     ended_at: float | None = None
     while not over.is_set():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from labctl.errors import LabctlError
-from labctl.record import Event
+from labctl.record import EVENTS_FILE, Event
 from labctl.rig import Rig, load_rig
 from labctl.service.child import Child, Result, last_written
 from labctl.service.event_tail import EventTail
@@ -19,7 +19,7 @@ from labctl.service.job import Attempt, Job, JobState, Outcome
 from labctl.service.notices import Kind, Notices
 from labctl.service.processes import boot_id, end_fio_of
 from labctl.service.queue import Queue, QueueError
-from labctl.service.recovery import phases_done, recover, run_of
+from labctl.service.recovery import phases_done, recover, run_of, run_to_resume
 from labctl.service.rig_lock import RigLock
 
 TICK_S = 1.0
@@ -176,8 +176,10 @@ class Worker:
 
     async def _run(self, job: Job) -> Result:
         folder = self._place.home.work(job.id)
+        resumed = await asyncio.to_thread(run_to_resume, job, self._place.runs)
+        behind = await asyncio.to_thread(_size_of_events, resumed)
         child = await Child.start(
-            await asyncio.to_thread(self._arguments, job, folder),
+            await asyncio.to_thread(self._arguments, job, folder, resumed),
             folder,
             f"{int(time.time())}",
             self._lock,
@@ -188,7 +190,7 @@ class Worker:
             job = await asyncio.to_thread(
                 self._queue.note, job.id, pid=who.pid, pid_ticks=who.ticks, boot_id=who.boot_id
             )
-            stopped = await self._attend(job, child)
+            stopped = await self._attend(job, child, behind)
         finally:
             if child.running:
                 await child.end()
@@ -198,7 +200,9 @@ class Worker:
             return Result(*stopped, result.run)
         return result
 
-    def _arguments(self, job: Job, folder: Path) -> list[str]:
+    def _arguments(self, job: Job, folder: Path, resumed: Path | None) -> list[str]:
+        if resumed is not None:
+            return ["run", "--resume", str(resumed), "--json"]
         make_folder(folder.parent)
         make_folder(folder)
         plan = folder / "plan.toml"
@@ -214,8 +218,11 @@ class Worker:
             "--json",
         ]
 
-    async def _attend(self, job: Job, child: Child) -> tuple[Outcome, str] | None:
-        """Look after a run until it has ended; why it was stopped from here, if it was."""
+    async def _attend(self, job: Job, child: Child, behind: int) -> tuple[Outcome, str] | None:
+        """Look after a run until it has ended; why it was stopped from here, if it was.
+
+        ``behind``: where its events begin in their file, when it goes on with an earlier run.
+        """
         run: Path | None = None
         tail: EventTail | None = None
         silent, written, ended = 0, 0, False
@@ -232,7 +239,7 @@ class Worker:
                     run_of, job, self._place.home, self.rig, self._place.runs
                 )
                 if run is not None:
-                    tail = EventTail(run)
+                    tail = EventTail(run, behind)
                     job = await asyncio.to_thread(self._queue.note, job.id, run=run.name)
             if tail is not None:
                 for event in await asyncio.to_thread(tail.new_events):
@@ -329,3 +336,7 @@ class Worker:
                 await self.stopping.wait()
         except TimeoutError:
             return
+
+
+def _size_of_events(run: Path | None) -> int:
+    return 0 if run is None else (run / EVENTS_FILE).stat().st_size

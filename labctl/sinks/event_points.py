@@ -8,7 +8,7 @@ from typing import Any
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.plan import Phase
-from labctl.record import Event
+from labctl.record import RESUMED, Event
 from labctl.sinks.points import Point, Value
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
@@ -24,6 +24,7 @@ _SEVERITIES = {
     "drive_counters": WARNING,
     "drive_silent": WARNING,
     "paused": WARNING,
+    RESUMED: WARNING,
     "not_restored": ERROR,
 }
 NOT_SHOWN = ("drive_power",)
@@ -72,6 +73,8 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
     match event.kind:
         case "run_started":
             return "run started", "", None
+        case "run_resumed":
+            return "run resumed", "it had been cut off", _number(data.get("gap_s"))
         case "run_ended":
             return f"run {data.get('outcome', 'ended')}", reason, None
         case "phase_started":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from labctl.analysis.heat import Heat
 from labctl.fio_output import DIRECTIONS
 from labctl.plan import Phase
-from labctl.record import EVENTS_FILE, ChannelInfo, Event, RunRecord
+from labctl.record import EVENTS_FILE, RESUMED, ChannelInfo, Event, RunRecord
 from labctl.sinks.bins import BinStream, PlainStream, RailStream
 from labctl.sinks.channels import GrowingChannel
 from labctl.sinks.cursor import Cursor
@@ -248,8 +248,9 @@ class Follower:
             self._phase_events.append(event)
         elif event.kind == "run_ended":
             self.ended = True
-        elif event.kind == "run_started":
+        elif event.kind in ("run_started", RESUMED):
             self.ended = False
+            self.lost_instruments.clear()
         elif event.kind == "instrument_lost":
             self.lost_instruments.add(str(event.data.get("instrument")))
         elif event.kind == "instrument_back":

@@ -15,7 +15,7 @@ from types import TracebackType
 
 import aiomqtt
 
-from labctl.record import Event, RunRecord
+from labctl.record import RESUMED, Event, RunRecord
 from labctl.sinks.cursor import Cursor, CursorFile
 from labctl.sinks.follower import Slice
 from labctl.sinks.home_assistant import discovery
@@ -179,7 +179,7 @@ class MqttSink:
             self._show(t_ns, self._messages.state(t_ns, state, outcome, reason))
 
     def _follow(self, kind: str, t_ns: int) -> None:
-        if kind == "run_started":
+        if kind in ("run_started", RESUMED):
             self._show_state(t_ns, RUNNING)
         elif kind == "run_ended":
             self._show_state(t_ns, IDLE)

@@ -16,8 +16,10 @@ import pytest
 from instruments.simulated.bench import Bench
 from labctl.record import RunRecord, find_runs
 from labctl.service.job import JobState, Outcome
+from labctl.service.rig_lock import rigs_in_use
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, environment, events_of, labctl, plan_file
+from tests.faults.resumed_run import assert_completed_once
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
@@ -78,9 +80,23 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
     assert job.state is JobState.DONE, daemon.said()
     outcomes = [attempt.outcome for attempt in job.attempts]
     assert outcomes == [Outcome.INTERRUPTED, Outcome.INTERRUPTED, Outcome.COMPLETED]
-    for attempt in job.attempts:
-        assert attempt.run is not None
-        assert RunRecord(daemon.home.runs / attempt.run).problems == []
+    assert {attempt.run for attempt in job.attempts} == {run.name}
+    assert_completed_once(run)
+
+
+def test_a_plan_that_must_be_in_one_piece_begins_anew(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    plan = plan_file(tmp_path, seconds=4)
+    plan.write_text('resume = "forbid"\n' + plan.read_text())
+    (number,) = queued(home, bench.rig, plan)
+    with DaemonProcess(home, bench.rig) as daemon:
+        first = daemon.until_in_phase(number, 1)
+        rigs_in_use(daemon.home)[0].process.signal(signal.SIGKILL)
+        second = daemon.until_in_phase(number, 1, attempt=2)
+        assert daemon.until_over(number).state is JobState.DONE
+    assert first != second
+    assert_completed_once(second)
 
 
 def test_sigterm_ends_the_run_and_keeps_the_job(bench: Bench, home: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from instruments.simulated.bench import Bench
 from instruments.simulated.truth import Truth
 from labctl.record import RunRecord, find_runs
+from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 from tests.faults.test_runs import begun, kinds, run
 from tests.ssh.sshd import HOST, Sshd
 
@@ -157,6 +159,29 @@ def test_kill_9_leaves_no_fio_on_the_host(rig: Path, hosted: Path, tmp_path: Pat
     assert fios_in(hosted)
     process.kill()
     process.communicate()
+    assert nothing_left(hosted)
+
+
+def test_killed_and_resumed_at_once_it_ends_what_was_left_and_completes(
+    rig: Path, hosted: Path, tmp_path: Path
+) -> None:
+    """Also the host's clock goes on in epochs of its own."""
+    runs = tmp_path / "runs"
+    process = begun(rig, plan(tmp_path, 4), runs, phases=3)
+    process.kill()
+    process.communicate()
+    (path,) = find_runs(runs)
+    resumed = subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", "run", "--resume", str(path)],
+        capture_output=True, text=True, check=False, timeout=90,
+    )  # fmt: skip
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert_completed_once(path)
+    assert_times_ascend(path)
+    summary = json.loads((path / "summary.json").read_text())
+    clocks = {item["channel"]: item for item in summary["clocks"]}
+    assert clocks["host.wall"]["epochs"] == 2
+    assert len({item["token"] for item in kinds(path, "host_session")}) == 1
     assert nothing_left(hosted)
 
 

@@ -1,0 +1,234 @@
+"""What of a run that was cut off is kept, and what must be the same to go on with it.
+
+Everything comes from the run directory alone: rig, plan and phases verbatim from the header, what
+is done from the events, and where times and device clocks go on from the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labctl.analysis.align import EPOCH_NS
+from labctl.capture.remote_host import HOST_SESSION, HostSession
+from labctl.capture.sequence import later_rounds
+from labctl.drive_state import DriveState
+from labctl.errors import Refused
+from labctl.journal import reopen
+from labctl.phase import Pattern, Phase, Role
+from labctl.plan import Plan, parse_plan
+from labctl.record import (
+    HEADER_FILE,
+    HOST_CLOCK,
+    RESUMED,
+    Event,
+    Header,
+    RunRecord,
+)
+from labctl.rig import Rig, parse_rig
+from labctl.timebase import NS_PER_S, Timebase
+
+CONNECTIONS_A_PROCESS = 100_000
+"""More than one process can make: so connections of two processes never have the same number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A run that can go on, and from where.
+
+    ``done`` are phases, by index, that are not done again, ``iops`` what those of rounds did.
+    ``device_begin_ns`` lifts the device times of each channel above those that are recorded.
+    """
+
+    path: Path
+    header: Header
+    rig: Rig
+    plan: Plan
+    done: frozenset[int]
+    iops: Mapping[int, float]
+    timebase: Timebase
+    device_begin_ns: Mapping[str, int]
+    host_session: HostSession | None
+    interrupted: Phase | None
+    """The phase that was on when it was cut off; None between phases."""
+    last_ns: int
+    """The time of the last datum."""
+    cut_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What a crash had torn off, by file."""
+
+    def event_data(self) -> dict[str, Any]:
+        """What the ``run_resumed`` event says."""
+        gap_ns = self.timebase.now_ns() - self.last_ns
+        return {
+            "anchor": asdict(self.timebase.anchor),
+            "last_ns": self.last_ns,
+            "gap_s": round(gap_ns / NS_PER_S, 3),
+            "interrupted": None if self.interrupted is None else self.interrupted.index,
+            "kept": sorted(self.done),
+            "cut_bytes": dict(self.cut_bytes),
+            "wall_offset_s": round(self.timebase.wall_offset_ns() / NS_PER_S, 6),
+        }
+
+    def refuse_others(self, state: DriveState, identities: Mapping[str, str]) -> None:
+        """Refuse to go on with another drive or other meters. Raises Refused."""
+        before = self.header.drive_state
+        differences = [
+            f"{name} is {now}, and was {self.header.identities[name]}"
+            for name, now in identities.items()
+            if self.header.identities.get(name, now) != now
+        ]
+        for what in ("model", "serial", "size_bytes"):
+            was, now = getattr(before, what, None), getattr(state, what)
+            if was and now and was != now:
+                differences.append(f"the drive's {what.replace('_', ' ')} is {now}, and was {was}")
+        if differences:
+            raise Refused(
+                f"{self.path} cannot go on: {'; '.join(differences)}. Put the bench back as it "
+                "was, or begin a new run"
+            )
+
+
+def why_not(record: RunRecord) -> str:
+    """Why a run cannot go on; empty when it can, as far as its record tells."""
+    end = record.end
+    if not record.header.phases:
+        return "it is a record of the meters alone"
+    if end is not None and end.data.get("outcome") == "completed":
+        return "it is completed"
+    plan = parse_plan(record.header.plan_text, f"{record.path / HEADER_FILE}: plan")
+    if plan.resume == "forbid":
+        return 'its plan says resume = "forbid": begin a new run'
+    return ""
+
+
+def resumption(path: Path) -> Resumption:
+    """Prepare to go on with the run in ``path``: torn last records are cut.
+
+    Raises JournalError when it is no run or is still being recorded, ConfigurationError when this
+    labctl does not take its rig or plan, Refused when it is over or must not go on.
+    """
+    record = RunRecord(path)
+    header = record.header
+    reason = why_not(record)
+    if reason:
+        raise Refused(f"{path} cannot go on: {reason}")
+    plan = parse_plan(header.plan_text, f"{path / HEADER_FILE}: plan")
+    rig = parse_rig(header.rig_text, f"{path / HEADER_FILE}: rig")
+    cut_bytes = reopen(path)
+    last_ns = _last_ns(record)
+    done = _done(record.events, header.phases)
+    interrupted = _interrupted(record.events, header.phases)
+    kept = done - set(_prepared_again(header.phases, done, plan))
+    return Resumption(
+        path=path,
+        header=header,
+        rig=rig,
+        plan=plan,
+        done=frozenset(kept),
+        iops=_iops(record.events, kept),
+        timebase=Timebase.going_on(record.anchor, last_ns),
+        device_begin_ns={
+            info.name: _next_epoch(record, info.name) * EPOCH_NS
+            for info in header.channels
+            if info.clock == "device"
+        },
+        host_session=_host_session(record),
+        interrupted=interrupted,
+        last_ns=last_ns,
+        cut_bytes=cut_bytes,
+    )
+
+
+def _ends(events: Sequence[Event]) -> dict[int, Event]:
+    """The event that ended each phase, where it was not begun again since."""
+    ends: dict[int, Event] = {}
+    for event in events:
+        index = event.data.get("index")
+        if isinstance(index, int):
+            if event.kind == "phase_ended":
+                ends[index] = event
+            elif event.kind == "phase_started":
+                ends.pop(index, None)
+    return ends
+
+
+def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
+    """Completed phases, and those of rounds that were left out because the drive was steady."""
+    ends = _ends(events)
+    done = {index for index, end in ends.items() if end.data.get("outcome") == "completed"}
+    for event in events:
+        last = event.data.get("index")
+        if event.kind == "steady_state" and event.data.get("reached") and last in done:
+            done.update(later_rounds(phases, phases[last]))
+    return done
+
+
+def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | None:
+    """The phase that was begun last, unless it ended on its own."""
+    started = [event.data.get("index") for event in events if event.kind == "phase_started"]
+    if not started or not isinstance(started[-1], int) or not 0 <= started[-1] < len(phases):
+        return None
+    end = _ends(events).get(started[-1])
+    over = end is not None and end.data.get("outcome") in ("completed", "failed")
+    return None if over else phases[started[-1]]
+
+
+def _prepared_again(phases: Sequence[Phase], done: set[int], plan: Plan) -> Iterator[int]:
+    """Phases that are done and yet come again, before the first one that is not.
+
+    That is the cool-down right before it, which all phases of its sweep begin with. Where the
+    drive's state matters to the plan, it is also the preparation, from the last purge on, and
+    the rounds of its sweep, for the rounds are one series.
+    """
+    first = next((phase for phase in phases if phase.index not in done), None)
+    if first is None or first.role is Role.IDLE_AFTER:
+        return
+    before = phases[: first.index]
+    if before and before[-1].pattern is Pattern.COOL and before[-1].sweep_number:
+        yield before[-1].index
+    if plan.resume != "prepare":
+        return
+    steps = [phase for phase in before if phase.role is Role.PREPARE and not phase.sweep_number]
+    purges = [phase.index for phase in steps if phase.pattern is Pattern.PURGE]
+    yield from (step.index for step in steps if step.index >= max(purges, default=0))
+    if first.round and first.sweep_number:
+        same = (phase for phase in phases if phase.sweep_number == first.sweep_number)
+        yield from (phase.index for phase in same)
+
+
+def _iops(events: Sequence[Event], done: set[int]) -> dict[int, float]:
+    found = {index: end.data.get("iops") for index, end in _ends(events).items() if index in done}
+    return {index: float(iops) for index, iops in found.items() if isinstance(iops, int | float)}
+
+
+def _last_ns(record: RunRecord) -> int:
+    """The time of the last datum on the run's timebase."""
+    times = [record.header.anchor.wall_ns, *(event.t_ns for event in record.events)]
+    for info in record.header.channels:
+        if info.clock != "device":
+            times += record.readings(info.name)["t"][-1:].tolist()
+    names = [info.name for info in record.header.channels if info.clock == "device"]
+    for name in (*names, HOST_CLOCK):
+        times += record.clock_pairs(name)["host_ns"][-1:].tolist()
+    return max(times)
+
+
+def _next_epoch(record: RunRecord, name: str) -> int:
+    """The first epoch of a device clock that nothing is recorded in."""
+    stamps = [*record.readings(name)["t"][-1:], *record.clock_pairs(name)["device_ns"][-1:]]
+    return max((int(stamp) // EPOCH_NS + 1 for stamp in stamps), default=0)
+
+
+def _host_session(record: RunRecord) -> HostSession | None:
+    tokens = [event.data.get("token") for event in record.events if event.kind == HOST_SESSION]
+    if not tokens or not isinstance(tokens[-1], str):
+        return None
+    times = sum(event.kind == RESUMED for event in record.events) + 1
+    epochs = [event.data.get("epoch", 0) for event in record.events if event.kind == "host_clock"]
+    return HostSession(
+        tokens[-1],
+        times * CONNECTIONS_A_PROCESS,
+        max((epoch + 1 for epoch in epochs if isinstance(epoch, int)), default=0),
+    )

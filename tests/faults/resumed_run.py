@@ -1,0 +1,164 @@
+"""A run that is killed and resumed as a person does it, and what must hold of it afterwards."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from instruments.simulated.truth import Truth
+from labctl.analysis.results import RunSummary
+from labctl.analysis.series import channel_series
+from labctl.analysis.summary import summarise
+from labctl.record import EVENTS_FILE, RESUMED, RunRecord, find_runs
+from labctl.timebase import Anchor
+from tests.bench.test_fio_phases import fios_below
+
+PLAN = """
+name = "{name}"
+idle_before_s = 2
+idle_after_s = 3
+{more}
+[[sweeps]]
+pattern = "randread"
+queue_depth = {depths}
+duration_s = {seconds}
+"""
+
+
+def plan_file(
+    folder: Path, seconds: float = 2, depths: str = "[1, 8, 32]", more: str = "", name: str = "p"
+) -> Path:
+    file = folder / f"{name}.toml"
+    file.write_text(PLAN.format(name=name, seconds=seconds, depths=depths, more=more))
+    return file
+
+
+def labctl(*words: str) -> list[str]:
+    return [sys.executable, "-m", "labctl.cli.main", *words]
+
+
+@dataclass
+class Interruptible:
+    """One run, begun and gone on with as often as it takes."""
+
+    rig: Path
+    plan: Path
+    runs: Path
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def path(self) -> Path:
+        (path,) = find_runs(self.runs)
+        return path
+
+    def go_on(self) -> subprocess.Popen[str]:
+        """Begin it, or go on with it."""
+        found = find_runs(self.runs)
+        begin = ["run", str(self.rig), str(self.plan), "--runs", str(self.runs)]
+        words = ["run", "--resume", str(found[0])] if found else begin
+        self.process = subprocess.Popen(
+            labctl(*words),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        return self.process
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Kill it; when that was, CLOCK_MONOTONIC in ns. No fio of it may be left."""
+        assert self.process is not None
+        killed_ns = time.monotonic_ns()
+        self.process.send_signal(number)
+        self.process.communicate(timeout=60)
+        deadline = time.monotonic() + 10
+        while fios_below(self.runs):
+            assert time.monotonic() < deadline, "a fio is left"
+            time.sleep(0.02)
+        return killed_ns
+
+    def until(self, kind: str, count: int = 1, index: int | None = None) -> None:
+        """Wait until an event was recorded so often."""
+        deadline = time.monotonic() + 60
+        while True:
+            found = find_runs(self.runs)
+            events = RunRecord(found[0]).events if found else ()
+            same = [e for e in events if e.kind == kind and index in (None, e.data.get("index"))]
+            if len(same) >= count:
+                return
+            assert self.process is not None
+            over = self.process.poll() is not None or time.monotonic() > deadline
+            assert not over, self.process.communicate(timeout=5)
+            time.sleep(0.05)
+
+    def finish(self) -> RunSummary:
+        """Go on until it is completed."""
+        output, _ = self.go_on().communicate(timeout=120)
+        assert self.process is not None and self.process.returncode == 0, output
+        return self.summary()
+
+    def summary(self) -> RunSummary:
+        """What its record says by now."""
+        return summarise(RunRecord(self.path))
+
+
+def events_file(path: Path) -> bytes:
+    return (path / EVENTS_FILE).read_bytes()
+
+
+def assert_completed_once(path: Path) -> None:
+    """Every phase is completed exactly once, and the record is whole."""
+    record = RunRecord(path)
+    assert record.problems == []
+    assert record.end is not None and record.end.data["outcome"] == "completed"
+    completed = [
+        event.data["index"]
+        for event in record.events
+        if event.kind == "phase_ended" and event.data["outcome"] == "completed"
+    ]
+    assert sorted(completed) == [phase.index for phase in record.header.phases]
+
+
+def assert_times_ascend(path: Path) -> None:
+    """On the timebase of the run no reading lies before the one recorded before it."""
+    record = RunRecord(path)
+    for info in record.header.channels:
+        series = channel_series(record, info)
+        assert series.problems == (), info.name
+        host_ns = series.clock.to_host_ns(series.stamps)
+        assert (host_ns[1:] > host_ns[:-1]).all(), info.name
+
+
+def assert_true(summary: RunSummary, bench: Path, anchor: Anchor) -> None:
+    """Every total lies within its uncertainty of what the bench knows; twice it, for there are
+    many phases and it is stated for 95 % of them."""
+    truth = Truth(bench / "truth")
+    for result in summary.phases:
+        assert result.outcome == "completed" and result.watts is not None, result.phase.label
+        begin_ns = anchor.to_monotonic_ns(result.begin_ns)
+        end_ns = anchor.to_monotonic_ns(result.end_ns)
+        true_watts = sum(truth.mean_watts(begin_ns, end_ns).values())
+        assert abs(result.watts.value - true_watts) <= 2 * result.watts.u, result.phase.label
+
+
+def lost_before(path: Path, killed_ns: list[int]) -> dict[str, list[float]]:
+    """For each channel, how long before each kill its last reading is, in seconds.
+
+    Only of channels that had readings in the process that was killed.
+    """
+    record = RunRecord(path)
+    kills = [record.header.anchor.from_monotonic_ns(ns) for ns in killed_ns]
+    begins = [event.t_ns for event in record.events if event.kind in ("run_started", RESUMED)]
+    lost: dict[str, list[float]] = {}
+    for info in record.header.channels:
+        if info.name.startswith("fio"):
+            continue
+        series = channel_series(record, info)
+        host_ns = series.clock.to_host_ns(series.stamps)
+        for kill in kills:
+            begin = max(begin for begin in begins if begin < kill)
+            inside = host_ns[(host_ns > begin) & (host_ns <= kill)]
+            if len(inside):
+                lost.setdefault(info.name, []).append((kill - int(inside[-1])) * 1e-9)
+    return lost

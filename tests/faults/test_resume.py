@@ -1,0 +1,185 @@
+"""A run that is cut off, in whatever way, goes on: nothing of it is lost but the moment.
+
+``LABCTL_RESUME_KILLS`` says how often a sweep is killed (3, or hundreds for a long night).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.record import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, RESUMED, RunRecord
+from tests.faults.resumed_run import (
+    Interruptible,
+    assert_completed_once,
+    assert_times_ascend,
+    assert_true,
+    events_file,
+    labctl,
+    lost_before,
+    plan_file,
+)
+from tests.faults.test_runs import small_disk
+from tests.soak.counts import CHANNEL, miscounted
+
+__all__ = ["small_disk"]
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+KILLS = int(os.environ.get("LABCTL_RESUME_KILLS", "3"))
+LOST_S = 0.25
+"""What a kill may cost; a channel's own interval comes on top, for its next reading was not due."""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("resume") / "bench") as running:
+        yield running
+
+
+@pytest.fixture
+def folder(bench: Bench, tmp_path: Path) -> Path:
+    """Where the truth of the bench is."""
+    return Path(bench.rig).parent
+
+
+@pytest.mark.timeout(180 + 20 * KILLS)
+def test_killed_at_random_instants_it_is_completed_and_true(
+    bench: Bench, folder: Path, tmp_path: Path
+) -> None:
+    run, rng = Interruptible(bench.rig, plan_file(tmp_path, 3), tmp_path / "runs"), random.Random(5)
+    killed_ns: list[int] = []
+    before = b""
+    run.go_on()
+    run.until("phase_started")
+    for _ in range(KILLS):
+        time.sleep(rng.uniform(0.0, 4.0))
+        if run.process is not None and run.process.poll() is not None:
+            break
+        killed_ns.append(run.kill())
+        written = events_file(run.path)
+        assert written.startswith(before), "an event was lost"
+        before = written[: written.rfind(b"\n") + 1]
+        run.go_on()
+        run.until(RESUMED, len(killed_ns))
+    assert run.process is not None
+    output, _ = run.process.communicate(timeout=120)
+    assert run.process.returncode == 0, output
+    assert events_file(run.path).startswith(before)
+    assert_completed_once(run.path)
+    assert_times_ascend(run.path)
+    record = RunRecord(run.path)
+    summary = json.loads((run.path / "summary.json").read_text())
+    told = [line for line in summary["problems"] if line.startswith("interrupted")]
+    assert told and len(told) <= len(killed_ns)
+    assert_true(run.summary(), folder, record.anchor)
+    for name, lost_s in lost_before(run.path, killed_ns).items():
+        assert max(lost_s) < LOST_S + 1.5 * record.channel(name).interval_s, (name, lost_s)
+
+
+def test_after_a_loss_of_power_it_goes_on_in_another_boot(
+    bench: Bench, folder: Path, tmp_path: Path
+) -> None:
+    """Files are cut at any byte, and the anchor is that of a boot that is over."""
+    run, rng = Interruptible(bench.rig, plan_file(tmp_path, 3), tmp_path / "runs"), random.Random(7)
+    run.go_on()
+    run.until("phase_started", index=2)
+    run.kill()
+    header = json.loads((run.path / HEADER_FILE).read_text())
+    header["anchor"]["boot_id"] = "a boot that is over"
+    header["anchor"]["monotonic_ns"] += 10**12
+    (run.path / HEADER_FILE).write_text(json.dumps(header))
+    for file in (run.path / EVENTS_FILE, *(run.path / CHANNELS_DIR).iterdir()):
+        os.truncate(file, max(file.stat().st_size - rng.randrange(60), 0))
+    whole = events_file(run.path).rpartition(b"\n")[0]
+    summary = run.finish()
+    assert_completed_once(run.path)
+    assert_times_ascend(run.path)
+    assert events_file(run.path).startswith(whole)
+    (resumed,) = [event for event in RunRecord(run.path).events if event.kind == RESUMED]
+    assert resumed.data["anchor"]["boot_id"] != "a boot that is over"
+    assert summary.outcome == "completed"
+
+
+def test_ended_by_a_person_it_may_still_go_on(bench: Bench, tmp_path: Path) -> None:
+    run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[1, 8]"), tmp_path / "runs")
+    run.go_on()
+    run.until("phase_started", index=1)
+    run.kill(signal.SIGINT)
+    end = RunRecord(run.path).end
+    assert end is not None and end.data["outcome"] == "aborted"
+    assert run.finish().outcome == "completed"
+    assert_completed_once(run.path)
+    again = subprocess.run(
+        labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 2 and "completed" in again.stderr
+
+
+def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
+    bench: Bench, tmp_path: Path
+) -> None:
+    run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[1]"), tmp_path / "runs")
+    run.go_on()
+    run.until("phase_started", index=1)
+    refused = subprocess.run(
+        labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
+    )
+    assert refused.returncode != 0 and "in use" in refused.stderr
+    run.kill()
+    before = events_file(run.path)
+    file = run.path / HEADER_FILE
+    header = json.loads(file.read_text())
+    meter = next(iter(header["identities"]))
+    for key, value, told in (
+        ("identities", {**header["identities"], meter: "another"}, meter),
+        ("drive_state", {**header["drive_state"], "serial": "ANOTHER"}, "ANOTHER"),
+        ("plan_text", 'resume = "forbid"\n' + header["plan_text"], "forbid"),
+    ):
+        file.write_text(json.dumps({**header, key: value}))
+        done = subprocess.run(
+            labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2 and told in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert events_file(run.path) == before
+
+
+def test_stopped_for_some_seconds_it_goes_on_by_itself(bench: Bench, tmp_path: Path) -> None:
+    """SIGSTOP of labctl alone: fio works on, and meters with a memory lose nothing."""
+    run = Interruptible(bench.rig, plan_file(tmp_path, 9, "[8]"), tmp_path / "runs")
+    process = run.go_on()
+    run.until("phase_started", index=1)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    process.send_signal(signal.SIGCONT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert_completed_once(run.path)
+    assert_times_ascend(run.path)
+    record = RunRecord(run.path)
+    assert miscounted(record) == []
+    assert not any(event.data.get("channel") == CHANNEL for event in record.events)
+
+
+def test_after_a_full_disk_was_freed_it_goes_on(
+    bench: Bench, tmp_path: Path, small_disk: Path
+) -> None:
+    (small_disk / "ballast").write_bytes(bytes(180 * 1024))
+    run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[1, 8]"), small_disk / "runs")
+    output, _ = run.go_on().communicate(timeout=90)
+    assert run.process is not None and run.process.returncode == 1
+    assert "No space left on device" in output
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    (small_disk / "ballast").unlink()
+    assert run.finish().outcome == "completed"
+    assert_completed_once(run.path)
