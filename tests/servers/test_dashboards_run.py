@@ -245,6 +245,10 @@ def numbers_of(phase: dict[str, Any]) -> dict[str, Any]:
     estimates = {f"watts_{rail}": found["watts"] for rail, found in phase["rails"].items()}
     for name in ("watts", "joules", "iops_per_watt", "bytes_per_joule", "joules_per_io"):
         estimates[name] = phase[name]
+    estimates["unthrottled_watts"] = phase["watts_unthrottled"]
+    estimates["unthrottled_iops"] = phase["iops_unthrottled"]
+    numbers["unthrottled_s"] = phase["unthrottled_s"]
+    numbers["throttling"] = (phase["throttling"] or {}).get("verdict")
     for name, estimate in estimates.items():
         if estimate is not None:
             numbers |= {name: estimate["value"], f"{name}_u": estimate["u"]}
