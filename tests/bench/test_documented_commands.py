@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.main import INTERRUPTED
-from labctl.record import find_runs
+from labctl.record import EVENTS_FILE, find_runs
 from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
 from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
 from tests.unit.test_docs import ROOT, commands
@@ -82,6 +83,20 @@ class Lab:
         output, errors = process.communicate(timeout=60)
         code = 0 if process.returncode == INTERRUPTED else process.returncode
         return subprocess.CompletedProcess(words, code, output, errors)
+
+    def cut_a_run_off(self) -> None:
+        """The newest run is one that was killed in its second phase."""
+        before = find_runs(self.folder / "runs")
+        words = ["labctl", "run", "my-rig.toml", "short.toml"]
+        process = subprocess.Popen(words, cwd=self.folder, env=self.environment)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            new = [path for path in find_runs(self.folder / "runs") if path not in before]
+            if new and _events(new[0]).count("phase_started") > 1:
+                break
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
 
     def own(self, word: str) -> str:
         """A word of the docs as it is called in this lab."""
@@ -145,6 +160,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         server.kill()
 
 
+def _events(run: Path) -> str:
+    file = run / EVENTS_FILE
+    return file.read_text() if file.exists() else ""
+
+
 RUN_HERE = sorted(
     (line for line in commands() if line not in ELSEWHERE and not line.startswith("sudo ")),
     key=lambda line: line.startswith("labctl queue cancel"),  # nothing is done with that job after
@@ -163,6 +183,8 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
         (lab.folder / "site.toml").write_text(
             f'[sinks.influxdb]\nurl = "{lab.server.url}"\norg = "{ORG}"\nbucket = "main"\n'
         )
+    if "--resume" in words:
+        lab.cut_a_run_off()
     if words[0] == "cp":
         source, target = words[1], lab.folder / words[2]
         shutil.copy(lab.folder / source, target.with_name(f"copied-{target.name}"))
