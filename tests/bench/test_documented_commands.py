@@ -43,6 +43,7 @@ duration_s = 2
 
 ELSEWHERE = {
     "make test": "this is it",
+    "labctl run /tmp/bench/rig.toml demo": "make demo runs this plan on such a rig",
     "make stack": "needs a Docker engine; its files are checked by test_dashboards_stack",
     "make demo STACK=1": "needs a Docker engine; its files are checked by test_dashboards_stack",
     "labctl stack --native": "tests/unit/test_dashboards_stack.py starts what is installed",
