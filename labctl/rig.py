@@ -63,9 +63,9 @@ class Drive(BaseModel):
     """Only for estimates of time and bytes written."""
     destructive: bool = False
     smart_device: str = ""
+    """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
     tools: str = ""
     """A folder on the drive's host whose nvme and smartctl come before those on PATH."""
-    """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
 
 
 class Current(BaseModel):

@@ -6,11 +6,10 @@ the run's timebase, ``None`` means "not measured" or "cannot be measured", never
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from labctl.analysis.plain import plain_json
 from labctl.drive_state import DriveState
 from labctl.fio_output import Direction
 from labctl.plan import Phase
@@ -298,18 +297,6 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for ``summary.json``; numbers are Python's own."""
-        plain = _plain(asdict(self))
+        plain = plain_json(self)
         assert isinstance(plain, dict)
         return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
