@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from labctl.cli.arguments import JsonOption
+
 queue_app = typer.Typer(
     help="Queue plans for rigs; labctl daemon works them off.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
 RigNameArgument = Annotated[str, typer.Argument(metavar="RIG", help="The rig's name or file.")]
 

@@ -1,0 +1,68 @@
+"""Commands about what there is, and whether a rig is ready.
+
+Nothing heavy is imported before a command is chosen.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labctl.cli.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
+
+
+def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
+    """List the runs."""
+    from labctl.cli import listing
+
+    listing.list_runs(runs, json_output)
+
+
+def list_rigs(json_output: JsonOption = False) -> None:
+    """List the rigs in ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs."""
+    from labctl.cli import listing
+
+    listing.list_rigs(json_output)
+
+
+def list_plans(json_output: JsonOption = False) -> None:
+    """List the built-in plans."""
+    from labctl.cli import listing
+
+    listing.list_plans(json_output)
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Check a rig or plan file; every mistake is named."""
+    from labctl.cli import listing
+
+    listing.check(file, json_output)
+
+
+def doctor(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Check everything that would go wrong tonight, and say what to do about it."""
+    from labctl.cli import doctor as page
+
+    raise typer.Exit(page.print_examination(rig, plan, runs, json_output))
+
+
+def suggest_ranges(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Run the heaviest points for seconds, and print the range to lock of each meter."""
+    from labctl.cli import ranging
+
+    raise typer.Exit(ranging.suggest_ranges(rig, plan, runs, json_output))
