@@ -4,8 +4,8 @@ fio needs about a quarter of a second from start to its first I/O. So the fio of
 started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
 its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
 when a job has done its last. If labctl dies, the pipe closes and a held fio gives up without any
-I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.spawn`); ``thread=1``
-keeps all jobs in that one process.
+I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.host.spawn`);
+``thread=1`` keeps all jobs in that one process.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from labctl.capture.fio_job import (
     is_block_device,
     job_file,
 )
-from labctl.capture.spawn import DriveHost, LocalHost, Moment, Spawned
-from labctl.capture.ssh import HostUnreachable
+from labctl.capture.host.spawn import DriveHost, LocalHost, Moment, Spawned
+from labctl.capture.host.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
 from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.phase import Phase, Replay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labctl.capture.machine import Machine
+from labctl.capture.host.machine import Machine
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from instruments.reading import Block
-from labctl.capture import drive as drives
-from labctl.capture.drive_control import DriveControl
+from labctl.capture.drive import target
+from labctl.capture.drive.control import DriveControl
 from labctl.capture.fio import FioProcess
 from labctl.capture.header import FIO_CHANNELS
+from labctl.capture.host.spawn import DriveHost
 from labctl.capture.monitor import Interval, Monitor, intervals
 from labctl.capture.sequence import Narrator
-from labctl.capture.spawn import DriveHost
 from labctl.capture.stopping import StopRequest
 from labctl.drive_state import DriveState
 from labctl.errors import JournalError, RunFailed
@@ -57,7 +57,7 @@ class DriveHands:
         """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
         await self._wait_for_host()
         await asyncio.to_thread(
-            drives.check_target,
+            target.check_target,
             self.rig,
             phases,
             self.runs_root,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from labctl.analysis.align import EPOCH_NS
-from labctl.capture.remote_host import HOST_SESSION, HostSession
+from labctl.capture.host.remote import HOST_SESSION, HostSession
 from labctl.capture.sequence import later_rounds
 from labctl.drive_state import DriveState
 from labctl.errors import Refused

@@ -17,21 +17,21 @@ from typing import Any
 
 from instruments.reading import Batch
 from labctl import journal as journals
-from labctl.capture import drive as drives
-from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
-from labctl.capture.drive_control import DriveControl
-from labctl.capture.drive_watch import DriveWatch, watching_drive
+from labctl.capture.drive import target
+from labctl.capture.drive.control import DriveControl
+from labctl.capture.drive.watch import DriveWatch, watching_drive
 from labctl.capture.guard import Guard, Look
 from labctl.capture.hands import DriveHands
 from labctl.capture.header import make_header, meter_channels
+from labctl.capture.host import software
+from labctl.capture.host.remote import RemoteHost
+from labctl.capture.host.spawn import DriveHost, LocalHost
+from labctl.capture.host.ssh import LOCAL, machine_at
 from labctl.capture.identity.identify import identify
 from labctl.capture.monitor import Monitor
-from labctl.capture.remote_host import RemoteHost
 from labctl.capture.resumption import Resumption
 from labctl.capture.sequence import Pause, PhaseSequence
-from labctl.capture.spawn import DriveHost, LocalHost
-from labctl.capture.ssh import LOCAL, machine_at
 from labctl.capture.stopping import StopRequest
 from labctl.drive_state import DriveState
 from labctl.errors import (
@@ -78,7 +78,7 @@ def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
 
 
 def _size_of_target(rig: Rig) -> int | None:
-    return drives.size_of(rig.drive.target, machine_at(rig.file.host))
+    return target.size_of(rig.drive.target, machine_at(rig.file.host))
 
 
 class Run:
@@ -149,11 +149,11 @@ class Run:
         """Do it all, with the drive's host connected."""
         rig, machine = self.rig, drive_host.machine
         where, engine = rig.file.host, rig.drive.engine
-        fio = await asyncio.to_thread(host.check_tools, engine, rig.path, machine, where)
-        versions = host.versions(fio)
+        fio = await asyncio.to_thread(software.check_tools, engine, rig.path, machine, where)
+        versions = software.versions(fio)
         if where != LOCAL:
-            versions |= await asyncio.to_thread(host.versions_of_host, machine, where)
-        await asyncio.to_thread(drives.check_target, rig, self.phases, self._runs_root, machine)
+            versions |= await asyncio.to_thread(software.versions_of_host, machine, where)
+        await asyncio.to_thread(target.check_target, rig, self.phases, self._runs_root, machine)
         state = await asyncio.to_thread(
             identify, machine, rig.drive.target, engine, rig.drive.smart_device
         )

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
-from labctl.capture.ssh import HostUnreachable
+from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labctl.capture.doctor import disk, drive, host, meters
+from labctl.capture.host.machine import Machine
+from labctl.capture.host.remote import RemoteHost
+from labctl.capture.host.spawn import DriveHost, LocalHost
+from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
-from labctl.capture.machine import Machine
-from labctl.capture.remote_host import RemoteHost
-from labctl.capture.spawn import DriveHost, LocalHost
-from labctl.capture.ssh import LOCAL
 from labctl.checks import Check, Level, ok, trouble, warning, worst
 from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError, LabctlError

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from instruments.reading import Batch
 from labctl import journal as journals
-from labctl.capture import host
 from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.host import software
 from labctl.capture.run import CONNECT_WITHIN_S
 from labctl.errors import JournalError
 from labctl.journal import Journal
@@ -109,6 +109,6 @@ def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
         temperatures=dict(rig.file.temperatures),
         drive=rig.drive_info(),
         anchor=timebase.anchor,
-        versions=host.versions(""),
+        versions=software.versions(""),
         identities=acquisition.identities(),
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.capture.drive import check_target
-from labctl.capture.ssh import SshMachine
+from labctl.capture.drive.target import check_target
+from labctl.capture.host.ssh import SshMachine
 from labctl.errors import ConfigurationError, Refused
 from labctl.plan import Pattern, Phase, Role
 from labctl.rig import parse_rig

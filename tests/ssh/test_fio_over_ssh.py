@@ -11,7 +11,7 @@ from instruments.simulated.drive import start_drive
 from instruments.simulated.truth import Truth
 from instruments.ssh import CONFIG_VARIABLE
 from labctl.capture.fio import FioProcess
-from labctl.capture.remote_host import RemoteHost
+from labctl.capture.host.remote import RemoteHost
 from labctl.plan import Pattern, Phase, Role
 from labctl.rig import Drive
 from labctl.timebase import Timebase

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.machine import LocalMachine
-from labctl.capture.ssh import HostRefused, HostUnreachable, SshMachine
+from labctl.capture.host.machine import LocalMachine
+from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
 from tests.ssh.sshd import HOST, Sshd
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from labctl.capture.machine import Completed
+from labctl.capture.host.machine import Completed
 
 BLOCK_DEVICE, CHARACTER_DEVICE, REGULAR, DIRECTORY = 0o060660, 0o020660, 0o100644, 0o040755
 

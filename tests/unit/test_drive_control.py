@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from labctl.capture import drive_control
-from labctl.capture.drive_control import DriveControl, sanitize_state
-from labctl.capture.machine import Completed
+from labctl.capture.drive import control as drive_control
+from labctl.capture.drive.control import DriveControl, sanitize_state
+from labctl.capture.host.machine import Completed
 from labctl.errors import RunFailed
 from labctl.phase import Pattern, Phase, Role
 from labctl.rig import Drive

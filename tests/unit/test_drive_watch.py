@@ -18,10 +18,10 @@ from instruments.simulated.host_face import HostFace
 from instruments.simulated.parameters import load
 from instruments.simulated.ssd import Ssd
 from labctl.analysis.drive_counters import counters_moved, own_power_watts
-from labctl.capture import drive_watch
-from labctl.capture.drive_watch import DriveWatch, watching_drive
+from labctl.capture.drive import watch as drive_watch
+from labctl.capture.drive.watch import DriveWatch, watching_drive
+from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.smart import SmartReader
-from labctl.capture.machine import Completed, LocalMachine
 from labctl.drive_state import DriveState, SmartLog
 from labctl.record import Event
 from tests.unit.test_identity_nvme_cli import SMART

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from instruments.reading import ClockPair
-from labctl.capture.host_clock import HostWallClock, Look
+from labctl.capture.host.clock import HostWallClock, Look
 
 S = 1_000_000_000
 START_NS = 1_795_000_000 * S

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.identify import identify
-from labctl.capture.machine import Completed, LocalMachine
 from labctl.drive_state import DriveState, LbaFormat
 from tests.unit.machine_of_files import DIRECTORY, REGULAR, MachineOfFiles
 from tests.unit.test_identity_nvme_cli import CTRL, SMART

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.host import parse_cpu_model, read_host
 from labctl.capture.identity.sysfs import (
     nvme_controller_of,
@@ -14,7 +15,6 @@ from labctl.capture.identity.sysfs import (
     read_sensors,
     slow_slot,
 )
-from labctl.capture.machine import Completed, LocalMachine
 from tests.unit.machine_of_files import MachineOfFiles
 
 FULL = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from labctl.capture.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, LocalMachine, run_tool
+from labctl.capture.host.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, LocalMachine, run_tool
 
 MACHINE = LocalMachine()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive import check_target
+from labctl.capture.drive.target import check_target
 from labctl.errors import ConfigurationError, Refused
 from labctl.plan import Pattern, Phase, Role
 from labctl.rig import Rig, parse_rig

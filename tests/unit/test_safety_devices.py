@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.block_devices import read_block_devices
-from labctl.capture.drive import check_target, size_of
-from labctl.capture.machine import LocalMachine
+from labctl.capture.drive.block_devices import read_block_devices
+from labctl.capture.drive.target import check_target, size_of
+from labctl.capture.host.machine import LocalMachine
 from labctl.errors import Refused
 from tests.unit.test_safety import READ, WRITE, rig
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive import check_target
-from labctl.capture.machine import LocalMachine
+from labctl.capture.drive.target import check_target
+from labctl.capture.host.machine import LocalMachine
 from labctl.errors import Refused
 from tests.unit.machine_of_files import DIRECTORY, MachineOfFiles
 from tests.unit.test_safety import READ, rig

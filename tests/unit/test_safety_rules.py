@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive import check_target
-from labctl.capture.machine import Completed
+from labctl.capture.drive.target import check_target
+from labctl.capture.host.machine import Completed
 from labctl.errors import ConfigurationError, Refused
 from tests.unit.machine_of_files import (
     CHARACTER_DEVICE,

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from labctl.capture.drive.safety import existing
 from labctl.capture.guard import LITTLE_DISK_BYTES
-from labctl.capture.safety import existing
 from labctl.checks import Check, ok, trouble, warning
 from labctl.record import READING
 from labctl.rig import Rig

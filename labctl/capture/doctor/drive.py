@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from labctl.capture import drive as drives
-from labctl.capture.drive_control import DriveControl
-from labctl.capture.machine import Machine
+from labctl.capture.drive import target
+from labctl.capture.drive.control import DriveControl
+from labctl.capture.host.machine import Machine
 from labctl.checks import Check, ok, trouble, warning
 from labctl.drive_state import DriveState, SmartLog
 from labctl.errors import LabctlError
@@ -57,7 +57,7 @@ def check_rights(
     purges = any(phase.pattern is Pattern.PURGE for phase in phases)
     writes = any(phase.writes for phase in phases)
     try:
-        drives.check_target(rig, phases, runs_root, machine, whole_drive=purges)
+        target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
     except LabctlError as error:
         for line in str(error).splitlines():
             yield trouble(DRIVE, line)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from labctl.capture import host
+from labctl.capture.host import software
+from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
+from labctl.capture.host.spawn import DriveHost
+from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.host import read_host
-from labctl.capture.machine import NOT_FOUND, Completed, Machine, run_tool
-from labctl.capture.spawn import DriveHost
-from labctl.capture.ssh import LOCAL
 from labctl.checks import Check, ok, trouble, warning
 from labctl.errors import LabctlError
 from labctl.plan import Plan
@@ -25,11 +25,11 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
     """What a run needs on the drive's host, and what it would be better for."""
     where = rig.file.host
     try:
-        fio = host.check_tools(rig.drive.engine, rig.path, machine, where)
+        fio = software.check_tools(rig.drive.engine, rig.path, machine, where)
         yield ok(HOST, f"{fio} with {rig.drive.engine}")
     except LabctlError as error:
         yield trouble(HOST, str(error))
-    if where != LOCAL and (lacks := host.versions_of_host(machine, where).get("host_lacks")):
+    if where != LOCAL and (lacks := software.versions_of_host(machine, where).get("host_lacks")):
         yield warning(HOST, f"lacks {lacks}", "install util-linux there")
     yield from _tools(rig, machine)
     yield from _governor(machine, plan)

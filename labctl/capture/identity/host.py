@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from labctl.capture.machine import Machine
+from labctl.capture.host.machine import Machine
 from labctl.drive_state import HostState
 
 _FILES = (

@@ -10,15 +10,15 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from labctl.capture.block_devices import BlockDevices, read_block_devices
+from labctl.capture.drive.block_devices import BlockDevices, read_block_devices
+from labctl.capture.drive.mounts import devices_below, read_mounts, read_own_mounts
+from labctl.capture.drive.node import look_at
+from labctl.capture.host.machine import TIMED_OUT, Machine, run_tool
 from labctl.capture.identity import nvme_cli, sysfs
 from labctl.capture.identity.host import read_host
 from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure
-from labctl.capture.machine import TIMED_OUT, Machine, run_tool
-from labctl.capture.mounts import devices_below, read_mounts, read_own_mounts
-from labctl.capture.node import look_at
 from labctl.drive_state import DriveState, SmartLog
 
 _ASK_SMARTCTL = ("nvme", "sata", "scsi")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.identity.nvme_cli import parse_smart_log
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
-from labctl.capture.machine import Machine, run_tool
 from labctl.drive_state import SmartLog
 
 GIVES = "SMART and thermal counters"

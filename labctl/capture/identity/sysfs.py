@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from instruments.drivers.hwmon import sensor_name
-from labctl.capture.block_devices import nvme_names
-from labctl.capture.machine import Machine
+from labctl.capture.drive.block_devices import nvme_names
+from labctl.capture.host.machine import Machine
 from labctl.drive_state import PcieLink, TemperatureSensor
 
 _NVME = "/sys/class/nvme"

@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-from labctl.capture.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Completed
+from labctl.capture.host.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Completed
 
 _KELVIN, _WHOLE_KELVIN = 273.15, 273.0
 _SCALES_APART = 200

@@ -19,7 +19,7 @@ import numpy as np
 
 from instruments.reading import ClockPair
 from labctl.analysis.align import EPOCH_NS, ClockMap, fit_clock
-from labctl.capture.spawn import Moment
+from labctl.capture.host.spawn import Moment
 from labctl.record import CLOCK_PAIR, HOST_CLOCK
 from labctl.timebase import NS_PER_MS, NS_PER_S
 

@@ -1,6 +1,6 @@
 """What is done to the drive and its host besides I/O: purge, power state, CPU governor.
 
-Nothing here asks whether it may be done: see :mod:`labctl.capture.drive`.
+Nothing here asks whether it may be done: see :mod:`labctl.capture.drive.target`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from labctl.capture.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.errors import RunFailed
 from labctl.phase import Phase
 from labctl.rig import Drive

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from labctl.capture.machine import LocalMachine, Machine
+from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.timebase import Timebase
 
 PIPE_LIMIT = 1 << 20

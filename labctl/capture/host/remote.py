@@ -1,7 +1,7 @@
 """The drive's host behind ssh, for a whole run: connected, watched, and connected again.
 
-A lost connection ends every fio there (the watchdog of :mod:`labctl.capture.keeper` sees to it).
-It is told as ``host_lost``; a new connection is tried with growing waits, and told as
+A lost connection ends every fio there (the watchdog of :mod:`labctl.capture.host.keeper` sees to
+it). It is told as ``host_lost``; a new connection is tried with growing waits, and told as
 ``host_back``. Who wants to start something waits for it, for a limited time.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 from instruments.drivers.pacing import CountLooks
 from instruments.reading import ClockPair
-from labctl.capture.host_clock import HostWallClock, Look
-from labctl.capture.keeper import Keeper, RemoteProcess
-from labctl.capture.machine import Machine
-from labctl.capture.spawn import Moment
-from labctl.capture.ssh import SshMachine
+from labctl.capture.host.clock import HostWallClock, Look
+from labctl.capture.host.keeper import Keeper, RemoteProcess
+from labctl.capture.host.machine import Machine
+from labctl.capture.host.spawn import Moment
+from labctl.capture.host.ssh import SshMachine
 from labctl.errors import JournalError, RunFailed
 from labctl.journal import Journal
 from labctl.record import HOST_CLOCK

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from labctl.capture.block_devices import BlockDevices
-from labctl.capture.machine import Machine
+from labctl.capture.drive.block_devices import BlockDevices
+from labctl.capture.host.machine import Machine
 
 _NAMESPACES = "stat -L -c '%i %n' /proc/[0-9]*/ns/mnt 2>/dev/null"
 """One program for all processes: the number of the mount namespace, and the process."""

@@ -6,8 +6,8 @@ import importlib.metadata
 import platform
 import shutil
 
-from labctl.capture.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
-from labctl.capture.ssh import LOCAL
+from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
+from labctl.capture.host.ssh import LOCAL
 from labctl.errors import ConfigurationError, LabctlError, Mistake, RunFailed
 
 OLDEST_FIO = (3, 13)

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
-from labctl.capture.machine import Machine
 from labctl.drive_state import DriveState, SmartLog
 from labctl.errors import LabctlError
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from instruments.ssh import CONNECT_WITHIN_S, LOST, ssh_command
-from labctl.capture.host_clock import Look
-from labctl.capture.spawn import PIPE_LIMIT
-from labctl.capture.ssh import HostUnreachable, shared_command, unreachable
+from labctl.capture.host.clock import Look
+from labctl.capture.host.spawn import PIPE_LIMIT
+from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
 from labctl.errors import RunFailed
 
 BEAT_EVERY_S = 1.0
@@ -32,7 +32,7 @@ NO_ROOM = 73
 
 
 def _script(name: str) -> str:
-    return resources.files("labctl.capture").joinpath(name).read_text("utf-8")
+    return resources.files("labctl.capture.host").joinpath(name).read_text("utf-8")
 
 
 class Keeper:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from labctl.capture.block_devices import BlockDevices
+from labctl.capture.drive.block_devices import BlockDevices
+from labctl.capture.drive.mounts import Mount, devices_below, read_mounts, read_own_mounts
+from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.smartctl import parse_smartctl
-from labctl.capture.machine import NOT_FOUND, Machine, run_tool
-from labctl.capture.mounts import Mount, devices_below, read_mounts, read_own_mounts
 from labctl.errors import Refused
 from labctl.rig import Rig
 

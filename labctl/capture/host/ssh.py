@@ -11,7 +11,7 @@ from pathlib import Path
 
 from instruments.remote import parse_files, read_script
 from instruments.ssh import LOST, complaint_of, ssh_command
-from labctl.capture.machine import TIMED_OUT, Completed, LocalMachine, Machine
+from labctl.capture.host.machine import TIMED_OUT, Completed, LocalMachine, Machine
 from labctl.errors import RunFailed
 
 LOCAL = "local"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from labctl.capture.machine import Machine
+from labctl.capture.host.machine import Machine
 
 _CLASS = "/sys/class/block"
 _SECTOR_BYTES = 512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labctl.capture.machine import Machine
+from labctl.capture.host.machine import Machine
 
 _FIELDS = "%f %t %T %d %s"  # mode, major and minor in hexadecimal; the rest decimal
 

@@ -2,7 +2,7 @@
 
 ``check_target`` is the one door to the drive: called before a run is begun, before every
 destructive step and again before every phase. What a device may be used for is decided in
-:mod:`labctl.capture.safety`.
+:mod:`labctl.capture.drive.safety`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
-from labctl.capture import safety
-from labctl.capture.block_devices import read_block_devices
-from labctl.capture.machine import LocalMachine, Machine
-from labctl.capture.mounts import devices_below, read_own_mounts
-from labctl.capture.node import Node, look_at
+from labctl.capture.drive import safety
+from labctl.capture.drive.block_devices import read_block_devices
+from labctl.capture.drive.mounts import devices_below, read_own_mounts
+from labctl.capture.drive.node import Node, look_at
+from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.plan import Phase
 from labctl.rig import Rig
