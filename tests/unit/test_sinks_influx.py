@@ -242,6 +242,9 @@ async def test_no_more_is_taken_than_may_be_under_way(tmp_path: Path) -> None:
 
     async with sink:
         feeding = asyncio.create_task(feed())
+        async with asyncio.timeout(30):
+            while taken < IN_FLIGHT:
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         assert taken == IN_FLIGHT
         feeding.cancel()
@@ -253,9 +256,13 @@ async def test_stopped_in_the_middle_it_goes_on_from_what_was_stored(
     run = MadeRun(tmp_path).whole()
     fake.databases.clear()
     told: list[str] = []
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
-            await ship(run.path, [sink_of(run.path, fake, told)])
+    shipping = asyncio.create_task(ship(run.path, [sink_of(run.path, fake, told)]))
+    async with asyncio.timeout(30):
+        while not told:
+            await asyncio.sleep(0.01)
+    shipping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await shipping
     assert "is there a bucket 'lab'?" in told[0]
     fake.databases.add("lab")
     await ship(run.path, [sink_of(run.path, fake, told)])
