@@ -31,8 +31,10 @@ demo: env
 	@$(BIN)/labctl demo
 endif
 
+# Two at a time, then those that a busy neighbour would disturb.
 test: env
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/pytest -m alone
 
 test-vm: env
 	@mkdir -p $(DUT_VM)

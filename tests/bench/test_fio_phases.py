@@ -23,7 +23,7 @@ from labctl.plan import Pattern, Phase, Role
 from labctl.rig import Drive
 from labctl.timebase import Timebase
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.alone]
 
 BOUNDARY_NS = 5_000_000
 

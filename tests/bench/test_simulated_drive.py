@@ -23,7 +23,7 @@ from instruments.simulated.drive import DriveProcess, start_drive
 from instruments.simulated.trace import TraceReader
 from instruments.simulated.truth import Truth
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.alone]
 
 EINVAL = 22
 READ, WRITE, DISCONNECT, FLUSH, TRIM, WRITE_ZEROES = 0, 1, 2, 3, 4, 6

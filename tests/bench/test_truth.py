@@ -22,7 +22,7 @@ from labctl.analysis.summary import summarise
 from labctl.cli.demonstration import Comparison, compare
 from labctl.record import CLOCK_PAIR, RunRecord, find_runs
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.alone]
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 
