@@ -24,20 +24,19 @@ from pydantic import model_validator
 
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.scpi_multimeter import ScpiMultimeter
 from instruments.drivers.settings import MultimeterSettings, Positive
-from instruments.drivers.sorting import sort_readings
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
     Channel,
     Clock,
     HostClock,
-    Identity,
     Quantity,
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.transports import MessageLine
 
 Rate = Literal["slow", "medium", "fast"]
@@ -119,7 +118,6 @@ _OWON = _Dialect(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    idn: str
     dialect: _Dialect
     refresh_s: Mapping[str, float]
     """Time between readings at each rate; empty where its maker does not say."""
@@ -129,10 +127,10 @@ _RIGOL_REFRESH_S = {"slow": 0.4, "medium": 0.05, "fast": 0.008}
 """2.5, 20 and 123 readings a second: DM3058 Programming Guide, :TRIGger:AUTO:INTErval."""
 
 MODELS: Mapping[str, _Model] = {
-    "DM3058": _Model("DM3058", _RIGOL, _RIGOL_REFRESH_S),
-    "DM3068": _Model("DM3068", _RIGOL, _RIGOL_REFRESH_S),
-    "XDM1041": _Model("XDM1041", _OWON, {}),
-    "XDM1241": _Model("XDM1241", _OWON, {}),
+    "DM3058": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "DM3068": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "XDM1041": _Model(_OWON, {}),
+    "XDM1241": _Model(_OWON, {}),
 }
 
 
@@ -163,8 +161,27 @@ class FreeRunningDmmSettings(MultimeterSettings):
         """Seconds from reading to reading."""
         return self.refresh_s or MODELS[self.model].refresh_s[self.rate]
 
+    @property
+    def usual_baud(self) -> int:
+        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        return MODELS[self.model].dialect.baud
 
-class FreeRunningDmm:
+
+def describe(settings: FreeRunningDmmSettings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.HOST,
+        interval_s=settings.interval_s,
+        aperture_s=settings.refreshed_s,
+        accuracy=settings.limits(),
+        range=settings.range,
+        time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
+    )
+
+
+class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
     """One such multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
     def __init__(
@@ -174,38 +191,11 @@ class FreeRunningDmm:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._model = MODELS[settings.model]
-        self._dialect = self._model.dialect
-        self._scpi = ScpiSession(
-            name, line or settings.visa_line(name, self._dialect.baud), settings.timeout_s
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        super().__init__(name, settings, clock, line, describe(settings))
+        self._dialect = MODELS[settings.model].dialect
         self._repeats = RepeatWatch()
         self._ticks = Ticks(settings.interval_s)
         self._next_check_ns = 0
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.HOST,
-            interval_s=settings.interval_s,
-            aperture_s=settings.refreshed_s,
-            accuracy=settings.limits(),
-            range=settings.range,
-            time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
-        )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
-
-    def open(self) -> Identity:
-        """Connect and make sure of the model."""
-        self._scpi.open()
-        self._scpi.resynchronise()
-        return self._scpi.expect_identity(self._model.idn, self._settings.serial)
 
     def start(self) -> None:
         """Set up, and wait until the meter says it is so: it has no way to say it is ready."""
@@ -253,11 +243,7 @@ class FreeRunningDmm:
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if not isinstance(reading, Status) and abs(reading) >= self._dialect.overload:
             reading = Status.OVERLOAD
-        blocks, statuses = sort_readings(name, [t_ns], [reading])
-        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
-            detail = f"{reading:g} again and again, to the last digit"
-            statuses = (StatusReading(name, t_ns, repeated, detail),)
-        return Batch(blocks, statuses)
+        return Batch(*self._repeats.sort(name, t_ns, reading))
 
     def close(self) -> None:
         """Give the front panel back."""

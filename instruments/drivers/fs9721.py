@@ -14,11 +14,13 @@ bits 0 and 3, so with volts or amps these are taken for an extreme.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Final
 
 from pydantic import Field
 
-from instruments.drivers.lcd_meter import Display, Family, LcdMeter, LcdMeterSettings, fits
+from instruments.drivers.lcd_meter import LcdMeterSettings, fits, split_frames
+from instruments.drivers.pushed_display import Display, Family, PushedDisplay
 from instruments.errors import ProtocolError
 from instruments.transports import SerialFormat
 
@@ -94,7 +96,7 @@ def decode(frame: bytes) -> Display:
         function=function,
         unit=unit,
         value=value,
-        digit=digit,
+        full_scale=digit * COUNTS,
         dc=bool(low[0] & 4),
         ac=bool(low[0] & 8),
         auto_range=bool(low[0] & 2),
@@ -112,10 +114,14 @@ def _which(symbols: dict[str, int]) -> list[str]:
 class Fs9721Settings(LcdMeterSettings):
     """A meter of the FS9721 family."""
 
+    line_format: ClassVar[SerialFormat] = FORMAT
+
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
 
-class Fs9721(LcdMeter):
+class Fs9721(PushedDisplay):
     """One meter of the FS9721 family."""
 
-    family: ClassVar[Family] = Family("Fortune", "FS9721", FORMAT, PLACES, COUNTS, decode)
+    family: ClassVar[Family] = Family(
+        "Fortune", "FS9721", len(PLACES), partial(split_frames, places=PLACES), decode
+    )

@@ -21,8 +21,8 @@ from pydantic import ValidationInfo, field_validator, model_validator
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.panel import PanelCheck
 from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.drivers.settings import NplcSettings
-from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -30,15 +30,13 @@ from instruments.reading import (
     Channel,
     Clock,
     HostClock,
-    Identity,
     Quantity,
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.transports import MessageLine
 
-_RESET_S: Final = 1.8
 _LONGEST_APERTURE_S: Final = 0.4
 """So that a reading is over before anybody takes the meter for dead."""
 _LATE_S: Final = 0.1
@@ -152,6 +150,11 @@ class ScpiDmmSettings(NplcSettings):
             )
         return self
 
+    @property
+    def usual_baud(self) -> int:
+        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        return MODELS[self.model].baud
+
 
 def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     """The rig's limits of error, or those of the manual and of the auto-zero that is off."""
@@ -160,7 +163,22 @@ def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     return settings.limits()
 
 
-class ScpiDmm:
+def describe(settings: ScpiDmmSettings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.HOST,
+        interval_s=settings.interval_s,
+        aperture_s=settings.aperture_s,
+        accuracy=accuracy_of(settings),
+        range=settings.range,
+        time_u_s=MODELS[settings.model].overhead_s / 2,
+        mains_hz=settings.mains_hz,
+    )
+
+
+class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
     """One polled multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
     def __init__(
@@ -170,55 +188,33 @@ class ScpiDmm:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
+        super().__init__(name, settings, clock, line, describe(settings))
         self._model = MODELS[settings.model]
-        self._scpi = ScpiSession(
-            name, line or settings.visa_line(name, self._model.baud), settings.timeout_s
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
         wanted_range = None if settings.autorange else settings.range
         self._panel = PanelCheck(self._scpi, settings.function, wanted_range)
         self._repeats = RepeatWatch()
         self._range: float | None = None
         self._ticks = Ticks(settings.interval_s)
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.HOST,
-            interval_s=settings.interval_s,
-            aperture_s=settings.aperture_s,
-            accuracy=accuracy_of(settings),
-            range=settings.range,
-            time_u_s=self._model.overhead_s / 2,
-            mains_hz=settings.mains_hz,
-        )
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
-
-    def open(self) -> Identity:
-        """Connect and make sure of the model."""
-        self._scpi.open()
-        self._scpi.resynchronise()
+    def _take_control(self) -> None:
         if self._settings.is_serial or self._model.remote_on_lan:
             # These lines have no remote state; a meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
-        return self._scpi.expect_identity(self._model.idn, self._settings.serial)
+
+    def _word_of_model(self) -> str:
+        return self._model.idn
 
     def start(self) -> None:
         """Reset, set up, verify."""
         settings, scpi, node = self._settings, self._scpi, self._node
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         for command in (*self._model.setup, self._model.auto_zero_off):
             if command:
                 scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
         scpi.send("TRIG:SOUR IMM")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.refuse_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
@@ -254,11 +250,7 @@ class ScpiDmm:
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if self._settings.autorange and (changed := self._range_changed()):
             return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, changed),))
-        blocks, statuses = sort_readings(name, [t_ns], [reading])
-        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
-            detail = f"{reading:g} again and again, to the last digit"
-            statuses = (StatusReading(name, t_ns, repeated, detail),)
-        return Batch(blocks, statuses)
+        return Batch(*self._repeats.sort(name, t_ns, reading))
 
     def close(self) -> None:
         """Give the front panel back."""
