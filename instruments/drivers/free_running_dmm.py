@@ -55,8 +55,8 @@ _RATES: Mapping[str, str] = {"slow": "S", "medium": "M", "fast": "F"}
 class _Dialect:
     """How a family is set up, verified and asked.
 
-    Commands have ``{node}`` for ``VOLT:DC``, ``{range:g}``, ``{index}`` for the place of the range
-    among its ranges, and ``{rate}``.
+    Commands have ``{node}`` for ``VOLT:DC``, ``{literal}`` for the range as its list of commands
+    writes it, ``{index}`` for the place of the range among its ranges, and ``{rate}``.
     """
 
     setup: tuple[str, ...]
@@ -72,6 +72,8 @@ class _Dialect:
     baud: int = 9600
     overload: float = 1e37
     """Readings from here on mean overload."""
+    serial_end: bytes = b"\n"
+    """What ends a command on a serial port."""
 
 
 def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
@@ -85,6 +87,13 @@ def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
 def owon_range(answer: str, _ranges: tuple[float, ...]) -> float:
     """The XDM1041 answers its range as on its display: ``50 V``. Raises ProtocolError."""
     return parse_quantity(answer.replace(" ", "").strip('"'))
+
+
+def owon_literal(range_: float) -> str:
+    """A range as an XDM1041 is told it: ``500E-3``, ``5``."""
+    if range_ >= 1:
+        return f"{range_:g}"
+    return f"{range_ * 1e3:g}E-3" if range_ >= 1e-3 else f"{range_ * 1e6:g}E-6"
 
 
 _RIGOL = _Dialect(
@@ -101,9 +110,10 @@ _RIGOL = _Dialect(
     range_query=":MEAS:{node}:RANG?",
     rate_query=":RATE:{node}?",
     range_of=rigol_range,
+    serial_end=b"\r\n",  # with a line feed alone a DM3058 answers now and then (WaveBench)
 )
 _OWON = _Dialect(
-    setup=("CONF:{node} {range:g}", "RATE {rate}"),
+    setup=("CONF:{node} {literal}", "RATE {rate}"),
     read="MEAS1?",
     functions={"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")},
     function_query="FUNC?",
@@ -128,6 +138,7 @@ _RIGOL_REFRESH_S = {"slow": 0.4, "medium": 0.05, "fast": 0.008}
 
 MODELS: Mapping[str, _Model] = {
     "DM3058": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "DM3058E": _Model(_RIGOL, _RIGOL_REFRESH_S),
     "DM3068": _Model(_RIGOL, _RIGOL_REFRESH_S),
     "XDM1041": _Model(_OWON, {}),
     "XDM1241": _Model(_OWON, {}),
@@ -137,7 +148,7 @@ MODELS: Mapping[str, _Model] = {
 class FreeRunningDmmSettings(MultimeterSettings):
     """DC volts or DC amps on one fixed range, asked for each ``interval_s`` seconds."""
 
-    model: Literal["DM3058", "DM3068", "XDM1041", "XDM1241"]
+    model: Literal["DM3058", "DM3058E", "DM3068", "XDM1041", "XDM1241"]
     rate: Rate = "medium"
     refresh_s: Positive | None = None
     """How long the meter takes from reading to reading; None: what its maker says."""
@@ -191,8 +202,9 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, describe(settings))
         self._dialect = MODELS[settings.model].dialect
+        end = self._dialect.serial_end if settings.is_serial else b"\n"
+        super().__init__(name, settings, clock, line, describe(settings), end)
         self._repeats = RepeatWatch()
         self._ticks = Ticks(settings.interval_s)
         self._next_check_ns = 0
@@ -201,10 +213,10 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         """Set up, and wait until the meter says it is so: it has no way to say it is ready."""
         settings = self._settings
         index = settings.ranges.index(settings.range)
-        rate = _RATES[settings.rate]
+        literal, rate = owon_literal(settings.range), _RATES[settings.rate]
         for command in self._dialect.setup:
             self._scpi.send(
-                command.format(node=self._node, range=settings.range, index=index, rate=rate)
+                command.format(node=self._node, literal=literal, index=index, rate=rate)
             )
         deadline = time.monotonic() + _SETTLE_S
         while (wrong := self._not_yet()) and time.monotonic() < deadline:

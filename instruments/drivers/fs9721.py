@@ -8,8 +8,9 @@ data sheet; the tables of libsigrok and of perfec.to/posts/ut60e agree):
     byte is the minus sign, the point after the first, second, third digit   9 µ, n, k, diode
     10 m, %, M, beep   11 F, Ω, relative, hold   12 A, V, Hz, battery low   13 the maker's own
 
-The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B MAX and MIN are
-bits 0 and 3, so with volts or amps these are taken for an extreme.
+The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B bit 0 is MAX, so
+with volts or amps it is taken for an extreme. Its MIN, bit 3, cannot be: a UT60A or UT60E always
+sends that bit (frames of both in docs/protocols of QtDMM).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def decode(frame: bytes) -> Display:
         auto_range=bool(low[0] & 2),
         hold=bool(low[11] & 1),
         relative=bool(low[11] & 2),
-        extreme=bool(low[13] & 0b1001),
+        extreme=bool(low[13] & 1),
         low_battery=bool(low[12] & 1),
     )
 

@@ -69,6 +69,10 @@ class _Model:
     setup: tuple[str, ...] = _HP_SETUP
     remote_on_lan: bool = False
     """It must be told to be remote-controlled on LAN too."""
+    local_by_command: bool = True
+    """SYST:LOC on every interface; else only where it was told SYST:REM, on a bus the bus does."""
+    aborts: bool = True
+    """It has ABOR; another one ends a measurement with the answer to ``READ?``."""
     baud: int = 9600
     nplc_between: tuple[float, float] | None = None
     """Where any value in between will do."""
@@ -79,11 +83,27 @@ _NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
 _NPLC_TRUEVOLT = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
 _AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
+
+
+def _fluke(idn: str) -> _Model:
+    return _Model(
+        idn,
+        _NPLC_HP,
+        0.02,
+        "ZERO:AUTO ONCE",
+        remote_on_lan=True,
+        local_by_command=False,
+        aborts=False,
+    )
+
+
 MODELS: Mapping[str, _Model] = {
     "SDM3045X": _Model("SDM3045X", _NPLC_5_DIGITS, 0.02),
     "SDM3055": _Model("SDM3055", _NPLC_5_DIGITS, 0.02),
     "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
-    "34401A": _Model("34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
+    "34401A": _Model(
+        "34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", local_by_command=False, aborts=False
+    ),
     "34410A": _Model("34410A", _NPLC_34410A, 0.01, _AGILENT_ZERO),
     "34411A": _Model("34411A", (0.001, 0.002, *_NPLC_34410A), 0.01, _AGILENT_ZERO),
     "34460A": _Model("34460A", _NPLC_HP, 0.01, _AGILENT_ZERO),
@@ -97,10 +117,11 @@ MODELS: Mapping[str, _Model] = {
         "SYST:AZER:STAT OFF",
         setup=_KEITHLEY_2000_SETUP,
         nplc_between=(0.01, 10.0),
+        local_by_command=False,
     ),
-    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
-    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
-    "generic": _Model("", (), 0.05),
+    "8845A": _fluke("8845A"),
+    "8846A": _fluke("8846A"),
+    "generic": _Model("", (), 0.05, aborts=False),
 }
 
 
@@ -197,8 +218,8 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         self._ticks = Ticks(settings.interval_s)
 
     def _take_control(self) -> None:
-        if self._settings.is_serial or self._model.remote_on_lan:
-            # These lines have no remote state; a meter whose panel is in charge may refuse.
+        if self._has_no_remote_line():
+            # A meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
 
     def _word_of_model(self) -> str:
@@ -254,7 +275,14 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
 
     def close(self) -> None:
         """Give the front panel back."""
-        self._scpi.close("ABOR", "SYST:LOC")
+        local = self._model.local_by_command or self._has_no_remote_line()
+        words = ("ABOR" if self._model.aborts else "", "SYST:LOC" if local else "")
+        self._scpi.close(*filter(None, words))
+
+    def _has_no_remote_line(self) -> bool:
+        """Whether the interface has no remote state of its own, so that commands set it."""
+        settings = self._settings
+        return settings.is_serial or (settings.is_lan and self._model.remote_on_lan)
 
     def _range_changed(self) -> str:
         """How the range that the meter chose changed since the last reading; empty: it did not."""

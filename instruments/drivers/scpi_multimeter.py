@@ -25,10 +25,12 @@ class ScpiMultimeter(Generic[Settings]):
         clock: HostClock,
         line: MessageLine | None,
         channel: Channel,
+        command_end: bytes = b"\n",
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._scpi = ScpiSession(name, line or settings.line(name), settings.timeout_s)
+        line = line or settings.line(name)
+        self._scpi = ScpiSession(name, line, settings.timeout_s, command_end)
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
         self._channel = channel
 

@@ -95,6 +95,11 @@ class VisaAddress(DriverSettings):
         return self.resource.upper().startswith("ASRL")
 
     @property
+    def is_lan(self) -> bool:
+        """Whether it is on the network."""
+        return self.resource.upper().startswith("TCPIP")
+
+    @property
     def usual_baud(self) -> int:
         """What it has on a serial port when it comes from its maker."""
         return 9600
