@@ -20,9 +20,9 @@ from instruments.drivers import (
     extech380803,
     fs9721,
     k204,
-    lcd_meter,
     powersensor3,
 )
+from instruments.drivers.pushed_display import PushedDisplay
 from instruments.errors import InstrumentError, ProtocolError
 from instruments.transports import SerialFormat, SerialLine, VisaLine
 
@@ -89,21 +89,19 @@ class _Candidate:
     recognised: Callable[[bytes], bool]
 
 
-def _es51922(data: bytes) -> bool:
-    return any(_decodes(es51922.decode, line) for line in es51922.split_frames(data)[0])
+def _pushing(
+    driver: str, identity: str, line_format: SerialFormat, meter: type[PushedDisplay]
+) -> _Candidate:
+    family = meter.family
 
-
-def _lcd(family: lcd_meter.Family) -> Callable[[bytes], bool]:
     def recognised(data: bytes) -> bool:
-        pieces, _ = lcd_meter.split_frames(data, family.places)
-        return any(_decodes(family.decode, piece) for piece in pieces)
+        return any(_decodes(family.decode, piece) for piece in family.split(data)[0])
 
-    return recognised
+    return _Candidate(driver, identity, line_format, b"", recognised)
 
 
 def _k204(data: bytes) -> bool:
-    start = data.find(b"\x02")
-    return start >= 0 and _decodes(k204.decode, data[start : start + k204.REPLY_BYTES])
+    return _decodes(k204.decode, k204.find_reply(data))
 
 
 def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
@@ -115,15 +113,9 @@ def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
 
 
 CANDIDATES: Final = (
-    _Candidate("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, b"", _es51922),
-    _Candidate("fs9721", "FS9721 family", fs9721.FORMAT, b"", _lcd(fs9721.Fs9721.family)),
-    _Candidate(
-        "brymen_bm25x",
-        "Brymen BM25x",
-        brymen_bm25x.FORMAT,
-        b"",
-        _lcd(brymen_bm25x.BrymenBm25x.family),
-    ),
+    _pushing("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, es51922.Es51922),
+    _pushing("fs9721", "FS9721 family", fs9721.FORMAT, fs9721.Fs9721),
+    _pushing("brymen_bm25x", "Brymen BM25x", brymen_bm25x.FORMAT, brymen_bm25x.BrymenBm25x),
     _Candidate(
         "powersensor3",
         "PowerSensor3",

@@ -118,10 +118,13 @@ def _is_model(model: str, identity: Identity) -> bool:
 class ScpiSession:
     """Commands and queries over one line; messages name ``who``."""
 
-    def __init__(self, who: str, line: MessageLine, timeout_s: float) -> None:
+    def __init__(
+        self, who: str, line: MessageLine, timeout_s: float, command_end: bytes = b"\n"
+    ) -> None:
         self.who = who
         self.timeout_s = timeout_s
         self._line = line
+        self._command_end = command_end
         self._answer_owed = False
 
     def open(self) -> None:
@@ -148,7 +151,7 @@ class ScpiSession:
         """
         if self._answer_owed:
             self.resynchronise()
-        self._line.write(command.encode("ascii") + b"\n")
+        self._line.write(command.encode("ascii") + self._command_end)
 
     def ask_bytes(self, query: str, timeout_s: float | None = None) -> bytes:
         """Send a query; its answer as it came. Raises NoAnswer, ConnectionLost."""

@@ -13,11 +13,13 @@ Where the battery symbol is, is not known: a low battery cannot be told.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Final
 
 from pydantic import Field
 
-from instruments.drivers.lcd_meter import Display, Family, LcdMeter, LcdMeterSettings, fits
+from instruments.drivers.lcd_meter import LcdMeterSettings, fits, split_frames
+from instruments.drivers.pushed_display import Display, Family, PushedDisplay
 from instruments.errors import ProtocolError
 from instruments.transports import SerialFormat
 
@@ -91,7 +93,7 @@ def decode(frame: bytes) -> Display:
         function=function,
         unit=unit,
         value=value,
-        digit=digit,
+        full_scale=digit * COUNTS,
         dc=bool(low[1] & 4),
         ac=bool(low[1] & 2),
         auto_range=bool(low[1] & 8),
@@ -104,10 +106,14 @@ def decode(frame: bytes) -> Display:
 class BrymenBm25xSettings(LcdMeterSettings):
     """A Brymen BM25x."""
 
+    line_format: ClassVar[SerialFormat] = FORMAT
+
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
 
-class BrymenBm25x(LcdMeter):
+class BrymenBm25x(PushedDisplay):
     """One BM25x."""
 
-    family: ClassVar[Family] = Family("Brymen", "BM25x", FORMAT, PLACES, COUNTS, decode)
+    family: ClassVar[Family] = Family(
+        "Brymen", "BM25x", len(PLACES), partial(split_frames, places=PLACES), decode
+    )

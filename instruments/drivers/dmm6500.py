@@ -35,6 +35,7 @@ from pydantic import Field, field_validator, model_validator
 from instruments.drivers.keithley_buffer import new_indices, parse_filled, parse_stamped
 from instruments.drivers.pacing import CountLooks
 from instruments.drivers.panel import PanelCheck
+from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.drivers.settings import NplcSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
@@ -49,7 +50,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import ScpiSession, parse_quantity
+from instruments.scpi import parse_quantity
 from instruments.transports import MessageLine
 
 EPOCH_NS: Final = 10**15
@@ -57,7 +58,6 @@ POLL_S: Final = 0.23
 BUFFER: Final = "defbuffer1"
 _MOST_AT_ONCE: Final = 1000
 """Readings taken by one query: about 40 kB."""
-_RESET_S: Final = 1.8
 _STAMP_U_S: Final = 0.1e-3
 _GAP_INTERVALS: Final = 1.5
 """Stamps further apart than this many intervals have missing readings between them."""
@@ -96,8 +96,29 @@ class Dmm6500Settings(NplcSettings):
             raise ValueError("dead_man_s must be at least four times interval_s")
         return self
 
+    @property
+    def usual_baud(self) -> int:
+        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        return 115_200
 
-class Dmm6500:
+
+def describe(settings: Dmm6500Settings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.DEVICE,
+        interval_s=settings.interval_s,
+        aperture_s=settings.aperture_s,
+        accuracy=settings.limits_without_auto_zero(),
+        range=settings.range,
+        clock_tick_s=settings.interval_s + settings.aperture_s,
+        time_u_s=settings.aperture_s / 2 + _STAMP_U_S,
+        mains_hz=settings.mains_hz,
+    )
+
+
+class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
     """One DMM6500. Its channel is ``voltage`` or ``current``, on the meter's clock."""
 
     def __init__(
@@ -107,12 +128,7 @@ class Dmm6500:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._scpi = ScpiSession(
-            name, line or settings.visa_line(name, usual_baud=115_200), settings.timeout_s
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        super().__init__(name, settings, clock, line, describe(settings))
         self._panel = PanelCheck(self._scpi, settings.function, settings.range)
         self._looks = CountLooks(POLL_S)
         self._interval_ns = settings.interval_s * 1e9
@@ -129,28 +145,10 @@ class Dmm6500:
         self._interval_known = False
         self._unreadable = 0
         self._steps_s: list[float] = []
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.DEVICE,
-            interval_s=settings.interval_s,
-            aperture_s=settings.aperture_s,
-            accuracy=settings.limits_without_auto_zero(),
-            range=settings.range,
-            clock_tick_s=settings.interval_s + settings.aperture_s,
-            time_u_s=settings.aperture_s / 2 + _STAMP_U_S,
-        )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
 
     def open(self) -> Identity:
         """Connect, make sure of the model and that it speaks SCPI."""
-        self._scpi.open()
-        self._scpi.resynchronise()
-        identity = self._scpi.expect_identity(self._settings.model, self._settings.serial)
+        identity = super().open()
         language = self._scpi.ask("*LANG?").upper()
         if language != "SCPI":
             raise WrongInstrument(
@@ -165,7 +163,7 @@ class Dmm6500:
         scpi.send("ABOR")
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.send(f'SENS:FUNC "{node}"')
         scpi.send(f"SENS:{node}:RANG {settings.range:g}")
         scpi.send(f"SENS:{node}:NPLC {settings.nplc:g}")
@@ -176,7 +174,7 @@ class Dmm6500:
         scpi.send("FORM:ASC:PREC 16")
         scpi.send(f'TRAC:FILL:MODE CONT,"{BUFFER}"')
         scpi.send(f'TRAC:CLE "{BUFFER}"')
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.refuse_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")

@@ -13,29 +13,27 @@ How an overload is coded is not known: digits above nine are ``unreadable``, nev
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from instruments.drivers.pacing import Ticks
+from instruments.drivers.serial_question import ask
 from instruments.drivers.settings import NotNegative, SerialSettings
-from instruments.drivers.sorting import sort_readings
-from instruments.errors import NoAnswer, ProtocolError
+from instruments.drivers.sorting import batch_of
+from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
     Batch,
-    Block,
     Channel,
     Clock,
     HostClock,
     Identity,
     Quantity,
     Status,
-    StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat, SerialLine
+from instruments.transports import ByteLine, SerialFormat
 
 FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
 BLOCK_BYTES: Final = 5
@@ -99,6 +97,8 @@ def find_reply(data: bytes) -> bytes:
 class Extech380803Settings(SerialSettings):
     """The port, and the limits of error of each quantity in the ranges that are used."""
 
+    line_format: ClassVar[SerialFormat] = FORMAT
+
     interval_s: Annotated[float, Field(ge=_CYCLE_S, le=3600)] = 0.5
     power_pct_of_reading: NotNegative
     power_floor_watts: NotNegative
@@ -121,7 +121,7 @@ class Extech380803:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._line = line or SerialLine(name, settings.port, FORMAT)
+        self._line = line or settings.line(name)
         self._ticks = Ticks(settings.interval_s)
         limits = (
             (Quantity.POWER, settings.power_pct_of_reading, settings.power_floor_watts),
@@ -171,8 +171,10 @@ class Extech380803:
         try:
             reply = decode(self._ask())
         except ProtocolError as error:
-            return self._batch(t_ns, (Status.UNREADABLE,) * 3, str(error))
-        return self._batch(t_ns, (reply.watts, reply.volts, reply.amps))
+            channels = self._channels
+            return batch_of((c.name, t_ns, Status.UNREADABLE, str(error)) for c in channels)
+        readings = zip(self._channels, (reply.watts, reply.volts, reply.amps), strict=True)
+        return batch_of((channel.name, t_ns, reading, "") for channel, reading in readings)
 
     def close(self) -> None:
         """Let go of the port."""
@@ -180,25 +182,8 @@ class Extech380803:
 
     def _ask(self) -> bytes:
         """What comes after a space: a whole answer if there is one. Raises NoAnswer."""
-        self._line.write(b" ")
-        deadline = time.monotonic() + _ANSWER_S
-        data = b""
-        while (left_s := deadline - time.monotonic()) > 0:
-            data += self._line.read_some(left_s)
-            if reply := find_reply(data):
-                return reply
-        if not data:
-            raise NoAnswer(
-                f"{self._who}: no answer within {_ANSWER_S:g} s; is it on, and its isolated "
-                "RS-232 cable plugged in?"
-            )
-        return data
-
-    def _batch(self, t_ns: int, readings: tuple[float | Status, ...], detail: str = "") -> Batch:
-        blocks: list[Block] = []
-        statuses: list[StatusReading] = []
-        for channel, reading in zip(self._channels, readings, strict=True):
-            found, said = sort_readings(channel.name, [t_ns], [reading], detail)
-            blocks += found
-            statuses += said
-        return Batch(tuple(blocks), tuple(statuses))
+        no_answer = (
+            f"{self._who}: no answer within {_ANSWER_S:g} s; is it on, and its isolated "
+            "RS-232 cable plugged in?"
+        )
+        return ask(self._line, b" ", find_reply, _ANSWER_S, no_answer)

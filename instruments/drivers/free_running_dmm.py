@@ -24,20 +24,19 @@ from pydantic import model_validator
 
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.scpi_multimeter import ScpiMultimeter
 from instruments.drivers.settings import MultimeterSettings, Positive
-from instruments.drivers.sorting import sort_readings
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
     Channel,
     Clock,
     HostClock,
-    Identity,
     Quantity,
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.transports import MessageLine
 
 Rate = Literal["slow", "medium", "fast"]
@@ -56,8 +55,8 @@ _RATES: Mapping[str, str] = {"slow": "S", "medium": "M", "fast": "F"}
 class _Dialect:
     """How a family is set up, verified and asked.
 
-    Commands have ``{node}`` for ``VOLT:DC``, ``{range:g}``, ``{index}`` for the place of the range
-    among its ranges, and ``{rate}``.
+    Commands have ``{node}`` for ``VOLT:DC``, ``{literal}`` for the range as its list of commands
+    writes it, ``{index}`` for the place of the range among its ranges, and ``{rate}``.
     """
 
     setup: tuple[str, ...]
@@ -73,6 +72,8 @@ class _Dialect:
     baud: int = 9600
     overload: float = 1e37
     """Readings from here on mean overload."""
+    serial_end: bytes = b"\n"
+    """What ends a command on a serial port."""
 
 
 def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
@@ -86,6 +87,13 @@ def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
 def owon_range(answer: str, _ranges: tuple[float, ...]) -> float:
     """The XDM1041 answers its range as on its display: ``50 V``. Raises ProtocolError."""
     return parse_quantity(answer.replace(" ", "").strip('"'))
+
+
+def owon_literal(range_: float) -> str:
+    """A range as an XDM1041 is told it: ``500E-3``, ``5``."""
+    if range_ >= 1:
+        return f"{range_:g}"
+    return f"{range_ * 1e3:g}E-3" if range_ >= 1e-3 else f"{range_ * 1e6:g}E-6"
 
 
 _RIGOL = _Dialect(
@@ -102,9 +110,10 @@ _RIGOL = _Dialect(
     range_query=":MEAS:{node}:RANG?",
     rate_query=":RATE:{node}?",
     range_of=rigol_range,
+    serial_end=b"\r\n",  # with a line feed alone a DM3058 answers now and then (WaveBench)
 )
 _OWON = _Dialect(
-    setup=("CONF:{node} {range:g}", "RATE {rate}"),
+    setup=("CONF:{node} {literal}", "RATE {rate}"),
     read="MEAS1?",
     functions={"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")},
     function_query="FUNC?",
@@ -119,7 +128,6 @@ _OWON = _Dialect(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    idn: str
     dialect: _Dialect
     refresh_s: Mapping[str, float]
     """Time between readings at each rate; empty where its maker does not say."""
@@ -129,17 +137,18 @@ _RIGOL_REFRESH_S = {"slow": 0.4, "medium": 0.05, "fast": 0.008}
 """2.5, 20 and 123 readings a second: DM3058 Programming Guide, :TRIGger:AUTO:INTErval."""
 
 MODELS: Mapping[str, _Model] = {
-    "DM3058": _Model("DM3058", _RIGOL, _RIGOL_REFRESH_S),
-    "DM3068": _Model("DM3068", _RIGOL, _RIGOL_REFRESH_S),
-    "XDM1041": _Model("XDM1041", _OWON, {}),
-    "XDM1241": _Model("XDM1241", _OWON, {}),
+    "DM3058": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "DM3058E": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "DM3068": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "XDM1041": _Model(_OWON, {}),
+    "XDM1241": _Model(_OWON, {}),
 }
 
 
 class FreeRunningDmmSettings(MultimeterSettings):
     """DC volts or DC amps on one fixed range, asked for each ``interval_s`` seconds."""
 
-    model: Literal["DM3058", "DM3068", "XDM1041", "XDM1241"]
+    model: Literal["DM3058", "DM3058E", "DM3068", "XDM1041", "XDM1241"]
     rate: Rate = "medium"
     refresh_s: Positive | None = None
     """How long the meter takes from reading to reading; None: what its maker says."""
@@ -163,8 +172,27 @@ class FreeRunningDmmSettings(MultimeterSettings):
         """Seconds from reading to reading."""
         return self.refresh_s or MODELS[self.model].refresh_s[self.rate]
 
+    @property
+    def usual_baud(self) -> int:
+        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        return MODELS[self.model].dialect.baud
 
-class FreeRunningDmm:
+
+def describe(settings: FreeRunningDmmSettings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.HOST,
+        interval_s=settings.interval_s,
+        aperture_s=settings.refreshed_s,
+        accuracy=settings.limits(),
+        range=settings.range,
+        time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
+    )
+
+
+class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
     """One such multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
     def __init__(
@@ -174,47 +202,21 @@ class FreeRunningDmm:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._model = MODELS[settings.model]
-        self._dialect = self._model.dialect
-        self._scpi = ScpiSession(
-            name, line or settings.visa_line(name, self._dialect.baud), settings.timeout_s
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._dialect = MODELS[settings.model].dialect
+        end = self._dialect.serial_end if settings.is_serial else b"\n"
+        super().__init__(name, settings, clock, line, describe(settings), end)
         self._repeats = RepeatWatch()
         self._ticks = Ticks(settings.interval_s)
         self._next_check_ns = 0
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.HOST,
-            interval_s=settings.interval_s,
-            aperture_s=settings.refreshed_s,
-            accuracy=settings.limits(),
-            range=settings.range,
-            time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
-        )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
-
-    def open(self) -> Identity:
-        """Connect and make sure of the model."""
-        self._scpi.open()
-        self._scpi.resynchronise()
-        return self._scpi.expect_identity(self._model.idn, self._settings.serial)
 
     def start(self) -> None:
         """Set up, and wait until the meter says it is so: it has no way to say it is ready."""
         settings = self._settings
         index = settings.ranges.index(settings.range)
-        rate = _RATES[settings.rate]
+        literal, rate = owon_literal(settings.range), _RATES[settings.rate]
         for command in self._dialect.setup:
             self._scpi.send(
-                command.format(node=self._node, range=settings.range, index=index, rate=rate)
+                command.format(node=self._node, literal=literal, index=index, rate=rate)
             )
         deadline = time.monotonic() + _SETTLE_S
         while (wrong := self._not_yet()) and time.monotonic() < deadline:
@@ -253,11 +255,7 @@ class FreeRunningDmm:
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if not isinstance(reading, Status) and abs(reading) >= self._dialect.overload:
             reading = Status.OVERLOAD
-        blocks, statuses = sort_readings(name, [t_ns], [reading])
-        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
-            detail = f"{reading:g} again and again, to the last digit"
-            statuses = (StatusReading(name, t_ns, repeated, detail),)
-        return Batch(blocks, statuses)
+        return Batch(*self._repeats.sort(name, t_ns, reading))
 
     def close(self) -> None:
         """Give the front panel back."""

@@ -8,17 +8,20 @@ data sheet; the tables of libsigrok and of perfec.to/posts/ut60e agree):
     byte is the minus sign, the point after the first, second, third digit   9 µ, n, k, diode
     10 m, %, M, beep   11 F, Ω, relative, hold   12 A, V, Hz, battery low   13 the maker's own
 
-The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B MAX and MIN are
-bits 0 and 3, so with volts or amps these are taken for an extreme.
+The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B bit 0 is MAX, so
+with volts or amps it is taken for an extreme. Its MIN, bit 3, cannot be: a UT60A or UT60E always
+sends that bit (frames of both in docs/protocols of QtDMM).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Final
 
 from pydantic import Field
 
-from instruments.drivers.lcd_meter import Display, Family, LcdMeter, LcdMeterSettings, fits
+from instruments.drivers.lcd_meter import LcdMeterSettings, fits, split_frames
+from instruments.drivers.pushed_display import Display, Family, PushedDisplay
 from instruments.errors import ProtocolError
 from instruments.transports import SerialFormat
 
@@ -94,13 +97,13 @@ def decode(frame: bytes) -> Display:
         function=function,
         unit=unit,
         value=value,
-        digit=digit,
+        full_scale=digit * COUNTS,
         dc=bool(low[0] & 4),
         ac=bool(low[0] & 8),
         auto_range=bool(low[0] & 2),
         hold=bool(low[11] & 1),
         relative=bool(low[11] & 2),
-        extreme=bool(low[13] & 0b1001),
+        extreme=bool(low[13] & 1),
         low_battery=bool(low[12] & 1),
     )
 
@@ -112,10 +115,14 @@ def _which(symbols: dict[str, int]) -> list[str]:
 class Fs9721Settings(LcdMeterSettings):
     """A meter of the FS9721 family."""
 
+    line_format: ClassVar[SerialFormat] = FORMAT
+
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
 
-class Fs9721(LcdMeter):
+class Fs9721(PushedDisplay):
     """One meter of the FS9721 family."""
 
-    family: ClassVar[Family] = Family("Fortune", "FS9721", FORMAT, PLACES, COUNTS, decode)
+    family: ClassVar[Family] = Family(
+        "Fortune", "FS9721", len(PLACES), partial(split_frames, places=PLACES), decode
+    )

@@ -16,19 +16,17 @@ from pydantic import Field
 
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import DriverSettings, NotNegative, Positive
-from instruments.drivers.sorting import sort_readings
+from instruments.drivers.sorting import batch_of
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import (
     Accuracy,
     Batch,
-    Block,
     Channel,
     Clock,
     HostClock,
     Identity,
     Quantity,
     Status,
-    StatusReading,
 )
 from instruments.remote import Files, files_of
 from instruments.ssh import DESTINATION_PATTERN
@@ -164,17 +162,13 @@ class Hwmon:
         """All sensors at each tick. A file that vanished is a ConnectionLost."""
         if not self._ticks.wait(0.5):
             return Batch()
-        blocks: list[Block] = []
-        statuses: list[StatusReading] = []
         asked_ns = self._clock()
         texts = self._files.texts([self._paths[sensor] for sensor in self._settings.sensors])
         t_ns = (asked_ns + self._clock()) // 2
-        for sensor in self._settings.sensors:
-            celsius = self._celsius(self._paths[sensor], texts)
-            found, said = sort_readings(sensor, [t_ns], [celsius])
-            blocks += found
-            statuses += said
-        return Batch(tuple(blocks), tuple(statuses))
+        return batch_of(
+            (sensor, t_ns, self._celsius(self._paths[sensor], texts), "")
+            for sensor in self._settings.sensors
+        )
 
     def close(self) -> None:
         """Let go of the host, if it is another machine."""

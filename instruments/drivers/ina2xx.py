@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from instruments.drivers.hwmon import chip_name, find_directory, number_in, place
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import DriverSettings, NotNegative, Positive
-from instruments.drivers.sorting import sort_readings
+from instruments.drivers.sorting import batch_of
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (
     Accuracy,
@@ -187,9 +187,8 @@ class Ina2xx:
         limit_mv = SHUNT_LIMIT_MV[self._settings.model]
         if not isinstance(shunt_mv, Status) and abs(shunt_mv) >= limit_mv:
             readings[1], detail = Status.OVERLOAD, f"{shunt_mv:g} mV across the shunt"
-        volts = sort_readings("voltage", [t_ns], readings[:1])
-        amps = sort_readings("current", [t_ns], readings[1:], detail)
-        return Batch((*volts[0], *amps[0]), (*volts[1], *amps[1]))
+        volts, amps = readings
+        return batch_of((("voltage", t_ns, volts, ""), ("current", t_ns, amps, detail)))
 
     def close(self) -> None:
         """Let go of the host, if it is another machine."""

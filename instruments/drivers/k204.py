@@ -13,20 +13,24 @@ sheet does not give: ``time_u_s`` says one second, little against the time const
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
 from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import AccuracySettings, NotNegative, Positive
-from instruments.drivers.sorting import sort_readings
-from instruments.errors import NoAnswer, ProtocolError
+from instruments.drivers.serial_question import ask
+from instruments.drivers.settings import (
+    AccuracySettings,
+    NotNegative,
+    Positive,
+    SerialSettings,
+)
+from instruments.drivers.sorting import batch_of
+from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
     Batch,
-    Block,
     Channel,
     Clock,
     HostClock,
@@ -35,7 +39,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat, SerialLine
+from instruments.transports import ByteLine, SerialFormat
 
 REPLY_BYTES: Final = 45
 FORMAT: Final = SerialFormat(baud=9600)
@@ -83,10 +87,19 @@ def decode(reply: bytes) -> Reply:
     )
 
 
-class K204Settings(AccuracySettings):
+def find_reply(data: bytes) -> bytes:
+    """The first bytes that are framed as a reply, whatever stands before them; empty: none yet."""
+    for start in range(len(data) - REPLY_BYTES + 1):
+        if data[start] == _STX and data[start + REPLY_BYTES - 1] == _ETX:
+            return data[start : start + REPLY_BYTES]
+    return b""
+
+
+class K204Settings(SerialSettings, AccuracySettings):
     """The serial port and which inputs have a thermocouple."""
 
-    port: Annotated[str, Field(min_length=1)]
+    line_format: ClassVar[SerialFormat] = FORMAT
+
     sensors: Annotated[tuple[Sensor, ...], Field(min_length=1)] = ("t1",)
     interval_s: Positive = 1.0
     probe_limit_kelvin: NotNegative = 2.2
@@ -118,7 +131,7 @@ class K204:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._line = line or SerialLine(name, settings.port, FORMAT)
+        self._line = line or settings.line(name)
         self._ticks = Ticks(settings.interval_s)
         self._low_battery = False
         self._channels = tuple(
@@ -165,10 +178,11 @@ class K204:
         try:
             reply = decode(answer)
         except ProtocolError as error:
-            detail = str(error)
-            return self._batch(t_ns, [(Status.UNREADABLE, detail)] * len(self._channels))
-        readings = [self._judged(reply, sensor) for sensor in self._settings.sensors]
-        batch = self._batch(t_ns, readings)
+            sensors = self._settings.sensors
+            return batch_of((sensor, t_ns, Status.UNREADABLE, str(error)) for sensor in sensors)
+        batch = batch_of(
+            (sensor, t_ns, *self._judged(reply, sensor)) for sensor in self._settings.sensors
+        )
         if reply.low_battery and not self._low_battery:
             first = self._channels[0].name
             told = StatusReading(first, t_ns, Status.LOW_BATTERY, "change its battery")
@@ -181,21 +195,12 @@ class K204:
         self._line.close()
 
     def _ask(self) -> bytes:
-        """The bytes that come after ``A``, from the first STX on. Raises NoAnswer."""
-        self._line.write(b"A")
-        deadline = time.monotonic() + _ANSWER_S
-        answer = b""
-        while (left_s := deadline - time.monotonic()) > 0:
-            answer += self._line.read_some(left_s)
-            answer = answer[max(answer.find(_STX), 0) :]
-            if len(answer) >= REPLY_BYTES:
-                return answer[:REPLY_BYTES]
-        if not answer:
-            raise NoAnswer(
-                f"{self._who}: no answer within {_ANSWER_S:g} s; is it on (auto power off?) and "
-                "its cable plugged in?"
-            )
-        return answer
+        """What comes after ``A``: a whole reply if there is one. Raises NoAnswer."""
+        no_answer = (
+            f"{self._who}: no answer within {_ANSWER_S:g} s; is it on (auto power off?) and "
+            "its cable plugged in?"
+        )
+        return ask(self._line, b"A", find_reply, _ANSWER_S, no_answer)
 
     @staticmethod
     def _judged(reply: Reply, sensor: Sensor) -> tuple[float | Status, str]:
@@ -205,12 +210,3 @@ class K204:
         if celsius is None:
             return Status.OPEN_SENSOR, "no thermocouple, or out of range"
         return (Status.HOLD, "") if reply.hold else (celsius, "")
-
-    def _batch(self, t_ns: int, readings: list[tuple[float | Status, str]]) -> Batch:
-        blocks: list[Block] = []
-        statuses: list[StatusReading] = []
-        for channel, (reading, detail) in zip(self._channels, readings, strict=True):
-            found, said = sort_readings(channel.name, [t_ns], [reading], detail)
-            blocks += found
-            statuses += said
-        return Batch(tuple(blocks), tuple(statuses))

@@ -13,7 +13,7 @@ device cannot be asked for its time: the host knows when bytes came, which bound
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat, SerialLine
+from instruments.transports import ByteLine, SerialFormat
 
 EPOCH_NS: Final = 10**15
 FORMAT: Final = SerialFormat(baud=115200)
@@ -68,6 +68,8 @@ PairNumber = Annotated[int, Field(ge=0, lt=SENSORS // 2)]
 
 class PowerSensor3Settings(SerialSettings):
     """Which pairs are recorded, and how well they were calibrated."""
+
+    line_format: ClassVar[SerialFormat] = FORMAT
 
     pairs: Annotated[tuple[PairNumber, ...], Field(min_length=1)]
     names: tuple[str, ...] = ()
@@ -107,7 +109,7 @@ class PowerSensor3:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._line = line or SerialLine(name, settings.port, FORMAT)
+        self._line = line or settings.line(name)
         self._table: tuple[Sensor, ...] = ()
         self._layout = Layout(())
         self._sensors = tuple(2 * pair + odd for pair in settings.pairs for odd in (0, 1))

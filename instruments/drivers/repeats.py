@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from instruments.reading import Status
+from instruments.drivers.sorting import sort_readings
+from instruments.reading import Block, Status, StatusReading
 
 CHANCE: Final = 1e-9
 """Of a false alarm at one reading: once in three years at ten readings a second."""
@@ -21,9 +22,13 @@ _REMEMBER: Final = 1000
 
 
 class RepeatWatch:
-    """Looks at one reading after another of one channel."""
+    """Looks at one reading after another of one channel.
 
-    def __init__(self) -> None:
+    Fewer than ``at_least`` repeats in a row are never an alarm.
+    """
+
+    def __init__(self, at_least: int = 1) -> None:
+        self._at_least = at_least
         self._previous: float | None = None
         self._run = 0
         self._pairs = 0.0
@@ -50,18 +55,31 @@ class RepeatWatch:
             self._run = 0
         if self._pairs < _LEARN_FROM or self._equal >= self._pairs:
             return None
-        share = (self._equal + 1) / (self._pairs + 2)
-        needed = math.log(CHANCE) / math.log(share)
+        needed = self._needed()
         if self._doubles >= needed:
             return Status.DUPLICATE
         return Status.STUCK if self._run >= needed else None
 
+    def sort(
+        self, channel: str, t_ns: int, reading: float | Status, detail: str = ""
+    ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
+        """As :func:`sort_readings` for one reading, with the warning beside it."""
+        blocks, statuses = sort_readings(channel, [t_ns], [reading], detail)
+        if not isinstance(reading, Status) and (repeated := self.look(reading)):
+            detail = f"{reading:g} again and again, to the last digit"
+            statuses = (StatusReading(channel, t_ns, repeated, detail),)
+        return blocks, statuses
+
     def _end_run(self) -> None:
         """Learn from a run of equal readings that ended; one that was an alarm is no noise."""
         self._doubles = self._doubles + 1 if self._run == 1 else 0
-        share = (self._equal + 1) / (self._pairs + 2)
-        alarming = self._pairs >= _LEARN_FROM and self._run >= math.log(CHANCE) / math.log(share)
+        alarming = self._pairs >= _LEARN_FROM and self._run >= self._needed()
         if not alarming:
             forget = 1 - (self._run + 1) / _REMEMBER if self._run + 1 < _REMEMBER else 0.0
             self._pairs = self._pairs * forget + self._run + 1
             self._equal = self._equal * forget + self._run
+
+    def _needed(self) -> float:
+        """How many repeats in a row are no chance any more."""
+        share = (self._equal + 1) / (self._pairs + 2)
+        return max(math.log(CHANCE) / math.log(share), self._at_least)

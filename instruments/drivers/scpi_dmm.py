@@ -21,8 +21,8 @@ from pydantic import ValidationInfo, field_validator, model_validator
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.panel import PanelCheck
 from instruments.drivers.repeats import RepeatWatch
+from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.drivers.settings import NplcSettings
-from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -30,15 +30,13 @@ from instruments.reading import (
     Channel,
     Clock,
     HostClock,
-    Identity,
     Quantity,
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, ScpiSession, parse_quantity, parse_reading
+from instruments.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.transports import MessageLine
 
-_RESET_S: Final = 1.8
 _LONGEST_APERTURE_S: Final = 0.4
 """So that a reading is over before anybody takes the meter for dead."""
 _LATE_S: Final = 0.1
@@ -71,6 +69,10 @@ class _Model:
     setup: tuple[str, ...] = _HP_SETUP
     remote_on_lan: bool = False
     """It must be told to be remote-controlled on LAN too."""
+    local_by_command: bool = True
+    """SYST:LOC on every interface; else only where it was told SYST:REM, on a bus the bus does."""
+    aborts: bool = True
+    """It has ABOR; another one ends a measurement with the answer to ``READ?``."""
     baud: int = 9600
     nplc_between: tuple[float, float] | None = None
     """Where any value in between will do."""
@@ -81,11 +83,27 @@ _NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
 _NPLC_TRUEVOLT = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
 _AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
+
+
+def _fluke(idn: str) -> _Model:
+    return _Model(
+        idn,
+        _NPLC_HP,
+        0.02,
+        "ZERO:AUTO ONCE",
+        remote_on_lan=True,
+        local_by_command=False,
+        aborts=False,
+    )
+
+
 MODELS: Mapping[str, _Model] = {
     "SDM3045X": _Model("SDM3045X", _NPLC_5_DIGITS, 0.02),
     "SDM3055": _Model("SDM3055", _NPLC_5_DIGITS, 0.02),
     "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
-    "34401A": _Model("34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE"),
+    "34401A": _Model(
+        "34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", local_by_command=False, aborts=False
+    ),
     "34410A": _Model("34410A", _NPLC_34410A, 0.01, _AGILENT_ZERO),
     "34411A": _Model("34411A", (0.001, 0.002, *_NPLC_34410A), 0.01, _AGILENT_ZERO),
     "34460A": _Model("34460A", _NPLC_HP, 0.01, _AGILENT_ZERO),
@@ -99,10 +117,11 @@ MODELS: Mapping[str, _Model] = {
         "SYST:AZER:STAT OFF",
         setup=_KEITHLEY_2000_SETUP,
         nplc_between=(0.01, 10.0),
+        local_by_command=False,
     ),
-    "8845A": _Model("8845A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
-    "8846A": _Model("8846A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", remote_on_lan=True),
-    "generic": _Model("", (), 0.05),
+    "8845A": _fluke("8845A"),
+    "8846A": _fluke("8846A"),
+    "generic": _Model("", (), 0.05, aborts=False),
 }
 
 
@@ -152,6 +171,11 @@ class ScpiDmmSettings(NplcSettings):
             )
         return self
 
+    @property
+    def usual_baud(self) -> int:
+        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        return MODELS[self.model].baud
+
 
 def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     """The rig's limits of error, or those of the manual and of the auto-zero that is off."""
@@ -160,7 +184,22 @@ def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     return settings.limits()
 
 
-class ScpiDmm:
+def describe(settings: ScpiDmmSettings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.HOST,
+        interval_s=settings.interval_s,
+        aperture_s=settings.aperture_s,
+        accuracy=accuracy_of(settings),
+        range=settings.range,
+        time_u_s=MODELS[settings.model].overhead_s / 2,
+        mains_hz=settings.mains_hz,
+    )
+
+
+class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
     """One polled multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
     def __init__(
@@ -170,55 +209,33 @@ class ScpiDmm:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
+        super().__init__(name, settings, clock, line, describe(settings))
         self._model = MODELS[settings.model]
-        self._scpi = ScpiSession(
-            name, line or settings.visa_line(name, self._model.baud), settings.timeout_s
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
         wanted_range = None if settings.autorange else settings.range
         self._panel = PanelCheck(self._scpi, settings.function, wanted_range)
         self._repeats = RepeatWatch()
         self._range: float | None = None
         self._ticks = Ticks(settings.interval_s)
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.HOST,
-            interval_s=settings.interval_s,
-            aperture_s=settings.aperture_s,
-            accuracy=accuracy_of(settings),
-            range=settings.range,
-            time_u_s=self._model.overhead_s / 2,
-            mains_hz=settings.mains_hz,
-        )
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
-
-    def open(self) -> Identity:
-        """Connect and make sure of the model."""
-        self._scpi.open()
-        self._scpi.resynchronise()
-        if self._settings.is_serial or self._model.remote_on_lan:
-            # These lines have no remote state; a meter whose panel is in charge may refuse.
+    def _take_control(self) -> None:
+        if self._has_no_remote_line():
+            # A meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
-        return self._scpi.expect_identity(self._model.idn, self._settings.serial)
+
+    def _word_of_model(self) -> str:
+        return self._model.idn
 
     def start(self) -> None:
         """Reset, set up, verify."""
         settings, scpi, node = self._settings, self._scpi, self._node
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         for command in (*self._model.setup, self._model.auto_zero_off):
             if command:
                 scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
         scpi.send("TRIG:SOUR IMM")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.refuse_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
@@ -254,15 +271,18 @@ class ScpiDmm:
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if self._settings.autorange and (changed := self._range_changed()):
             return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, changed),))
-        blocks, statuses = sort_readings(name, [t_ns], [reading])
-        if not isinstance(reading, Status) and (repeated := self._repeats.look(reading)):
-            detail = f"{reading:g} again and again, to the last digit"
-            statuses = (StatusReading(name, t_ns, repeated, detail),)
-        return Batch(blocks, statuses)
+        return Batch(*self._repeats.sort(name, t_ns, reading))
 
     def close(self) -> None:
         """Give the front panel back."""
-        self._scpi.close("ABOR", "SYST:LOC")
+        local = self._model.local_by_command or self._has_no_remote_line()
+        words = ("ABOR" if self._model.aborts else "", "SYST:LOC" if local else "")
+        self._scpi.close(*filter(None, words))
+
+    def _has_no_remote_line(self) -> bool:
+        """Whether the interface has no remote state of its own, so that commands set it."""
+        settings = self._settings
+        return settings.is_serial or (settings.is_lan and self._model.remote_on_lan)
 
     def _range_changed(self) -> str:
         """How the range that the meter chose changed since the last reading; empty: it did not."""

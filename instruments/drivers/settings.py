@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -15,7 +15,7 @@ from pydantic import (
 
 from instruments.drivers import specifications
 from instruments.reading import Accuracy
-from instruments.transports import SerialFormat, VisaLine
+from instruments.transports import SerialFormat, SerialLine, VisaLine
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -52,8 +52,15 @@ class AccuracySettings(DriverSettings):
 class SerialSettings(DriverSettings):
     """An instrument on a serial port."""
 
+    line_format: ClassVar[SerialFormat]
+    """How its bytes travel."""
+
     port: Annotated[str, Field(min_length=1)]
     """A path, best ``/dev/serial/by-id/…``, or ``usb:…``: see :mod:`instruments.serial_ports`."""
+
+    def line(self, who: str) -> SerialLine:
+        """The line to the instrument, not opened yet."""
+        return SerialLine(who, self.port, self.line_format)
 
 
 class VisaAddress(DriverSettings):
@@ -87,10 +94,20 @@ class VisaAddress(DriverSettings):
         """Whether it is on a serial port."""
         return self.resource.upper().startswith("ASRL")
 
-    def visa_line(self, who: str, usual_baud: int = 9600) -> VisaLine:
+    @property
+    def is_lan(self) -> bool:
+        """Whether it is on the network."""
+        return self.resource.upper().startswith("TCPIP")
+
+    @property
+    def usual_baud(self) -> int:
+        """What it has on a serial port when it comes from its maker."""
+        return 9600
+
+    def line(self, who: str) -> VisaLine:
         """The line to the instrument, not opened yet."""
         serial_format = SerialFormat(
-            self.baud or usual_baud, self.data_bits, self.parity[0].upper(), self.stop_bits
+            self.baud or self.usual_baud, self.data_bits, self.parity[0].upper(), self.stop_bits
         )
         return VisaLine(who, self.resource, self.visa_library, serial_format)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from instruments.reading import Block, Status, StatusReading
+from instruments.reading import Batch, Block, Status, StatusReading
 
 
 def sort_readings(
@@ -32,3 +32,14 @@ def sort_readings(
             run.append(t)
         previous = value
     return blocks, tuple(statuses)
+
+
+def batch_of(readings: Iterable[tuple[str, int, float | Status, str]]) -> Batch:
+    """One reading each of several channels: its channel, ns, what it is, and why it is none."""
+    blocks: list[Block] = []
+    statuses: list[StatusReading] = []
+    for channel, t_ns, reading, detail in readings:
+        found, told = sort_readings(channel, [t_ns], [reading], detail)
+        blocks += found
+        statuses += told
+    return Batch(tuple(blocks), tuple(statuses))

@@ -218,6 +218,7 @@ RANGES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "DMM6500": {"voltage": _DECADES, "current": (*_KEITHLEY_AMPS, 10.0)},
     "DAQ6510": {"voltage": _DECADES, "current": _KEITHLEY_AMPS},
     "DM3058": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
+    "DM3058E": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
     "DM3068": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
     "XDM1041": {"voltage": _TIMES_FIVE, "current": _OWON_AMPS},
     "XDM1241": {"voltage": _TIMES_FIVE, "current": _OWON_AMPS},

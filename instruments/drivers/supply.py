@@ -20,19 +20,17 @@ from pydantic import Field, model_validator
 
 from instruments.drivers.pacing import Ticks
 from instruments.drivers.settings import NotNegative, Positive, VisaAddress
-from instruments.drivers.sorting import sort_readings
+from instruments.drivers.sorting import batch_of
 from instruments.errors import InstrumentError, ProtocolError, SettingRefused
 from instruments.reading import (
     Accuracy,
     Batch,
-    Block,
     Channel,
     Clock,
     HostClock,
     Identity,
     Quantity,
     Status,
-    StatusReading,
 )
 from instruments.scpi import ScpiSession, parse_reading
 from instruments.transports import MessageLine
@@ -157,7 +155,7 @@ class Supply:
         self._settings = settings
         self._clock = clock
         self._dialect = MODELS[settings.model].dialect
-        self._scpi = ScpiSession(name, line or settings.visa_line(name), settings.timeout_s)
+        self._scpi = ScpiSession(name, line or settings.line(name), settings.timeout_s)
         self._ticks = Ticks(settings.interval_s)
         self._channels = tuple(self._describe(quantity) for quantity in _QUANTITIES)
 
@@ -189,24 +187,16 @@ class Supply:
         except ProtocolError as error:
             self._scpi.resynchronise()
             now_ns = self._clock()
-            return Batch(
-                statuses=tuple(
-                    StatusReading(quantity, now_ns, Status.UNREADABLE, str(error))
-                    for quantity in _QUANTITIES
-                )
-            )
-        blocks: list[Block] = []
-        statuses: list[StatusReading] = []
+            return batch_of((name, now_ns, Status.UNREADABLE, str(error)) for name in _QUANTITIES)
+        readings: list[tuple[str, int, float | Status, str]] = []
         for quantity, (reading, asked_ns, answered_ns) in measured.items():
             detail = ""
             if answered_ns - asked_ns > (_LATE_S + self._settings.refresh_s) * 1e9:
                 reading, detail = Status.UNREADABLE, "answered late: its time is not known"
             # It was measured at some moment of the refresh_s before.
             t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refresh_s * 0.5e9)
-            found = sort_readings(quantity, [t_ns], [reading], detail)
-            blocks += found[0]
-            statuses += found[1]
-        return Batch(tuple(blocks), tuple(statuses))
+            readings.append((quantity, t_ns, reading, detail))
+        return batch_of(readings)
 
     def close(self) -> None:
         """Give the front panel back; the output stays as it is."""

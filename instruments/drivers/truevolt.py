@@ -31,6 +31,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.drivers.pacing import CountLooks
 from instruments.drivers.panel import PanelCheck
+from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.drivers.settings import NplcSettings
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ProtocolError, SettingRefused
@@ -40,12 +41,11 @@ from instruments.reading import (
     Clock,
     ClockPair,
     HostClock,
-    Identity,
     Quantity,
     Status,
     StatusReading,
 )
-from instruments.scpi import ScpiSession, parse_block, parse_quantity, parse_reading
+from instruments.scpi import parse_block, parse_quantity, parse_reading
 from instruments.transports import MessageLine
 
 EPOCH_NS: Final = 10**15
@@ -58,7 +58,6 @@ _MOST_AT_ONCE: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
 _MEMORY_OVERFLOW: Final = 1 << 14
 """Questionable Data condition register: the oldest readings were lost."""
-_RESET_S: Final = 1.8
 _CONVERSION_U_S: Final = 0.5e-3
 """From the end of a window until the reading counts as complete; the manual does not say."""
 _FREE_RUN_LOOK_S: Final = 1.5
@@ -131,7 +130,23 @@ def parse_readings(answer: bytes) -> list[float | Status]:
     return readings
 
 
-class Truevolt:
+def describe(settings: TruevoltSettings) -> Channel:
+    """Its channel."""
+    return Channel(
+        name=settings.function,
+        quantity=Quantity(settings.function),
+        clock=Clock.DEVICE,
+        interval_s=settings.interval_s,
+        aperture_s=settings.aperture_s,
+        accuracy=settings.limits_without_auto_zero(),
+        range=settings.range,
+        clock_tick_s=settings.interval_s,
+        time_u_s=_CONVERSION_U_S,
+        mains_hz=settings.mains_hz,
+    )
+
+
+class Truevolt(ScpiMultimeter[TruevoltSettings]):
     """One Truevolt. Its channel is ``voltage`` or ``current``, on the meter's clock."""
 
     def __init__(
@@ -141,15 +156,8 @@ class Truevolt:
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
+        super().__init__(name, settings, clock, line, describe(settings))
         self._model = MODELS[settings.model]
-        self._scpi = ScpiSession(
-            name,
-            line or settings.visa_line(name),
-            settings.timeout_s,
-        )
-        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
         self._panel = PanelCheck(self._scpi, settings.function, settings.range)
         self._looks = CountLooks(POLL_S)
         self._next_look_ns = 0
@@ -158,29 +166,6 @@ class Truevolt:
         self._epoch = -1
         self._taken = 0
         self._begun_ns = 0
-        self._channel = Channel(
-            name=settings.function,
-            quantity=Quantity(settings.function),
-            clock=Clock.DEVICE,
-            interval_s=settings.interval_s,
-            aperture_s=settings.aperture_s,
-            accuracy=settings.limits_without_auto_zero(),
-            range=settings.range,
-            clock_tick_s=settings.interval_s,
-            time_u_s=_CONVERSION_U_S,
-            mains_hz=settings.mains_hz,
-        )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
-
-    def open(self) -> Identity:
-        """Connect and make sure of the model."""
-        self._scpi.open()
-        self._scpi.resynchronise()
-        return self._scpi.expect_identity(self._settings.model, self._settings.serial)
 
     def start(self) -> None:
         """Reset, set up, verify, take one zero, and begin."""
@@ -189,7 +174,7 @@ class Truevolt:
         scpi.send("ABOR")
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.send(f"CONF:{node} {settings.range:g}")
         scpi.send(f"{node}:NPLC {settings.nplc:g}")
         scpi.send(f"{node}:ZERO:AUTO ONCE")
@@ -203,7 +188,7 @@ class Truevolt:
         else:
             scpi.send("SAMP:COUN 1")
             scpi.send("TRIG:COUN INF")
-        scpi.ask("*OPC?", _RESET_S)
+        scpi.ask("*OPC?", RESET_S)
         scpi.refuse_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")

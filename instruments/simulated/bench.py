@@ -24,22 +24,12 @@ from pydantic import BaseModel, ConfigDict
 
 from instruments.simulated.drive import DriveProcess, start_drive
 from instruments.simulated.faults import Fault, inject
-from instruments.simulated.meters import CONFIG_NAME, MeterConfig, MetersConfig
+from instruments.simulated.meters import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
 from instruments.simulated.parameters import REFERENCE, Parameters, load, override
-from instruments.simulated.scpi_kinds import DRIVERS as SCPI_DRIVERS
 
 _START_S: Final = 20.0
 _STOP_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
-_DRIVERS: Final = {
-    **SCPI_DRIVERS,
-    "ut61e": "es51922",
-    "k204": "k204",
-    "powersensor3": "powersensor3",
-    "vc820": "fs9721",
-    "bm257": "brymen_bm25x",
-    "extech380803": "extech380803",
-}
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}
 
 DEFAULT_METERS: Final = (
@@ -277,7 +267,7 @@ def rig_toml(bench: Bench) -> str:
     lines += _section("temperatures", temperatures)
     for meter in bench.config.meters:
         address = bench.addresses[meter.name]
-        values = {"driver": _DRIVERS[meter.kind], **address, **meter.settings}
+        values = {"driver": DRIVERS[meter.kind], **address, **meter.settings}
         lines += _section(f"instruments.{meter.name}", values)
     lines += _section(
         "instruments.drive_temp",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from .files import replace_text
 from .ssd import Ssd
 
 _KELVIN = 273.15
@@ -81,14 +82,14 @@ class HostFace:
             ("temp1_input", self._ssd.composite_celsius),
             ("temp2_input", self._ssd.case_celsius),
         ):
-            _replace(self._hwmon / name, f"{round(celsius * 1000)}\n")
+            replace_text(self._hwmon / name, f"{round(celsius * 1000)}\n")
 
     def update_smart_log(self) -> None:
         """Write what ``nvme smart-log`` tells."""
         self._write_json("smart-log", self._smart_log())
 
     def _write_json(self, command: str, content: dict[str, object]) -> None:
-        _replace(self._state / f"{command}.json", json.dumps(content, indent=2) + "\n")
+        replace_text(self._state / f"{command}.json", json.dumps(content, indent=2) + "\n")
 
     def _smart_log(self) -> dict[str, object]:
         ssd = self._ssd
@@ -180,9 +181,3 @@ class HostFace:
 
 def _kelvin(celsius: float) -> int:
     return round(celsius + _KELVIN)
-
-
-def _replace(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="ascii")
-    new.replace(path)

@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from instruments.drivers import brymen_bm25x, extech380803, fs9721
-from instruments.drivers.lcd_meter import Family
 from instruments.simulated.clock import MeterClock
 from instruments.simulated.faults import Fault
 from instruments.simulated.probe import Errors, Probe
-from instruments.simulated.serial_meters import HandheldMeter, SerialMeter
+from instruments.simulated.serial_meters import PushingMeter, SerialMeter
 
 _POINTS: Final = ((1e-4, ("m", "p3")), (1e-3, ("p1",)), (1e-2, ("p2",)), (1e-1, ("p3",)))
 """The ranges for volts and amps: value of a count, and how the display writes it."""
@@ -102,62 +101,24 @@ def displayed(function: str, value: float, counts: int, at_least: int = 0) -> tu
 class Sender:
     """How the simulated meter of a family makes its frames."""
 
-    family: Family
+    counts: int
     frame: Callable[[str, set[str]], bytes]
 
 
-VC820: Final = Sender(fs9721.Fs9721.family, fs9721_frame)
-BM257: Final = Sender(brymen_bm25x.BrymenBm25x.family, brymen_frame)
+VC820: Final = Sender(fs9721.COUNTS, fs9721_frame)
+BM257: Final = Sender(brymen_bm25x.COUNTS, brymen_frame)
 
 
-class PushedLcdMeter(HandheldMeter):
-    """Sends what it shows at the end of each conversion, on its own clock."""
+class LcdMeter(PushingMeter):
+    """A meter that sends the segments of its display."""
 
-    possible_faults = HandheldMeter.possible_faults | {
-        Fault.WRONG_FUNCTION,
-        Fault.TWICE,
-        Fault.OTHER_RANGE,
-    }
+    possible_faults = PushingMeter.possible_faults | {Fault.OTHER_RANGE}
+    sender: ClassVar[Sender]
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        probe: Probe,
-        errors: Errors,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        sender: Sender,
-        function: str,
-        interval_s: float,
-    ) -> None:
-        super().__init__(name, directory, probe, errors, clock, rng)
-        self._sender = sender
-        self._function = function
-        self._interval_s = interval_s
-
-    async def serve(self) -> None:
-        """Convert, send, and so on."""
-        family = self._sender.family
-        on_the_wire_s = len(family.places) * family.line_format.byte_s
-        conversion = self._interval_s * 1e9
-        end = self.clock.now() + conversion
-        while True:
-            begin_ns, end_ns = self.clock.to_host(end - conversion), self.clock.to_host(end)
-            await asyncio.sleep(max(end_ns - time.monotonic_ns(), 0) * 1e-9)
-            value = await self.shown(begin_ns, end_ns)
-            sent_s = (end_ns - time.monotonic_ns()) * 1e-9 + on_the_wire_s
-            await asyncio.sleep(max(sent_s, 0.0))
-            frame = self._frame(value)
-            self.send(frame)
-            if self.faults.has(Fault.TWICE):
-                await asyncio.sleep(on_the_wire_s)
-                self.send(frame)
-            end += conversion
-
-    def _frame(self, value: float) -> bytes:
+    def frame(self, value: float) -> bytes:
+        """The segments of the finest range that holds ``value``."""
         at_least = len(_POINTS) - 1 if self.faults.has(Fault.OTHER_RANGE) else 0
-        digits, symbols = displayed(self._function, value, self._sender.family.counts, at_least)
+        digits, symbols = displayed(self.function, value, self.sender.counts, at_least)
         if self.faults.has(Fault.OVERLOAD):
             digits = _OVERLOAD
         if self.faults.has(Fault.NAN):
@@ -168,13 +129,22 @@ class PushedLcdMeter(HandheldMeter):
             symbols |= {"HOLD"}
         if self.faults.has(Fault.LOW_BATTERY):
             symbols |= {"BAT"}
-        return self._sender.frame(digits, symbols)
+        return self.sender.frame(digits, symbols)
 
 
-class Bm257Meter(PushedLcdMeter):
+class Vc820Meter(LcdMeter):
+    """A VC820."""
+
+    sender = VC820
+    frame_s = len(fs9721.PLACES) * fs9721.FORMAT.byte_s
+
+
+class Bm257Meter(LcdMeter):
     """A BM257; where its battery symbol is in the frame is not known."""
 
-    possible_faults = PushedLcdMeter.possible_faults - {Fault.LOW_BATTERY}
+    possible_faults = LcdMeter.possible_faults - {Fault.LOW_BATTERY}
+    sender = BM257
+    frame_s = len(brymen_bm25x.PLACES) * brymen_bm25x.FORMAT.byte_s
 
 
 def extech_reply(watts: float, amps: float, volts: float, power_factor: float) -> bytes:

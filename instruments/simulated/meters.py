@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,29 +21,16 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from instruments import drivers
-from instruments.drivers import specifications
-from instruments.drivers.k204 import K204Settings
-from instruments.drivers.k204 import accuracy_of as accuracy_of_k204
-from instruments.simulated.clock import MeterClock
+from instruments.simulated import scpi_kinds, serial_kinds
 from instruments.simulated.faults import FaultControl, SimulatedMeter
-from instruments.simulated.lcd_meters import (
-    BM257,
-    VC820,
-    Bm257Meter,
-    ExtechMeter,
-    PushedLcdMeter,
-)
-from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
-from instruments.simulated.probe import SHARE_OF_LIMITS, Errors, Probe
-from instruments.simulated.scpi_kinds import DRIVERS, make_scpi_meter
-from instruments.simulated.serial_meters import K204Meter, Ut61eMeter
+from instruments.simulated.ina226_meter import make_ina226
+from instruments.simulated.probe import SHARE_OF_LIMITS, Probe
 from instruments.simulated.trace import TraceReader
 
 CONFIG_NAME: Final = "meters.json"
 TRACE_NAME: Final = "trace"
-_UT61E_NOISE_OF_RANGE: Final = 5e-6
-_K204_NOISE_KELVIN: Final = 0.03
+DRIVERS: Final = {**scpi_kinds.DRIVERS, **serial_kinds.DRIVERS, "ina226": "ina2xx"}
+"""The driver of each kind of meter."""
 
 Point = Literal[
     "12V.voltage",
@@ -58,8 +44,8 @@ Point = Literal[
     "rails",
     "frame_numbers",
 ]
-"""Where a meter is connected. An Extech and a supply have volts and amps of one rail; a
-PowerSensor3 has all ``rails``, or sends its test pattern."""
+"""Where a meter is connected. An Extech, a supply and an INA226 have volts and amps of one rail;
+a PowerSensor3 has all ``rails``, or sends its test pattern."""
 
 
 class MeterConfig(BaseModel):
@@ -83,6 +69,7 @@ class MeterConfig(BaseModel):
         "vc820",
         "bm257",
         "extech380803",
+        "ina226",
     ]
     point: Point
     settings: dict[str, Any] = {}
@@ -119,91 +106,14 @@ def make_meter(
     config: MeterConfig, seed: int, directory: Path, trace: TraceReader
 ) -> SimulatedMeter:
     """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
-    name = config.name
-    if config.kind == "powersensor3":
-        return _power_sensor(config, seed, directory, trace)
-    if config.kind == "extech380803":
-        return _extech(config, seed, directory, trace)
-    probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
-    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
-    rng = _rng(seed, name, "noise")
-    if config.kind in DRIVERS:
-        rngs = partial(_rng, seed, name)
-        return make_scpi_meter(config, directory, probe, trace, rngs)
-    if config.kind == "k204":
-        limits = accuracy_of_k204(K204Settings(port="-", **config.settings))
-        errors = Errors.draw(
-            limits, _rng(seed, name, "errors"), _K204_NOISE_KELVIN, config.error_scale
-        )
-        return K204Meter(name, directory, probe, errors, clock, rng)
-    if config.kind in ("vc820", "bm257"):
-        return _lcd_meter(config, seed, directory, probe)
-    function, range_ = config.settings["function"], config.settings["range"]
-    limits_or_none = specifications.accuracy("UT61E", function, range_)
-    if limits_or_none is None:
-        raise ValueError(f"{name}: a UT61E has no {function} range {range_}")
-    noise = _UT61E_NOISE_OF_RANGE * range_
-    errors = Errors.draw(limits_or_none, _rng(seed, name, "errors"), noise, config.error_scale)
-    return Ut61eMeter(name, directory, probe, errors, clock, rng, function)
-
-
-def _lcd_meter(config: MeterConfig, seed: int, directory: Path, probe: Probe) -> PushedLcdMeter:
-    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
-    driver, sender, made = {
-        "vc820": ("fs9721", VC820, PushedLcdMeter),
-        "bm257": ("brymen_bm25x", BM257, Bm257Meter),
-    }[config.kind]
-    settings = {"port": "-", **config.settings}
-    (channel,) = drivers.create(name, driver, settings, time.monotonic_ns).channels
-    noise = _UT61E_NOISE_OF_RANGE * (channel.range or 0.0)
-    errors = Errors.draw(channel.accuracy, _rng(seed, name, "errors"), noise, config.error_scale)
-    return made(
-        name,
-        directory,
-        probe,
-        errors,
-        clock,
-        _rng(seed, name, "noise"),
-        sender,
-        channel.quantity.value,
-        channel.interval_s,
-    )
-
-
-def _extech(config: MeterConfig, seed: int, directory: Path, trace: TraceReader) -> ExtechMeter:
-    name, clock = config.name, MeterClock(config.clock_offset_s, config.drift_ppm)
-    settings = {"port": "-", **config.settings}
-    channels = drivers.create(name, "extech380803", settings, time.monotonic_ns).channels
-    limits = {channel.name: channel.accuracy for channel in channels}
-    volts, amps = [
-        (
-            Probe(trace, f"12V.{quantity}"),
-            Errors.draw(
-                limits[quantity], _rng(seed, name, f"{quantity} errors"), 0.0, config.error_scale
-            ),
-        )
-        for quantity in ("voltage", "current")
-    ]
-    return ExtechMeter(name, directory, volts, amps, clock, _rng(seed, name, "noise"))
-
-
-def _power_sensor(
-    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
-) -> PowerSensor3Meter:
-    name, rng = config.name, _rng(seed, config.name, "noise")
-    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
-    if config.point == "frame_numbers":
-        return PowerSensor3Meter(name, directory, FrameNumbers(), clock, rng)
-    settings = {"port": "-", **config.settings}
-    channels = drivers.create(name, "powersensor3", settings, time.monotonic_ns).channels
-    limits = {channel.quantity.value: channel.accuracy for channel in channels}
-    probes, errors = [], []
-    for point in ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage"):
-        probes.append(Probe(trace, point))
-        drawn = _rng(seed, name, f"errors of {point}")
-        accuracy = limits[point.partition(".")[2]]
-        errors.append(Errors.draw(accuracy, drawn, 0.0, config.error_scale))
-    return PowerSensor3Meter(name, directory, Rails(tuple(probes), tuple(errors), rng), clock, rng)
+    rngs = partial(_rng, seed, config.name)
+    shunt_ohm = true_shunt_ohm(config, seed)
+    if config.kind in scpi_kinds.DRIVERS:
+        probe = Probe(trace, config.point, shunt_ohm)
+        return scpi_kinds.make_scpi_meter(config, directory, probe, trace, rngs)
+    if config.kind in serial_kinds.DRIVERS:
+        return serial_kinds.make_serial_meter(config, directory, trace, shunt_ohm, rngs)
+    return make_ina226(config, directory, trace, rngs)
 
 
 def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:

@@ -31,9 +31,11 @@ from instruments.simulated.serial_meters import SerialMeter
 VERSION: Final = b"F411-1.5.0\r\n"
 _STOPPED: Final = b"\xff\x3f\xff\x3f"
 _SEND_EVERY_S: Final = 0.002
-_MOST_AT_ONCE: Final = 4000
-_HOLDS_S: Final = 0.1
-"""What it buffers: more than a real device, because this machine's scheduler is not at test."""
+_HOLDS_BYTES: Final = 640 << 10
+"""What the kernel takes from a USB serial device for a program that does not read just now: 1.8 s
+of frames (Linux drivers/tty/tty_buffer.c). A pseudo terminal holds 8 KiB, so the rest is here."""
+_MOST_AT_ONCE: Final = _HOLDS_BYTES // (2 + 2 * SENSORS)
+_HOLDS_S: Final = _MOST_AT_ONCE * INTERVAL_US * 1e-6
 _PIECE_BYTES: Final = 2048
 _LOST_BYTES: Final = 7
 FIRST_LEVEL: Final = 10
@@ -172,7 +174,7 @@ class PowerSensor3Meter(SerialMeter):
                 self._marks += 1
 
     async def _send_all(self, data: bytes) -> None:
-        """Write; what the host does not take for 0.1 s is lost, be it in the middle of a frame."""
+        """Write; what the host does not take in time is lost, be it in the middle of a frame."""
         if self.faults.has(Fault.SILENT):
             return
         if self.faults.has(Fault.NONSENSE):

@@ -9,7 +9,7 @@ import time
 import tty
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -184,10 +184,12 @@ class HandheldMeter(SerialMeter):
         return float(self._errors.apply(true, self._rng, 1e-9)[0])
 
 
-class Ut61eMeter(HandheldMeter):
-    """Sends a frame at the end of each conversion, on its own clock."""
+class PushingMeter(HandheldMeter):
+    """Sends what it shows at the end of each conversion, on its own clock."""
 
-    possible_faults = HandheldMeter.possible_faults | {Fault.WRONG_FUNCTION}
+    possible_faults = HandheldMeter.possible_faults | {Fault.WRONG_FUNCTION, Fault.TWICE}
+    frame_s: ClassVar[float]
+    """How long a frame is on the wire."""
 
     def __init__(
         self,
@@ -197,34 +199,51 @@ class Ut61eMeter(HandheldMeter):
         errors: Errors,
         clock: MeterClock,
         rng: np.random.Generator,
-        function: str = "voltage",
+        function: str,
+        interval_s: float,
     ) -> None:
         super().__init__(name, directory, probe, errors, clock, rng)
-        self._function = function
+        self.function = function
+        self._interval_s = interval_s
+
+    def frame(self, value: float) -> bytes:
+        """The frame of a display with ``value``, with the faults it has."""
+        raise NotImplementedError
 
     async def serve(self) -> None:
-        """Convert for half a second, send, and so on."""
-        conversion = es51922.INTERVAL_S * 1e9
-        on_the_wire_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
+        """Convert, send, and so on."""
+        conversion = self._interval_s * 1e9
         end = self.clock.now() + conversion
         while True:
             begin_ns, end_ns = self.clock.to_host(end - conversion), self.clock.to_host(end)
             await asyncio.sleep(max(end_ns - time.monotonic_ns(), 0) * 1e-9)
             value = await self.shown(begin_ns, end_ns)
-            sent_s = (end_ns - time.monotonic_ns()) * 1e-9 + on_the_wire_s
+            sent_s = (end_ns - time.monotonic_ns()) * 1e-9 + self.frame_s
             await asyncio.sleep(max(sent_s, 0.0))
-            frame = ut61e_frame(
-                self._function,
-                value,
-                overload=self.faults.has(Fault.OVERLOAD),
-                hold=self.faults.has(Fault.HOLD),
-                low_battery=self.faults.has(Fault.LOW_BATTERY),
-                other_function=self.faults.has(Fault.WRONG_FUNCTION),
-            )
-            if self.faults.has(Fault.NAN):
-                frame = frame[:1] + b":::::" + frame[6:]
+            frame = self.frame(value)
             self.send(frame)
+            if self.faults.has(Fault.TWICE):
+                await asyncio.sleep(self.frame_s)
+                self.send(frame)
             end += conversion
+
+
+class Ut61eMeter(PushingMeter):
+    """A UT61E with automatic range."""
+
+    frame_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
+
+    def frame(self, value: float) -> bytes:
+        """See :func:`ut61e_frame`; without a number its digits are none."""
+        frame = ut61e_frame(
+            self.function,
+            value,
+            overload=self.faults.has(Fault.OVERLOAD),
+            hold=self.faults.has(Fault.HOLD),
+            low_battery=self.faults.has(Fault.LOW_BATTERY),
+            other_function=self.faults.has(Fault.WRONG_FUNCTION),
+        )
+        return frame[:1] + b":::::" + frame[6:] if self.faults.has(Fault.NAN) else frame
 
 
 class K204Meter(HandheldMeter):

@@ -22,7 +22,7 @@ import pytest
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.meters import MeterConfig, MetersConfig
 from labctl.cli.wall import shown, sparkline
-from tests.bench.test_meters import TraceThread
+from tests.bench.running_meters import TraceThread
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 METERS = (

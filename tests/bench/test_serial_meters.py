@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instruments import drivers
-from instruments.errors import ConnectionLost, InstrumentError
-from instruments.instrument import Instrument
+from instruments.errors import ConnectionLost, InstrumentError, WrongInstrument
 from instruments.reading import Status
-from instruments.simulated.bench import MetersProcess
-from instruments.simulated.meters import MeterConfig, MetersConfig
-from tests.bench.test_meters import VOLTS_12, Running, TraceThread
+from instruments.simulated.meters import MeterConfig
+from tests.bench.running_meters import (
+    PERIOD_S,
+    VOLTS_12,
+    Running,
+    fails,
+    numbers,
+    numbers_again,
+    read_count,
+    reconnect,
+    running_meters,
+    started,
+    statuses_until,
+)
 
-DRIVER = {
-    "vc820": "fs9721",
-    "bm257": "brymen_bm25x",
-    "extech380803": "extech380803",
-    "powersensor3": "powersensor3",
-}
 VOLTS = {"function": "voltage", "accuracy_pct_of_reading": 0.5, "accuracy_floor": 0.02}
 METERS = (
     MeterConfig(name="vc", kind="vc820", point="12V.voltage", settings=VOLTS | {"range": 40.0}),
@@ -36,6 +39,12 @@ METERS = (
             for quantity, unit in (("power", "watts"), ("voltage", "volts"), ("current", "amps"))
             for kind in ("pct_of_reading", f"floor_{unit}")
         },
+    ),
+    MeterConfig(
+        name="chip",
+        kind="ina226",
+        point="12V",
+        settings={"model": "ina226", "shunt_ohm": 0.02, "shunt_tolerance_pct": 1.0},
     ),
     MeterConfig(
         name="ps",
@@ -55,103 +64,50 @@ METERS = (
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    directory = tmp_path_factory.mktemp("bench")
-    trace = TraceThread(directory / "trace")
-    time.sleep(0.01)
-    trace.advance()
-    trace.start()
-    meters = MetersProcess(directory, MetersConfig(seed=3, meters=METERS))
-    yield Running(directory, meters.addresses)
-    meters.stop()
-    trace.over.set()
-    trace.join()
+    with running_meters(tmp_path_factory.mktemp("bench"), METERS, seed=3) as meters:
+        yield meters
 
 
 @pytest.fixture
 def create(running: Running) -> Iterator[Any]:
-    made: list[Instrument] = []
-
-    def make(name: str, **changes: Any) -> Instrument:
-        config = next(meter for meter in METERS if meter.name == name)
-        settings = {**config.settings, **running.addresses[name], **changes}
-        made.append(drivers.create(name, DRIVER[config.kind], settings, time.monotonic_ns))
-        made[-1].open()
-        made[-1].start()
-        return made[-1]
-
-    yield make
-    for instrument in made:
-        instrument.close()
-
-
-def values_for(instrument: Instrument, seconds: float) -> dict[str, list[float]]:
-    end = time.monotonic() + seconds
-    found: dict[str, list[float]] = {}
-    while time.monotonic() < end:
-        for block in instrument.read().blocks:
-            found.setdefault(block.channel, []).extend(block.values.tolist())
-    return found
-
-
-def until(instrument: Instrument, wanted: Status | None, seconds: float = 5.0) -> None:
-    """Read until a status, or with None until a number."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        batch = instrument.read()
-        if wanted is None and batch.blocks:
-            return
-        if any(status.status is wanted for status in batch.statuses):
-            return
-    raise AssertionError(f"no {wanted or 'number'} within {seconds} s")
-
-
-def reconnect(instrument: Instrument, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while True:
-        instrument.close()
-        try:
-            instrument.open()
-            instrument.start()
-            return
-        except InstrumentError:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+    yield running.create
+    running.close()
 
 
 @pytest.mark.parametrize("name", ["vc", "bm"])
 def test_volts_on_a_display(create: Any, name: str) -> None:
-    instrument = create(name)
+    instrument = started(create(name))
     (channel,) = instrument.channels
-    found = values_for(instrument, 2.0)["voltage"]
-    assert len(found) > 3
-    assert np.abs(np.array(found) - VOLTS_12).max() <= channel.accuracy.limit(VOLTS_12)
+    _, found = numbers(read_count(instrument, 4))
+    assert np.abs(found - VOLTS_12).max() <= channel.accuracy.limit(VOLTS_12)
 
 
 def test_watts_at_the_plug(create: Any) -> None:
-    found = values_for(create("plug"), 3.0)
-    assert set(found) == {"power", "voltage", "current"}
-    assert np.array(found["voltage"]) == pytest.approx(VOLTS_12, abs=0.3)
-    assert np.array(found["power"]) == pytest.approx(VOLTS_12 * 1.0, abs=VOLTS_12 * 0.75)
+    batches = read_count(started(create("plug")), 5)
+    found = {name: numbers(batches, name)[1] for name in ("power", "voltage", "current")}
+    assert found["voltage"] == pytest.approx(VOLTS_12, abs=0.3)
+    assert found["power"] == pytest.approx(VOLTS_12 * 1.0, abs=VOLTS_12 * 0.75)
+    assert found["current"] == pytest.approx(1.0, abs=0.75)
 
 
 def test_both_rails_on_a_power_sensor(create: Any) -> None:
-    instrument = create("ps")
-    found = values_for(instrument, 4.0)
-    assert set(found) == {"current_0", "voltage_0", "current_1", "voltage_1"}
+    instrument = started(create("ps"))
+    batches = read_count(instrument, 820)
     limits = {channel.name: channel.accuracy for channel in instrument.channels}
+    assert set(limits) == {"current_0", "voltage_0", "current_1", "voltage_1"}
     for channel, true in (("voltage_0", 12.05), ("voltage_1", 3.302)):
-        assert abs(np.mean(found[channel]) - true) <= limits[channel].limit(true)
-    # whole periods of the triangle between 0.5 and 1.5 A
-    amps = np.array(found["current_0"])
-    assert abs(amps[: len(amps) // 2 * 2].mean() - 1.0) < 0.05
+        assert abs(np.mean(numbers(batches, channel)[1]) - true) <= limits[channel].limit(true)
+    t_ns, amps = numbers(batches, "current_0")
+    amps = amps[t_ns < t_ns[0] + 2 * PERIOD_S * 1e9]  # whole periods of the triangle
+    assert abs(amps.mean() - 1.0) < 0.05
     assert amps.min() == pytest.approx(0.5, abs=0.06)
     assert amps.max() == pytest.approx(1.5, abs=0.06)
 
 
 @pytest.mark.parametrize("name", ["vc", "bm"])
 def test_faults_of_displays(create: Any, running: Running, name: str) -> None:
-    instrument = create(name)
-    until(instrument, None)
+    instrument = started(create(name))
+    numbers_again(instrument)
     for fault, status in (
         ("overload", Status.OVERLOAD),
         ("nan", Status.UNREADABLE),
@@ -161,26 +117,58 @@ def test_faults_of_displays(create: Any, running: Running, name: str) -> None:
         ("nonsense", Status.UNREADABLE),
         ("twice", Status.DUPLICATE),
     ):
-        running.inject(name, fault, 0.8)
-        until(instrument, status)
-        until(instrument, None)
+        with running.having(name, fault):
+            statuses_until(instrument, status)
+        numbers_again(instrument)
     if name == "vc":
-        running.inject(name, "low_battery", 0.8)
-        until(instrument, Status.LOW_BATTERY)
+        with running.having(name, "low_battery"):
+            statuses_until(instrument, Status.LOW_BATTERY)
     running.inject(name, "disconnect", 0.5)
-    with pytest.raises(ConnectionLost):
-        values_for(instrument, 5.0)
+    fails(instrument, ConnectionLost)
     reconnect(instrument)
-    until(instrument, None)
+    numbers_again(instrument)
 
 
 def test_faults_at_the_plug(create: Any, running: Running) -> None:
-    instrument = create("plug")
-    running.inject("plug", "nan", 1.2)
-    until(instrument, Status.UNREADABLE)
-    until(instrument, None)
-    running.inject("plug", "silent", 1.5)
-    with pytest.raises(InstrumentError):
-        values_for(instrument, 5.0)
+    instrument = started(create("plug"))
+    with running.having("plug", "nan"):
+        statuses_until(instrument, Status.UNREADABLE)
+    numbers_again(instrument)
+    with running.having("plug", "silent"):
+        fails(instrument, InstrumentError)
     reconnect(instrument)
-    until(instrument, None)
+    numbers_again(instrument)
+
+
+def test_volts_and_amps_that_the_kernel_reads(create: Any) -> None:
+    instrument = started(create("chip"))
+    batches = read_count(instrument, 60)
+    volts, amps = instrument.channels
+    assert np.all(np.abs(numbers(batches, "voltage")[1] - VOLTS_12) <= volts.accuracy.limit(12))
+    shown = numbers(batches, "current")[1]
+    assert 0.5 - amps.accuracy.limit(0.5) <= shown.min()
+    assert shown.max() <= 1.5 + amps.accuracy.limit(1.5)
+    assert len(set(shown.tolist())) > 10, "it follows the drive"
+
+
+def test_faults_of_a_chip(create: Any, running: Running) -> None:
+    instrument = started(create("chip"))
+    numbers_again(instrument)
+    for fault, status in (("overload", Status.OVERLOAD), ("nan", Status.UNREADABLE)):
+        with running.having("chip", fault):
+            statuses_until(instrument, status)
+        numbers_again(instrument)
+    with running.having("chip", "disconnect"):
+        fails(instrument, ConnectionLost)
+    reconnect(instrument)
+    numbers_again(instrument)
+    instrument.close()
+    with running.having("chip", "identity"), pytest.raises(WrongInstrument, match="ina219"):
+        until_refused(instrument)
+
+
+def until_refused(instrument: Any) -> None:
+    """The chip changes at its next conversion."""
+    for _ in range(300):
+        instrument.open()
+        time.sleep(0.1)

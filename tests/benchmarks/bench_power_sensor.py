@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from instruments import drivers
+from instruments.drivers.powersensor3 import EPOCH_NS
 from instruments.reading import Status
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.meters import MeterConfig, MetersConfig
@@ -39,19 +40,22 @@ def main() -> None:
             sensor.read()
             begin, cpu = time.monotonic(), time.process_time()
             readings = lost = 0
-            first_ns = last_ns = 0
+            spans: dict[int, tuple[int, int]] = {}
             while time.monotonic() - begin < MINUTES * 60:
                 batch = sensor.read()
                 readings += sum(len(block) for block in batch.blocks)
                 lost += sum(s.count for s in batch.statuses if s.status is Status.LOST)
-                if batch.blocks:
-                    first_ns = first_ns or int(batch.blocks[0].t_ns[0])
-                    last_ns = int(batch.blocks[0].t_ns[-1])
+                for block in batch.blocks:
+                    first_ns, last_ns = int(block.t_ns[0]), int(block.t_ns[-1])
+                    epoch = first_ns // EPOCH_NS
+                    spans[epoch] = (spans.get(epoch, (first_ns, 0))[0], last_ns)
             share = (time.process_time() - cpu) / (time.monotonic() - begin)
         finally:
             sensor.close()
             meters.stop()
-    due = (round((last_ns - first_ns) * 1e-9 * RATE_HZ) + 1) * CHANNELS
+    due = CHANNELS * sum(
+        round((last - first) * 1e-9 * RATE_HZ) + 1 for first, last in spans.values()
+    )
     what = f"PowerSensor3 {RATE_HZ // 1000} kHz x {CHANNELS}, {MINUTES:g} min"
     show(
         Figure(f"{what}: lost frames", "0", str(lost), lost == 0),

@@ -21,10 +21,14 @@ def frame(
     return bytes([0x30 + range_]) + digits.encode() + bytes([function]) + flags.encode() + b"\r\n"
 
 
-def meter(*arriving: bytes | Exception, **changes: Any) -> tuple[Es51922, ExpectedExchange]:
+def meter(
+    *arriving: bytes | Exception, step_ns: int = 500_000_000, **changes: Any
+) -> tuple[Es51922, ExpectedExchange]:
     values = {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0} | changes
     line = ExpectedExchange()
-    instrument = Es51922("v33", Es51922Settings.model_validate(values), Clock(), line)
+    instrument = Es51922(
+        "v33", Es51922Settings.model_validate(values), Clock(step_ns=step_ns), line
+    )
     instrument.open()
     instrument.start()
     line._unread = list(arriving)
@@ -102,13 +106,14 @@ def test_frames_in_pieces_and_noise() -> None:
 
 
 def test_readings_and_their_time() -> None:
-    instrument, line = meter(b"00:0\r\n", frame()[:4], frame()[4:], frame() + frame(digits="12346"))
+    arriving = (b"00:0\r\n", frame()[:4], frame()[4:], frame() + frame(digits="12346"))
+    instrument, line = meter(*arriving, step_ns=1_000_000_000)
     with line:
         assert not instrument.read().blocks  # the tail of a frame that was under way
         assert not instrument.read().blocks
         (block,) = instrument.read().blocks
         assert block.values.tolist() == [12.345]
-        assert block.t_ns.tolist() == [1_000_000_000 - DELAY_NS]
+        assert block.t_ns.tolist() == [4_000_000_000 - DELAY_NS]
         first, second = instrument.read().blocks
         assert second.t_ns[0] - first.t_ns[0] == 500_000_000
 
@@ -162,6 +167,55 @@ def test_an_automatic_range_is_told_once_a_change() -> None:
         found = [[(s.status, s.count) for s in instrument.read().statuses] for _ in shown]
     changed = [(Status.RANGE_CHANGED, 0)]
     assert found == [[], changed, [], changed]
+
+
+def test_a_meter_that_sends_each_reading_twice() -> None:
+    shown = [frame(digits=f"1234{i // 2}") for i in range(8)]
+    instrument, line = meter(*shown, step_ns=100_000_000)
+    with line:
+        batches = [instrument.read() for _ in shown]
+    values = [v for b in batches for block in b.blocks for v in block.values.tolist()]
+    assert values == pytest.approx([12.34, 12.341, 12.342, 12.343])
+    assert [s.status for b in batches for s in b.statuses] == [Status.DUPLICATE], "one event"
+
+
+def test_equal_frames_that_waited_while_the_program_did_not_look_are_readings() -> None:
+    instrument, line = meter(frame(), frame() * 3, step_ns=1_500_000_000)
+    with line:
+        instrument.read()
+        batch = instrument.read()
+    assert [len(block) for block in batch.blocks] == [1, 1, 1]
+    assert not batch.statuses
+
+
+def test_two_equal_frames_at_once_in_the_time_of_one_are_one_reading() -> None:
+    instrument, line = meter(frame(), frame() * 2, frame(digits="12346") * 2)
+    with line:
+        batches = [instrument.read() for _ in range(3)]
+    times = [block.t_ns.tolist() for batch in batches for block in batch.blocks]
+    assert times == [[n * 500_000_000 + 1_000_000_000 - DELAY_NS] for n in (1, 2, 3)]
+    assert [s.status for batch in batches for s in batch.statuses] == [Status.DUPLICATE]
+
+
+def test_a_meter_that_is_faster_than_told_is_read_on_while_its_value_stays() -> None:
+    instrument, line = meter(*[frame()] * 30, step_ns=100_000_000)
+    with line:
+        batches = [instrument.read() for _ in range(30)]
+    assert 6 <= sum(len(batch.blocks) for batch in batches) <= 12, "about two a second, not none"
+
+
+def test_digits_that_stay_are_told_when_they_changed_before_and_a_quiet_display_is_not() -> None:
+    quiet = [frame()] * 1300
+    instrument, line = meter(*quiet)
+    with line:
+        assert not any(instrument.read().statuses for _ in quiet), "it may be a quiet voltage"
+    stuck = [frame(digits=f"1234{i % 3}") for i in range(100)] + quiet
+    instrument, line = meter(*stuck)
+    with line:
+        told = [instrument.read() for _ in stuck]
+    first = next(i for i, batch in enumerate(told) if batch.statuses)
+    assert first == 100 + 1200, "ten minutes after the last change"
+    assert told[first].statuses[0].status is Status.STUCK and told[first].blocks
 
 
 def test_unplugged() -> None:

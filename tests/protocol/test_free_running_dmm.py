@@ -6,7 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from instruments.drivers import free_running_dmm
-from instruments.drivers.free_running_dmm import FreeRunningDmm, FreeRunningDmmSettings
+from instruments.drivers.free_running_dmm import (
+    FreeRunningDmm,
+    FreeRunningDmmSettings,
+    owon_literal,
+)
 from instruments.errors import NoAnswer, SettingRefused, WrongInstrument
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
@@ -77,6 +81,25 @@ def test_a_session_of_a_rigol() -> None:
         instrument.close()
     (channel,) = instrument.channels
     assert channel.aperture_s == 0.05 and channel.time_u_s > 0.025
+
+
+def test_a_dm3058e_says_that_it_is_one_and_a_serial_line_ends_with_both() -> None:
+    identity = "Rigol Technologies,DM3058E,DM3R000000000,00.00.00.00.00.00\n"
+    with ExpectedExchange((b"*IDN?\r\n", identity.encode())) as line:
+        changes = {"resource": "ASRL/dev/ttyUSB0::INSTR", "range": 20.0, "interval_s": 0.1}
+        values = {"accuracy_pct_of_reading": 0.05, "accuracy_floor": 1e-3, "function": "voltage"}
+        settings = FreeRunningDmmSettings.model_validate({"model": "DM3058E", **values, **changes})
+        assert FreeRunningDmm("v12", settings, Clock(), line).open().model == "DM3058E"
+
+
+@pytest.mark.parametrize(
+    ("range_", "literal"),
+    [(5e-4, "500E-6"), (5e-3, "5E-3"), (0.05, "50E-3"), (0.5, "500E-3"), (5.0, "5"), (1e3, "1000")],
+)
+def test_an_owon_is_told_a_range_as_its_list_of_commands_writes_it(
+    range_: float, literal: str
+) -> None:
+    assert owon_literal(range_) == literal
 
 
 def test_a_session_of_an_owon() -> None:

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from instruments.drivers import brymen_bm25x, fs9721
 from instruments.drivers.brymen_bm25x import BrymenBm25x, BrymenBm25xSettings
 from instruments.drivers.fs9721 import Fs9721, Fs9721Settings
-from instruments.drivers.lcd_meter import LcdMeter, split_frames
+from instruments.drivers.lcd_meter import split_frames
+from instruments.drivers.pushed_display import PushedDisplay
 from instruments.errors import ConnectionLost, ProtocolError
 from instruments.reading import Batch, Status
 from tests.protocol.exchange import Clock, ExpectedExchange
@@ -73,7 +74,7 @@ def family(request: pytest.FixtureRequest) -> str:
 
 def meter(
     family: str, *arriving: bytes | Exception, step_ns: int = 400_000_000, **changes: Any
-) -> tuple[LcdMeter, ExpectedExchange]:
+) -> tuple[PushedDisplay, ExpectedExchange]:
     values = {
         "port": "/dev/ttyUSB0",
         "function": "voltage",
@@ -83,7 +84,7 @@ def meter(
     } | changes
     line = ExpectedExchange()
     clock = Clock(step_ns=step_ns)
-    instrument: LcdMeter
+    instrument: PushedDisplay
     if family == "fs9721":
         instrument = Fs9721("v", Fs9721Settings.model_validate(values), clock, line)
     else:

@@ -78,6 +78,13 @@ def meter(line: ExpectedExchange, clock: Clock | None = None, **changes: Any) ->
     return ScpiDmm("v12", settings(**changes), clock or Clock(), line)
 
 
+def last_words(model: str) -> list[Step]:
+    """On LAN. ABOR is in no list of commands of a 34401A, whose SYST:LOC is for RS-232."""
+    local = [] if model in ("34401A", "2000") else ["SYST:LOC"]
+    abort = [] if model in ("34401A", "8845A", "8846A", "generic") else ["ABOR"]
+    return [(command, None) for command in abort + local]
+
+
 @pytest.mark.parametrize("model", list(AUTO_ZERO))
 def test_a_whole_session_of_each_model(model: str) -> None:
     range_ = f"{RANGE.get(model, 10.0):g}"
@@ -87,8 +94,7 @@ def test_a_whole_session_of_each_model(model: str) -> None:
         ("*IDN?", f"Maker,{model},123,1.0"),
         *start(model, range_),
         ("READ?", "+1.20340000E+01"),
-        ("ABOR", None),
-        ("SYST:LOC", None),
+        *last_words(model),
     ) as line:
         instrument = meter(line, Clock(now_ns=0, step_ns=1000), model=model)
         assert instrument.open().model == model
@@ -143,8 +149,8 @@ def test_no_answer_says_what_to_do() -> None:
 
 
 def test_the_panel_is_given_back_after_an_error_too() -> None:
-    last_words: list[Step] = [("ABOR", None), ("SYST:LOC", None)]
-    with ExpectedExchange(*start(), ("READ?", NoAnswer("v12: nothing")), *last_words) as line:
+    steps = [*start(), ("READ?", NoAnswer("v12: nothing")), *last_words("SDM3065X")]
+    with ExpectedExchange(*steps) as line:
         instrument = meter(line)
         instrument.start()
         with pytest.raises(NoAnswer):
@@ -254,8 +260,21 @@ def test_another_maker_is_refused_and_generic_takes_any() -> None:
 
 
 def test_a_meter_on_rs232_is_put_in_remote_first() -> None:
-    with ExpectedExchange(("SYST:REM", None), ("*IDN?", "HEWLETT-PACKARD,34401A,0,11-5-2")) as line:
-        meter(line, model="34401A", range=10.0, resource="ASRL/dev/ttyS0::INSTR", baud=9600).open()
+    identity = ("*IDN?", "HEWLETT-PACKARD,34401A,0,11-5-2")
+    with ExpectedExchange(("SYST:REM", None), identity, ("SYST:LOC", None)) as line:
+        changes = {"resource": "ASRL/dev/ttyS0::INSTR", "baud": 9600}
+        instrument = meter(line, model="34401A", range=10.0, **changes)
+        instrument.open()
+        instrument.close()
+
+
+@pytest.mark.parametrize("model", ["34401A", "2000", "8846A"])
+def test_on_gpib_the_bus_does_remote_and_local(model: str) -> None:
+    abort: list[Step] = [("ABOR", None)] if model == "2000" else []
+    with ExpectedExchange(("*IDN?", f"Maker,{model},0,1"), *abort) as line:
+        instrument = meter(line, model=model, range=10.0, resource="GPIB0::22::INSTR")
+        instrument.open()
+        instrument.close()
 
 
 def test_auto_range_only_on_request_and_each_change_is_told_once() -> None:

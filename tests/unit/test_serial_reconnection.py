@@ -94,7 +94,7 @@ def until(condition: Any, seconds: float) -> None:
 
 
 def pulled_and_put_back(adapter: Adapter, port: str) -> Seen:
-    settings = {"port": port, "function": "voltage", "range": 22.0}
+    settings = {"port": port, "function": "voltage", "range": 22.0, "interval_s": 0.05}
     meter = drivers.create("v33", "es51922", settings, time.monotonic_ns)
     seen = Seen()
     group = Acquisition({"v33": meter}, time.monotonic_ns, seen)

@@ -1,0 +1,106 @@
+"""Frames of real meters beside what their displays showed.
+
+UT61E and UT60A/E: the logs of H. Haftmann (UT61E.LOG, UT60AE.LOG) and a capture of a UT61E, as
+QtDMM collects them in docs/protocols/spec. BM25x: QtDMM's vectors, made from the same table as
+ours by other hands; no capture of one is public.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from instruments.drivers import brymen_bm25x, es51922, fs9721
+from instruments.drivers.pushed_display import Display, judge
+
+UT61E: dict[str, tuple[str, str, float | None]] = {
+    "30 30 30 31 31 37 3B 30 30 30 3A 30 0D 0A": ("DC voltage", "AUTO", 0.0117),
+    "30 30 30 30 39 37 3B 34 30 30 3A 30 0D 0A": ("DC voltage", "AUTO", -0.0097),
+    "31 30 30 30 30 30 3B 30 30 30 38 30 0D 0A": ("DC voltage", "", 0.0),
+    "30 30 30 30 30 30 3B 32 30 30 3A 30 0D 0A": ("DC voltage", "AUTO BAT", 0.0),
+    "30 30 30 30 30 30 3B 30 32 30 38 30 0D 0A": ("DC voltage", "REL", 0.0),
+    "30 30 30 31 39 37 3B 30 30 34 38 30 0D 0A": ("DC voltage", "EXTREME", 0.0197),
+    "30 30 30 32 32 32 3B 34 30 32 38 30 0D 0A": ("DC voltage", "EXTREME", -0.0222),
+    "34 30 33 30 35 35 3B 34 30 30 38 30 0D 0A": ("DC voltage", "", -30.55e-3),
+    "34 30 38 31 35 33 3B 30 30 30 34 30 0D 0A": ("AC voltage", "", 81.53e-3),
+    "31 30 30 35 30 30 3B 30 30 30 3B 30 0D 0A": ("DC frequency", "AUTO", 50.0),
+    "30 30 30 34 39 34 3B 38 30 30 39 30 0D 0A": ("DC duty cycle", "", 49.4),
+    "36 32 32 35 38 30 33 31 30 30 32 30 0D 0A": ("resistance", "AUTO", None),
+    "30 32 32 35 38 30 35 31 30 30 30 30 0D 0A": ("continuity", "", None),
+    "30 32 32 35 38 30 31 31 30 30 30 30 0D 0A": ("diode", "", None),
+    "30 30 30 30 34 32 36 30 30 30 32 30 0D 0A": ("capacitance", "AUTO", 0.042e-9),
+    "31 30 30 30 30 33 36 30 30 30 30 30 0D 0A": ("capacitance", "", 0.03e-9),
+    "34 30 30 31 36 33 32 38 30 30 30 30 0D 0A": ("duty cycle", "", 16.3),
+    "30 30 30 30 30 30 32 38 30 38 30 30 0D 0A": ("duty cycle", "", None),
+    "31 30 30 30 30 39 3D 30 30 30 34 30 0D 0A": ("AC current", "", 0.9e-6),
+    "30 30 30 30 30 37 3F 30 30 30 36 30 0D 0A": ("AC current", "AUTO", 0.007e-3),
+    "30 30 30 30 31 36 30 30 30 30 34 30 0D 0A": ("AC current", "", 0.016),
+    "30 30 30 30 30 30 30 30 30 30 34 32 0D 0A": ("AC current", "HOLD", 0.0),
+}
+UT60: dict[str, tuple[str, str, float | None]] = {
+    "13 20 30 47 5D 6E 78 80 90 A0 B2 C4 D0 E8": ("resistance", "AUTO", None),
+    "17 2F 3D 47 5D 67 7D 8A 97 A0 B8 C0 D4 E8": ("DC voltage", "AUTO", -0.4e-3),
+    "17 27 3D 40 55 67 7F 8B 9F A0 B8 C0 D4 E8": ("DC voltage", "AUTO", 18.9e-3),
+    "17 2F 3D 47 5D 63 7E 8D 9B A0 B8 C0 D4 E8": ("DC voltage", "AUTO", -5.2e-3),
+    "17 21 3F 45 5B 61 7F 88 95 A0 B8 C0 D4 E8": ("DC voltage", "AUTO", 323.1e-3),
+    "1B 27 3D 4F 5D 60 75 81 9F A0 B0 C0 D4 E8": ("AC voltage", "AUTO", 0.013),
+    "13 20 35 47 5D 69 75 85 9B A4 B0 C9 D0 E8": ("capacitance", "AUTO HOLD", 10.72e-9),
+    "15 27 3D 47 5D 67 7D 8F 9D A8 B0 C0 D8 E8": ("DC current", "", 0.0),
+    "15 27 3D 47 5D 67 7D 8F 9D A8 B0 C2 D8 E8": ("DC current", "REL", 0.0),
+}
+BM25X: dict[str, tuple[str, str, float | None]] = {
+    "02 1C 20 30 4A 5B 6D 78 8F 94 AE B0 C0 D0 E4": ("DC voltage", "AUTO", 1.234),
+    "02 1C 20 31 4A 5A 6D 79 8F 94 AE B0 C0 D1 E4": ("DC voltage", "AUTO", -12.34e-3),
+    "02 12 20 3A 4D 58 6F 7E 8B 91 AA B0 C0 D0 E4": ("AC voltage", "", 230.1),
+    "02 1C 20 3E 4B 5D 67 7E 8B 9E AB B8 C0 D0 E2": ("DC current", "AUTO HOLD", 0.5),
+    "02 18 20 34 4E 59 6A 7E 8B 9E AB B1 C4 D0 E0": ("resistance", "AUTO", 4700.0),
+    "02 18 20 30 40 5E 6B 76 81 90 A0 B2 C4 D0 E0": ("resistance", "AUTO", None),
+    "02 18 20 30 4A 5E 6B 7E 8B 9F AB B0 C1 D4 E0": ("capacitance", "AUTO", 100e-9),
+    "02 18 20 3C 47 5E 6B 7F 8B 9E AB B1 C2 D0 E0": ("frequency", "AUTO", 50e3),
+}
+
+
+def shown(display: Display) -> tuple[str, str]:
+    kind = "DC " if display.dc else "AC " if display.ac else ""
+    flags = {
+        "AUTO": display.auto_range,
+        "HOLD": display.hold,
+        "REL": display.relative,
+        "EXTREME": display.extreme,
+        "BAT": display.low_battery,
+    }
+    return kind + display.function, " ".join(name for name, on in flags.items() if on)
+
+
+@pytest.mark.parametrize(
+    ("decode", "frame", "expected"),
+    [
+        (decode, frame, expected)
+        for decode, frames in (
+            (es51922.decode, UT61E),
+            (fs9721.decode, UT60),
+            (brymen_bm25x.decode, BM25X),
+        )
+        for frame, expected in frames.items()
+    ],
+)
+def test_what_a_display_showed(
+    decode: object, frame: str, expected: tuple[str, str, float | None]
+) -> None:
+    assert callable(decode)
+    display: Display = decode(bytes.fromhex(frame))
+    assert (*shown(display), display.value) == (
+        *expected[:2],
+        None if expected[2] is None else pytest.approx(expected[2], rel=1e-9, abs=1e-15),
+    )
+
+
+def test_a_ut60_is_read_though_it_always_sends_a_symbol_of_its_own() -> None:
+    settings = fs9721.Fs9721Settings(
+        port="-",
+        function="voltage",
+        range=0.4,
+        accuracy_pct_of_reading=0.8,
+        accuracy_floor=0.001,
+    )
+    frame = next(frame for frame, expected in UT60.items() if expected[2] == 323.1e-3)
+    assert judge(fs9721.decode(bytes.fromhex(frame)), settings)[0] == pytest.approx(0.3231)
