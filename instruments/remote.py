@@ -29,11 +29,21 @@ _GLOB: Final = re.compile(r"(\*|\?|\[[^\]]*\])")
 
 
 def read_script(patterns: Sequence[str], mark: str) -> str:
-    """Shell code that prints every regular file that the patterns name, between marks."""
+    """Shell code that prints every regular file that the patterns name, between marks.
+
+    Most files of sysfs are one line: the shell reads those itself, for a ``cat`` each takes seconds
+    where there are many drives or the processor is slow.
+    """
     words = " ".join(_glob_word(pattern) for pattern in patterns)
     return (
-        f'for f in {words}; do if [ -f "$f" ]; then printf \'%s %s\\n\' {mark} "$f"; '
-        f"cat \"$f\" 2>/dev/null; printf '%s %s\\n' {mark} $?; fi; done; echo {mark}=\n"
+        f"for f in {words}; do\n"
+        '[ -f "$f" ] || continue\n'
+        f"printf '%s %s\\n' {mark} \"$f\"\n"
+        "one= more=\n"
+        '{ IFS= read -r one && ! IFS= read -r more && [ -z "$more" ]; } 2>/dev/null < "$f"\n'
+        f"if [ $? = 0 ]; then printf '%s\\n%s 0\\n' \"$one\" {mark}\n"
+        f"else cat \"$f\" 2>/dev/null; printf '%s %s\\n' {mark} $?; fi\n"
+        f"done\necho {mark}=\n"
     )
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "Pattern",
     "Phase",
     "Plan",
+    "Resume",
     "Role",
     "Sweep",
     "built_in_plans",
@@ -87,6 +88,7 @@ Shares = Annotated[
 ]
 IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
+Resume = Literal["repeat", "prepare", "forbid"]
 PowerStates = Annotated[
     list[Annotated[int, Field(ge=0, le=31)]], BeforeValidator(_one_or_many), Field(min_length=1)
 ]
@@ -264,9 +266,10 @@ class Plan(BaseModel):
     """"review": the review page is written after the run, too."""
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Below 1: shorter, and on a smaller part of the drive (see :mod:`labctl.scaling`)."""
-    resume: Literal["repeat", "prepare", "forbid"] = "repeat"
-    """What a run that was cut off does when it goes on: repeat the phase that was on; prepare the
-    drive again before that; or begin anew, since it must be in one piece."""
+    resume: Resume = "repeat"
+    """What a run does when it goes on after it was cut off, or after its host was away: repeat the
+    phase that was on; prepare the drive again before that; or not at all, since it must be in one
+    piece."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")

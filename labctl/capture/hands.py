@@ -82,6 +82,7 @@ class DriveHands:
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
         await self._check([phase])
+        await asyncio.to_thread(self.control.set_again_after, self.host.boot_id)
         before: list[Status] = []
 
         def on_status(status: Status, t_ns: int) -> None:

@@ -6,18 +6,19 @@ is done from the events, and where times and device clocks go on from the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labctl.analysis.align import EPOCH_NS
+from labctl.capture.drive.settings import Changed, left_changed
 from labctl.capture.host.remote import HOST_SESSION, HostSession
-from labctl.capture.sequence import later_rounds
+from labctl.capture.repetition import later_rounds, prepared_again
 from labctl.drive_state import DriveState
 from labctl.errors import Refused
 from labctl.journal import reopen
-from labctl.phase import Pattern, Phase, Role
+from labctl.phase import Phase
 from labctl.plan import Plan, parse_plan
 from labctl.record import (
     HEADER_FILE,
@@ -55,6 +56,8 @@ class Resumption:
     """The phase that was on when it was cut off; None between phases."""
     last_ns: int
     """The time of the last datum."""
+    left: Changed
+    """Settings of the drive and its host that the process before has changed."""
     cut_bytes: Mapping[str, int] = field(default_factory=dict)
     """What a crash had torn off, by file."""
 
@@ -120,7 +123,7 @@ def resumption(path: Path) -> Resumption:
     last_ns = _last_ns(record)
     done = _done(record.events, header.phases)
     interrupted = _interrupted(record.events, header.phases)
-    kept = done - set(_prepared_again(header.phases, done, plan))
+    kept = done - set(prepared_again(header.phases, done, plan.resume))
     return Resumption(
         path=path,
         header=header,
@@ -137,6 +140,7 @@ def resumption(path: Path) -> Resumption:
         host_session=_host_session(record),
         interrupted=interrupted,
         last_ns=last_ns,
+        left=left_changed(record.events),
         cut_bytes=cut_bytes,
     )
 
@@ -173,29 +177,6 @@ def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | No
     end = _ends(events).get(started[-1])
     over = end is not None and end.data.get("outcome") in ("completed", "failed")
     return None if over else phases[started[-1]]
-
-
-def _prepared_again(phases: Sequence[Phase], done: set[int], plan: Plan) -> Iterator[int]:
-    """Phases that are done and yet come again, before the first one that is not.
-
-    That is the cool-down right before it, which all phases of its sweep begin with. Where the
-    drive's state matters to the plan, it is also the preparation, from the last purge on, and
-    the rounds of its sweep, for the rounds are one series.
-    """
-    first = next((phase for phase in phases if phase.index not in done), None)
-    if first is None or first.role is Role.IDLE_AFTER:
-        return
-    before = phases[: first.index]
-    if before and before[-1].pattern is Pattern.COOL and before[-1].sweep_number:
-        yield before[-1].index
-    if plan.resume != "prepare":
-        return
-    steps = [phase for phase in before if phase.role is Role.PREPARE and not phase.sweep_number]
-    purges = [phase.index for phase in steps if phase.pattern is Pattern.PURGE]
-    yield from (step.index for step in steps if step.index >= max(purges, default=0))
-    if first.round and first.sweep_number:
-        same = (phase for phase in phases if phase.sweep_number == first.sweep_number)
-        yield from (phase.index for phase in same)
 
 
 def _iops(events: Sequence[Event], done: set[int]) -> dict[int, float]:

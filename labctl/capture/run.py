@@ -223,7 +223,12 @@ class Run:
             narrator=self,
             at_rest=lambda: self._sequence is None or self._sequence.at_rest,
             stop=stop,
-            control=DriveControl(drive_host.machine, self.drive),
+            control=DriveControl(
+                drive_host.machine,
+                self.drive,
+                None if self._resumption is None else self._resumption.left,
+                self._note_setting,
+            ),
         )
 
     def _describe(self) -> None:
@@ -268,7 +273,9 @@ class Run:
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
         done, iops = (kept.done, kept.iops) if kept is not None else ((), None)
-        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns, done, iops)
+        sequence = PhaseSequence(
+            self.phases, hands, self, self.timebase.now_ns, done, iops, self.plan.resume
+        )
         self._sequence = sequence
         if isinstance(hands.host, RemoteHost):
             hands.host.record_to(self._journal, self.event)
@@ -297,6 +304,13 @@ class Run:
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)
         return RunOutcome(self._journal.path, outcome, stop.reason, stop.exit_code)
+
+    def _note_setting(self, kind: str, **data: Any) -> None:
+        """Record what is about to be set, before it is: also a run that is killed then tells."""
+        assert self._journal is not None
+        self.event(kind, **data)
+        with contextlib.suppress(JournalError):
+            self._journal.flush()
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """A phase does its first I/O (told by the sequence)."""

@@ -1,25 +1,26 @@
 """Phase after phase, without idle time between them.
 
 The fio of the next phase is started and held while the present one still works. A phase that
-fails is recorded and the next one follows; what a safety rule forbids ends the run, after the
-phase that is on. Rounds come again until the drive is steady.
+fails is recorded and the next one follows; one that the way to the drive's host cut off comes
+again. What a safety rule forbids ends the run, after the phase that is on. Rounds come again until
+the drive is steady.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
 from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.repetition import later_rounds, prepared_again, steady_rounds
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
+from labctl.plan import Resume
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
@@ -71,15 +72,6 @@ class Pause:
     within_s: float
 
 
-def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:
-    """The phases of the rounds that come after the one that ``last`` ends, by index."""
-    later = itertools.takewhile(
-        lambda phase: phase.round > last.round and phase.sweep_number == last.sweep_number,
-        phases[last.index + 1 :],
-    )
-    return [phase.index for phase in later]
-
-
 class PhaseSequence:
     """Carries out ``phases`` in their order; those in ``done`` were carried out before.
 
@@ -94,8 +86,12 @@ class PhaseSequence:
         now_ns: Callable[[], int],
         done: Collection[int] = (),
         iops: Mapping[int, float] | None = None,
+        resume: Resume = "repeat",
     ) -> None:
-        """``iops``: of phases in ``done``, by index, for the rule that ends rounds."""
+        """``iops``: of phases in ``done``, by index, for the rule that ends rounds.
+
+        ``resume``: what a lost host means to the plan.
+        """
         self.failed: list[str] = []
         self._phases = tuple(phases)
         self._hands = hands
@@ -103,6 +99,7 @@ class PhaseSequence:
         self._now_ns = now_ns
         self._over = set(done)
         self._iops = dict(iops or {})
+        self._resume = resume
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
@@ -135,7 +132,7 @@ class PhaseSequence:
         """
         try:
             await self._end_of_last_round()
-            while (phase := self._next()) is not None and not stop.asked:
+            while (phase := await self._next_or_again()) is not None and not stop.asked:
                 self._over.add(phase.index)
                 await self._do(phase, self._next_io(), stop)
                 await self._end_of_round(phase)
@@ -145,6 +142,12 @@ class PhaseSequence:
 
     def _next(self) -> Phase | None:
         return next((phase for phase in self._phases if phase.index not in self._over), None)
+
+    async def _next_or_again(self) -> Phase | None:
+        """The next phase. What ended last may yet have to come again."""
+        if self._next() is None:
+            await asyncio.gather(*self._finishing)
+        return self._next()
 
     def _next_io(self) -> Phase | None:
         """The phase whose fio can get ready now: no purge comes before it."""
@@ -159,7 +162,7 @@ class PhaseSequence:
         elif phase.pattern is Pattern.COOL:
             await self._cool(phase, following, stop)
         elif phase.pattern is Pattern.PURGE:
-            await self._purge(phase)
+            await self._purge(phase, stop)
         else:
             await self._work(phase, following, stop)
 
@@ -217,16 +220,14 @@ class PhaseSequence:
             celsius = self._hands.celsius()
         return celsius
 
-    async def _purge(self, phase: Phase) -> None:
+    async def _purge(self, phase: Phase, stop: StopRequest) -> None:
         begin_ns = self._now_ns()
         self._narrator.phase_began(phase, begin_ns)
-        problem = ""
+        outcome, problem = "completed", ""
         try:
             await self._hands.purge(phase)
         except RunFailed as error:
-            problem = str(error)
-            self.failed.append(problem)
-        outcome = "failed" if problem else "completed"
+            outcome, problem = self._not_completed(phase, error, stop), str(error)
         self._ended(phase, outcome, begin_ns, self._now_ns(), NS_PER_MS, problem)
 
     async def _work(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
@@ -248,28 +249,46 @@ class PhaseSequence:
             problem = done.exception() if done.done() else None
             if done.done() and problem is None:
                 self._iops[phase.index] = fio.iops
-                self._finish_later(phase, fio)
+                self._finish_later(phase, fio, stop)
                 return
             await fio.stop()
             if problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, "interrupted", reason)
                 if not stop.asked:
-                    self._again(phase)
+                    self._again(phase, reason)
             else:
-                self.failed.append(str(problem))
-                self._closed(phase, fio, "failed", str(problem))
+                outcome = self._not_completed(phase, problem, stop)
+                self._closed(phase, fio, outcome, str(problem))
+                if outcome == "interrupted":
+                    await self._drop_held()
         finally:
             for task in ends:
                 task.cancel()
 
-    def _again(self, phase: Phase) -> None:
-        """A phase that was given up for the drive to cool down is done again, some times."""
+    def _again(self, phase: Phase, reason: str) -> bool:
+        """A phase that was not let to its end is done again, some times; whether it is."""
         self._attempts[phase.index] = self._attempts.get(phase.index, 1) + 1
-        if self._attempts[phase.index] <= ATTEMPTS:
-            self._over.discard(phase.index)
-        else:
-            self.failed.append(f"{phase.label}: given up {ATTEMPTS} times because of the heat")
+        if self._attempts[phase.index] > ATTEMPTS:
+            self.failed.append(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}")
+            return False
+        self._over.discard(phase.index)
+        return True
+
+    def _not_completed(self, phase: Phase, problem: BaseException, stop: StopRequest) -> str:
+        """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
+        again, with what the plan wants to come before it, unless it must be in one piece."""
+        if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
+            self.failed.append(str(problem))
+            return "failed"
+        if stop.asked:
+            return "interrupted"
+        if not self._again(phase, str(problem)):
+            return "failed"
+        for index in list(prepared_again(self._phases, self._over, self._resume)):
+            self._over.discard(index)
+            self._iops.pop(index, None)
+        return "interrupted"
 
     def _hold(self, phase: Phase | None, stop: StopRequest) -> None:
         """Begin to start the fio of ``phase``, unless it is being held."""
@@ -296,9 +315,9 @@ class PhaseSequence:
                 await self._into_power_state(phase)
             return fio
         except RunFailed as error:
-            self.failed.append(str(error))
             now_ns = self._now_ns()
-            self._ended(phase, "failed", now_ns, now_ns, 0, str(error))
+            outcome = self._not_completed(phase, error, stop)
+            self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
             await self._drop_held()
             return None
 
@@ -341,7 +360,7 @@ class PhaseSequence:
         following = self._next()
         if not phase.round or (following is not None and phase.same_round(following)):
             return
-        steady = self._steady(phase)
+        steady = steady_rounds(self._phases, self._iops, phase)
         more = following is not None and following.round == phase.round + 1
         if steady or not more:
             self._narrator.event(
@@ -357,18 +376,6 @@ class PhaseSequence:
         self._over.update(later_rounds(self._phases, phase))
         await self._drop_held()
 
-    def _steady(self, last: Phase) -> bool:
-        """Whether all tracked points were steady over the last rounds up to that of ``last``."""
-        points: dict[Phase, list[float]] = {}
-        for phase in self._phases[: last.index + 1]:
-            iops = self._iops.get(phase.index)
-            alike = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
-            if alike and phase.round and phase.tracked and phase.pattern.io and iops is not None:
-                points.setdefault(phase.point, []).append(iops)
-        if not points or any(len(values) < last.round for values in points.values()):
-            return False
-        return steady_together(list(points.values())) == last.round - 1
-
     async def _drop_held(self) -> None:
         """Give up every fio that waits for its turn."""
         for fio in self._fios:
@@ -382,14 +389,15 @@ class PhaseSequence:
             await fio.stop()
             self._fios.remove(fio)
 
-    def _finish_later(self, phase: Phase, fio: FioProcess) -> None:
+    def _finish_later(self, phase: Phase, fio: FioProcess, stop: StopRequest) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
 
         async def finish() -> None:
-            problem = await fio.finish()
+            outcome, problem = "completed", await fio.finish()
             if problem:
-                self.failed.append(problem)
-            self._closed(phase, fio, "failed" if problem else "completed", problem)
+                error = HostUnreachable(problem) if fio.lost else RunFailed(problem)
+                outcome = self._not_completed(phase, error, stop)
+            self._closed(phase, fio, outcome, problem)
 
         self._finishing.append(asyncio.create_task(finish(), name=f"finish-{phase.index}"))
 

@@ -27,9 +27,11 @@ from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
 from labctl.record import HEADER_FILE, RESUMED, Event, RunRecord
 from labctl.rig import Rig, parse_rig
 from labctl.service.estimate import estimate
+from labctl.service.home import find_home
+from labctl.service.leftovers import end_leftovers
 from labctl.service.lifeline import watch_lifeline
 from labctl.service.processes import end_fio_of
-from labctl.service.rig_lock import RigLock
+from labctl.service.rig_lock import RigLock, use_of
 from labctl.service.shipping import LiveShipping, SinkFactory, configured_sinks
 
 INTERRUPTED = 130
@@ -104,9 +106,18 @@ def run_and_report(
         ask_first(rig, plan, yes=yes, json_output=json_output)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
+            _end_leftovers(rig)
             return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
 
     return _reported(do, json_output)
+
+
+def _end_leftovers(rig: Rig) -> None:
+    """Of the run before on this rig, if it was killed."""
+    before = use_of(find_home(), rig)
+    if before is not None and not before.process.alive:
+        for line in end_leftovers(Path(before.run)):
+            print(f"labctl: {line}", file=sys.stderr)
 
 
 def resume_and_report(path: Path, json_output: bool) -> int:

@@ -25,6 +25,7 @@ from labctl.phase import Phase
 from labctl.plan import Plan
 from labctl.rig import Rig
 from labctl.service.estimate import estimate
+from labctl.service.leftovers import check_leftovers
 from labctl.service.shipping import influx_sink, need_mqtt
 from labctl.sinks.mqtt_settings import mqtt_settings
 from labctl.sinks.settings import influx_settings
@@ -161,6 +162,7 @@ class _Examining:
             self._apart("drive", lambda: drive.check_rights(rig, phases, self.runs_root, machine)),
             self._apart("drive", lambda: drive.check_health(rig, state, phases)),
             self._apart("drive", lambda: drive.check_power_state(rig, state, phases, machine)),
+            self._apart("drive", lambda: check_leftovers(rig, machine)),
         )
         checks = [check for group in found for check in group]
         return [*checks, *await self._disk(state)]

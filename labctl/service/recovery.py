@@ -14,7 +14,8 @@ from labctl.record import RunRecord
 from labctl.rig import Rig
 from labctl.service.home import Home
 from labctl.service.job import Attempt, Job, JobState, Outcome
-from labctl.service.processes import ProcessIdentity, boot_id, end_fio_of
+from labctl.service.leftovers import end_leftovers
+from labctl.service.processes import ProcessIdentity, boot_id
 from labctl.service.queue import Queue
 from labctl.service.rig_lock import use_of
 
@@ -42,12 +43,12 @@ def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     if run is None:
         reason = f"{what} before its run began"
         return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
-    end_fio_of(run)
+    left = end_leftovers(run)
     if job.last is not None and job.last.run is None:
         queue.note(job.id, run=run.name)
     outcome, reason = _outcome_of(run)
     if outcome is Outcome.INTERRUPTED:
-        reason = what
+        reason = "; ".join([what, *left])
     return queue.end(job.id, outcome, reason, phases_done(run), blameless)
 
 

@@ -16,8 +16,9 @@ from labctl.service.child import Child, Result, last_written
 from labctl.service.event_tail import EventTail
 from labctl.service.home import Home, make_folder, write_private
 from labctl.service.job import Attempt, Job, JobState, Outcome
+from labctl.service.leftovers import end_leftovers
 from labctl.service.notices import Kind, Notices
-from labctl.service.processes import boot_id, end_fio_of
+from labctl.service.processes import boot_id
 from labctl.service.queue import Queue, QueueError
 from labctl.service.recovery import phases_done, recover, run_of, run_to_resume
 from labctl.service.rig_lock import RigLock
@@ -272,7 +273,8 @@ class Worker:
         )
         done = 0
         if run is not None:
-            await asyncio.to_thread(end_fio_of, run)
+            for line in await asyncio.to_thread(end_leftovers, run):
+                self._place.tell(f"{self.rig.name}: {line}")
             done = await asyncio.to_thread(phases_done, run)
         while True:
             self.ticked = time.monotonic()

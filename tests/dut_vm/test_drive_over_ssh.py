@@ -123,7 +123,7 @@ def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
     assert {"critical_warning": [0, 2]} in moved
 
 
-def test_a_line_that_goes_dead_ends_fio_in_the_machine_and_fails_one_phase(
+def test_a_line_that_goes_dead_ends_fio_in_the_machine_and_the_phase_comes_again(
     vm: DutVm, rig: Path, tmp_path: Path
 ) -> None:
     vm.run(f"systemd-run -q --unit=watch sh -c {shlex.quote(WATCH)}")
@@ -138,15 +138,22 @@ def test_a_line_that_goes_dead_ends_fio_in_the_machine_and_fails_one_phase(
     assert working and dead
     assert any(str(pid) in dead[0] for pid in working)
     assert dead[-1] == []  # ended by the machine itself, while nothing could reach it
-    assert code == 1
+    assert code == 0, said
     assert len(told(path, "host_lost")) == 1, said
     assert [data["rebooted"] for data in told(path, "host_back")] == [False]
-    outcomes = [item["outcome"] for item in summary["phases"]]
-    assert outcomes.count("failed") == 1 and outcomes[-1] == "completed", outcomes
+    assert_one_phase_came_again(path, summary)
     assert vm.fios() == set()
 
 
-def test_a_host_that_loses_power_fails_one_phase_and_the_run_goes_on_when_it_is_back(
+def assert_one_phase_came_again(path: Path, summary: dict[str, Any]) -> None:
+    cut_off = [item for item in told(path, "phase_ended") if item["outcome"] == "interrupted"]
+    assert len(cut_off) == 1, cut_off
+    started = [item["index"] for item in told(path, "phase_started")]
+    assert started.count(cut_off[0]["index"]) == 2
+    assert {item["outcome"] for item in summary["phases"]} == {"completed"}
+
+
+def test_a_host_that_loses_power_is_waited_for_and_the_phase_comes_again(
     vm: DutVm, rig: Path, tmp_path: Path
 ) -> None:
     process = begin(rig, READS, tmp_path)
@@ -154,9 +161,8 @@ def test_a_host_that_loses_power_fails_one_phase_and_the_run_goes_on_when_it_is_
     vm.kill()
     vm.start()
     code, said, summary = finished(process, path)
-    assert code == 1
+    assert code == 0, said
     assert len(told(path, "host_lost")) == 1, said
     assert [data["rebooted"] for data in told(path, "host_back")] == [True]
-    outcomes = [item["outcome"] for item in summary["phases"]]
-    assert outcomes.count("failed") == 1 and outcomes[-1] == "completed", outcomes
+    assert_one_phase_came_again(path, summary)
     assert vm.fios() == set()

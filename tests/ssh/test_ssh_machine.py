@@ -21,12 +21,22 @@ def test_programs_files_and_paths_are_those_of_the_local_machine(
     (folder / "temp1_input").write_text("41850\n")
     (folder / "temp2_input").write_bytes(b"\x00\xffno newline")
     (folder / "empty").write_text("")
+    lines = ("one\\n\n", " \tindented  \n", "-n\n", "two\nlines\n", "blank\n\n", "begun\nno end")
+    for number, text in enumerate(lines):
+        (folder / f"line{number}").write_text(text)
     (tmp_path / "link").symlink_to(folder / "temp1_input")
     remote, local = SshMachine(HOST), LocalMachine()
-    patterns = [f"{folder}/temp*_input", f"{folder}/empty", f"{tmp_path}/link", "/no/such", "/"]
+    patterns = [
+        f"{folder}/temp*_input",
+        f"{folder}/empty",
+        f"{folder}/line*",
+        f"{tmp_path}/link",
+        "/no/such",
+        "/",
+    ]
     texts = remote.read_texts(patterns)
     assert texts == local.read_texts(patterns)
-    assert len(texts) == 4
+    assert len(texts) == 4 + len(lines)
     for path in (f"{tmp_path}/link", "/no/such", "/dev/null"):
         assert remote.resolve(path) == local.resolve(path)
     for argv in (

@@ -118,13 +118,33 @@ def test_a_power_state_is_read_set_verified_and_put_back() -> None:
     def put(state: int) -> tuple[list[str], Completed]:
         return ["nvme", "set-feature", "/dev/nvme1", "-f", "2", "-v", str(state)], OK
 
-    machine = Scripted([now(1), put(3), now(3), put(4), now(4), put(1), now(1)])
+    ways = [now(1), put(3), now(3)], [now(3), put(4), now(4)], [now(4), put(1), now(1)]
+    machine = Scripted([answer for way in ways for answer in way])
     control = DriveControl(machine, NVME)
     control.set_power_state(3)
     control.set_power_state(4)
     assert control.restore() == []
     assert control.restore() == []
     assert machine.answers == []
+
+
+def test_a_drive_that_is_in_the_state_already_is_not_asked_to_change() -> None:
+    """Many have one state only, and refuse: "Feature Not Changeable"."""
+    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
+    said = "get-feature:0x02 (Power Management), Current value:00000000\n"
+    control = DriveControl(Scripted([(get, Completed(0, said, ""))]), NVME)
+    control.set_power_state(0)
+    assert control.restore() == []
+
+
+def test_under_multipath_the_controller_is_not_the_one_that_the_name_suggests() -> None:
+    """Until Linux 5.4 a namespace could be nvme1n1 on the controller nvme0, and nvme1 another."""
+    get = ["nvme", "get-feature", "/dev/nvme0", "-f", "2"]
+    machine = Scripted(
+        [(get, Completed(0, "get-feature:0x2 (Power Management), Current value:0x00000001\n", ""))],
+        {"/sys/class/nvme/nvme0/nvme1c0n1/size": "1", "/sys/class/nvme/nvme1/nvme0c1n1/size": "1"},
+    )
+    assert DriveControl(machine, NVME).power_state() == 1
 
 
 def test_a_power_state_that_the_drive_does_not_take_is_a_failure() -> None:

@@ -76,6 +76,18 @@ def test_a_step_of_the_wall_clock_is_noticed_and_begins_an_epoch(step_s: float, 
     assert error_ns <= doubt_ns < 1_500_000
 
 
+def test_a_host_too_busy_to_read_its_two_clocks_together_made_no_step() -> None:
+    host = Host(2 * S)
+    host.look(START_NS)
+    asked_ns = START_NS + 2 * S
+    late = Look.parse(
+        asked_ns, asked_ns + 400_000_000, str(host.wall_ns(asked_ns)), f"{1002 + 0.4:.2f}"
+    )
+    assert late is not None
+    host.clock.take(late)
+    assert [kind for kind, _ in host.events] == ["host_clock"]
+
+
 def test_a_restarted_host_is_another_epoch_but_no_step() -> None:
     host = Host(2 * S)
     host.clock.booted("first")

@@ -8,19 +8,27 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
+from labctl.capture.drive.settings import (
+    GOVERNORS,
+    POWER_STATE,
+    SETTING_CHANGED,
+    SETTINGS_RESTORED,
+    Changed,
+)
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.errors import RunFailed
 from labctl.phase import Phase
 from labctl.rig import Drive
 
-GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 POLL_EVERY_S = 2.0
 QUICKLY_S = 30.0
 
-_NVME = re.compile(r"^(/dev/nvme\d+)n\d+$")
+_NVME = re.compile(r"/dev/(nvme\d+n\d+)(p\d+)?")
 _POWER_MANAGEMENT = "2"
 """NVMe base specification 2.0, Set Features: feature identifier 02h, the state in bits 4:0."""
 _USER_DATA_ERASE = "1"
@@ -39,11 +47,21 @@ class DriveControl:
     Every method may take long and raises RunFailed with what to do about it.
     """
 
-    def __init__(self, machine: Machine, drive: Drive) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        drive: Drive,
+        left: Changed | None = None,
+        tell: Callable[..., None] = lambda kind, **data: None,
+    ) -> None:
+        """``left``: what another process has changed, to be put back by this one. ``tell`` takes
+        the events ``setting_changed`` (before it is changed) and ``settings_restored``."""
         self._machine = machine
         self._drive = drive
-        self._power_state_before: int | None = None
-        self._governors_before: dict[str, str] = {}
+        self._changed = left or Changed()
+        self._tell = tell
+        self._chosen: dict[str, str] = {}
+        self._boot_id = ""
 
     @property
     def _device(self) -> str:
@@ -52,13 +70,23 @@ class DriveControl:
     @property
     def _controller(self) -> str:
         """Whose power state it is: asked by namespace, a strict drive refuses (status 10Fh)."""
-        found = _NVME.match(self._device)
-        return found[1] if found else self._device
+        return self._nvme_controller() or self._device
+
+    def _nvme_controller(self) -> str | None:
+        """The controller's device; None where the drive is no NVMe."""
+        found = _NVME.fullmatch(self._device)
+        name = nvme_controller_of(found[1], self._machine) if found else None
+        return f"/dev/{name}" if name else None
+
+    def serial(self) -> str:
+        """The NVMe drive's serial number, or an empty text."""
+        path = f"/sys/class/nvme/{PurePosixPath(self._controller).name}/serial"
+        return self._machine.read_texts([path]).get(path, "").strip()
 
     def purge(self, phase: Phase, stopped: Callable[[], bool] = lambda: False) -> str:
         """Take the drive back to fresh by ``phase.purge_method``; the method that was used."""
         method = phase.purge_method
-        controller = _NVME.match(self._device)
+        controller = self._nvme_controller()
         if method == "auto":
             method = "format" if controller else "discard"
         if method in ("format", "sanitize") and controller is None:
@@ -70,7 +98,7 @@ class DriveControl:
             self._run(["nvme", "format", self._device, f"--ses={_USER_DATA_ERASE}"], phase)
         elif method == "sanitize":
             assert controller is not None
-            self._sanitize(controller[1], phase, stopped)
+            self._sanitize(controller, phase, stopped)
         else:
             self._run(self._discarding(), phase)
         return method
@@ -115,9 +143,81 @@ class DriveControl:
 
     def set_power_state(self, state: int) -> None:
         """Choose NVMe power state ``state`` and see that the drive took it."""
-        if self._power_state_before is None:
-            self._power_state_before = self.power_state()
-        self._set_power_state(state)
+        self._choose({POWER_STATE: str(self.power_state())}, str(state))
+
+    def set_governor(self, governor: str) -> None:
+        """Choose the CPU frequency governor of every core."""
+        before = self._governors()
+        if not before:
+            raise RunFailed("the drive's host has no CPU governors to set; leave governor out")
+        self._choose(before, governor)
+
+    def _choose(self, before: dict[str, str], value: str) -> None:
+        """Set what is not ``value`` yet; a drive need not be able to change its only state."""
+        wanted = {name: value for name, now in before.items() if now != value}
+        self._chosen |= dict.fromkeys(before, value)
+        if wanted:
+            was = {name: before[name] for name in wanted}
+            self._tell(SETTING_CHANGED, before=was, now=wanted)
+            self._changed = self._changed.and_also(was, wanted)
+            self._set(wanted)
+
+    def set_again_after(self, boot_id: str) -> None:
+        """Choose again what was chosen, where the host was started anew since the last call."""
+        booted, self._boot_id = self._boot_id not in ("", boot_id), boot_id
+        if booted and self._chosen:
+            there = self._present(self._chosen)
+            self._set({name: value for name, value in self._chosen.items() if there[name] != value})
+
+    def left_over(self) -> Changed:
+        """What still is as a process that is gone has left it, and not as it was before."""
+        changed = self._changed
+        there = self._present(changed.now)
+        return changed.only(
+            name
+            for name, value in there.items()
+            if changed.before[name] != value == changed.now[name]
+        )
+
+    def restore(self) -> list[str]:
+        """Put back what was changed; what could not be, in words. Never raises."""
+        problems = []
+        for kind in ({POWER_STATE}, self._changed.before.keys() - {POWER_STATE}):
+            part = self._changed.only(kind)
+            if not part:
+                continue
+            try:
+                there = self._present(part.before)
+                self._set(
+                    {
+                        name: value
+                        for name, value in part.before.items()
+                        if there[name] not in ("", value)
+                    }
+                )
+            except RunFailed as error:
+                problems.append(str(error))
+            else:
+                self._changed = self._changed.without(part.before)
+                self._tell(SETTINGS_RESTORED, settings=sorted(part.before))
+        return problems
+
+    def _present(self, names: Iterable[str]) -> dict[str, str]:
+        """What settings are now; empty where the host does not have one any more."""
+        wanted = set(names)
+        found = dict.fromkeys(wanted, "")
+        if POWER_STATE in wanted:
+            found[POWER_STATE] = str(self.power_state())
+        if wanted - {POWER_STATE}:
+            found |= {path: text for path, text in self._governors().items() if path in wanted}
+        return found
+
+    def _set(self, values: dict[str, str]) -> None:
+        governors = {name: value for name, value in values.items() if name != POWER_STATE}
+        if governors:
+            self._write_governors(governors)
+        if POWER_STATE in values:
+            self._set_power_state(int(values[POWER_STATE]))
 
     def _set_power_state(self, state: int) -> None:
         command = [
@@ -153,15 +253,9 @@ class DriveControl:
             )
         return int(found[1], 16) & 0x1F
 
-    def set_governor(self, governor: str) -> None:
-        """Choose the CPU frequency governor of every core."""
-        before = {
-            path: text.strip() for path, text in self._machine.read_texts([GOVERNORS]).items()
-        }
-        if not before:
-            raise RunFailed("the drive's host has no CPU governors to set; leave governor out")
-        self._write_governors(dict.fromkeys(before, governor))
-        self._governors_before = before
+    def _governors(self) -> dict[str, str]:
+        """The governor of each core, by its file."""
+        return {path: text.strip() for path, text in self._machine.read_texts([GOVERNORS]).items()}
 
     def _write_governors(self, wanted: dict[str, str]) -> None:
         script = 'while [ $# -gt 1 ]; do echo "$2" > "$1" || exit 1; shift 2; done'
@@ -178,23 +272,6 @@ class DriveControl:
                 f"the CPU governor cannot be set ({' '.join(done.stderr.split())[:200]}); root is "
                 f"needed; the host has: {there or 'unknown'}"
             )
-
-    def restore(self) -> list[str]:
-        """Put back what was changed; what could not be, in words. Never raises."""
-        problems = []
-        if self._power_state_before is not None:
-            try:
-                self._set_power_state(self._power_state_before)
-                self._power_state_before = None
-            except RunFailed as error:
-                problems.append(str(error))
-        if self._governors_before:
-            try:
-                self._write_governors(self._governors_before)
-                self._governors_before = {}
-            except RunFailed as error:
-                problems.append(str(error))
-        return problems
 
 
 def sanitize_state(text: str) -> tuple[int | None, int | None]:

@@ -141,8 +141,9 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
     disks = device.drive if whole_drive else frozenset({device.disk})
     own = disks | {part for disk in disks for part in blocks.partitions_of(disk)}
     mounts = read_mounts(device.machine)
-    yield from _system_disk(device, mounts)
-    for mount in mounts:
+    system = list(_system_disk(device, mounts))
+    yield from system
+    for mount in () if system else mounts:
         on = mount.devices(blocks, device.machine)
         if any(own & blocks.stands_on(name) for name in on):
             yield f"{device} is in use: mounted on {mount.point}; umount {mount.point}"

@@ -125,10 +125,11 @@ class HostWallClock:
         assert last is not None
         wall_ns = look.wall_ns - last.wall_ns
         if look.up_ns is not None and last.up_ns is not None:
-            ran_ns, doubt_ns = look.up_ns - last.up_ns, 0
+            ran_ns = look.up_ns - last.up_ns
         else:
             ran_ns = look.received_ns - last.received_ns
-            doubt_ns = look.round_trip_ns + last.round_trip_ns
+        # a busy host may read its two clocks at either end of the look
+        doubt_ns = look.round_trip_ns + last.round_trip_ns
         far = STEP_NS + doubt_ns + (self._tick_ns if self._tick_ns > 1 else 0)
         return wall_ns - ran_ns if abs(wall_ns - ran_ns) > far else None
 

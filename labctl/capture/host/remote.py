@@ -82,6 +82,11 @@ class RemoteHost:
         self._pairs: list[ClockPair] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
 
+    @property
+    def boot_id(self) -> str:
+        """See :class:`DriveHost`."""
+        return self._keeper.boot_id if self._keeper is not None else ""
+
     async def connect(self) -> None:
         """Connect and measure the clock. Raises HostUnreachable, RunFailed."""
         await self._connect()

@@ -75,6 +75,11 @@ class DriveHost(Protocol):
         """For programs that end by themselves, and small files."""
         ...
 
+    @property
+    def boot_id(self) -> str:
+        """Which start of the machine this is; empty where it cannot be started anew under us."""
+        ...
+
     async def connect(self) -> None:
         """Be ready for the first process. Raises RunFailed, with what to do about it."""
         ...
@@ -133,6 +138,8 @@ class LocalProcess:
 
 class LocalHost:
     """This machine."""
+
+    boot_id = ""
 
     def __init__(self, timebase: Timebase, tools: str = "") -> None:
         """``tools``: a folder whose programs come before those on PATH."""

@@ -36,9 +36,9 @@ def unreachable(stderr: str, destination: str) -> HostUnreachable:
     return kind(complaint.text)
 
 
-def machine_at(host: str) -> Machine:
+def machine_at(host: str, tools: str = "") -> Machine:
     """The machine that a rig's ``host`` names; over ssh, with a connection for each question."""
-    return LocalMachine() if host == LOCAL else SshMachine(host)
+    return LocalMachine(tools) if host == LOCAL else SshMachine(host, tools=tools)
 
 
 class SshMachine:
