@@ -54,7 +54,7 @@ from instruments.scpi import parse_quantity
 from instruments.transports import MessageLine
 
 EPOCH_NS: Final = 10**15
-POLL_S: Final = 0.23
+POLL_S: Final = 0.18
 BUFFER: Final = "defbuffer1"
 _MOST_AT_ONCE: Final = 1000
 """Readings taken by one query: about 40 kB."""
@@ -193,7 +193,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._next_look_ns = self._looked_ns = self._clock()
 
     def read(self) -> Batch:
-        """Look how far the buffer is filled and read what is new; a round about each 0.23 s."""
+        """Look how far the buffer is filled and read what is new; a round about each 0.18 s."""
         wait_s = (self._next_look_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))

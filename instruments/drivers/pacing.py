@@ -33,6 +33,11 @@ class Ticks:
 _WANDER: Final = 2e-4
 """Rate by which what is known of a device clock goes stale: four times a usual crystal's error."""
 
+_SOONEST: Final = 0.25
+_OTHERWISE: Final = 0.6
+"""Parts of the period: no look comes sooner than the one, and the other is taken where the middle
+of the unknown lies outside; it keeps looks and counts from going in step."""
+
 
 class CountLooks:
     """Times looks at a counter so that each halves what is unknown of when it counts.
@@ -68,10 +73,15 @@ class CountLooks:
         self._delay_ns = (received_ns - sent_ns) / 2
 
     def next_ns(self, now_ns: int, interval_ns: float) -> int:
-        """When to look next: about a period from now, at the middle of the unknown."""
-        earliest = now_ns + self._period_ns
+        """When to look next: a period from now at the latest, at the middle of the unknown.
+
+        What is counted waits in the device until it is looked at, so a look is never put off. A
+        middle that does not come in time is met later, for then the looks come sooner.
+        """
+        latest = now_ns + self._period_ns
         if self._bounds is None:
-            return earliest
+            return latest
+        begin = max(latest - interval_ns, now_ns + _SOONEST * self._period_ns)
         middle = sum(self._bounds) / 2 - self._delay_ns
-        wait = (middle - earliest) % interval_ns
-        return earliest + round(wait) if wait < self._period_ns else earliest
+        look = begin + (middle - begin) % interval_ns
+        return round(look) if look <= latest else now_ns + round(_OTHERWISE * self._period_ns)

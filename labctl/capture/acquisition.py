@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from instruments.errors import InstrumentError
+from instruments.errors import InstrumentError, SettingRefused, WrongInstrument
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
 from labctl.errors import JournalError
@@ -25,6 +25,8 @@ LAST_RETRY_S = 1.0
 """Reconnection waits 0.5, 1, 1 … s. A meter is read again within 5 s of being back: an attempt
 that just failed took at most 1.5 s (the time-out of opening), then 1 s, then opening and settings
 at most 2.5 s."""
+ATTEMPTS = 2
+"""An instrument may be busy with what a client before left behind, or slow just once."""
 SILENCE_S = 3.0
 SILENCE_INTERVALS = 6
 """An instrument is silent after 3 s or six missing readings, whichever is longer."""
@@ -81,7 +83,12 @@ class Owner(threading.Thread):
     """The only thread that ever touches its instrument."""
 
     def __init__(
-        self, name: str, instrument: Instrument, clock: HostClock, listener: Listener
+        self,
+        name: str,
+        instrument: Instrument,
+        clock: HostClock,
+        listener: Listener,
+        attempts: int,
     ) -> None:
         super().__init__(name=f"owner-{name}", daemon=True)
         self.instrument = instrument
@@ -93,6 +100,7 @@ class Owner(threading.Thread):
         self.settled = threading.Event()
         self._clock = clock
         self._listener = listener
+        self._attempts_left = attempts
         self._recorder: Recorder | None = None
         self._spans: dict[str, _Span] = {}
         self._stop_asked = threading.Event()
@@ -120,11 +128,15 @@ class Owner(threading.Thread):
                 self._read_until_stopped()
             except InstrumentError as error:
                 self._lost(str(error))
+                if isinstance(error, WrongInstrument | SettingRefused):
+                    self._attempts_left = 0  # it would only be so again
             except Exception as error:  # a driver's bug must not take the run down
                 self._lost(f"driver failed: {type(error).__name__}: {error}")
             finally:
                 self.instrument.close()
-            self.settled.set()
+            self._attempts_left -= 1
+            if self._attempts_left <= 0:
+                self.settled.set()
             if self._stop_asked.wait(retry_s):
                 break
             retry_s = min(retry_s * 2, LAST_RETRY_S)
@@ -229,10 +241,15 @@ class Acquisition:
     """All instruments of a rig, each in the hands of its owner."""
 
     def __init__(
-        self, instruments: Mapping[str, Instrument], clock: HostClock, listener: Listener
+        self,
+        instruments: Mapping[str, Instrument],
+        clock: HostClock,
+        listener: Listener,
+        attempts: int = ATTEMPTS,
     ) -> None:
+        """``attempts``: how often each may fail to connect before it counts as missing."""
         self.owners = {
-            name: Owner(name, instrument, clock, listener)
+            name: Owner(name, instrument, clock, listener, attempts)
             for name, instrument in instruments.items()
         }
 
@@ -242,7 +259,7 @@ class Acquisition:
             owner.start()
 
     def wait_settled(self, timeout_s: float) -> dict[str, str]:
-        """Wait until each is connected or has failed once; the reasons of those that failed."""
+        """Wait until each is connected or counts as missing; the reasons of those that are."""
         deadline = time.monotonic() + timeout_s
         for owner in self.owners.values():
             owner.settled.wait(max(deadline - time.monotonic(), 0.0))

@@ -379,11 +379,15 @@ class FioProcess:
         shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:
             shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
-            shown_ns = shown.t_ns
             began = shown.before(status.runtime_ms * NS_PER_MS)
-            if began.t_ns < self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns:
+            not_before_ns = self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
+            early = began.t_ns < not_before_ns
+            if early and not self._began:
                 return  # printed across the release: its runtime is of the time it was held
-            self._began.append(began)
+            ahead = shown.t_ns - shown.u_ns > shown_ns + NS_PER_MS
+            if not (early or ahead):  # else the wall clock was set since fio printed it
+                shown_ns = shown.t_ns
+                self._began.append(began)
         self.last_status = status
         self._on_status(status, shown_ns)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from instruments.reading import Batch
 from labctl import journal as journals
-from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.watch import DriveWatch, watching_drive
@@ -48,6 +48,8 @@ from labctl.rig import Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
+ATTEMPTS_OF_RESUMED = 8
+"""A run that was cut off had its meters: they are waited for as long as that takes."""
 ABANDON_WITHIN_S = 1.0
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
@@ -158,7 +160,10 @@ class Run:
             identify, machine, rig.drive.target, engine, rig.drive.smart_device
         )
         acquisition = self._acquisition = Acquisition(
-            rig.create_instruments(self.timebase.now_ns), self.timebase.now_ns, self
+            rig.create_instruments(self.timebase.now_ns),
+            self.timebase.now_ns,
+            self,
+            ATTEMPTS if self._resumption is None else ATTEMPTS_OF_RESUMED,
         )
         acquisition.start()
         try:

@@ -29,6 +29,7 @@ from labctl.service.job import (
     begun,
     cancelled,
     ended,
+    may_begin,
     noted,
 )
 
@@ -147,7 +148,7 @@ class Queue:
             if any(job.state is JobState.RUNNING for job in mine):
                 return None
             for job in mine:
-                if job.state is JobState.QUEUED and (job.after_s or 0.0) <= now_s:
+                if job.state is JobState.QUEUED and may_begin(job, now_s):
                     return self._write(begun(job, attempt))
             return None
 

@@ -67,14 +67,19 @@ def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
 
 def run_to_resume(job: Job, runs: Path) -> Path | None:
     """The run that the next attempt of a job goes on with: one that was interrupted, if its record
-    and its plan allow it. None: it begins anew."""
+    and its plan allow it. None: it begins anew.
+
+    An attempt that failed before it wrote anything (a meter was away) takes nothing from a run
+    that was interrupted before.
+    """
     for attempt in reversed(job.attempts):
-        if attempt.outcome not in (Outcome.INTERRUPTED, None):
+        if attempt.outcome not in (Outcome.INTERRUPTED, Outcome.FAILED, None):
             return None
         if attempt.run is not None:
             try:
-                path = runs / attempt.run
-                return None if why_not(RunRecord(path)) else path
+                record = RunRecord(runs / attempt.run)
+                failed = record.end is not None and attempt.outcome is Outcome.FAILED
+                return None if failed or why_not(record) else record.path
             except LabctlError:  # what the record of that run cannot give, a new run does
                 return None
     return None

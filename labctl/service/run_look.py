@@ -118,7 +118,7 @@ class RunLook:
         try:
             found = file.stat()
             good_for_s = max(STALE_S, 3 * self._intervals.get(name, 0.0))
-            if time.time() - found.st_mtime > good_for_s:
+            if abs(time.time() - found.st_mtime) > good_for_s:
                 return None
             readings = _last_readings(file, found.st_size)
         except OSError:

@@ -1,9 +1,10 @@
 """``make soak``: the daemon works jobs off on the simulated bench, with faults at random.
 
 ``LABCTL_SOAK_MINUTES`` (20) says how long, ``LABCTL_SOAK_SEED`` which faults. Meters fail, runs are
-killed and go on, and InfluxDB is never there. In the end the daemon's memory, file descriptors and
-threads must be what they were in the beginning, its processor time a small share, every job done,
-and the readings of the meter with a memory complete against its own clock.
+killed and go on, or are stopped for a while, and InfluxDB is never there. In the end the daemon's
+memory, file descriptors, threads and children must be what they were in the beginning, its
+processor time a small share, every job done, and the readings of the meter with a memory complete
+against its own clock.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from __future__ import annotations
 import os
 import random
 import signal
-import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from instruments.simulated.bench import Bench
@@ -24,7 +24,8 @@ from labctl.service.job import JobState
 from labctl.service.rig_lock import rigs_in_use
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, labctl, plan_file
-from tests.soak.counts import miscounted
+from tests.soak.counts import CHANNEL, miscounted
+from tests.soak.resources import Use, cpu_share, grown, medians
 
 MINUTES = float(os.environ.get("LABCTL_SOAK_MINUTES", "20"))
 SEED = int(os.environ.get("LABCTL_SOAK_SEED", "1"))
@@ -35,39 +36,13 @@ FAULTS = (
 )  # fmt: skip
 SINK = '\n[sinks.influxdb]\nurl = "http://127.0.0.1:9"\norg = "lab"\nbucket = "soak"\n'
 """Nobody listens on the discard port."""
-MOST_BYTES_GROWN = 8 << 20
-MOST_MORE = 3
-"""File descriptors and threads; a run that is on, or between jobs, makes a difference of some."""
-MOST_CPU_SHARE = 0.10
 ENDS_WITHIN_S = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What a process uses at a moment."""
-
-    resident_bytes: int
-    descriptors: int
-    threads: int
-    cpu_s: float
-
-    @classmethod
-    def of(cls, pid: int) -> Use:
-        """From procfs (proc(5): stat fields 14 and 15, statm field 2)."""
-        proc = Path("/proc") / str(pid)
-        fields = (proc / "stat").read_text().rpartition(")")[2].split()
-        return cls(
-            resident_bytes=int((proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE"),
-            descriptors=len(list((proc / "fd").iterdir())),
-            threads=int(fields[17]),
-            cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
-        )
 
 
 def soak(folder: Path, minutes: float, rng: random.Random) -> list[str]:
     """Do it; what was wrong, in words."""
     uses: list[Use] = []
-    killed = 0
+    killed, stops, faults = 0, 0, 0
     with Bench(folder / "bench") as bench:
         rig = folder / "rig.toml"
         rig.write_text(bench.rig.read_text() + SINK)
@@ -84,11 +59,20 @@ def soak(folder: Path, minutes: float, rng: random.Random) -> list[str]:
                 time.sleep(rng.uniform(1.0, 6.0))
                 uses.append(Use.of(daemon.process.pid))
                 running = rigs_in_use(daemon.home)
-                if running and rng.random() < 0.2:
-                    running[0].process.signal(signal.SIGKILL)
-                    killed += 1
-                elif rng.random() < 0.4:
-                    bench.inject(*rng.choice(FAULTS), rng.uniform(0.5, 3.0))
+                match rng.choices(("kill", "stop", "meter", "reload", ""), (20, 8, 35, 7, 30))[0]:
+                    case "kill" if running:
+                        running[0].process.signal(signal.SIGKILL)
+                        killed += 1
+                    case "stop" if running:
+                        running[0].process.signal(signal.SIGSTOP)
+                        time.sleep(rng.uniform(0.5, 3.0))
+                        running[0].process.signal(signal.SIGCONT)
+                        stops += 1
+                    case "meter":
+                        bench.inject(*rng.choice(FAULTS), rng.uniform(0.5, 3.0))
+                        faults += 1
+                    case "reload":
+                        daemon.send(signal.SIGHUP)
             elapsed_s = time.monotonic() - began
             daemon.until(lambda: all(job.state.over for job in daemon.queue.jobs()), ENDS_WITHIN_S)
             jobs = daemon.queue.jobs()
@@ -97,31 +81,24 @@ def soak(folder: Path, minutes: float, rng: random.Random) -> list[str]:
     wrong += [f"fio left: {pid}" for pid in fios_below(folder)]
     wrong += ["the daemon's log has a traceback"] * ("Traceback" in daemon.said())
     wrong += grown(uses, elapsed_s)
+    show(uses, elapsed_s)
     runs = find_runs(home / "runs")
+    readings = 0
     for path in runs:
         record = RunRecord(path)
         wrong += [f"{path.name}: {problem}" for problem in record.problems]
         wrong += [f"{path.name}: {words}" for words in miscounted(record)]
+        readings += len(record.readings(CHANNEL))
     print(f"{elapsed_s / 60:.1f} min, {len(jobs)} jobs, {len(runs)} runs, {killed} kills")
+    print(f"{faults} faults of meters, {stops} stops; {readings} readings of {CHANNEL} counted")
     return wrong
 
 
-def grown(uses: list[Use], elapsed_s: float) -> list[str]:
-    """What the last third uses more than the second; the first is for warming up."""
-    third = len(uses) // 3
-    before, after = uses[third : 2 * third], uses[2 * third :]
-    limits = {
-        "resident_bytes": MOST_BYTES_GROWN, "descriptors": MOST_MORE, "threads": MOST_MORE,
-    }  # fmt: skip
-    wrong = []
-    for name, limit in limits.items():
-        was, now = (statistics.median(getattr(use, name) for use in p) for p in (before, after))
+def show(uses: Sequence[Use], elapsed_s: float) -> None:
+    """Print what the daemon used in the second third and in the last."""
+    for name, (was, now) in medians(uses).items():
         print(f"{name:<16} {was:>14,.0f} {now:>14,.0f}")
-        if now - was > limit:
-            wrong.append(f"{name} grew from {was:,.0f} to {now:,.0f}")
-    share = (uses[-1].cpu_s - uses[0].cpu_s) / elapsed_s
-    print(f"{'cpu share':<16} {share:>14.2%}")
-    return wrong + ([f"the daemon takes {share:.0%} of a processor"] * (share > MOST_CPU_SHARE))
+    print(f"{'cpu share':<16} {cpu_share(uses, elapsed_s):>14.2%}")
 
 
 def main() -> int:

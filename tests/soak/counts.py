@@ -8,11 +8,13 @@ events count as lost, or as no numbers, may be missing.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labctl.analysis.align import EPOCH_NS
-from labctl.record import RESUMED, RunRecord
+from labctl.record import RESUMED, Event, RunRecord
 
 CHANNEL = "i12.voltage"
 
@@ -21,30 +23,36 @@ def miscounted(record: RunRecord) -> list[str]:
     """What does not add up, in words."""
     info = record.channel(CHANNEL)
     stamps = np.asarray(record.readings(CHANNEL)["t"])
+    return miscounted_of(stamps, info.interval_s, info.aperture_s, record.events)
+
+
+def miscounted_of(
+    stamps: NDArray[np.int64], interval_s: float, aperture_s: float, events: Sequence[Event]
+) -> list[str]:
+    """What does not add up in the stamps (device ns) of a channel and the events of its run."""
     missing, twice = 0, 0
     for epoch in np.unique(stamps // EPOCH_NS).tolist():
         inside = stamps[stamps // EPOCH_NS == epoch] - epoch * EPOCH_NS
-        numbers = np.rint((inside * 1e-9 - info.aperture_s / 2) / info.interval_s).astype(int)
+        numbers = np.rint((inside * 1e-9 - aperture_s / 2) / interval_s).astype(int)
         missing += int(numbers[-1]) + 1 - int(numbers[0]) - len(np.unique(numbers))
         twice += len(numbers) - len(np.unique(numbers))
     told = sum(
         int(event.data.get("count", 0))
-        for event in record.events
+        for event in events
         if event.kind == "status" and event.data.get("channel") == CHANNEL
     )
     lines = [f"{twice} readings of {CHANNEL} are there twice"] * bool(twice)
     # A kill takes the count of a status that was on with it: then holes may be more than told.
-    cut_off = any(event.kind == RESUMED for event in record.events) and told_nothing_of_end(record)
-    if missing > told and not cut_off:
+    if missing > told and not told_nothing_of_end(events):
         lines.append(f"{missing} readings of {CHANNEL} are missing, {told} are told")
     return lines
 
 
-def told_nothing_of_end(record: RunRecord) -> bool:
+def told_nothing_of_end(events: Sequence[Event]) -> bool:
     """Whether a status of the channel was on when the run was cut off."""
     kinds = [
         event.kind
-        for event in record.events
+        for event in events
         if event.kind == RESUMED or event.data.get("channel") == CHANNEL
     ]
     return any(pair == ("status_began", RESUMED) for pair in itertools.pairwise(kinds))

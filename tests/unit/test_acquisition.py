@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instruments.errors import ConnectionLost, NoAnswer
+from instruments.errors import ConnectionLost, NoAnswer, WrongInstrument
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -182,6 +182,22 @@ def test_a_status_in_the_middle_of_a_batch_ends_with_the_next_number() -> None:
     )
     seen = watch(Scripted([batch], []), lambda seen: len(seen.values) == 3)
     assert seen.kinds == ["status_began", "status"]
+
+
+def test_a_meter_that_does_not_answer_once_is_asked_again_before_it_counts_as_missing() -> None:
+    meter = Scripted([numbers(1.0)], [NoAnswer("busy")])
+    group = Acquisition({"dmm": meter}, time.monotonic_ns, Seen())
+    group.start()
+    assert group.wait_settled(30) == {}
+    group.stop()
+
+
+def test_a_meter_of_another_model_is_not_asked_twice() -> None:
+    meter = Scripted([], [WrongInstrument("a 34470A, not a 34465A")] * 100)
+    group = Acquisition({"dmm": meter}, time.monotonic_ns, Seen(), attempts=1000)
+    group.start()
+    assert group.wait_settled(30) == {"dmm": "a 34470A, not a 34465A"}
+    group.stop()
 
 
 def test_a_meter_that_is_not_there_is_named_with_its_reason() -> None:

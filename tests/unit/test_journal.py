@@ -119,6 +119,17 @@ def test_a_spoilt_line_in_the_middle_costs_only_itself(tmp_path: Path) -> None:
     assert record.problems == ["journal.jsonl: unreadable line 2 dropped"]
 
 
+def test_an_event_that_was_told_survives_a_kill(tmp_path: Path) -> None:
+    """It is in the kernel's hands when ``event`` returns, whatever the writer's thread is doing."""
+    journal = started(tmp_path)
+    file = find_runs(tmp_path)[0] / "journal.jsonl"
+    for number in range(20):
+        journal.readings("i12", block([1.0]))
+        line = journal.event("tick", number).to_line()
+        assert file.read_text().endswith(line)
+    journal.close()
+
+
 def test_an_event_is_on_disk_when_flush_returns(tmp_path: Path) -> None:
     journal = started(tmp_path)
     journal.event("run_started", 1)

@@ -21,7 +21,16 @@ from hypothesis import strategies as st
 from labctl.errors import ConfigurationError
 from labctl.service.home import Home
 from labctl.service.intake import parse_after
-from labctl.service.job import Attempt, Job, JobState, Outcome, WrongState, begun, ended
+from labctl.service.job import (
+    Attempt,
+    Job,
+    JobState,
+    Outcome,
+    WrongState,
+    begun,
+    ended,
+    may_begin,
+)
 from labctl.service.queue import MOST_WAITING, NoSuchJob, Queue, QueueFull
 from labctl.service.schedule import BETWEEN_JOBS_S, expect
 
@@ -52,6 +61,13 @@ def attempt() -> Attempt:
 
 def numbers(queue: Queue, state: JobState = JobState.QUEUED) -> list[int]:
     return [item.id for item in queue.jobs() if item.state is state]
+
+
+def test_a_pause_is_over_when_the_wall_clock_was_set_back_behind_its_beginning() -> None:
+    failed = ended(begun(job(1, retries=1), attempt()), Outcome.FAILED, "no", NOW_S)
+    assert not may_begin(failed, NOW_S + 1) and may_begin(failed, NOW_S + 60)
+    assert may_begin(failed, NOW_S - 3600)
+    assert not may_begin(job(2, after_s=NOW_S), NOW_S - 3600)
 
 
 def test_jobs_are_taken_in_their_order_and_one_at_a_time_per_rig(queue: Queue) -> None:
