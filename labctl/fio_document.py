@@ -21,7 +21,8 @@ _LARGEST = 2**80
 _DECODER = json.JSONDecoder()
 _NOT_INDENTED = re.compile(r"""[^\s{}"\[\]]""")
 _GLUED = re.compile(r"""(?<=[\d"{\[,:\]} ])fio: .*$""")
-_NO_NUMBER = re.compile(r"(:\s*)-?(?:nan|inf)\b", re.IGNORECASE)
+_NO_NUMBER = re.compile(r"(:\s*)-?(?:(?:nan|inf)\b(?:\(\w*\))?|\d\.#\w+)", re.IGNORECASE)
+"""glibc prints ``nan`` and ``inf``, the C libraries of Windows ``-nan(ind)`` and ``-1.#IND``."""
 
 
 class DocumentStream:

@@ -212,6 +212,11 @@ def _total_ios(side: dict[str, Any]) -> int:
     return round(number_at(side, "iops") * number_at(side, "runtime") / 1000)
 
 
+def _told_in_whole_iops(side: dict[str, Any]) -> bool:
+    """Early fio 2 (2.1.4, 2.1.11) prints no ``total_ios``, and IOPS without a fraction."""
+    return "total_ios" not in side and isinstance(side.get("iops"), int) and _total_ios(side) > 0
+
+
 def _total_bytes(side: dict[str, Any]) -> int:
     size = int(number_at(side, "io_bytes"))
     in_bytes = any(key in side for key in ("io_kbytes", "bw_bytes", "lat_ns", "clat_ns"))
@@ -234,6 +239,10 @@ def final_result(text: str) -> FioResult | None:
         notes.append("fio told reads and writes in one (unified_rw_reporting): shown as reads")
     if any(side is not None and not side.latency_mean_us for side in sides.values()):
         notes.append("fio measured no latency: a mean of 0 is none")
+    if any(_told_in_whole_iops(_sections(job)[name]) for job in jobs for name in DIRECTIONS):
+        notes.append("fio counted no operations and told IOPS rounded down: up to 1 per job low")
+    if any(_total_ios(table_of(job, "trim")) for job in jobs):
+        notes.append("fio trimmed, too: trims are not counted here")
     return FioResult(
         version=str(last.get("fio version", "")),
         runtime_ms=status.runtime_ms,

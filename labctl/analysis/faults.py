@@ -199,12 +199,13 @@ def run_problems(
     channels: Mapping[str, ChannelSeries],
     live: Sequence[ChannelSeries],
     unusable: Sequence[str],
+    spans: Sequence[PhaseSpan],
 ) -> tuple[str, ...]:
     """Problems of the whole run, one line each."""
     lines = [*record.problems, *phase_event_problems(record), *unusable]
     for name, series in channels.items():
         lines += [f"{name}: {problem}" for problem in (*series.problems, *series.clock.problems)]
-        if not len(series):
+        if not len(series) and _awaited(name, spans):
             lines.append(f"{name}: no readings at all")
     lines += [f"{one.info.name}: {problem}" for one in live for problem in one.problems]
     longest_s = max((phase.duration_s for phase in record.header.phases), default=0.0)
@@ -240,6 +241,15 @@ def run_problems(
     lines += host_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
+
+
+def _awaited(name: str, spans: Sequence[PhaseSpan]) -> bool:
+    """Whether a channel should have readings: fio's have none before a phase with that work."""
+    source, _, rest = name.partition(".")
+    direction = rest.partition(".")[0]
+    return source != "fio" or any(
+        direction in span.phase.directions for span in spans if span.outcome == "completed"
+    )
 
 
 def _interruptions(record: RunRecord) -> Iterator[str]:

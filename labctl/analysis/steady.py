@@ -67,15 +67,6 @@ def steady_throughout(
     return steady_window(np.bincount(fifth, values, minlength=WINDOW) / counts).steady
 
 
-def steady_from(rounds: ArrayLike, window: int = WINDOW) -> int | None:
-    """The number (from 0) of the round that ends the first steady window, or None."""
-    y = np.asarray(rounds, dtype=np.float64)
-    for end in range(window, len(y) + 1):
-        if steady_window(y[end - window : end]).steady:
-            return end - 1
-    return None
-
-
 def steady_together(tracked: Sequence[ArrayLike], window: int = WINDOW) -> int | None:
     """The round that ends the first window in which every tracked variable is steady, or None.
 

@@ -216,13 +216,15 @@ async def _run(
             run.abandon()
             with contextlib.suppress(OSError):
                 console.show_cursor()
+                if run.path is not None:
+                    print(f"\nkilled; what was recorded: labctl report {run.path}", file=sys.stderr)
             os._exit(INTERRUPTED)
         stop.ask("aborted", reason, INTERRUPTED)
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
 
-    loop.add_signal_handler(signal.SIGINT, interrupt, "interrupted by Ctrl-C", True)
-    loop.add_signal_handler(signal.SIGTERM, interrupt, "interrupted by SIGTERM", False)
+    loop.add_signal_handler(signal.SIGINT, interrupt, "Ctrl-C", True)
+    loop.add_signal_handler(signal.SIGTERM, interrupt, "SIGTERM", False)
     loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away", False)
     watch_lifeline(loop, lambda: interrupt("the daemon went away", False))
     with live.showing(run, console) as shown:

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.analysis.results import Estimate, PhaseResult, RunSummary, Series
 from labctl.fio_output import Direction
 from labctl.report import headline
 from labctl.report.latency import latency_max_us, latency_mean_us, latency_percentile_us
@@ -85,7 +85,7 @@ def phase_row(
         "duration_s": result.duration_s,
         "gap_before_ms": result.gap_before_ms,
         **_estimate("watts", result.watts),
-        **_extremes(result),
+        **_spread("watts", result.watts_series),
         **_estimate("marginal_watts", result.marginal_watts),
         **_estimate("joules", result.joules),
     }
@@ -106,7 +106,9 @@ def phase_row(
     }
     for sensor in sensors:
         temperature = result.temperatures.get(sensor)
+        row[f"celsius_start_{sensor}"] = None if temperature is None else temperature.start
         row[f"celsius_max_{sensor}"] = None if temperature is None else temperature.max
+        row[f"celsius_end_{sensor}"] = None if temperature is None else temperature.end
     row |= {
         "throttling": None if result.throttling is None else result.throttling.verdict,
         "throttling_why": None if result.throttling is None else result.throttling.why,
@@ -134,11 +136,11 @@ def _estimate(name: str, estimate: Estimate | None) -> dict[str, Field]:
     return {name: estimate.value, f"{name}_u": estimate.u}
 
 
-def _extremes(result: PhaseResult) -> dict[str, Field]:
-    series = result.watts_series
+def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Field]:
     return {
-        "watts_min": None if series is None else series.min,
-        "watts_max": None if series is None else series.max,
+        f"{name}_min{suffix}": None if series is None else series.min,
+        f"{name}_max{suffix}": None if series is None else series.max,
+        f"{name}_std{suffix}": None if series is None else series.std,
     }
 
 
@@ -146,6 +148,7 @@ def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
     rail = result.rails.get(name)
     return {
         **_estimate(f"watts_{name}", None if rail is None else rail.watts),
+        **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
         **_estimate(f"joules_{name}", None if rail is None else rail.joules),
         f"volts_{name}": None if rail is None else rail.volts.mean,
         f"amps_{name}": None if rail is None else rail.amps.mean,

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from labctl.analysis.steady import (
-    steady_from,
     steady_throughout,
     steady_together,
     steady_window,
@@ -32,9 +31,10 @@ def test_scatter_alone_can_fail() -> None:
 
 
 def test_the_first_steady_window_ends_at() -> None:
-    assert steady_from([90000, 60000, 40000, *FLAT]) == 7
-    assert steady_from(KNOWN) is None
-    assert steady_from([]) is None
+    assert steady_together([[90000, 60000, 40000, *FLAT]]) == 7
+    assert steady_together([KNOWN]) is None
+    assert steady_together([[]]) is None
+    assert steady_together([]) is None
 
 
 def test_all_tracked_variables_in_the_same_window() -> None:

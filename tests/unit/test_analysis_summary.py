@@ -14,7 +14,7 @@ import pytest
 from labctl.analysis.phases import phase_spans
 from labctl.analysis.summary import summarise
 from labctl.plan import Role
-from labctl.record import READING
+from labctl.record import READING, RunRecord
 from tests.unit.synthetic_run import EPOCH_NS, IDLE, WORK, Bench, Load, Meter, build
 
 S = 1_000_000_000
@@ -225,6 +225,17 @@ def test_a_run_without_a_single_reading(tmp_path: Path) -> None:
     assert all(item.watts is None for item in summary.phases)
     assert "i12.current: no readings at all" in summary.problems
     assert any("no total watts" in note for note in summary.phases[0].notes)
+
+
+def test_what_fio_was_not_yet_asked_for_is_no_problem(tmp_path: Path) -> None:
+    run = build(tmp_path, Bench())
+    header = json.loads((run.path / "run.json").read_text())
+    for direction in ("read", "write"):
+        name = f"fio.{direction}.bytes_per_s"
+        header["channels"].append({**header["channels"][0], "name": name, "clock": "host"})
+    (run.path / "run.json").write_text(json.dumps(header))
+    problems = summarise(RunRecord(run.path)).problems
+    assert problems == ("fio.read.bytes_per_s: no readings at all",)
 
 
 def test_a_run_that_never_came_to_a_phase(tmp_path: Path) -> None:

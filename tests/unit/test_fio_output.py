@@ -133,6 +133,25 @@ def test_fio_2_gives_microseconds_and_kib() -> None:
     assert result.read.total_ios == 1000
     assert result.read.latency_mean_us == 52.5
     assert result.read.latency_percentiles_us == {"50": 50.0}
+    assert "IOPS rounded down" in " ".join(result.notes)
+    with_fraction = {**old, "iops": 1000.5}
+    assert known({"jobs": [{"read": with_fraction}]}).notes == ()
+
+
+def test_trims_are_not_silently_left_out() -> None:
+    result = known(document({**job(10), "trim": side(7)}))
+    assert "trims are not counted" in " ".join(result.notes)
+    assert known(document({**job(10), "trim": side(0)})).notes == ()
+
+
+@pytest.mark.parametrize(
+    "word", ["nan", "-nan", "inf", "-nan(ind)", "nan(snan)", "1.#INF", "-1.#IND"]
+)
+def test_what_c_libraries_print_for_no_number(word: str) -> None:
+    text = printed(document(job(10))).replace('"mean": 0.0', f'"mean" : {word}')
+    assert word in text
+    result = final_result(text)
+    assert result is not None and result.read is not None and result.read.total_ios == 10
 
 
 def test_an_error_in_a_document_is_not_lost() -> None:

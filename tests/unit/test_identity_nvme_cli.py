@@ -14,7 +14,6 @@ from labctl.capture.identity.nvme_cli import (
     interval_watts,
     parse_id_ctrl,
     parse_id_ns,
-    parse_list,
     parse_smart_log,
 )
 from labctl.drive_state import LbaFormat
@@ -138,7 +137,6 @@ def test_no_log_is_none_and_no_exception(output: str) -> None:
     assert parse_smart_log(output) is None
     assert parse_id_ctrl(output) is None
     assert parse_id_ns(output) is None
-    assert parse_list(output) == ()
 
 
 def test_the_drives_own_power_is_decoded_with_its_scale() -> None:
@@ -190,76 +188,6 @@ def test_the_lba_format_in_use_is_found() -> None:
     assert space is not None and space.lba_formats[1].in_use
 
 
-_FLAT = {
-    "Devices": [
-        {
-            "NameSpace": 1,
-            "DevicePath": "/dev/nvme1n1",
-            "Firmware": "F",
-            "ModelNumber": "M",
-            "SerialNumber": " S ",
-            "PhysicalSize": 1024,
-            "SectorSize": 512,
-        }
-    ]
-}
-_CONTROLLERS = {
-    "Devices": [
-        {
-            "Controllers": [
-                {
-                    "Controller": "nvme1",
-                    "SerialNumber": "S",
-                    "ModelNumber": "M",
-                    "Firmware": "F",
-                    "Namespaces": [
-                        {"NameSpace": "nvme1n1", "NSID": 1, "PhysicalSize": 1024, "SectorSize": 512}
-                    ],
-                }
-            ]
-        }
-    ]
-}
-_HOSTS = {
-    "Devices": [
-        {
-            "HostNQN": "nqn",
-            "Subsystems": [
-                {
-                    "Subsystem": "nvme-subsys1",
-                    "Controllers": [
-                        {
-                            "Controller": "nvme1",
-                            "SerialNumber": "S",
-                            "ModelNumber": "M",
-                            "Firmware": "F",
-                            "Namespaces": [],
-                            "Paths": [{"Path": "nvme1c1n1"}],
-                        }
-                    ],
-                    "Namespaces": [
-                        {
-                            "NameSpace": "nvme1n1",
-                            "Generic": "ng1n1",
-                            "NSID": 1,
-                            "PhysicalSize": 1024,
-                            "SectorSize": 512,
-                        }
-                    ],
-                }
-            ],
-        }
-    ]
-}
-
-
-@pytest.mark.parametrize("data", [_FLAT, _CONTROLLERS, _HOSTS])
-def test_the_list_in_its_three_shapes(data: dict[str, Any]) -> None:
-    (found,) = parse_list(json.dumps(data))
-    assert (found.device, found.model, found.serial) == ("/dev/nvme1n1", "M", "S")
-    assert (found.size_bytes, found.block_bytes, found.namespace) == (1024, 512, 1)
-
-
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
@@ -270,20 +198,20 @@ _values = st.recursive(
     ),
     max_leaves=8,
 )
-_names = st.sampled_from([*SMART, *CTRL, "interval_power_measurement", "lbafs", "flbas", "Devices"])
+_names = st.sampled_from([*SMART, *CTRL, "interval_power_measurement", "lbafs", "flbas"])
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(st.dictionaries(_names, _values, max_size=8))
 def test_no_json_makes_a_parser_raise(data: dict[str, Any]) -> None:
-    for parse in (parse_smart_log, parse_id_ctrl, parse_id_ns, parse_list):
+    for parse in (parse_smart_log, parse_id_ctrl, parse_id_ns):
         parse(json.dumps(data))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(st.text())
 def test_no_text_makes_a_parser_raise(output: str) -> None:
-    for parse in (parse_smart_log, parse_id_ctrl, parse_id_ns, parse_list):
+    for parse in (parse_smart_log, parse_id_ctrl, parse_id_ns):
         parse(output)
 
 

@@ -35,6 +35,9 @@ def test_a_row_a_phase_with_every_digit() -> None:
         assert float(row["watts_12V"]) == result.rails["12V"].watts.value
         assert float(row["joules_3.3V_u"]) == result.rails["3.3V"].joules.u
         assert float(row["celsius_max"]) == result.temperatures["drive"].max
+        assert float(row["celsius_start_drive"]) == result.temperatures["drive"].start
+        assert float(row["celsius_end_drive"]) == result.temperatures["drive"].end
+        assert float(row["watts_std_12V"]) == result.rails["12V"].watts_series.std
     assert float(found[1]["iops"]) == summary.phases[1].iops
 
 
@@ -84,7 +87,7 @@ def test_every_column_is_in_the_docs_and_no_other() -> None:
     summary = summary_of(plan(qd_sweep()))
     header = phases_csv(summary).splitlines()[0].split(",")
     real = [re.sub(r"_(12V|3\.3V)(?=_u$|$)", "_<rail>", name) for name in header]
-    real = [re.sub(r"^celsius_max_drive$", "celsius_max_<sensor>", name) for name in real]
+    real = [re.sub(r"^(celsius_\w+)_drive$", r"\1_<sensor>", name) for name in real]
     section = DOCS.read_text(encoding="utf-8").partition("## The columns of phases.csv")[2]
     documented = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
     assert list(dict.fromkeys(real)) == documented

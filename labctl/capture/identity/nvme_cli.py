@@ -6,8 +6,7 @@ Identify Controller, Identify Namespace). Parsers never raise: what is not there
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,19 +56,6 @@ class Namespace:
 
     blocks: int | None = None
     lba_formats: tuple[LbaFormat, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A namespace in ``nvme list``."""
-
-    device: str
-    model: str = ""
-    serial: str = ""
-    firmware: str = ""
-    size_bytes: int | None = None
-    block_bytes: int | None = None
-    namespace: int | None = None
 
 
 def parse_smart_log(output: str) -> SmartLog | None:
@@ -168,12 +154,6 @@ def parse_id_ns(output: str) -> Namespace | None:
     )
 
 
-def parse_list(output: str) -> tuple[Listed, ...]:
-    """The namespaces in ``nvme list``: flat, nested by controller, or by host and subsystem."""
-    data = json_object(output)
-    return () if data is None else tuple(_listed(data.get("Devices"), {}))
-
-
 class _Fields:
     """Looks a field up by any of the names it has had."""
 
@@ -247,34 +227,3 @@ def _in_use(data: Mapping[str, Any], formats: list[Any]) -> int | None:
     flbas = integer(data.get("flbas"))
     # bits 3:0 and, where there are more than 16 formats, 6:5 as the upper ones
     return None if flbas is None else flbas & 0xF | (flbas >> 5 & 0b11) << 4
-
-
-def _listed(devices: Any, around: Mapping[str, Any]) -> Iterator[Listed]:
-    """Every namespace below ``devices``; what a level says holds for all below it."""
-    for item in devices if isinstance(devices, list) else ():
-        if not isinstance(item, dict):
-            continue
-        known = {**around, **item}
-        below = [item.get(name) for name in ("Subsystems", "Controllers", "Namespaces")]
-        if any(isinstance(one, list) and one for one in below):
-            plain = {name: value for name, value in known.items() if not isinstance(value, list)}
-            # under multipath the subsystem has the namespaces and the controller the names
-            for controller in item.get("Controllers") or ():
-                if isinstance(controller, dict):
-                    for key in ("ModelNumber", "SerialNumber", "Firmware"):
-                        plain.setdefault(key, controller.get(key))
-            for one in below:
-                yield from _listed(one, plain)
-            continue
-        name: Any = known.get("DevicePath") or known.get("Namespace") or known.get("NameSpace")
-        if not isinstance(name, str) or not re.search(r"nvme\d+(c\d+)?n\d+$", name):
-            continue
-        yield Listed(
-            device=name if name.startswith("/") else f"/dev/{name}",
-            model=text(known.get("ModelNumber")),
-            serial=text(known.get("SerialNumber")),
-            firmware=text(known.get("Firmware")),
-            size_bytes=integer(known.get("PhysicalSize")),
-            block_bytes=integer(known.get("SectorSize")),
-            namespace=integer(known.get("NSID", known.get("NameSpace"))),
-        )
