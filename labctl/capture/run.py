@@ -267,8 +267,8 @@ class Run:
     ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
-        done, iops = (kept.done, kept.iops) if kept is not None else ((), None)
-        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns, done, iops)
+        done, values = (kept.done, kept.values) if kept is not None else ((), None)
+        sequence = PhaseSequence(self.phases, hands, self, self.timebase.now_ns, done, values)
         self._sequence = sequence
         if isinstance(hands.host, RemoteHost):
             hands.host.record_to(self._journal, self.event)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from labctl.analysis.steady import steady_together
 from labctl.capture.fio import FioProcess
 from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.looks import LOOK_EVERY_S, Looks, Sensed
+from labctl.capture.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
@@ -26,8 +26,6 @@ HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
 ATTEMPTS = 3
 """How often a phase is begun that the drive's heat or the way to its host does not let end."""
-LOOK_EVERY_S = 0.5
-"""How often the temperature is looked at while the drive cools down."""
 
 
 class Narrator(Protocol):
@@ -42,7 +40,7 @@ class Narrator(Protocol):
         ...
 
 
-class Hands(Protocol):
+class Hands(Sensed, Protocol):
     """What is done to the drive. Each checks first that it may be done, and raises Refused."""
 
     async def start_fio(self, phase: Phase) -> FioProcess:
@@ -57,10 +55,6 @@ class Hands(Protocol):
         """Choose an NVMe power state. Raises RunFailed."""
         ...
 
-    def celsius(self) -> float | None:
-        """The drive's temperature now, if it is known."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -69,15 +63,6 @@ class Pause:
     reason: str
     until_celsius: float
     within_s: float
-
-
-def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:
-    """The phases of the rounds that come after the one that ``last`` ends, by index."""
-    later = itertools.takewhile(
-        lambda phase: phase.round > last.round and phase.sweep_number == last.sweep_number,
-        phases[last.index + 1 :],
-    )
-    return [phase.index for phase in later]
 
 
 class PhaseSequence:
@@ -93,16 +78,16 @@ class PhaseSequence:
         narrator: Narrator,
         now_ns: Callable[[], int],
         done: Collection[int] = (),
-        iops: Mapping[int, float] | None = None,
+        values: Mapping[int, PointValues] | None = None,
     ) -> None:
-        """``iops``: of phases in ``done``, by index, for the rule that ends rounds."""
+        """``values``: of phases in ``done``, by index, for the rules that end rounds."""
         self.failed: list[str] = []
         self._phases = tuple(phases)
         self._hands = hands
         self._narrator = narrator
         self._now_ns = now_ns
         self._over = set(done)
-        self._iops = dict(iops or {})
+        self._values = dict(values or {})
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
@@ -234,10 +219,13 @@ class PhaseSequence:
         if fio is None:
             return
         self._narrator.phase_began(phase, fio.release())
+        looks = Looks(phase, self._hands, self._now_ns)
+        looking = asyncio.create_task(looks.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         paused = asyncio.create_task(self._paused.wait(), name="pause")
-        ends = (done, asked, paused)
+        steady = asyncio.create_task(looks.steady.wait(), name="steady")
+        ends = (done, asked, paused, steady)
         try:
             if phase.timed:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
@@ -246,12 +234,16 @@ class PhaseSequence:
                     self._hold(following, stop)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
+            self._values[phase.index] = PointValues(fio.iops, looks.watts, looks.celsius)
             if done.done() and problem is None:
-                self._iops[phase.index] = fio.iops
+                self._tell_steady(phase, looks)
                 self._finish_later(phase, fio)
                 return
             await fio.stop()
-            if problem is None:
+            if problem is None and looks.steady.is_set() and not (stop.asked or self._pause):
+                self._tell_steady(phase, looks)
+                self._closed(phase, fio, "completed", "")
+            elif problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, "interrupted", reason)
                 if not stop.asked:
@@ -260,8 +252,16 @@ class PhaseSequence:
                 self.failed.append(str(problem))
                 self._closed(phase, fio, "failed", str(problem))
         finally:
-            for task in ends:
+            for task in (*ends, looking):
                 task.cancel()
+
+    def _tell_steady(self, phase: Phase, looks: Looks) -> None:
+        """How a phase ended that lasts until the temperature stands."""
+        if phase.steady_temperature_s:
+            reached = looks.steady.is_set()
+            self._narrator.event(
+                "temperature_steady", index=phase.index, reached=reached, celsius=looks.celsius
+            )
 
     def _again(self, phase: Phase) -> None:
         """A phase that was given up for the drive to cool down is done again, some times."""
@@ -341,33 +341,22 @@ class PhaseSequence:
         following = self._next()
         if not phase.round or (following is not None and phase.same_round(following)):
             return
-        steady = self._steady(phase)
-        more = following is not None and following.round == phase.round + 1
-        if steady or not more:
-            self._narrator.event(
-                "steady_state",
-                sweep=phase.sweep,
-                sweep_number=phase.sweep_number,
-                round=phase.round,
-                reached=steady,
-                index=phase.index,
-            )
-        if not (steady and more):
+        ended = rounds_end(self._phases, self._values, phase)
+        if ended is None:
             return
-        self._over.update(later_rounds(self._phases, phase))
-        await self._drop_held()
-
-    def _steady(self, last: Phase) -> bool:
-        """Whether all tracked points were steady over the last rounds up to that of ``last``."""
-        points: dict[Phase, list[float]] = {}
-        for phase in self._phases[: last.index + 1]:
-            iops = self._iops.get(phase.index)
-            alike = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
-            if alike and phase.round and phase.tracked and phase.pattern.io and iops is not None:
-                points.setdefault(phase.point, []).append(iops)
-        if not points or any(len(values) < last.round for values in points.values()):
-            return False
-        return steady_together(list(points.values())) == last.round - 1
+        self._narrator.event(
+            "steady_state",
+            sweep=phase.sweep,
+            sweep_number=phase.sweep_number,
+            round=phase.round,
+            reached=ended is RoundsEnd.STEADY,
+            ended=ended.value,
+            index=phase.index,
+        )
+        later = later_rounds(self._phases, phase)
+        if later:
+            self._over.update(later)
+            await self._drop_held()
 
     async def _drop_held(self) -> None:
         """Give up every fio that waits for its turn."""
@@ -397,8 +386,9 @@ class PhaseSequence:
         window = fio.window()
         assert window is not None
         more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
-        if phase.round and outcome == "completed":
-            more["iops"] = fio.iops
+        values = self._values.get(phase.index)
+        if phase.round and outcome == "completed" and values is not None:
+            more |= values.to_json()
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.remove(fio)
 
