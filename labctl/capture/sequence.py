@@ -389,6 +389,8 @@ class PhaseSequence:
         values = self._values.get(phase.index)
         if phase.round and outcome == "completed" and values is not None:
             more |= values.to_json()
+        if fio.disk_busy_s is not None:
+            more["disk_busy_s"] = fio.disk_busy_s
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.remove(fio)
 
