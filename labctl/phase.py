@@ -113,6 +113,14 @@ class Phase:
     sweep_number: int = 0
     round: int = 0
     tracked: bool = True
+    steady_on: tuple[str, ...] = ("iops",)
+    """What of the tracked points must be steady: "iops", "watts", "celsius"."""
+    steady_from_bytes: int = 0
+    """Steady counts from when the rounds have written this much."""
+    rounds_until_bytes: int | None = None
+    """The rounds end, steady or not, when they have written this much."""
+    steady_temperature_s: float = 0.0
+    """It ends before ``duration_s`` when the drive's temperature stood for this long (0: not)."""
     power_state: int | None = None
     until_celsius: float | None = None
     purge_method: str = ""
@@ -193,4 +201,6 @@ class Phase:
         """The phase that :meth:`to_json` wrote."""
         replay = data.get("replay")
         kinds = {"role": Role(data["role"]), "pattern": Pattern(data["pattern"])}
-        return cls(**{**data, **kinds, "replay": None if replay is None else Replay(**replay)})
+        steady_on = tuple(data.get("steady_on", ("iops",)))
+        replayed = None if replay is None else Replay(**replay)
+        return cls(**{**data, **kinds, "replay": replayed, "steady_on": steady_on})

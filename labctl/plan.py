@@ -94,9 +94,16 @@ PowerStates = Annotated[
 ]
 
 
+SteadyOn = Annotated[
+    list[Literal["iops", "watts", "celsius"]],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+]
+
 WITHOUT_REPLAY = {
     "pattern", "block_size", "jobs", "read_pct", "duration_s", "span", "buffer_compress_pct",
-    "rounds", "track",
+    "rounds", "track", "steady", "steady_from_drive_writes", "until_drive_writes",
+    "steady_temperature_s",
 }  # fmt: skip
 """Keys of a sweep that say what a trace says itself."""
 
@@ -147,6 +154,14 @@ class Sweep(BaseModel):
     """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
     track: list[Tracked] = []
     """The points that must be steady; all of them where none is named."""
+    steady: SteadyOn = ["iops"]
+    """What of them must be steady."""
+    until_drive_writes: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """The rounds end, too, when they have written the drive over this often."""
+    steady_from_drive_writes: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Steady counts only from when they have: a large drive is even before it is full."""
+    steady_temperature_s: Seconds | None = None
+    """A phase ends before ``duration_s`` when the drive's temperature stood for this long."""
     replay_disk: Annotated[int, Field(ge=0)] | None = None
     replay_wrap: bool = False
     replay_stalls: bool = True
@@ -187,8 +202,24 @@ class Sweep(BaseModel):
             )
         return self
 
-    def points(self) -> Iterator[dict[str, Any]]:
+    @model_validator(mode="after")
+    def _rules_of_rounds_need_rounds(self) -> Sweep:
+        rules = {"track", "steady", "until_drive_writes", "steady_from_drive_writes"}
+        strange = sorted(self.model_fields_set & rules)
+        if self.rounds == 1 and strange:
+            raise ValueError(f"{', '.join(strange)}: only with rounds")
+        return self
+
+    def points(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
         """The axes of each phase, queue depth fastest, rounds slowest."""
+        whole = drive_bytes or 0
+        until = self.until_drive_writes
+        rules = {
+            "steady_on": tuple(self.steady),
+            "steady_from_bytes": round(self.steady_from_drive_writes * whole),
+            "rounds_until_bytes": round(until * whole) if until and whole else None,
+            "steady_temperature_s": self.steady_temperature_s or 0.0,
+        }
         rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
         states: Sequence[int | None] = self.power_state or (None,)
         for number, state, compress_pct, pattern, block_size, read_pct, jobs, depth in product(
@@ -208,7 +239,7 @@ class Sweep(BaseModel):
                 "duration_s": self.duration_s,
             }
             tracked = not self.track or any(item.holds(axes) for item in self.track)
-            yield {**axes, "tracked": tracked}
+            yield {**axes, **rules, "tracked": tracked}
 
     def replays(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
         """The axes of each phase that replays the trace, queue depth fastest.
@@ -307,7 +338,7 @@ class Plan(BaseModel):
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):
             prepare(sweep.prepare)
-            for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points():
+            for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points(drive_bytes):
                 named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
                 if sweep.start_celsius is not None:
                     add(Role.PREPARE, **named, **sweep.cooling(axes["round"]))

@@ -33,6 +33,8 @@ def scaled_axes(axes: dict[str, Any], scale: float, drive_bytes: int | None) -> 
     found = dict(axes)
     if axes["pattern"] is not Pattern.PURGE and axes["duration_s"]:
         found["duration_s"] = min(axes["duration_s"], max(axes["duration_s"] * scale, LEAST_S))
+    if axes.get("steady_temperature_s"):
+        found["steady_temperature_s"] = max(axes["steady_temperature_s"] * scale, LEAST_S)
     if not axes["pattern"].io:
         return found
     span_bytes = axes.get("span_bytes")

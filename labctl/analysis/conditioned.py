@@ -33,7 +33,8 @@ class Conditioned:
 def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Conditioned, ...]:
     """Every work that was done before the drive was filled and again after it.
 
-    Compared is the last time before the first fill with the first time after the last fill.
+    Compared is the last time before the first fill with the first time after the last fill. Replays
+    are not: as fast as their trace, they differ in their service times.
     """
     fills = [
         number
@@ -42,17 +43,16 @@ def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Condition
     ]
     if not fills:
         return ()
-    before = by_workload(
-        item for item in results[: fills[0]] if item.phase.role is Role.MEASURE and ordinary(item)
-    )
-    after = by_workload(
-        item
-        for item in results[fills[-1] + 1 :]
-        if item.phase.role is Role.MEASURE and ordinary(item)
-    )
+    before = by_workload(item for item in results[: fills[0]] if _comparable(item))
+    after = by_workload(item for item in results[fills[-1] + 1 :] if _comparable(item))
     return tuple(
         _pair(name, group[-1], after[name][0]) for name, group in before.items() if name in after
     )
+
+
+def _comparable(item: PhaseResult) -> bool:
+    measured = item.phase.role is Role.MEASURE and item.phase.replay is None
+    return measured and ordinary(item)
 
 
 def _pair(name: str, fresh: PhaseResult, conditioned: PhaseResult) -> Conditioned:

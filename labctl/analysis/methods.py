@@ -17,8 +17,10 @@ from labctl.analysis.plain import plain_json
 from labctl.analysis.power_model import RailModel, fit_rails
 from labctl.analysis.power_states import StateRow, power_state_table
 from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
+from labctl.analysis.replays import ReplayResult, replay_results
 from labctl.analysis.results import RunSummary
 from labctl.analysis.rounds import steady_rounds
+from labctl.analysis.soak import Soak, soaks
 from labctl.analysis.tracking import SteadyReport
 from labctl.record import RunRecord
 
@@ -65,6 +67,8 @@ class MethodResults:
     for_iops: tuple[Answer, ...]
     power_states: tuple[StateRow, ...]
     conditioned: tuple[Conditioned, ...]
+    soaks: tuple[Soak, ...]
+    replays: tuple[ReplayResult, ...]
     idle: tuple[IdleResult, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -107,6 +111,8 @@ def methods_of(
         else (),
         power_states=power_state_table(points),
         conditioned=conditioned_against_fresh(summary.phases),
+        soaks=soaks(record, summary),
+        replays=replay_results(record, summary),
         idle=idle_results(record.header, summary.phases),
     )
 

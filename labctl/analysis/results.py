@@ -234,6 +234,7 @@ class SteadyRounds:
     """How a sweep with rounds ended: after how many, steady or not.
 
     ``window`` are the first and the last round (from 1) that its results are the mean of.
+    ``written``: it ended because the drive had been written over as often as the plan says.
     """
 
     sweep: str
@@ -241,12 +242,15 @@ class SteadyRounds:
     rounds: int
     reached: bool
     window: tuple[int, int]
+    written: bool = False
 
     def __str__(self) -> str:
         first, last = self.window
         how = f"steady in round {self.rounds}"
         if not self.reached:
             how = f"steady state not reached in {self.rounds} rounds"
+        if self.written:
+            how += ", which wrote the drive over as often as the plan says"
         return f"{self.sweep}: {how}; each point is the mean of rounds {first} to {last}"
 
 

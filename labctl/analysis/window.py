@@ -50,6 +50,7 @@ def steady_rounds_of(
             rounds=done,
             reached=bool(ended.get(number, {}).get("reached")),
             window=(max(done - WINDOW + 1, 1), done),
+            written=ended.get(number, {}).get("ended") == "written",
         )
         for (number, sweep), done in last.items()
     )

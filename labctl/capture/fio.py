@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Self
 
 from labctl.capture.fio_job import (
+    DISK,
     DONE,
     HELD,
     JOB_FILE,
     REPLAY_FILE,
+    busy_ms_of,
     is_block_device,
     job_file,
+    kernel_name_of,
 )
 from labctl.capture.host.spawn import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.host.ssh import HostUnreachable
@@ -160,6 +163,7 @@ class FioProcess:
         self._held_jobs = 0
         self._done_jobs = 0
         self._began: list[Moment] = []
+        self._busy_ms: list[int] = []
         self._complaints: list[str] = []
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
@@ -185,7 +189,10 @@ class FioProcess:
         is_device = await asyncio.to_thread(is_block_device, drive, host.machine)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / JOB_FILE).write_text(job_file(phase, drive, is_device), encoding="utf-8")
+            counted = phase.replay is not None and is_device
+            name = await asyncio.to_thread(kernel_name_of, drive, host.machine) if counted else ""
+            job = job_file(phase, drive, is_device, name)
+            (directory / JOB_FILE).write_text(job, encoding="utf-8")
             if phase.replay is not None:
                 await asyncio.to_thread(_write_replay, phase.replay, drive, directory)
         except OSError as error:
@@ -265,6 +272,13 @@ class FioProcess:
             return 0.0
         ios = sum(totals.ios for totals in self.last_status.totals.values())
         return ios / self.last_status.runtime_ms * 1000
+
+    @property
+    def disk_busy_s(self) -> float | None:
+        """For how long the drive had I/O in flight, by the kernel's count; None if not told."""
+        if len(self._busy_ms) < 2:
+            return None
+        return (max(self._busy_ms) - min(self._busy_ms)) / 1000
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -405,6 +419,9 @@ class FioProcess:
                     if self._done_jobs == self.phase.jobs:
                         self.done_ns = now_ns
                         self._done.set()
+                elif word.startswith(DISK):
+                    busy_ms = busy_ms_of(word)
+                    self._busy_ms += [busy_ms] if busy_ms is not None else []
                 else:
                     kept.write(line)
                     if word and len(self._complaints) < 10:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from labctl.capture.host.machine import Machine
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
@@ -10,14 +12,22 @@ JOB_FILE = "job.fio"
 REPLAY_FILE = "replay.log"
 HELD = b"labctl-held"
 DONE = b"labctl-done"
+DISK = b"labctl-disk"
+"""Begins a line with the kernel's counters of the drive, at the release and at the end."""
+_IO_TICKS = 10
+"""Of the fields of ``/sys/class/block/*/stat``, from 1 (kernel: Documentation/block/stat.rst)."""
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
 
 
-def job_file(phase: Phase, drive: Drive, is_device: bool) -> str:
+def job_file(phase: Phase, drive: Drive, is_device: bool, kernel_name: str = "") -> str:
     """The fio job of a phase on a drive, as text. ``;`` would begin a comment: ``&&`` is used.
 
-    ``is_device``: the target is a block device, whose size is its own.
+    ``is_device``: the target is a block device, whose size is its own. With its ``kernel_name``
+    the kernel's counters of it are told at both ends.
     """
+    counters = ""
+    if kernel_name:
+        counters = f"sed 's/^/{DISK.decode()} /' /sys/class/block/{kernel_name}/stat >&2 && "
     lines = ["[global]", f"ioengine={drive.engine}", "thread=1", "group_reporting=1"]
     if drive.engine == "nbd":
         lines.append(f"uri={drive.target}")
@@ -35,8 +45,8 @@ def job_file(phase: Phase, drive: Drive, is_device: bool) -> str:
     ]
     lines += _replay_lines(phase.replay, drive) if phase.replay else _work_lines(phase, drive)
     lines += [
-        f"exec_prerun=echo {HELD.decode()} >&2 && read _",
-        f"exec_postrun=echo {DONE.decode()} >&2 && :",
+        f"exec_prerun=echo {HELD.decode()} >&2 && read _{f' && {counters}:' if counters else ''}",
+        f"exec_postrun={counters}echo {DONE.decode()} >&2 && :",
         "[phase]",
         "",
     ]
@@ -86,3 +96,14 @@ def is_block_device(drive: Drive, machine: Machine) -> bool:
     if drive.engine == "nbd" or not drive.size_bytes:
         return False
     return machine.run(["test", "-b", drive.target]).exit_code == 0
+
+
+def kernel_name_of(drive: Drive, machine: Machine) -> str:
+    """The name that the kernel counts the target's I/O under."""
+    return PurePosixPath(machine.resolve(drive.target) or drive.target).name
+
+
+def busy_ms_of(line: bytes) -> int | None:
+    """For how long I/O was in flight since the host started, from a line that begins with DISK."""
+    fields = line.split()
+    return int(fields[_IO_TICKS]) if len(fields) > _IO_TICKS else None

@@ -113,6 +113,12 @@ class DriveHands:
         found = self.monitor.view().celsius
         return found.get(COMPOSITE, max(found.values(), default=None))
 
+    def watts(self) -> float | None:
+        """All rails together now; None while one of them is not known."""
+        known = [rail.watts for rail in self.monitor.view().rails.values()]
+        found = [watts for watts in known if watts is not None]
+        return sum(found) if found and len(found) == len(known) else None
+
     def _on_status(self, status: Status, t_ns: int, before: Status | None) -> None:
         found = intervals(before, status, t_ns)
         self.monitor.rates(found)

@@ -14,7 +14,8 @@ from typing import Any
 from labctl.analysis.align import EPOCH_NS
 from labctl.capture.drive.settings import Changed, left_changed
 from labctl.capture.host.remote import HOST_SESSION, HostSession
-from labctl.capture.repetition import later_rounds, prepared_again
+from labctl.capture.repetition import prepared_again
+from labctl.capture.rounds import PointValues, later_rounds
 from labctl.drive_state import DriveState
 from labctl.errors import Refused
 from labctl.journal import reopen
@@ -39,7 +40,7 @@ CONNECTIONS_A_PROCESS = 100_000
 class Resumption:
     """A run that can go on, and from where.
 
-    ``done`` are phases, by index, that are not done again, ``iops`` what those of rounds did.
+    ``done`` are phases, by index, that are not done again, ``values`` what those of rounds did.
     ``device_begin_ns`` lifts the device times of each channel above those that are recorded.
     """
 
@@ -48,7 +49,7 @@ class Resumption:
     rig: Rig
     plan: Plan
     done: frozenset[int]
-    iops: Mapping[int, float]
+    values: Mapping[int, PointValues]
     timebase: Timebase
     device_begin_ns: Mapping[str, int]
     host_session: HostSession | None
@@ -130,7 +131,7 @@ def resumption(path: Path) -> Resumption:
         rig=rig,
         plan=plan,
         done=frozenset(kept),
-        iops=_iops(record.events, kept),
+        values=_values(record.events, kept),
         timebase=Timebase.going_on(record.anchor, last_ns),
         device_begin_ns={
             info.name: _next_epoch(record, info.name) * EPOCH_NS
@@ -159,12 +160,12 @@ def _ends(events: Sequence[Event]) -> dict[int, Event]:
 
 
 def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
-    """Completed phases, and those of rounds that were left out because the drive was steady."""
+    """Completed phases, and those of rounds that were left out because they were not needed."""
     ends = _ends(events)
     done = {index for index, end in ends.items() if end.data.get("outcome") == "completed"}
     for event in events:
         last = event.data.get("index")
-        if event.kind == "steady_state" and event.data.get("reached") and last in done:
+        if event.kind == "steady_state" and last in done:
             done.update(later_rounds(phases, phases[last]))
     return done
 
@@ -179,9 +180,13 @@ def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | No
     return None if over else phases[started[-1]]
 
 
-def _iops(events: Sequence[Event], done: set[int]) -> dict[int, float]:
-    found = {index: end.data.get("iops") for index, end in _ends(events).items() if index in done}
-    return {index: float(iops) for index, iops in found.items() if isinstance(iops, int | float)}
+def _values(events: Sequence[Event], done: set[int]) -> dict[int, PointValues]:
+    found = {
+        index: PointValues.from_json(end.data)
+        for index, end in _ends(events).items()
+        if index in done
+    }
+    return {index: one for index, one in found.items() if one is not None}
 
 
 def _last_ns(record: RunRecord) -> int:

@@ -277,9 +277,9 @@ class Run:
     ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
-        done, iops = (kept.done, kept.iops) if kept is not None else ((), None)
+        done, values = (kept.done, kept.values) if kept is not None else ((), None)
         sequence = PhaseSequence(
-            self.phases, hands, self, self.timebase.now_ns, done, iops, self.plan.resume
+            self.phases, hands, self, self.timebase.now_ns, done, values, self.plan.resume
         )
         self._sequence = sequence
         if isinstance(hands.host, RemoteHost):

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 
 from labctl.capture.fio import FioProcess
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.repetition import later_rounds, prepared_again, steady_rounds
+from labctl.capture.looks import LOOK_EVERY_S, Looks, Sensed
+from labctl.capture.repetition import prepared_again
+from labctl.capture.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
@@ -27,8 +29,6 @@ HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
 ATTEMPTS = 3
 """How often a phase is begun that the drive's heat or the way to its host does not let end."""
-LOOK_EVERY_S = 0.5
-"""How often the temperature is looked at while the drive cools down."""
 
 
 class Narrator(Protocol):
@@ -43,7 +43,7 @@ class Narrator(Protocol):
         ...
 
 
-class Hands(Protocol):
+class Hands(Sensed, Protocol):
     """What is done to the drive. Each checks first that it may be done, and raises Refused."""
 
     async def start_fio(self, phase: Phase) -> FioProcess:
@@ -56,10 +56,6 @@ class Hands(Protocol):
 
     async def set_power_state(self, state: int) -> None:
         """Choose an NVMe power state. Raises RunFailed."""
-        ...
-
-    def celsius(self) -> float | None:
-        """The drive's temperature now, if it is known."""
         ...
 
 
@@ -85,10 +81,10 @@ class PhaseSequence:
         narrator: Narrator,
         now_ns: Callable[[], int],
         done: Collection[int] = (),
-        iops: Mapping[int, float] | None = None,
+        values: Mapping[int, PointValues] | None = None,
         resume: Resume = "repeat",
     ) -> None:
-        """``iops``: of phases in ``done``, by index, for the rule that ends rounds.
+        """``values``: of phases in ``done``, by index, for the rules that end rounds.
 
         ``resume``: what a lost host means to the plan.
         """
@@ -98,7 +94,7 @@ class PhaseSequence:
         self._narrator = narrator
         self._now_ns = now_ns
         self._over = set(done)
-        self._iops = dict(iops or {})
+        self._values = dict(values or {})
         self._resume = resume
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
@@ -235,10 +231,13 @@ class PhaseSequence:
         if fio is None:
             return
         self._narrator.phase_began(phase, fio.release())
+        looks = Looks(phase, self._hands, self._now_ns)
+        looking = asyncio.create_task(looks.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         paused = asyncio.create_task(self._paused.wait(), name="pause")
-        ends = (done, asked, paused)
+        steady = asyncio.create_task(looks.steady.wait(), name="steady")
+        ends = (done, asked, paused, steady)
         try:
             if phase.timed:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
@@ -247,12 +246,16 @@ class PhaseSequence:
                     self._hold(following, stop)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
+            self._values[phase.index] = PointValues(fio.iops, looks.watts, looks.celsius)
             if done.done() and problem is None:
-                self._iops[phase.index] = fio.iops
+                self._tell_steady(phase, looks)
                 self._finish_later(phase, fio, stop)
                 return
             await fio.stop()
-            if problem is None:
+            if problem is None and looks.steady.is_set() and not (stop.asked or self._pause):
+                self._tell_steady(phase, looks)
+                self._closed(phase, fio, "completed", "")
+            elif problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, "interrupted", reason)
                 if not stop.asked:
@@ -263,8 +266,16 @@ class PhaseSequence:
                 if outcome == "interrupted":
                     await self._drop_held()
         finally:
-            for task in ends:
+            for task in (*ends, looking):
                 task.cancel()
+
+    def _tell_steady(self, phase: Phase, looks: Looks) -> None:
+        """How a phase ended that lasts until the temperature stands."""
+        if phase.steady_temperature_s:
+            reached = looks.steady.is_set()
+            self._narrator.event(
+                "temperature_steady", index=phase.index, reached=reached, celsius=looks.celsius
+            )
 
     def _again(self, phase: Phase, reason: str) -> bool:
         """A phase that was not let to its end is done again, some times; whether it is."""
@@ -287,7 +298,7 @@ class PhaseSequence:
             return "failed"
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
-            self._iops.pop(index, None)
+            self._values.pop(index, None)
         return "interrupted"
 
     def _hold(self, phase: Phase | None, stop: StopRequest) -> None:
@@ -360,21 +371,22 @@ class PhaseSequence:
         following = self._next()
         if not phase.round or (following is not None and phase.same_round(following)):
             return
-        steady = steady_rounds(self._phases, self._iops, phase)
-        more = following is not None and following.round == phase.round + 1
-        if steady or not more:
-            self._narrator.event(
-                "steady_state",
-                sweep=phase.sweep,
-                sweep_number=phase.sweep_number,
-                round=phase.round,
-                reached=steady,
-                index=phase.index,
-            )
-        if not (steady and more):
+        ended = rounds_end(self._phases, self._values, phase)
+        if ended is None:
             return
-        self._over.update(later_rounds(self._phases, phase))
-        await self._drop_held()
+        self._narrator.event(
+            "steady_state",
+            sweep=phase.sweep,
+            sweep_number=phase.sweep_number,
+            round=phase.round,
+            reached=ended is RoundsEnd.STEADY,
+            ended=ended.value,
+            index=phase.index,
+        )
+        later = later_rounds(self._phases, phase)
+        if later:
+            self._over.update(later)
+            await self._drop_held()
 
     async def _drop_held(self) -> None:
         """Give up every fio that waits for its turn."""
@@ -405,8 +417,11 @@ class PhaseSequence:
         window = fio.window()
         assert window is not None
         more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
-        if phase.round and outcome == "completed":
-            more["iops"] = fio.iops
+        values = self._values.get(phase.index)
+        if phase.round and outcome == "completed" and values is not None:
+            more |= values.to_json()
+        if fio.disk_busy_s is not None:
+            more["disk_busy_s"] = fio.disk_busy_s
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.remove(fio)
 

@@ -183,6 +183,9 @@ def _sentence(run: Run, event: Event) -> str:
         case "steady_state":
             reached = "steady" if data["reached"] else "not steady"
             return f"{data['sweep']}: {reached} after round {data['round']}"
+        case "temperature_steady":
+            reached = "stands" if data["reached"] else "does not stand yet"
+            return f"the temperature {reached}, at {data['celsius']} °C"
         case "run_resumed":
             return f"run resumed after {data['gap_s']:.1f} s: {len(data['kept'])} phases are kept"
         case "run_ended":

@@ -61,6 +61,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("check", rig_commands.check),
     ("doctor", rig_commands.doctor),
     ("range", rig_commands.suggest_ranges),
+    ("trim-check", rig_commands.trim_check),
     ("instruments", meter_commands.list_instruments),
     ("read", meter_commands.read),
     ("record", meter_commands.record),

@@ -66,3 +66,20 @@ def suggest_ranges(
     from labctl.cli import ranging
 
     raise typer.Exit(ranging.suggest_ranges(rig, plan, runs, json_output))
+
+
+def trim_check(
+    rig: RigArgument,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder on a filesystem of the drive, on the drive's host: nothing is lost."
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option(help="How much to write and discard.")] = "16m",
+    json_output: JsonOption = False,
+) -> None:
+    """Write, discard and read back: does TRIM work? Without --folder on the raw drive."""
+    from labctl.cli import trimming
+
+    raise typer.Exit(trimming.check_trim(rig, folder, size, json_output))

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from labctl.analysis.frontier import Answer
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.power_model import RailModel
+from labctl.analysis.replays import KERNEL, Busy
 from labctl.analysis.results import Estimate
+from labctl.analysis.soak import Recovery
 from labctl.analysis.tracking import SteadyReport
 from labctl.report.numbers import (
     NOTHING,
@@ -43,6 +45,8 @@ def methods_text(found: MethodResults) -> str:
         ("Least watts for the IOPS", _answers(found.for_iops)),
         ("Power states", _power_states(found)),
         ("Conditioned against fresh", _conditioned(found)),
+        ("Thermal soak", _soaks(found)),
+        ("Replay of traces", _replays(found)),
         ("Idle", _idle(found)),
     )
     lines: list[str] = []
@@ -194,6 +198,73 @@ def _conditioned(found: MethodResults) -> Iterator[str]:
             f"{prefixed(one.conditioned_iops)} conditioned ({one.iops_change:+.1%}); watts × "
             f"{with_uncertainty(one.watts_ratio)}"
         )
+
+
+def _soaks(found: MethodResults) -> Iterator[str]:
+    for one in found.soaks:
+        rise = f"{one.begin_celsius:.0f} to {one.highest_celsius:.0f} °C ({one.sensor})"
+        if one.steady_after_s is None:
+            stood = (
+                f"the temperature did not stand for {one.window_s:.0f} s in {one.duration_s:.0f} s"
+            )
+        else:
+            stood = (
+                f"it stood at {one.steady_celsius:.1f} °C after {one.steady_after_s:.0f} s "
+                f"(for {one.window_s:.0f} s)"
+            )
+        yield f"{one.label}: {rise}; {stood}"
+        held = one.throttled
+        if held is None or one.throttled_after_s is None:
+            yield "no thermal throttling was seen"
+        else:
+            at = "" if held.celsius is None else f" at {held.celsius:.0f} °C"
+            watts = ""
+            if held.watts_before is not None and held.watts_during is not None:
+                watts = f", {significant(held.watts_before)} → {significant(held.watts_during)} W"
+            yield (
+                f"throttle point: after {one.throttled_after_s:.0f} s{at}: "
+                f"{prefixed(held.iops_before)} → {prefixed(held.iops_during)} IOPS{watts}"
+            )
+        if one.recovery is not None:
+            yield from _recovery(one.recovery)
+
+
+def _recovery(one: Recovery) -> Iterator[str]:
+    reached = "" if one.reached else f", not {one.wanted_celsius:.0f} °C as wanted"
+    text = (
+        f"recovery: {one.begin_celsius:.0f} → {one.end_celsius:.0f} °C in {one.seconds:.0f} s"
+        f"{reached}"
+    )
+    if one.iops_part is not None:
+        text += f"; the same work then has {one.iops_part:.0%} of its IOPS at first"
+    yield text
+
+
+def _replays(found: MethodResults) -> Iterator[str]:
+    for one in found.replays:
+        busy = "" if one.busy is None else f", disk busy {_busy(one.busy)}"
+        watts = f"; {with_uncertainty(one.watts)} W" if one.watts else ""
+        joules = f", {with_uncertainty(one.joules_per_gb)} J a GB" if one.joules_per_gb else ""
+        p999 = ""
+        if one.service_p999_us is not None:
+            p999 = f", 99.9 % {significant(one.service_p999_us, 3)} µs"
+        yield (
+            f"{one.sweep}, {one.label}: {one.total_bytes * 1e-9:.3g} GB in {one.duration_s:.1f} s, "
+            f"{significant(one.mb_per_s, 3)} MB/s; service time mean "
+            f"{significant(one.service_mean_us, 3)} µs{p999}, max "
+            f"{significant(one.service_max_us, 3)} µs{busy}{watts}{joules}"
+        )
+        if one.service_part is not None and one.rate_part is not None:
+            yield (
+                f"{one.sweep} against the first: service time × {one.service_part:.3g}, data rate "
+                f"× {one.rate_part:.3g}"
+            )
+
+
+def _busy(one: Busy) -> str:
+    if one.source == KERNEL:
+        return f"{one.part:.1%} of the time (the kernel's count)"
+    return f"at most {one.part:.1%} of the time"
 
 
 def _idle(found: MethodResults) -> Iterator[str]:

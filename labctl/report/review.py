@@ -14,6 +14,7 @@ from labctl.record import RunRecord
 from labctl.report.charts import png_of_svg, static_svg
 from labctl.report.methods_text import methods_text
 from labctl.report.page import Drawn, offline_page
+from labctl.report.replay_chart import replay_figure
 from labctl.report.review_charts import (
     Figure,
     consistency_figure,
@@ -22,6 +23,7 @@ from labctl.report.review_charts import (
     steady_figure,
     transfer_figure,
 )
+from labctl.report.soak_chart import soak_figure
 from labctl.report.sweep_charts import sweep_charts
 
 PAGE_FILE = "review.html"
@@ -45,8 +47,11 @@ def review_figures(
             seconds, iops = live_iops(record, result)
             figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
     figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
+    figures.append(replay_figure(methods.replays))
     if methods.steady is not None:
         figures.append(steady_figure(methods.steady))
+    for number, soak in enumerate(methods.soaks):
+        figures.append(soak_figure(record, summary, soak, f"soak-{number + 1}"))
     return tuple(figure for figure in figures if figure is not None)
 
 

@@ -71,9 +71,9 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
         }
         for one in averages
     )
-    parts = [_bars(datasets, numbers, "iops", "IOPS", BLUE, named=True)]
+    parts = [bars(datasets, numbers, "iops", "IOPS", BLUE, named=True)]
     if any(one.watts for one in averages):
-        parts.append(_bars(datasets, numbers, "watts", "mean power (W)", AMBER, named=False))
+        parts.append(bars(datasets, numbers, "watts", "mean power (W)", AMBER, named=False))
     caption = "Headline averages of the reviews, and the power they took with its U (k = 2)."
     return Figure(
         finished("headline", "Headline averages", caption, joined(parts, 2), datasets), numbers
@@ -86,9 +86,10 @@ def _pair(name: str, estimate: Estimate | None) -> Row:
     return {name: estimate.value, f"{name}_u": estimate.u}
 
 
-def _bars(
+def bars(
     datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colour: str, *, named: bool
 ) -> Spec:
+    """Bars of the column ``name``, one a row, called by its column ``figure``; with ``name_u``."""
     rows: list[Row] = []
     for row in numbers:
         value, u = row[name], row.get(f"{name}_u")

@@ -23,20 +23,33 @@ class Estimate:
 
 
 def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
-    """Time and bytes of a list of phases. Timed writes count with the full write speed."""
+    """Time and bytes of a list of phases. Timed writes count with the full write speed, and rounds
+    all, but no more bytes of them than they end after."""
     fills = [phase.fill_bytes for phase in phases if phase.fills]
     if None in fills:
         return Estimate(None, None)
     filled = sum(filter(None, fills))
-    writing_s = sum(
-        phase.duration_s * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
-        for phase in phases
-        if phase.writes and phase.pattern.io
-    )
     return Estimate(
         seconds=timed_s(phases) + filled / write_bytes_per_s,
-        bytes_written=filled + round(writing_s * write_bytes_per_s),
+        bytes_written=filled + round(_timed_bytes(phases, write_bytes_per_s)),
     )
+
+
+def _timed_bytes(phases: tuple[Phase, ...], write_bytes_per_s: int) -> float:
+    """What timed writes write at most."""
+    total = 0.0
+    of_rounds: dict[int, float] = {}
+    for phase in phases:
+        if not (phase.writes and phase.pattern.io):
+            continue
+        share = 1 - phase.read_pct / 100 if phase.pattern.mixed else 1
+        size = phase.duration_s * share * write_bytes_per_s
+        until = phase.rounds_until_bytes
+        if until is not None and of_rounds.get(phase.sweep_number, 0.0) >= until:
+            continue
+        of_rounds[phase.sweep_number] = of_rounds.get(phase.sweep_number, 0.0) + size
+        total += size
+    return total
 
 
 def timed_s(phases: tuple[Phase, ...]) -> float:

@@ -49,6 +49,8 @@ ELSEWHERE = {
     "labctl stack --native": "tests/unit/test_dashboards_stack.py starts what is installed",
     "pipx install .": "pip install . is what makes the environment of these tests",
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
+    "labctl trim-check my-rig": "tests/unit/test_trim_check.py runs it on a loop device",
+    "labctl trim-check my-rig --folder /mnt/ssd": "tests/unit/test_trim_check.py, too",
     "labctl mqtt forget my-rig.toml": "tests/servers/test_mqtt_sink.py runs it with a broker",
 }
 """Commands that are not run here, and why. Nor is what needs sudo: see test_service_unit.py."""

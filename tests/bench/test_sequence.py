@@ -21,6 +21,7 @@ from labctl.plan import load_plan, parse_plan
 from labctl.rig import Drive
 from labctl.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
+from tests.loop_device import DEVICE_BYTES, loop_device
 
 pytestmark = pytest.mark.bench
 
@@ -72,6 +73,9 @@ class Starter:
 
     def celsius(self) -> float | None:
         return next(self.temperatures, None)
+
+    def watts(self) -> float | None:
+        return None
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         if phase.index in self.refused:
@@ -248,3 +252,48 @@ async def test_a_trace_is_replayed_as_recorded_and_flat_out(
         found = final_result((tmp_path / "fio" / phase.slug / "stdout").read_text())
         assert found is not None and found.read is not None and found.write is not None
         assert (found.read.total_ios, found.write.total_ios) == (3000, 1000)
+
+
+async def test_the_kernel_counts_how_long_a_device_was_busy_in_a_replay(tmp_path: Path) -> None:
+    """Two seconds with an I/O each 20 ms: some of the time, and not all of it."""
+    lines = [f"{20000 * n} d read {4096 * (n * 7919 % 2048)} 4096" for n in range(100)]
+    text = "\n".join(["fio version 3 iolog", "0 d add", "0 d open", *lines])
+    (tmp_path / "trace.log").write_text(text + "\n")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "p"\nidle_before_s = 0\nidle_after_s = 0\n[[sweeps]]\nreplay = "trace.log"\n'
+    )
+    heard, timebase = Heard(), Timebase()
+    with loop_device(tmp_path) as (device, _):
+        drive = Drive(target=device, engine="libaio", size_bytes=DEVICE_BYTES)
+        planned = load_plan(str(plan))[0].expand(DEVICE_BYTES)
+        starter = Starter(drive, tmp_path / "fio", timebase)
+        await PhaseSequence(planned, starter, heard, timebase.now_ns).carry_out(StopRequest())
+    (ended,) = heard.ended
+    assert ended["outcome"] == "completed"
+    assert 0 < ended["disk_busy_s"] < (ended["end_ns"] - ended["begin_ns"]) * 1e-9
+
+
+async def test_a_phase_ends_when_the_temperature_stands(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    text = """
+        name = "soak"
+        idle_before_s = 0
+        idle_after_s = 0
+        [[sweeps]]
+        pattern = "randread"
+        duration_s = 60
+        steady_temperature_s = 5
+    """
+    planned = parse_plan(text, "soak.toml").expand()
+    heating = iter([*(40.0 + 2 * n for n in range(6)), *[52.0] * 200])
+    one, heard = sequence(simulated, tmp_path, planned, temperatures=heating)
+    await one.carry_out(StopRequest())
+    ((kind, data),) = heard.others
+    assert (kind, data["reached"], data["celsius"]) == ("temperature_steady", True, 52.0)
+    (ended,) = heard.ended
+    assert ended["outcome"] == "completed"
+    assert ended["end_ns"] - ended["begin_ns"] < 60e9
+    result = final_result((tmp_path / "fio" / planned[0].slug / "stdout").read_text())
+    assert result is not None and result.read is not None and result.error == ""

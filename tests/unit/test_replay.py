@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.faults import reaps_late
-from labctl.capture.fio_job import job_file
+from labctl.capture.fio_job import busy_ms_of, job_file
 from labctl.errors import ConfigurationError
 from labctl.fio_output import FioResult
 from labctl.phase import Pattern, Phase, Replay, Role
@@ -102,6 +102,18 @@ def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
     flat = Replay("t", stalls=False)
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 0.0, queue_depth=8, jobs=1, replay=flat)
     assert "replay_no_stall=1" in job_file(phase, Drive(target="nbd://x", engine="nbd"), False)
+
+
+def test_the_kernels_counters_are_told_at_both_ends_of_a_replay() -> None:
+    phase = Phase(
+        0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
+    )
+    lines = job_file(phase, Drive(target="/dev/disk/by-id/x"), True, "nvme0n1").splitlines()
+    hooks = [line for line in lines if line.startswith("exec_")]
+    assert all("/sys/class/block/nvme0n1/stat" in hook and ";" not in hook for hook in hooks)
+    stat = b"labctl-disk 100 0 800 1837 50 0 400 64 0 439 1924 0 0 0 0 7 12"
+    assert busy_ms_of(stat) == 439
+    assert busy_ms_of(b"labctl-disk sed: no such file") is None
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_rounds_that_were_left_out_stay_left_out(tmp_path: Path) -> None:
     record_phases(path, {**whole}, reached=True, round=5, index=13, sweep_number=1)
     kept = resumption(path)
     assert kept.done == set(range(18))
-    assert kept.iops[13] == 1013.0
+    assert kept.values[13].iops == 1013.0
 
 
 def test_where_the_state_matters_the_drive_is_prepared_again(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def devices_below(
     for _ in range(_MOST_LAYERS):
         if not waiting:
             break
-        mount = _mount_of(waiting.pop(), listed)
+        mount = mount_of(waiting.pop(), listed)
         if mount is None:
             continue
         if mount.filesystem == "overlay":
@@ -104,7 +104,7 @@ def devices_below(
     return frozenset(found)
 
 
-def _mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that ``path`` is in: the deepest, and of several at one point the last."""
     wanted = PurePosixPath(path)
     best: Mount | None = None

@@ -41,7 +41,7 @@ def size_of(device: str | Path, machine: Machine = _LOCAL) -> int | None:
 def check_target(
     rig: Rig,
     phases: Iterable[Phase],
-    runs_root: Path,
+    runs_root: Path | None,
     machine: Machine = _LOCAL,
     *,
     whole_drive: bool = False,
@@ -49,10 +49,11 @@ def check_target(
 ) -> None:
     """Refuse what must not or cannot be done to the rig's target.
 
-    ``whole_drive``: more is meant than writing to the target (format, sanitize), which needs all
-    namespaces and partitions of the drive to be free. ``at_rest``: no fio of ours is at work on
-    it, so it may also be opened, which costs a few reads. Raises ConfigurationError (there is no
-    such target), Refused (a rule forbids it).
+    ``runs_root``: where the journal will be; None when nothing is recorded. ``whole_drive``: more
+    is meant than writing to the target (format, sanitize), which needs all namespaces and
+    partitions of the drive to be free. ``at_rest``: no fio of ours is at work on it, so it may also
+    be opened, which costs a few reads. Raises ConfigurationError (there is no such target), Refused
+    (a rule forbids it).
     """
     writes = whole_drive or any(phase.writes for phase in phases)
     if rig.drive.engine == "nbd":
@@ -68,7 +69,7 @@ def check_target(
                 rig, f"is device {node.number}, which the kernel does not have (any more)"
             )
         device = safety.Device(target, name, blocks, machine)
-        if is_this_machine(machine):
+        if runs_root is not None and is_this_machine(machine):
             safety.refuse_journal_on(device, runs_root)
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
@@ -130,14 +131,14 @@ def _in_memory(path: str, machine: Machine) -> bool:
     return parent is not None and devices is not None and parent.filesystem != devices.filesystem
 
 
-def _check_file(rig: Rig, node: Node | None, runs_root: Path, machine: Machine) -> None:
+def _check_file(rig: Rig, node: Node | None, runs_root: Path | None, machine: Machine) -> None:
     path = Path(rig.drive.target)
     if node is None and rig.drive.size_bytes is None:
         raise _mistake(rig, "does not exist; for a scratch file to be made, give drive.size_bytes")
     parent = look_at(str(path.parent), machine)
     if parent is None or not stat.S_ISDIR(parent.mode):
         raise _mistake(rig, f"there is no directory {path.parent}")
-    if not is_this_machine(machine):
+    if runs_root is None or not is_this_machine(machine):
         return
     beside = "the journal ({}) would lie {} as the target {}, and its writes would be measured"
     choose = "; choose another disk with --runs"

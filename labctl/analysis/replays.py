@@ -1,0 +1,138 @@
+"""Replays of traces: data rate, service time, how long the drive was busy; fresh against full.
+
+Busy is the time in which any I/O was in flight. Where the target is a block device the kernel
+counts it (``io_ticks`` of ``/sys/class/block/*/stat``, in its own ticks of 1 to 10 ms: short I/Os
+far apart look busier than they are). Elsewhere only a bound is known: by Little's law
+IOPS × latency I/Os are in flight on average, and the drive is busy for at most that part of the
+time, nor for more than all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from labctl.analysis.qos import SlowShare, phase_slow_shares
+from labctl.analysis.results import Estimate, PhaseResult, RunSummary
+from labctl.analysis.series import host_series
+from labctl.record import RunRecord
+
+KERNEL, BOUND = "kernel", "at most"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """``part`` of the time in which I/O was in flight; ``source`` is KERNEL or BOUND."""
+
+    part: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """One replay of a trace. Service times are from the submission of an I/O to its completion.
+
+    The ``_part`` fields compare with the first replay of the same trace in the run (None for it).
+    """
+
+    phase_index: int
+    sweep: str
+    label: str
+    trace: str
+    duration_s: float
+    total_bytes: float
+    mb_per_s: float
+    iops: float
+    service_mean_us: float
+    service_p999_us: float | None
+    service_max_us: float
+    slow: tuple[SlowShare, ...]
+    busy: Busy | None
+    watts: Estimate | None
+    joules_per_gb: Estimate | None
+    service_part: float | None
+    rate_part: float | None
+
+
+def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult, ...]:
+    """Every completed replay of a run, in its order."""
+    busy_s = {
+        event.data.get("index"): float(event.data["disk_busy_s"])
+        for event in record.events
+        if event.kind == "phase_ended" and isinstance(event.data.get("disk_busy_s"), int | float)
+    }
+    found: list[ReplayResult] = []
+    first: dict[str, ReplayResult] = {}
+    for item in summary.measured:
+        if item.phase.replay is None or item.outcome != "completed" or not item.iops:
+            continue
+        one = _result(record, item, busy_s.get(item.phase.index), first.get(item.phase.label))
+        first.setdefault(item.phase.label, one)
+        found.append(one)
+    return tuple(found)
+
+
+def _result(
+    record: RunRecord, item: PhaseResult, busy_s: float | None, first: ReplayResult | None
+) -> ReplayResult:
+    sides = [side for side in (item.read, item.write) if side is not None]
+    ios = sum(side.total_ios for side in sides) or 1
+    service_us = sum(side.latency_mean_us * side.total_ios for side in sides) / ios
+    bytes_per_s = item.bytes_per_s or 0.0
+    assert item.iops and item.phase.replay is not None
+    joules = None
+    if item.joules is not None and bytes_per_s:
+        gigabytes = bytes_per_s * item.duration_s * 1e-9
+        joules = Estimate(item.joules.value / gigabytes, item.joules.u / gigabytes)
+    return ReplayResult(
+        phase_index=item.phase.index,
+        sweep=item.phase.sweep,
+        label=item.phase.label,
+        trace=item.phase.replay.name,
+        duration_s=item.duration_s,
+        total_bytes=bytes_per_s * item.duration_s,
+        mb_per_s=bytes_per_s * 1e-6,
+        iops=item.iops,
+        service_mean_us=service_us,
+        service_p999_us=_worst([side.latency_percentiles_us.get("99.9") for side in sides]),
+        service_max_us=max(side.latency_max_us for side in sides),
+        slow=phase_slow_shares(record, item),
+        busy=_busy(record, item, busy_s),
+        watts=item.watts,
+        joules_per_gb=joules,
+        service_part=_part(service_us, None if first is None else first.service_mean_us),
+        rate_part=_part(bytes_per_s * 1e-6, None if first is None else first.mb_per_s),
+    )
+
+
+def _part(value: float, first: float | None) -> float | None:
+    return value / first if first else None
+
+
+def _worst(values: Sequence[float | None]) -> float | None:
+    """Of reads and writes the slower: their mixture is not known."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def _busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:
+    if busy_s is not None:
+        return Busy(min(busy_s / item.duration_s, 1.0), KERNEL)
+    return _bound(record, item)
+
+
+def _bound(record: RunRecord, item: PhaseResult) -> Busy | None:
+    """From the I/Os in flight on average in each of fio's intervals."""
+    in_flight: dict[int, float] = {}
+    for side in ("read", "write"):
+        t_ns, iops = host_series(record, f"fio.{side}.iops").between(item.begin_ns, item.end_ns + 1)
+        at_ns, mean_us = host_series(record, f"fio.{side}.latency_mean_us").between(
+            item.begin_ns, item.end_ns + 1
+        )
+        known = dict(zip(at_ns.tolist(), mean_us.tolist(), strict=True))
+        for t, rate in zip(t_ns.tolist(), iops.tolist(), strict=True):
+            in_flight[t] = in_flight.get(t, 0.0) + rate * known.get(t, 0.0) * 1e-6
+    if not in_flight:
+        return None
+    return Busy(float(np.mean([min(one, 1.0) for one in in_flight.values()])), BOUND)

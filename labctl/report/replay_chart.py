@@ -1,0 +1,60 @@
+"""The chart of replays: a bar each for data rate, service time, disk-busy time and power."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from labctl.analysis.replays import BOUND, ReplayResult
+from labctl.report.charts import Datasets, Row, finished, hues, joined
+from labctl.report.review_charts import Figure, bars
+
+COLOURS = hues(("a", "b", "c", "d"))
+
+
+def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
+    """Every replay of a run side by side."""
+    if not replays:
+        return None
+    repeated = Counter(one.sweep for one in replays)
+    numbers = tuple(_numbers(one, repeated[one.sweep] > 1) for one in replays)
+    bound = any(one.busy is not None and one.busy.source == BOUND for one in replays)
+    shown = (
+        ("mb_per_s", "MB/s"),
+        ("service_mean_us", "mean service time (µs)"),
+        ("busy_pct", "disk busy, at most (%)" if bound else "disk busy (%)"),
+        ("watts", "mean power (W)"),
+    )
+    datasets = Datasets()
+    parts = [
+        bars(datasets, numbers, name, title, colour, named=place % 2 == 0)
+        for place, ((name, title), colour) in enumerate(zip(shown, COLOURS, strict=True))
+        if any(row[name] is not None for row in numbers)
+    ]
+    caption = (
+        "Replays of traces: data rate, service time from submission to completion, share of the "
+        "time with I/O in flight, and mean power with its U (k = 2)."
+    )
+    body = joined(parts, 2)
+    return Figure(finished("replay", "Trace replay", caption, body, datasets), numbers)
+
+
+def _numbers(one: ReplayResult, repeated: bool) -> Row:
+    return {
+        "figure": f"{one.sweep}, {one.label}" if repeated else one.sweep,
+        "trace": one.trace,
+        "gb": one.total_bytes * 1e-9,
+        "seconds": one.duration_s,
+        "mb_per_s": one.mb_per_s,
+        "iops": one.iops,
+        "service_mean_us": one.service_mean_us,
+        "service_p999_us": one.service_p999_us,
+        "service_max_us": one.service_max_us,
+        **{f"over_{slow.over_ms}_ms_pct": slow.most_pct for slow in one.slow},
+        "busy_pct": None if one.busy is None else one.busy.part * 100,
+        "busy_from": None if one.busy is None else one.busy.source,
+        "watts": None if one.watts is None else one.watts.value,
+        "watts_u": None if one.watts is None else one.watts.u,
+        "joules_per_gb": None if one.joules_per_gb is None else one.joules_per_gb.value,
+        "joules_per_gb_u": None if one.joules_per_gb is None else one.joules_per_gb.u,
+    }
