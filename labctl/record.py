@@ -94,7 +94,7 @@ class RailInfo:
     """A rail as the header keeps it: which channels measure it, and through what shunt.
 
     ``current`` names a current channel, or the channel of the voltage across the shunt when
-    ``shunt_ohm`` is given.
+    ``shunt_ohm`` is given. The other keys are those of :class:`labctl.rail.Current`.
     """
 
     name: str
@@ -104,6 +104,27 @@ class RailInfo:
     tolerance_pct: float = 5.0
     shunt_ohm: float | None = None
     shunt_tolerance_pct: float = 0.0
+    volts_at: str = "drive"
+    shunt_u_ohm: float | None = None
+    shunt_k: float = 2.0
+    shunt_ppm_per_kelvin: float = 0.0
+    shunt_ppm_per_kelvin_limit: float = 0.0
+    shunt_reference_celsius: float = 25.0
+    shunt_kelvin_per_watt: float = 0.0
+    shunt_celsius: tuple[float, float] | None = None
+    shunt_temperature: str | None = None
+    burden_ohm: float = 0.0
+    burden_tolerance_pct: float = 0.0
+
+    @property
+    def in_series_ohm(self) -> float:
+        """Resistance that measuring the current puts into the rail, as far as it is known."""
+        return self.shunt_ohm or self.burden_ohm
+
+    @property
+    def drop_ohm(self) -> float:
+        """Resistance between where the volts are measured and the drive: 0 at the drive."""
+        return self.in_series_ohm if self.volts_at == "supply" else 0.0
 
 
 @dataclass(frozen=True, slots=True)

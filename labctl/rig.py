@@ -31,13 +31,11 @@ from instruments.ssh import DESTINATION_PATTERN
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
+from labctl.rail import ChannelName, Finite, Positive, Rail
 from labctl.record import HOST_CLOCK, DriveInfo, RailInfo
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
@@ -66,31 +64,6 @@ class Drive(BaseModel):
     """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
     tools: str = ""
     """A folder on the drive's host whose nvme and smartctl come before those on PATH."""
-
-
-class Current(BaseModel):
-    """How a rail's current is measured: directly, or as the voltage across a shunt."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    channel: ChannelName
-    shunt_ohm: Positive | None = None
-    shunt_tolerance_pct: Annotated[float, Field(ge=0, le=20)] = 0.0
-
-
-def _current(value: Any) -> Any:
-    return {"channel": value} if isinstance(value, str) else value
-
-
-class Rail(BaseModel):
-    """A supply of the drive with a voltage channel and a current channel."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    nominal_volts: Positive
-    tolerance_pct: Annotated[float, Field(gt=0, le=50)] = 5.0
-    voltage: ChannelName
-    current: Annotated[Current, BeforeValidator(_current)]
 
 
 class Limits(BaseModel):
@@ -202,9 +175,9 @@ class Rig:
                 nominal_volts=rail.nominal_volts,
                 tolerance_pct=rail.tolerance_pct,
                 voltage=rail.voltage,
+                volts_at=rail.volts_at,
                 current=rail.current.channel,
-                shunt_ohm=rail.current.shunt_ohm,
-                shunt_tolerance_pct=rail.current.shunt_tolerance_pct,
+                **rail.current.model_dump(exclude={"channel"}),
             )
             for name, rail in self.file.rails.items()
         )
@@ -315,6 +288,9 @@ def _wrong_references(
         through_shunt = rail.current.shunt_ohm is not None
         wanted = Quantity.VOLTAGE if through_shunt else Quantity.CURRENT
         check(f"{key}.current", rail.current.channel, wanted)
+        if rail.current.shunt_temperature is not None:
+            name = rail.current.shunt_temperature
+            check(f"{key}.current.shunt_temperature", name, Quantity.TEMPERATURE)
     for sensor, name in file.temperatures.items():
         check(f"temperatures.{sensor}", name, Quantity.TEMPERATURE)
     return mistakes

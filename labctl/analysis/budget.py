@@ -9,6 +9,7 @@ from labctl.analysis.power import LOST, PhasePower, RailPower
 from labctl.analysis.results import Component, Estimate, RailResult
 from labctl.analysis.ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.series import ChannelSeries
+from labctl.analysis.shunt import at_drive, shunt_lines
 from labctl.analysis.uncertainty import (
     combined,
     difference_components,
@@ -37,18 +38,7 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
         *_meter_lines("voltage", power.rail.volts, volts, amps),
         *_meter_lines("current", power.rail.amps, amps, volts),
     ]
-    shunt = power.rail.info.shunt_ohm
-    if shunt is not None:
-        tolerance = power.rail.info.shunt_tolerance_pct / 100
-        lines.append(
-            limit_component(
-                "shunt",
-                tolerance * power.watts.mean,
-                f"±{tolerance:.3%} of {shunt:g} Ω",
-                source=f"shunt of {power.rail.info.name}",
-                part="gain",
-            )
-        )
+    lines += shunt_lines(power.rail.info, power.shunt, power.amps, power.watts.mean)
     lines.append(
         limit_component(
             "alignment",
@@ -98,6 +88,7 @@ def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
             kind="B",
             watts=MAINS_RIPPLE * abs(power.watts.mean) * part / math.sqrt(2.0),
             how=f"{part:.2%} of a ripple of ±{MAINS_RIPPLE:.1%} is left in the mean",
+            distribution="U-shaped",
         )
     ]
 
@@ -137,6 +128,7 @@ def _interpolation_line(power: RailPower) -> Component:
         kind="B",
         watts=math.hypot(sampling, common),
         how="V and I at different instants: at most the product of their scatters is missed",
+        distribution="rectangular",
     )
 
 
@@ -152,7 +144,7 @@ def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns:
     budget = rail_budget(power, duration_s, step)
     watts = expanded(power.watts.mean, budget)
     return RailResult(
-        volts=power.volts,
+        volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
         amps=power.amps,
         watts=watts,
         watts_series=power.watts,

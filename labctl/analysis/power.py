@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,13 @@ from numpy.typing import NDArray
 from labctl.analysis.moments import Moments
 from labctl.analysis.results import Series
 from labctl.analysis.series import ChannelSeries, Floats, RailSeries
+from labctl.analysis.shunt import (
+    ShuntState,
+    scaled,
+    scaled_scatter,
+    shunt_state,
+    temperature_of_shunt,
+)
 from labctl.analysis.uncertainty import Scatter
 
 CHUNK = 32_768
@@ -48,6 +55,7 @@ class RailPower:
 
     rail: RailSeries
     volts: Series
+    """Where they were measured."""
     amps: Series
     watts: Series
     scatter: Scatter
@@ -61,6 +69,8 @@ class RailPower:
     """Whether V and I were read at the same instants."""
     volts_interval_ns: float
     amps_interval_ns: float
+    shunt: ShuntState | None = None
+    """How the shunt was; amps and watts are corrected by its factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +115,25 @@ def interpolated(
 
 
 def rail_watts(
-    t_amps: Floats, amps: Floats, t_volts: Floats, volts: Floats, bridged: float
+    t_amps: Floats,
+    amps: Floats,
+    t_volts: Floats,
+    volts: Floats,
+    bridged: float,
+    drop_ohm: float = 0.0,
 ) -> tuple[Floats, Floats]:
     """Times and watts of one rail: V·I at I's times, without those where V is missing.
 
     Times are in any one unit since any one moment, ascending, and so is ``bridged``: the
-    longest stretch between two readings of V that may be interpolated over. This is the
-    one place where watts are made, for live views and results alike.
+    longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` lies
+    between where V is measured and the drive: (V − I·R)·I. This is the one place where watts are
+    made, for live views and results alike.
     """
     if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
-        return t_amps, volts * amps
+        return t_amps, (volts - amps * drop_ohm if drop_ohm else volts) * amps
     volts_at, known = interpolated(t_amps, t_volts, volts, bridged)
+    if drop_ohm:
+        volts_at -= amps * drop_ohm
     volts_at *= amps
     return (t_amps, volts_at) if known is None else (t_amps[known], volts_at[known])
 
@@ -148,16 +166,38 @@ def phase_power(
             for worker in workers:
                 worker.let_go()
     results = {}
+    uncorrected = 0.0
     for worker in workers:
         power = worker.result()
         if power is None:
             missing.append(worker.why_not())
         else:
-            results[worker.rail.info.name] = power
+            results[worker.rail.info.name] = with_warm_shunt(power, begin_ns, end_ns)
+            uncorrected += power.watts.mean
         worker.let_go()
     if len(results) < len(rails) or total.n < FEWEST:
         return PhasePower(results, None, None, tuple(missing))
-    return PhasePower(results, total.series(), total.scatter(), tuple(missing))
+    factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
+    together, scatter = scaled(total.series(), factor), scaled_scatter(total.scatter(), factor)
+    return PhasePower(results, together, scatter, tuple(missing))
+
+
+def with_warm_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
+    """The power with its amps and watts corrected by what is known of the shunt's temperature."""
+    info = power.rail.info
+    if not info.shunt_ohm:
+        return power
+    around = temperature_of_shunt(info, power.rail.celsius, begin_ns, end_ns)
+    state = shunt_state(info, power.amps, *around)
+    if state is None:
+        return power
+    return replace(
+        power,
+        amps=scaled(power.amps, state.factor),
+        watts=scaled(power.watts, state.factor),
+        scatter=scaled_scatter(power.scatter, state.factor),
+        shunt=state,
+    )
 
 
 def _together(
@@ -249,7 +289,8 @@ class _RailWorker:
             t_volts, volts = t_volts[own], volts[own]
         else:
             self._together = False
-        t, watts = rail_watts(t_amps, amps, t_volts, volts, BRIDGED * self.volts_interval)
+        bridged, drop_ohm = BRIDGED * self.volts_interval, self.rail.info.drop_ohm
+        t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
         self._watts.add(watts)
         self._watts_cover.add(t)
         return t, watts

@@ -46,7 +46,11 @@ class Component:
     source: str = ""
     """Lines of several rails with the same source are one error: they add up linearly."""
     part: str = ""
-    """"gain" for an error in proportion to the reading, else empty."""
+    """"gain" for an error in proportion to the reading, "zero" for one that adds the same to
+    every reading, else empty."""
+    distribution: str = "normal"
+    """What the standard uncertainty follows from: "normal" (a scatter, a certificate's U/k),
+    "rectangular" (limits a: a/√3) or "U-shaped" (an amplitude a: a/√2)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,8 @@ class RailSeries:
     info: RailInfo
     volts: ChannelSeries
     amps: ChannelSeries
+    celsius: ChannelSeries | None = None
+    """What measures the temperature of the shunt, if anything does."""
 
 
 def _first_from(stamps: Ints, moment: int) -> int:
@@ -244,5 +246,5 @@ def rail_series(info: RailInfo, channels: Mapping[str, ChannelSeries]) -> RailSe
     if volts is None or amps is None:
         return None
     if info.shunt_ohm is not None:
-        amps = ChannelSeries(amps.info, amps.stamps, amps.raw, amps.clock, 1.0 / info.shunt_ohm)
-    return RailSeries(info, volts, amps)
+        amps = replace(amps, scale=1.0 / info.shunt_ohm)
+    return RailSeries(info, volts, amps, channels.get(info.shunt_temperature or ""))

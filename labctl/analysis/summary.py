@@ -35,6 +35,7 @@ from labctl.analysis.series import (
     host_series,
     rail_series,
 )
+from labctl.analysis.shunt import burden_problems, temperature_problems
 from labctl.analysis.signals import PhaseSignals
 from labctl.analysis.steady import steady_throughout
 from labctl.analysis.throttle import find_throttling, throttled_s, throttled_stretches
@@ -129,7 +130,13 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         clocks=_clocks(record, channels),
         edge_lags=lags,
         gap_median_ms=float(np.median(gaps)) if gaps else None,
-        problems=(*problems, *lag_problems(lags), *own_power_problem(own)),
+        problems=(
+            *problems,
+            *lag_problems(lags),
+            *own_power_problem(own),
+            *burden_problems(record.header.rails, phases),
+            *temperature_problems(record.header.rails, channels),
+        ),
         labctl_version=record.header.versions.get("labctl", ""),
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),

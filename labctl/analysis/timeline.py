@@ -226,7 +226,8 @@ class _Walk:
         bins = self._grid(amps)
         for (t_amps, current), (t_volts, voltage), bridged_ns in self._side_by_side(rail):
             if len(t_amps) and len(t_volts):
-                bins.add(*rail_watts(t_amps, current, t_volts, voltage, bridged_ns))
+                drop_ohm = rail.info.drop_ohm
+                bins.add(*rail_watts(t_amps, current, t_volts, voltage, bridged_ns, drop_ohm))
         return bins.trace(self._begin_ns, silences), silences
 
     def _side_by_side(

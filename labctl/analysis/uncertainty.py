@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,13 @@ def limit_component(
 ) -> Component:
     """A type B line from limits ±``watts_limit``: rectangular, so divided by √3."""
     return Component(
-        name=name, kind="B", watts=abs(watts_limit) / RECTANGULAR, how=how, source=source, part=part
+        name=name,
+        kind="B",
+        watts=abs(watts_limit) / RECTANGULAR,
+        how=how,
+        source=source,
+        part=part,
+        distribution="rectangular",
     )
 
 
@@ -132,19 +138,21 @@ def difference_components(
     """The budget of a difference between two phases on the same meters.
 
     A meter's error of reading is the same in both: only its part of the difference is left
-    (``share`` = difference / value). What the data sheet gives as a floor holds noise and
-    non-linearity too, so nothing of it is taken to cancel: both phases count in full.
+    (``share`` = difference / value). A zero that was taken before the run is the same in both,
+    too: only the difference of both lines is left. What the data sheet gives as a floor holds
+    noise and non-linearity too, so nothing of it is taken to cancel: both phases count in full.
     """
-    kept = [item if item.part != "gain" else _scaled(item, abs(share)) for item in components]
-    return kept + [_apart(item) for item in others if item.part != "gain"]
-
-
-def _scaled(item: Component, factor: float) -> Component:
-    return Component(
-        item.name, item.kind, item.watts * factor, item.how, item.dof, item.source, item.part
-    )
+    zeros = {item.source: item.watts for item in others if item.part == "zero"}
+    kept = []
+    for item in components:
+        if item.part == "gain":
+            item = replace(item, watts=item.watts * abs(share))
+        elif item.part == "zero":
+            item = replace(item, watts=abs(item.watts - zeros.pop(item.source, 0.0)))
+        kept.append(item)
+    apart = [item for item in others if item.part != "gain"]
+    return kept + [_apart(item) for item in apart if item.part != "zero" or item.source in zeros]
 
 
 def _apart(item: Component) -> Component:
-    source = f"{item.source} (idle)" if item.source else ""
-    return Component(item.name, item.kind, item.watts, item.how, item.dof, source, item.part)
+    return replace(item, source=f"{item.source} (idle)" if item.source else "")

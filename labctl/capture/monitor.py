@@ -35,6 +35,17 @@ class LiveRail:
         return None if self.volts is None or self.amps is None else self.volts * self.amps
 
 
+def live_rail(rail: RailInfo, volts: float | None, sensed: float | None) -> LiveRail:
+    """A rail from the newest readings of its channels; ``sensed`` is volts across a shunt, or amps.
+
+    Where the volts are measured before the shunt, its drop is taken off.
+    """
+    amps = sensed / rail.shunt_ohm if sensed is not None and rail.shunt_ohm else sensed
+    if rail.drop_ohm:
+        volts = None if volts is None or amps is None else volts - rail.drop_ohm * amps
+    return LiveRail(volts, amps)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveRates:
     """Operations, bytes and mean latency over the last status interval, both directions."""
@@ -198,9 +209,7 @@ class Monitor:
             }
             rails = {}
             for rail in self._rails:
-                sensed = fresh.get(rail.current)
-                amps = sensed / rail.shunt_ohm if sensed is not None and rail.shunt_ohm else sensed
-                rails[rail.name] = LiveRail(fresh.get(rail.voltage), amps)
+                rails[rail.name] = live_rail(rail, fresh.get(rail.voltage), fresh.get(rail.current))
             celsius = {
                 sensor: fresh[name] for sensor, name in self._temperatures.items() if name in fresh
             }

@@ -23,7 +23,7 @@ from markupsafe import Markup
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
 from labctl.analysis.verdict import OPEN
 from labctl.plan import Role
-from labctl.record import RunRecord
+from labctl.record import RailInfo, RunRecord
 from labctl.report import headline, numbers
 from labctl.report.axes import panels
 from labctl.report.charts import Chart, vegalite_version
@@ -133,6 +133,7 @@ def _environment() -> Environment:
         "latency_percentile_us": latency_percentile_us,
         "celsius_max": headline.celsius_max,
         "budget": _budget,
+        "in_series": in_series,
         "signed": _signed,
     }
     environment.globals |= {"causes_in": headline.causes_in, "Role": Role, "Estimate": Estimate}
@@ -164,6 +165,30 @@ def _source_hash(script: str) -> str:
 def _signed(number: float, digits: int = 3) -> str:
     text = numbers.significant(number, digits)
     return text if number <= 0 else f"+{text}"
+
+
+def in_series(rail: RailInfo) -> str:
+    """The shunt or ammeter of a rail in words, as the rig says it."""
+    if rail.shunt_ohm is None:
+        if not rail.burden_ohm:
+            return numbers.NOTHING
+        return f"{rail.burden_ohm:g} Ω ± {rail.burden_tolerance_pct:g} %"
+    parts = [f"{rail.shunt_ohm * 1e3:g} mΩ ± {rail.shunt_tolerance_pct:g} %"]
+    if rail.shunt_u_ohm is not None:
+        u = f"U = {rail.shunt_u_ohm * 1e3:.3g} mΩ (k = {rail.shunt_k:g})"
+        parts = [f"{rail.shunt_ohm * 1e3:g} mΩ, {u}"]
+    parts[0] += f" at {rail.shunt_reference_celsius:g} °C"
+    if rail.shunt_ppm_per_kelvin:
+        parts.append(f"{rail.shunt_ppm_per_kelvin:+g} ppm/K")
+    if rail.shunt_ppm_per_kelvin_limit:
+        parts.append(f"±{rail.shunt_ppm_per_kelvin_limit:g} ppm/K")
+    if rail.shunt_kelvin_per_watt:
+        parts.append(f"{rail.shunt_kelvin_per_watt:g} K/W")
+    if rail.shunt_temperature is not None:
+        parts.append(f"temperature from {rail.shunt_temperature}")
+    elif rail.shunt_celsius is not None:
+        parts.append("in {:g} to {:g} °C".format(*rail.shunt_celsius))
+    return ", ".join(parts)
 
 
 def _budget(components: Sequence[Component]) -> list[BudgetLine]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.capture.acquisition import State
-from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View
+from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View, live_rail
 from labctl.fio_output import DIRECTIONS
 from labctl.plan import Phase
 from labctl.record import CHANNELS_DIR, READING, Event, RunRecord
@@ -129,12 +129,10 @@ class RunLook:
         return float(readings["v"][recent].mean())
 
     def _rails(self) -> dict[str, LiveRail]:
-        rails = {}
-        for rail in self.header.rails:
-            sensed = self._newest(rail.current)
-            amps = sensed / rail.shunt_ohm if sensed is not None and rail.shunt_ohm else sensed
-            rails[rail.name] = LiveRail(self._newest(rail.voltage), amps)
-        return rails
+        return {
+            rail.name: live_rail(rail, self._newest(rail.voltage), self._newest(rail.current))
+            for rail in self.header.rails
+        }
 
     def _celsius(self) -> dict[str, float]:
         values = {name: self._newest(of) for name, of in self.header.temperatures.items()}

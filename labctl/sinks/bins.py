@@ -197,9 +197,12 @@ class RailStream(BinStream):
         bin_ns: int,
         every_reading: bool = False,
         constants: Mapping[str, float] = MappingProxyType({}),
+        drop_ohm: float = 0.0,
     ) -> None:
+        """``drop_ohm`` lies between where the volts are measured and the drive."""
         super().__init__(name, (volts, amps), tags, bin_ns, every_reading, constants)
         self._volts, self._amps = volts, amps
+        self._drop_ohm = drop_ohm
 
     def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
         """Means at the middle of each bin, or every reading at its own time."""
@@ -218,7 +221,7 @@ class RailStream(BinStream):
         if not len(rows):
             return []
         columns: dict[str, Floats | Ints] = {
-            "volts": v.mean[rows],
+            "volts": (v.mean - self._drop_ohm * i.mean if self._drop_ohm else v.mean)[rows],
             "amps": i.mean[rows],
             "watts": p.mean[rows],
             "watts_min": p.low[rows],
@@ -236,14 +239,16 @@ class RailStream(BinStream):
         if not len(t_volts) or not len(t_amps):
             return _NOTHING, _NOTHING
         if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
-            return rail_watts(t_amps, amps, t_volts, volts, np.inf)
+            return rail_watts(t_amps, amps, t_volts, volts, np.inf, self._drop_ohm)
         fresh = np.diff(t_volts, prepend=-np.inf) > 0
         t_volts, volts = t_volts[fresh], volts[fresh]
         low = int(np.searchsorted(t_amps, t_volts[0]))
         high = int(np.searchsorted(t_amps, t_volts[-1], side="right"))
         if low >= high or len(t_volts) < 2:
             return _NOTHING, _NOTHING
-        t, watts = rail_watts(t_amps[low:high], amps[low:high], t_volts, volts, np.inf)
+        t, watts = rail_watts(
+            t_amps[low:high], amps[low:high], t_volts, volts, np.inf, self._drop_ohm
+        )
         gaps = unbridged(t_volts, self._volts.info.interval_s * 1e9)
         if not gaps.any():
             return t, watts
@@ -262,6 +267,8 @@ class RailStream(BinStream):
     ) -> list[Series]:
         found = []
         t, values = _inside(*volts, span)
+        if len(t) and self._drop_ohm and len(amps[0]):
+            values = values - self._drop_ohm * np.interp(t, *amps)
         if len(t):
             found.append(
                 Series(

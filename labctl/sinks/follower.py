@@ -146,7 +146,10 @@ class Follower:
             }
             tags = {**self.tags, "rail": rail.name}
             streams.append(
-                RailStream(f"power.{rail.name}", volts, amps, tags, grid_ns, full_rate, nominal)
+                RailStream(
+                    *(f"power.{rail.name}", volts, amps, tags, grid_ns, full_rate, nominal),
+                    drop_ohm=rail.drop_ohm,
+                )
             )
         limits = self._limits()
         for sensor, name in self.header.temperatures.items():

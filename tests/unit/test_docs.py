@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from labctl.plan import parse_plan
-from labctl.rig import Current, Drive, Limits, Rail, load_rig
+from labctl.rail import Current, Rail
+from labctl.rig import Drive, Limits, load_rig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from instruments.reading import BESIDE_VALUES, Batch, Channel, Clock, ClockPair, Quantity, Status
+from instruments.reading import BESIDE_VALUES, Clock, Quantity, Status
 from labctl.analysis.align import fit_clock
 from labctl.capture.acquisition import Acquisition, Owner, State
+from labctl.capture.listening import Heard, Listening
+from labctl.capture.monitor import live_rail
 from labctl.checks import Check, ok, trouble, warning
 from labctl.record import CLOCK_PAIR
 from labctl.rig import Rig
@@ -39,50 +40,6 @@ _TODO = {
     Status.MEMORY_OVERFLOW: "a longer interval_s, or a faster line",
     Status.STUCK: "is the meter measuring?",
 }
-
-
-@dataclass
-class Heard:
-    """What came from one channel."""
-
-    channel: Channel
-    t_ns: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    statuses: dict[Status, int] = field(default_factory=dict)
-    pairs: list[ClockPair] = field(default_factory=list)
-
-    @property
-    def mean(self) -> float | None:
-        """The mean of its readings; None where there was none."""
-        return float(np.mean(self.values)) if self.values else None
-
-
-class Listening:
-    """Takes what the owner threads read."""
-
-    def __init__(self, rig: Rig) -> None:
-        self._lock = threading.Lock()
-        self.heard = {
-            f"{name}.{channel.name}": Heard(channel)
-            for name, channels in rig.channels.items()
-            for channel in channels
-        }
-
-    def batch(self, instrument: str, batch: Batch) -> None:
-        """Readings came in (called by owner threads)."""
-        with self._lock:
-            for block in batch.blocks:
-                heard = self.heard[f"{instrument}.{block.channel}"]
-                heard.t_ns += block.t_ns.tolist()
-                heard.values += block.values.tolist()
-            for reading in batch.statuses:
-                statuses = self.heard[f"{instrument}.{reading.channel}"].statuses
-                statuses[reading.status] = statuses.get(reading.status, 0) + reading.count
-            for pair in batch.clock_pairs:
-                self.heard[f"{instrument}.{pair.channel}"].pairs.append(pair)
-
-    def state(self, instrument: str, state: State, reason: str) -> None:
-        """An instrument came or went: its owner says so, too."""
 
 
 def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
@@ -203,11 +160,16 @@ def _range(name: str, heard: Heard) -> Iterator[Check]:
 
 def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
     limits = rig.file.limits
+    infos = {info.name: info for info in rig.rail_infos()}
     for name, rail in rig.file.rails.items():
-        volts = heard[rail.voltage].mean
+        sensed = heard[rail.current.channel].mean
+        live = live_rail(infos[name], heard[rail.voltage].mean, sensed)
+        volts = live.volts
         if volts is None:
-            yield trouble(name, f"{rail.voltage} gave no volts")
+            silent = rail.voltage if heard[rail.voltage].mean is None else rail.current.channel
+            yield trouble(name, f"{silent} gave no reading: its volts are not known")
             continue
+        drop = infos[name].in_series_ohm * (live.amps or 0.0)
         off_pct = (volts / rail.nominal_volts - 1) * 100
         text = f"{volts:.3f} V, {off_pct:+.1f} % of {rail.nominal_volts:g} V"
         if abs(off_pct) <= rail.tolerance_pct:
@@ -216,9 +178,12 @@ def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
             yield trouble(name, text, "is the drive's supply on, and are the probes right?")
         else:
             worse = limits.when_out_of_tolerance == "abort"
-            yield (trouble if worse else warning)(
-                name, f"{text} (tolerance ±{rail.tolerance_pct:g} %)", "check supply and probes"
-            )
+            text += f" (tolerance ±{rail.tolerance_pct:g} %)"
+            todo = "check supply and probes"
+            if abs((volts + drop) / rail.nominal_volts - 1) * 100 <= rail.tolerance_pct:
+                text += f": {drop:.3g} V are lost across {infos[name].in_series_ohm:g} Ω"
+                todo = "take a smaller shunt or range, or raise the supply"
+            yield (trouble if worse else warning)(name, text, todo)
         current = next(
             channel
             for channel in rig.channels[rail.current.channel.partition(".")[0]]
