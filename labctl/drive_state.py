@@ -51,6 +51,32 @@ class PcieLink:
         speed = self.speed_gt_s and self.max_speed_gt_s and self.speed_gt_s < self.max_speed_gt_s
         return bool(speed or (self.width and self.max_width and self.width < self.max_width))
 
+    @property
+    def bytes_per_s(self) -> float | None:
+        """What the negotiated link can carry each way, without the overhead of packets."""
+        return _carried(self.speed_gt_s, self.width)
+
+    @property
+    def max_bytes_per_s(self) -> float | None:
+        """The same of the best that this end of it can do."""
+        return _carried(self.max_speed_gt_s, self.max_width)
+
+
+def _carried(speed_gt_s: float | None, width: int | None) -> float | None:
+    """PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b to 32, 242 of 256 B at 64."""
+    if speed_gt_s is None or width is None:
+        return None
+    share = 0.8 if speed_gt_s <= 5 else 128 / 130 if speed_gt_s <= 32 else 242 / 256
+    return speed_gt_s * 1e9 / 8 * width * share
+
+
+@dataclass(frozen=True, slots=True)
+class PciePort:
+    """A port or bridge above a drive: its PCI address and the link that it is an end of."""
+
+    address: str
+    link: PcieLink | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class TemperatureSensor:
@@ -164,6 +190,12 @@ class DriveState:
     power_states: tuple[PowerState, ...] = ()
     lba_formats: tuple[LbaFormat, ...] = ()
     link: PcieLink | None = None
+    pci_address: str = ""
+    slot: str = ""
+    """What the board calls the slot, where its firmware tells the kernel."""
+    ports: tuple[PciePort, ...] = ()
+    """What is above the drive in the PCIe tree, the root port first."""
+    numa_node: int | None = None
     temperature_sensors: tuple[TemperatureSensor, ...] = ()
     in_use: tuple[str, ...] = ()
     """Mounts, swap and holders of the drive."""

@@ -108,6 +108,9 @@ class FioResult:
     error: str = ""
     notes: tuple[str, ...] = ()
     mixed: Direction | None = None
+    user_cpu_pct: float | None = None
+    """Time of its workers in user mode, the mean of them in per cent of one core."""
+    system_cpu_pct: float | None = None
 
 
 def _sections(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -251,7 +254,18 @@ def final_result(text: str) -> FioResult | None:
         error=", ".join(f"fio error {code}" for code in status.errors),
         notes=tuple(notes),
         mixed=mixed,
+        user_cpu_pct=_cpu_pct(jobs, "usr_cpu"),
+        system_cpu_pct=_cpu_pct(jobs, "sys_cpu"),
     )
+
+
+def _cpu_pct(jobs: Sequence[dict[str, Any]], key: str) -> float | None:
+    """The mean over jobs that ran side by side, each weighed by the time of its workers."""
+    told = [(number(job.get(key)), number_at(job, "job_runtime") or 1.0) for job in jobs]
+    known = [(value, weight) for value, weight in told if value is not None]
+    if not known:
+        return None
+    return sum(value * weight for value, weight in known) / sum(weight for _, weight in known)
 
 
 def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:

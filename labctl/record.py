@@ -44,6 +44,9 @@ FIO_DIR = "fio"
 RESUMED = "run_resumed"
 """The event with which a second process goes on with a run that was cut off."""
 
+CPU_TIMES = "cpu_times"
+"""The event of a look at what each core of the drive's host did so far."""
+
 HOST_CLOCK = "host.wall"
 """The looks at the wall clock of the drive's host, which fio there prints."""
 

@@ -150,6 +150,32 @@ class ThrottleVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuUse:
+    """What the processor of the drive's host did in a phase, everything that ran on it.
+
+    ``cores_pct``: how busy each core was, by its number as text, 0 to 100. ``user_pct`` and
+    ``system_pct`` are of all cores together. What fio says is of its own workers alone, the mean
+    of them in per cent of one core.
+    """
+
+    cores_pct: dict[str, float]
+    user_pct: float
+    system_pct: float
+    fio_user_pct: float | None = None
+    fio_system_pct: float | None = None
+
+    @property
+    def busy_cores(self) -> float:
+        """How many cores' worth of work was done."""
+        return sum(self.cores_pct.values()) / 100.0
+
+    @property
+    def busiest(self) -> tuple[str, float]:
+        """The busiest core and its per cent."""
+        return max(self.cores_pct.items(), key=lambda item: item[1])
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseResult:
     """One phase: watts, work, and both in relation."""
 
@@ -189,6 +215,8 @@ class PhaseResult:
     watts_unthrottled: Estimate | None = None
     iops_unthrottled: Estimate | None = None
     """As measured where nothing was throttled; None when too little is left to tell."""
+    cpu: CpuUse | None = None
+    """None where it was not looked at, and in phases too short to tell."""
 
     @property
     def duration_s(self) -> float:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.cpu import CpuLook, cpu_looks, cpu_use
 from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.edges import edge_lag, lag_problems
 from labctl.analysis.faults import phase_problems, run_problems
@@ -83,6 +84,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     throttling = find_throttling(signals)
     by_index = {phase.index: phase for phase in signals}
     phases = []
+    looks = cpu_looks(record.events)
     breaks = [event.t_ns for event in record.events if event.kind in BREAKS]
     for number, span in enumerate(spans):
         before = _followed(spans[number - 1], span, breaks) if number else None
@@ -95,6 +97,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
             results[number],
             totals[number],
             watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
+            looks,
         )
         if span.phase.index in by_index:
             phase = by_index[span.phase.index]
@@ -244,6 +247,7 @@ def _phase_result(
     rails: dict[str, RailResult],
     watts: Estimate | None,
     marginal: Estimate | None,
+    looks: Sequence[CpuLook],
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     fio = _fio(record, span)
@@ -275,6 +279,7 @@ def _phase_result(
         throttled_s=0.0,
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
+        cpu=cpu_use(looks, span, fio),
     )
 
 

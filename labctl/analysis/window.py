@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from labctl.analysis.cpu import mean_cpu_use
 from labctl.analysis.results import (
     COVERAGE_FACTOR,
     Component,
@@ -114,6 +115,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         unthrottled_s=None,
         watts_unthrottled=None,
         iops_unthrottled=None,
+        cpu=mean_cpu_use([item.cpu for item in good]),
     )
 
 

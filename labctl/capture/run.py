@@ -25,6 +25,7 @@ from labctl.capture.guard import Guard, Look
 from labctl.capture.hands import DriveHands
 from labctl.capture.header import make_header, meter_channels
 from labctl.capture.host import software
+from labctl.capture.host.cpu import CpuWatch, watching_cpu
 from labctl.capture.host.remote import RemoteHost
 from labctl.capture.host.spawn import DriveHost, LocalHost
 from labctl.capture.host.ssh import LOCAL, machine_at
@@ -113,6 +114,7 @@ class Run:
         self._acquisition: Acquisition | None = None
         self._sequence: PhaseSequence | None = None
         self._drive_watch: DriveWatch | None = None
+        self._cpu_watch: CpuWatch | None = None
         self._wall_offset_ns = 0 if resumption is None else self.timebase.wall_offset_ns()
         self._guard = Guard(rig)
         self._began_s = self._now_s()
@@ -271,6 +273,8 @@ class Run:
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # told once, through on_failure
             self._on_event(self._journal.event(kind, t_ns, **data))
+        if kind == "phase_ended" and self._cpu_watch is not None:
+            self._cpu_watch.phase_boundary()
 
     async def _recorded(
         self, hands: DriveHands, stop: StopRequest, missing: dict[str, str]
@@ -322,8 +326,9 @@ class Run:
         left_s = sum(later.duration_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
         self.event("phase_started", t_ns, index=phase.index)
-        if self._drive_watch is not None:
-            self._drive_watch.phase_boundary()
+        for watch in (self._cpu_watch, self._drive_watch):
+            if watch is not None:
+                watch.phase_boundary()
 
     @contextlib.asynccontextmanager
     async def _watching(
@@ -346,14 +351,17 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
-        """Look after the drive's own counters; their events go into the journal."""
+        """Look after the counters of the drive and of its host's cores, for the journal."""
 
         def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
             self.event(kind, t_ns, **data)
 
         machine, state = hands.host.machine, hands.drive_state
-        watching = watching_drive(machine, state, self.timebase.now_ns, on_event)
-        async with watching as self._drive_watch:
+        now_ns = self.timebase.now_ns
+        async with (
+            watching_cpu(machine, now_ns, on_event) as self._cpu_watch,
+            watching_drive(machine, state, now_ns, on_event) as self._drive_watch,
+        ):
             yield
 
     def _note_wall_step(self) -> None:

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary, Series
+from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
 from labctl.fio_output import Direction
 from labctl.report import headline
 from labctl.report.latency import latency_max_us, latency_mean_us, latency_percentile_us
@@ -48,6 +48,26 @@ def points_csv(summary: RunSummary) -> str:
         window = {"window_first": ended.window[0], "window_last": ended.window[1]}
         rows.append({**row, "steady_reached": ended.reached, **window})
     return _csv(rows)
+
+
+def cpu_csv(summary: RunSummary) -> str:
+    """One row a core a phase: how busy it was, in per cent."""
+    return _csv(
+        [
+            {
+                "run": summary.run_id,
+                "index": item.phase.index,
+                "label": item.phase.label,
+                "queue_depth": item.phase.queue_depth or None,
+                "jobs": item.phase.jobs or None,
+                "core": core,
+                "busy_pct": busy,
+            }
+            for item in summary.phases
+            if item.cpu is not None
+            for core, busy in item.cpu.cores_pct.items()
+        ]
+    )
 
 
 def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
@@ -118,6 +138,7 @@ def phase_row(
         **_estimate("iops_unthrottled", result.iops_unthrottled),
         "slowed_by": "; ".join(headline.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
+        **_cpu(result.cpu),
         "notes": "; ".join(result.notes),
     }
     return {name: _finite(value) for name, value in row.items()}
@@ -134,6 +155,17 @@ def _estimate(name: str, estimate: Estimate | None) -> dict[str, Field]:
     if estimate is None:
         return {name: None, f"{name}_u": None}
     return {name: estimate.value, f"{name}_u": estimate.u}
+
+
+def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
+    return {
+        "cpu_busy_cores": None if cpu is None else cpu.busy_cores,
+        "cpu_busiest_pct": None if cpu is None else cpu.busiest[1],
+        "cpu_user_pct": None if cpu is None else cpu.user_pct,
+        "cpu_system_pct": None if cpu is None else cpu.system_pct,
+        "fio_user_pct": None if cpu is None else cpu.fio_user_pct,
+        "fio_system_pct": None if cpu is None else cpu.fio_system_pct,
+    }
 
 
 def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Field]:

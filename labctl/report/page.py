@@ -86,6 +86,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             ),
             problems=tuple(dict.fromkeys((*summary.problems, *record.problems))),
             labels=labels,
+            watched=[item for item in summary.phases if item.cpu is not None],
             notes=_notes(summary, labels),
             stated_ms=_stated_alignment_ms(summary),
             files=_files(record.path),
@@ -232,7 +233,7 @@ def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
 def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
     derived = (
-        "report.html", "summary.json", "phases.csv", "charts", "review.html", "review",
+        "report.html", "summary.json", "phases.csv", "cpu.csv", "charts", "review.html", "review",
         "phases.parquet", "run.parquet",
     )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())

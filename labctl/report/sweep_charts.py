@@ -44,7 +44,7 @@ def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grid:
+class Grid:
     """Size and number of small multiples, so that a row fills a page."""
 
     columns: int
@@ -52,7 +52,8 @@ class _Grid:
     crowded: bool
 
     @classmethod
-    def of(cls, found: Sequence[Panel]) -> _Grid:
+    def of(cls, found: Sequence[Panel]) -> Grid:
+        """The grid for these panels."""
         most = max(len(panel.points) for panel in found)
         most_columns = 3 if most <= _CROWDED else 2 if most <= 2 * _CROWDED else 1
         columns = min(len(found), most_columns)
@@ -75,16 +76,18 @@ class _Grid:
         return alt.X("x:O", sort=ticks, scale=alt.Scale(domain=ticks), title=title, axis=axis)
 
 
-def _legend() -> alt.Legend:
+def top_legend() -> alt.Legend:
+    """The legend of a row of small multiples, above them."""
     return alt.Legend(orient="top", direction="horizontal")
 
 
-def _title(panel: Panel) -> alt.TitleParams:
+def panel_title(panel: Panel) -> alt.TitleParams:
+    """The title of one small multiple, cut where it would touch the next."""
     return alt.TitleParams(panel.title, limit=420)
 
 
 def _triangles(
-    datasets: Datasets, grid: _Grid, panel: Panel, heights: dict[str, float], scale: alt.Scale
+    datasets: Datasets, grid: Grid, panel: Panel, heights: dict[str, float], scale: alt.Scale
 ) -> Iterator[alt.Chart]:
     """A red triangle over each throttled phase; ``heights`` by tick."""
     rows: list[Row] = [
@@ -129,7 +132,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     top = max((_stacked(point) for panel in found for point in panel.points), default=0.0)
     if top <= 0:
         return None
-    grid = _Grid.of(found)
+    grid = Grid.of(found)
     datasets = Datasets()
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
@@ -142,7 +145,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
 
 
 def _watts_panel(
-    summary: RunSummary, panel: Panel, grid: _Grid, scale: alt.Scale, datasets: Datasets
+    summary: RunSummary, panel: Panel, grid: Grid, scale: alt.Scale, datasets: Datasets
 ) -> Spec:
     rails = headline.rail_names(summary)
     x = grid.x(panel)
@@ -165,7 +168,7 @@ def _watts_panel(
         bars.mark_bar().encode(
             x=x,
             y=y,
-            color=alt.Color("rail:N", scale=colours, title="rail", legend=_legend()),
+            color=alt.Color("rail:N", scale=colours, title="rail", legend=top_legend()),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("rail:N"), alt.Tooltip("text:N", title="mean ± U")],
         )
@@ -194,7 +197,9 @@ def _watts_panel(
         idle = datasets.chart([{"y": summary.idle_watts.value}])
         rule = idle.mark_rule(strokeDash=[4, 3], color=INK, opacity=0.8)
         layers.append(rule.encode(y=alt.Y("y:Q", scale=scale)))
-    return plain(alt.layer(*layers).properties(title=_title(panel), width=grid.width, height=220))
+    return plain(
+        alt.layer(*layers).properties(title=panel_title(panel), width=grid.width, height=220)
+    )
 
 
 def _error_bars(chart: alt.Chart, x: alt.X, scale: alt.Scale, title: str = "") -> Any:
@@ -213,7 +218,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     points = [point for panel in found for point in panel.points]
     if not any(point.result.iops for point in points):
         return None
-    grid = _Grid.of(found)
+    grid = Grid.of(found)
     datasets = Datasets()
     efficient = any(point.result.iops_per_watt for point in points)
     small = [_work_panel(panel, grid, datasets, efficient=efficient) for panel in found]
@@ -227,7 +232,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)
 
 
-def _work_panel(panel: Panel, grid: _Grid, datasets: Datasets, *, efficient: bool) -> Spec:
+def _work_panel(panel: Panel, grid: Grid, datasets: Datasets, *, efficient: bool) -> Spec:
     rate_title = "MB/s" if panel.in_bytes else "IOPS"
     rates: list[dict[str, Any]] = []
     efficiencies: list[Row] = []
@@ -244,7 +249,7 @@ def _work_panel(panel: Panel, grid: _Grid, datasets: Datasets, *, efficient: boo
             row = {"x": point.tick, "y": per_energy.value, **_span(per_energy)}
             efficiencies.append({**row, "text": with_uncertainty(per_energy)})
     upper = _line(datasets, grid, panel, rates, rate_title, "#0072b2", named=not efficient)
-    upper = upper.properties(title=_title(panel), width=grid.width, height=150)
+    upper = upper.properties(title=panel_title(panel), width=grid.width, height=150)
     if not efficient:
         return plain(upper)
     title = "MB/J" if panel.in_bytes else "IOPS/W"
@@ -255,7 +260,7 @@ def _work_panel(panel: Panel, grid: _Grid, datasets: Datasets, *, efficient: boo
 
 def _line(
     datasets: Datasets,
-    grid: _Grid,
+    grid: Grid,
     panel: Panel,
     rows: list[Row],
     title: str,
@@ -293,7 +298,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     values = [row for panel in found for row in _latency_rows(panel)]
     if not values:
         return None
-    grid = _Grid.of(found)
+    grid = Grid.of(found)
     datasets = Datasets()
     low = min(row["us"] for row in values)
     high = max(row["us"] for row in values)
@@ -335,7 +340,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 def _latency_panel(
     panel: Panel,
-    grid: _Grid,
+    grid: Grid,
     scale: alt.Scale,
     ticks: list[float],
     datasets: Datasets,
@@ -351,7 +356,7 @@ def _latency_panel(
         "of:N",
         title="latency",
         scale=alt.Scale(domain=names, range=hues(names)),
-        legend=_legend(),
+        legend=top_legend(),
     )
     tooltip = [
         alt.Tooltip("op:N", title="direction"),
@@ -365,9 +370,9 @@ def _latency_panel(
     if both:
         dash = alt.Scale(domain=["read", "write"], range=[[1, 0], [5, 3]])
         line = line.encode(
-            strokeDash=alt.StrokeDash("op:N", scale=dash, title="direction", legend=_legend())
+            strokeDash=alt.StrokeDash("op:N", scale=dash, title="direction", legend=top_legend())
         )
         point = point.encode(detail="op:N")
     return plain(
-        alt.layer(line, point).properties(title=_title(panel), width=grid.width, height=200)
+        alt.layer(line, point).properties(title=panel_title(panel), width=grid.width, height=200)
     )

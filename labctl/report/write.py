@@ -7,11 +7,12 @@ from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.record import RunRecord
-from labctl.report.files import phases_csv, points_csv, summary_json
+from labctl.report.files import cpu_csv, phases_csv, points_csv, summary_json
 
 SUMMARY_FILE = "summary.json"
 PHASES_FILE = "phases.csv"
 POINTS_FILE = "points.csv"
+CPU_FILE = "cpu.csv"
 PAGE_FILE = "report.html"
 CHARTS_DIR = "charts"
 
@@ -32,6 +33,8 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     ]
     if summary.window_means:
         written.append(_replace(record.path / POINTS_FILE, points_csv(summary).encode()))
+    if any(item.cpu is not None for item in summary.phases):
+        written.append(_replace(record.path / CPU_FILE, cpu_csv(summary).encode()))
     drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
     folder = record.path / CHARTS_DIR
     if drawn:

@@ -17,7 +17,7 @@ from labctl.capture.acquisition import State
 from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View, live_rail
 from labctl.fio_output import DIRECTIONS
 from labctl.plan import Phase
-from labctl.record import CHANNELS_DIR, READING, Event, RunRecord
+from labctl.record import CHANNELS_DIR, CPU_TIMES, READING, Event, RunRecord
 from labctl.rig import FIO_INSTRUMENT
 from labctl.service.event_tail import EventTail
 from labctl.service.shipping import RunClock
@@ -81,7 +81,8 @@ class RunLook:
         return min((before_s + min(max(inside_s, 0.0), self._phase.duration_s)) / total_s, 1.0)
 
     def _note(self, event: Event) -> None:
-        self.events.append(event)
+        if event.kind != CPU_TIMES:  # counters, for the analysis alone
+            self.events.append(event)
         data = event.data
         match event.kind:
             case "phase_started" if 0 <= data.get("index", -1) < len(self.header.phases):

@@ -8,7 +8,7 @@ from typing import Any
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.plan import Phase
-from labctl.record import RESUMED, Event
+from labctl.record import CPU_TIMES, RESUMED, Event
 from labctl.sinks.points import Point, Value
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
@@ -27,7 +27,7 @@ _SEVERITIES = {
     RESUMED: WARNING,
     "not_restored": ERROR,
 }
-NOT_SHOWN = ("drive_power",)
+NOT_SHOWN = ("drive_power", CPU_TIMES)
 """Readings among the events: for the analysis, not for a line in a chart."""
 _BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
 _TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}

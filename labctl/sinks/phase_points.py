@@ -82,6 +82,9 @@ def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Poi
         fields["celsius_max"] = max(found.max for found in result.temperatures.values())
     for sensor, found in result.temperatures.items():
         fields[f"celsius_max_{sensor}"] = found.max
+    if result.cpu is not None:
+        fields["cpu_busy_cores"] = result.cpu.busy_cores
+        fields["cpu_busiest_pct"] = result.cpu.busiest[1]
     fields |= _latencies(result)
     return Point("phase", _tags(result.phase, tags), t_ns, fields)
 

@@ -103,6 +103,7 @@ SCHEMA: Mapping[str, Measurement] = {
             "throttling": Kind.TEXT,
             **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
             **_floats("unthrottled_iops", "unthrottled_iops_u"),
+            **_floats("cpu_busy_cores", "cpu_busiest_pct"),
         },
         families={**_floats("watts_", "celsius_max_")},
     ),

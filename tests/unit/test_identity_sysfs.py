@@ -9,12 +9,15 @@ import pytest
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.host import parse_cpu_model, read_host
 from labctl.capture.identity.sysfs import (
+    PciePlace,
     nvme_controller_of,
     parse_link,
     parse_sensors,
+    read_place,
     read_sensors,
     slow_slot,
 )
+from labctl.drive_state import PcieLink, PciePort
 from tests.unit.machine_of_files import MachineOfFiles
 
 FULL = {
@@ -130,3 +133,73 @@ def test_a_host_that_tells_nothing_is_no_exception(machine: MachineOfFiles) -> N
 def test_this_machine_is_described() -> None:
     host = read_host(LocalMachine())
     assert host.kernel and host.machine and host.memory_bytes
+
+
+def place_of(
+    machine: MachineOfFiles, *ports: tuple[str, str, str, str, str], slot: str = ""
+) -> PciePlace:
+    """nvme0 at 0000:05:00.0 below ports: address, speed and width now, and at best."""
+    names = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+    for address, *texts in ports:
+        for name, text in zip(names, texts, strict=True):
+            machine.write(f"/sys/bus/pci/devices/{address}/{name}", text)
+    machine.write("/sys/bus/pci/devices/0000:05:00.0/numa_node", "1\n")
+    if slot:
+        machine.write("/sys/bus/pci/slots/3-1/address", slot)
+    above = "/".join(address for address, *_ in ports)
+    path = f"/sys/devices/pci0000:00/{above}/0000:05:00.0"
+    machine.links["/sys/class/nvme/nvme0/device"] = path
+    return read_place("nvme0", machine)
+
+
+def test_the_place_of_a_drive_is_its_ports_slot_and_node(machine: MachineOfFiles) -> None:
+    root = ("0000:00:1c.4", "8.0 GT/s PCIe", "4", "8.0 GT/s PCIe", "4")
+    assert place_of(machine, root, slot="0000:05:00\n") == PciePlace(
+        "0000:05:00.0",
+        "3-1",
+        (PciePort("0000:00:1c.4", PcieLink(8.0, 4, 8.0, 4)),),
+        1,
+    )
+    assert read_place("nvme7", machine) == PciePlace()
+
+
+def test_a_slot_may_be_named_by_its_bus(machine: MachineOfFiles) -> None:
+    assert place_of(machine, slot="0000:05\n").slot == "3-1"
+
+
+@pytest.mark.parametrize(
+    ("port", "words"),
+    [
+        (("0000:00:1c.4", "8.0 GT/s", "4", "8.0 GT/s", "4"), "can do no more than 8 GT/s x4"),
+        (("0000:00:1c.4", "8.0 GT/s", "4", "16.0 GT/s", "4"), "could 16 GT/s x4 too: reseat"),
+    ],
+)
+def test_whether_the_slot_or_the_seat_is_slow_is_told(
+    machine: MachineOfFiles, port: tuple[str, str, str, str, str], words: str
+) -> None:
+    link = parse_link(FULL | {"current_link_speed": "8.0 GT/s PCIe"})
+    assert link is not None
+    assert words in slow_slot(link, place_of(machine, port).ports)
+
+
+def test_a_narrow_port_further_up_is_named(machine: MachineOfFiles) -> None:
+    wide = ("0000:04:00.0", "16.0 GT/s", "4", "16.0 GT/s", "4")
+    narrow = ("0000:00:1d.0", "8.0 GT/s", "4", "8.0 GT/s", "4")
+    link = parse_link(FULL)
+    assert link is not None
+    said = slow_slot(link, place_of(machine, narrow, wide).ports)
+    assert "port 0000:00:1d.0 above it only at 8 GT/s x4" in said
+    assert slow_slot(link, place_of(machine, wide).ports) == ""
+
+
+@pytest.mark.parametrize(
+    ("link", "bytes_per_s"),
+    [
+        (PcieLink(5.0, 2), 1e9),
+        (PcieLink(16.0, 4), 16e9 / 8 * 4 * 128 / 130),
+        (PcieLink(64.0, 4), 30.25e9),
+        (PcieLink(16.0, None), None),
+    ],
+)
+def test_what_a_link_carries(link: PcieLink, bytes_per_s: float | None) -> None:
+    assert link.bytes_per_s == (None if bytes_per_s is None else pytest.approx(bytes_per_s))

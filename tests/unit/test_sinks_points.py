@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import PhaseResult, ThrottleInterval
+from labctl.analysis.results import CpuUse, PhaseResult, ThrottleInterval
 from labctl.fio_output import Direction
 from labctl.plan import Pattern, Phase, Role
 from labctl.record import DriveInfo, Event, RunRecord
@@ -204,7 +204,8 @@ def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     percentiles = dict.fromkeys(("50", "90", "95", "99", "99.9", "99.99"), 1.0)
     each = replace(direction(10, 300), latency_percentiles_us=percentiles)
     for sides in ((each, each), (each, None)):
-        sent["phase"] |= result_point(result(*sides), 5, TAGS).fields.keys()
+        found = replace(result(*sides), cpu=CpuUse({"0": 20.0}, 10.0, 10.0))
+        sent["phase"] |= result_point(found, 5, TAGS).fields.keys()
     for name, measurement in SCHEMA.items():
         assert {*measurement.tags, *measurement.fields} - sent[name] == set(), name
         for family in measurement.families:

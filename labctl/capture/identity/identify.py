@@ -77,6 +77,7 @@ def _identify_disk(
     names = sysfs.nvme_controller_of(disk, machine)
     folders = (f"/sys/class/nvme/{names}",) if names else (f"/sys/class/block/{disk}/device",)
     link = sysfs.read_link(names, machine) if names else None
+    place = sysfs.read_place(names, machine) if names else sysfs.PciePlace()
     namespace = blocks.file(disk, "nsid")
     state = replace(
         state,
@@ -92,9 +93,13 @@ def _identify_disk(
         transport=blocks.file(disk, "device/transport") or _transport(names, machine),
         namespace=_int(namespace),
         link=link,
+        pci_address=place.address,
+        slot=place.slot,
+        ports=place.ports,
+        numa_node=place.numa_node,
         temperature_sensors=sysfs.read_sensors(folders, machine),
         in_use=_uses(disk, blocks, machine),
-        findings=_findings(disk, name, sysfs.slow_slot(link) if link else ""),
+        findings=_findings(disk, name, sysfs.slow_slot(link, place.ports) if link else ""),
     )
     return _with_limits_of_sensors(_ask(state, machine))
 

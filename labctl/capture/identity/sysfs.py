@@ -1,23 +1,27 @@
-"""What the kernel shows of a drive without root: its PCIe link and its temperature sensors.
+"""What the kernel shows of a drive without root: its place in the PCIe tree, and its sensors.
 
-``current_link_*`` and ``max_link_*``: Documentation/ABI/testing/sysfs-bus-pci. hwmon of the nvme
-and drivetemp drivers: Documentation/hwmon/sysfs-interface.rst (millidegrees Celsius).
+``current_link_*``, ``max_link_*`` and ``slots``: Documentation/ABI/testing/sysfs-bus-pci. hwmon of
+the nvme and drivetemp drivers: Documentation/hwmon/sysfs-interface.rst (millidegrees Celsius).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from instruments.drivers.hwmon import sensor_name
 from labctl.capture.drive.block_devices import nvme_names
 from labctl.capture.host.machine import Machine
-from labctl.drive_state import PcieLink, TemperatureSensor
+from labctl.drive_state import PcieLink, PciePort, TemperatureSensor
 
 _NVME = "/sys/class/nvme"
 _UNKNOWN_WIDTHS = (0, 255)
 _HWMON_FILES = ("temp*_input", "temp*_label", "temp*_max", "temp*_crit")
+_PCI_DEVICES = "/sys/bus/pci/devices"
+_PCI_SLOTS = "/sys/bus/pci/slots/*/address"
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _LINK_FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 
 
@@ -57,15 +61,86 @@ def parse_link(files: Mapping[str, str]) -> PcieLink | None:
     return None if link == PcieLink() else link
 
 
-def slow_slot(link: PcieLink) -> str:
-    """The finding about a link below what the drive can do; empty when it is as fast as can be."""
-    if not link.slower_than_possible:
-        return ""
-    return (
-        f"the drive is in a slow slot: its link runs at {_link(link.speed_gt_s, link.width)}, it "
-        f"could {_link(link.max_speed_gt_s, link.max_width)}; use another slot or adapter, or know "
-        "that throughput and watts are those of this link"
-    )
+@dataclass(frozen=True, slots=True)
+class PciePlace:
+    """Where a drive is in the PCIe tree. ``ports`` are above it, the root port first."""
+
+    address: str = ""
+    slot: str = ""
+    ports: tuple[PciePort, ...] = ()
+    numa_node: int | None = None
+
+
+def read_place(controller: str, machine: Machine) -> PciePlace:
+    """Where an NVMe controller is; empty where it is on no PCI bus (over fabrics)."""
+    path = machine.resolve(f"{_NVME}/{controller}/device") or ""
+    addresses = [part for part in path.split("/") if _PCI_ADDRESS.fullmatch(part)]
+    if not addresses:
+        return PciePlace()
+    *above, own = addresses
+    files = [f"{_PCI_DEVICES}/{address}/{name}" for address in above for name in _LINK_FILES]
+    node = f"{_PCI_DEVICES}/{own}/numa_node"
+    texts = machine.read_texts([*files, node, _PCI_SLOTS])
+    ports = []
+    for address in above:
+        folder = f"{_PCI_DEVICES}/{address}"
+        link = parse_link({name: texts.get(f"{folder}/{name}", "") for name in _LINK_FILES})
+        ports.append(PciePort(address, link))
+    numa = texts.get(node, "").strip()
+    return PciePlace(own, _slot_of(addresses, texts), tuple(ports), _number(numa))
+
+
+def _slot_of(addresses: Sequence[str], texts: Mapping[str, str]) -> str:
+    """The name of the slot that the drive, or what is above it, is plugged into."""
+    slots = {
+        text.strip(): PurePosixPath(path).parent.name
+        for path, text in texts.items()
+        if path.endswith("/address")
+    }
+    for address in reversed(addresses):
+        device, _, _ = address.partition(".")
+        bus = device.rpartition(":")[0]  # a slot that is a whole bus has no device number
+        if name := slots.get(device) or slots.get(bus):
+            return name
+    return ""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
+    """The finding about a drive whose way to the processor is slower than it could be; empty when
+    it is as fast as can be.
+
+    ``ports``: what is above it, the root port first. They tell whether the slot can do no more,
+    and whether the narrow place is further up.
+    """
+    consequence = "or know that throughput and watts are those of this link"
+    if link.slower_than_possible:
+        above = ports[-1].link if ports else None
+        advice = "use another slot or adapter"
+        if above is not None and above.max_bytes_per_s and link.max_bytes_per_s:
+            could = _link(above.max_speed_gt_s, above.max_width)
+            if above.max_bytes_per_s < link.max_bytes_per_s:
+                advice = f"the slot (port {ports[-1].address}) can do no more than {could}: use "
+                advice += "another one"
+            else:
+                advice = f"the slot (port {ports[-1].address}) could {could} too: reseat the "
+                advice += "drive, try without an adapter, look into the firmware's settings"
+        return (
+            f"the drive is in a slow slot: its link runs at {_link(link.speed_gt_s, link.width)}, "
+            f"it could {_link(link.max_speed_gt_s, link.max_width)}; {advice}, {consequence}"
+        )
+    for port in ports:
+        carried = port.link.bytes_per_s if port.link is not None else None
+        if port.link and carried and link.bytes_per_s and carried < link.bytes_per_s:
+            return (
+                f"the drive's own link runs at {_link(link.speed_gt_s, link.width)}, but port "
+                f"{port.address} above it only at {_link(port.link.speed_gt_s, port.link.width)}: "
+                f"use another slot, {consequence}"
+            )
+    return ""
 
 
 def _link(speed: float | None, width: int | None) -> str:

@@ -1,0 +1,88 @@
+"""What each core of the drive's host did so far, looked at where a phase begins and ends.
+
+A look is the file ``/proc/stat`` (proc_stat(5)): counters since the boot, by core. What a core did
+in a phase is a difference of two looks, and made by the analysis
+(:mod:`labctl.analysis.cpu`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from labctl.capture.host.machine import Machine
+from labctl.errors import LabctlError
+from labctl.record import CPU_TIMES
+
+STAT = "/proc/stat"
+LAST_LOOK_WITHIN_S = 5.0
+"""The end of a run waits this long for the last look."""
+
+_CORE = re.compile(r"^cpu(\d+)((?: \d+){4,})", re.MULTILINE)
+_COLUMNS = 8
+"""user, nice, system, idle, iowait, irq, softirq, steal; what follows is contained in these."""
+
+OnEvent = Callable[[str, int, dict[str, Any]], None]
+"""Takes an event's kind, its time in ns on the run's timebase, and its data."""
+
+
+def parse_cpu_times(text: str) -> dict[str, list[int]]:
+    """Ticks of each core by its number: the first eight columns of its line; empty without any."""
+    return {
+        number: [int(ticks) for ticks in columns.split()[:_COLUMNS]]
+        for number, columns in _CORE.findall(text)
+    }
+
+
+class CpuWatch:
+    """Records the counters of all cores as ``cpu_times`` events: ``cores``, ``u_ns``.
+
+    The time of an event is the middle of the look, ``u_ns`` half of what it took.
+    """
+
+    def __init__(self, machine: Machine, now_ns: Callable[[], int], on_event: OnEvent) -> None:
+        self._machine = machine
+        self._now_ns = now_ns
+        self._on_event = on_event
+        self._wanted = asyncio.Event()
+
+    def phase_boundary(self) -> None:
+        """A phase began or ended: look at once. Returns before that is done."""
+        self._wanted.set()
+
+    async def look(self) -> None:
+        """Look once. A host that does not answer costs the look."""
+        begin_ns = self._now_ns()
+        with contextlib.suppress(LabctlError):  # host_lost tells of it
+            texts = await asyncio.to_thread(self._machine.read_texts, [STAT])
+            end_ns = self._now_ns()
+            cores = parse_cpu_times(texts.get(STAT, ""))
+            if cores:
+                data = {"cores": cores, "u_ns": (end_ns - begin_ns + 1) // 2}
+                self._on_event(CPU_TIMES, (begin_ns + end_ns) // 2, data)
+
+    async def run(self) -> None:
+        """Look at each boundary, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.look()
+
+
+@contextlib.asynccontextmanager
+async def watching_cpu(
+    machine: Machine, now_ns: Callable[[], int], on_event: OnEvent
+) -> AsyncIterator[CpuWatch]:
+    """Watch the cores of ``machine`` inside the ``async with``; the end looks once more."""
+    watch = CpuWatch(machine, now_ns, on_event)
+    task = asyncio.create_task(watch.run(), name="cpu-watch")
+    try:
+        yield watch
+    finally:
+        task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_LOOK_WITHIN_S):
+                await watch.look()
