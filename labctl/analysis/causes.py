@@ -18,10 +18,13 @@ WATTS_ROSE = 1.01
 WORK_WATTS = 0.5
 """Watts above idle before a slowdown, from which on it is judged how watts followed IOPS."""
 
-FOLLOWED = 0.65
-"""Share of the fall of IOPS by which the watts above idle must have fallen for a drive that
+FOLLOWED = 0.7
+BUSY_WATTS = 1.5
+"""Share of the fall of IOPS by which the watts of the work must have fallen for a drive that
 writes to have held itself back: its energy per operation stays as it was. Past the end of a write
-cache, and while it collects garbage, each write costs more energy."""
+cache, and while it collects garbage, each write costs more energy. What a drive takes above idle
+just for being busy, however little it does, does not fall: up to ``BUSY_WATTS`` (a choice) are
+allowed for it, and at most two thirds of the watts above idle."""
 
 KEPT_WORKING = 0.5
 """Share of the watts above idle that are left while no I/O gets through, above which the drive
@@ -36,6 +39,10 @@ equal to within ``SAME_CEILING`` in slowdowns of different workloads, IOPS ``OTH
 and ``LEAST_ABOVE_CEILING`` times as much was drawn before."""
 
 LONG_ENOUGH_S = 3.0
+
+UNPROVEN = ("unknown", "write_cache")
+ALIKE = 0.05
+"""Levels before and during that differ by less are the same."""
 
 FLICKER = 3
 FLICKER_S = 3.0
@@ -118,6 +125,35 @@ def followed(
     return (before - during) / above / fall
 
 
+def held_back(
+    phase: PhaseSignals, grid: Grid, more: tuple[int, int], less: tuple[int, int]
+) -> bool | None:
+    """Whether watts went with IOPS between two stretches of steps as in a drive that holds itself
+    back in the one that did ``less``; None when it cannot be told. Judged by the seconds of each
+    that are next to the other."""
+    around = 2 * grid.points(AROUND_S)
+    if more[0] >= less[1]:
+        more, less = (
+            (more[0], min(more[1], more[0] + around)),
+            (max(less[0], less[1] - around), less[1]),
+        )
+    more, less = _trimmed(*more), _trimmed(*less)
+    watts = [
+        phase.watts_between(grid.moment(first), min(grid.moment(last), phase.end_ns))
+        for first, last in (more, less)
+    ]
+    share = followed(phase.idle_watts, (watts[0], watts[1]), (grid.iops(*more), grid.iops(*less)))
+    return None if share is None else not _costly(share, watts[0], phase.idle_watts)
+
+
+def _costly(share: float, before: float | None, idle_watts: float | None) -> bool:
+    """Whether watts fell less than they do when a drive holds itself back."""
+    if before is None or idle_watts is None:
+        return False
+    busy = min(BUSY_WATTS / (before - idle_watts), 2 / 3)
+    return share < FOLLOWED * (1 - busy)
+
+
 def _cause(
     phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval, carried_over: bool
 ) -> tuple[str, list[str]]:
@@ -131,7 +167,12 @@ def _cause(
         return _standstill(phase, grid, item, seen)
     rose = watts[0] is not None and watts[1] is not None and watts[1] > WATTS_ROSE * watts[0]
     goes_on = item.at_start and carried_over
-    costly = phase.writes and not goes_on and share is not None and share < FOLLOWED
+    costly = (
+        phase.writes
+        and not goes_on
+        and share is not None
+        and _costly(share, watts[0], phase.idle_watts)
+    )
     heat = phase.heat.at_limit(seen.begin_ns, seen.end_ns, item.at_start, carried_over)
     # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
     cool = heat is None and phase.heat.knows_limit
@@ -238,6 +279,27 @@ def steady_state(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
         else item
         for item in found
     ]
+
+
+def alike(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """What fell from the same level to the same level as a thermal slowdown of the phase was one.
+
+    A sensor that is read each ten seconds may miss the peak of each second one.
+    """
+    thermal = [item for item in found if item.cause == "thermal"]
+    return [_like_another(item, thermal) if item.cause in UNPROVEN else item for item in found]
+
+
+def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -> ThrottleInterval:
+    pairs = ((item.iops_before, "iops_before"), (item.iops_during, "iops_during"))
+    same = any(
+        all(abs(value - getattr(other, name)) < ALIKE * value for value, name in pairs)
+        for other in thermal
+    )
+    if not same or "more energy" in item.evidence:
+        return item
+    words = f"{item.evidence}; the same levels as in a thermal one of this phase"
+    return replace(item, cause="thermal", evidence=words)
 
 
 def on_and_off(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:

@@ -119,6 +119,19 @@ class Counters:
             return None
         return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
 
+    def throttled_inside(self, begin_ns: int, end_ns: int) -> list[tuple[int, str]]:
+        """Until when, and in words: that a drive counted all the time between two looks."""
+        inside = [
+            one
+            for one in self.readings
+            if begin_ns <= one.t_ns <= end_ns and any(name in one.values for name in SECONDS)
+        ]
+        said = [
+            (after.t_ns, self.throttled_throughout(before.t_ns, after.t_ns))
+            for before, after in pairwise(inside)
+        ]
+        return [(t_ns, words) for t_ns, words in said if words is not None]
+
     def power_limit(self, moment_ns: int) -> tuple[str, float | None] | None:
         """The power state other than 0 in effect at a moment, in words, and its watts."""
         said = [one for one in self.readings if one.t_ns <= moment_ns and POWER_STATE in one.values]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,11 @@ class Sensor:
     own: bool
     t_ns: Ints
     celsius: Floats
+
+    @property
+    def interval_ns(self) -> int:
+        """Usual time from one reading to the next; 0 for a single one."""
+        return int(np.median(np.diff(self.t_ns))) if len(self.t_ns) > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +85,45 @@ class Heat:
         part = self._own(begin_ns, end_ns)
         return None if part is None else float(part.min())
 
+    def highest_near(self, moment_ns: int) -> float | None:
+        """The drive's own highest °C of the readings around a moment."""
+        own = self._drives_own
+        apart_ns = own.interval_ns if own is not None else 0
+        return self.warmest(moment_ns - apart_ns, moment_ns + apart_ns + 1)
+
+    def warmest_outside(self, until_ns: int, stretches: Sequence[tuple[int, int]]) -> float | None:
+        """The drive's own highest °C before a moment and not in (or just beside) any stretch."""
+        own = self._drives_own
+        if own is None:
+            return None
+        beside_ns = max(AT_EDGE_NS, own.interval_ns)
+        t_ns = own.t_ns
+        outside = t_ns < until_ns - beside_ns
+        for begin_ns, end_ns in stretches:
+            outside &= (t_ns < begin_ns - beside_ns) | (t_ns > end_ns + beside_ns)
+        return float(own.celsius[outside].max()) if outside.any() else None
+
+    def last_above(self, celsius: float, begin_ns: int, end_ns: int, least_ns: int) -> int | None:
+        """When the last stretch of own readings at or above ``celsius``, ``least_ns`` or longer,
+        ended; None without one."""
+        own = self._drives_own
+        if own is None:
+            return None
+        low, high = np.searchsorted(own.t_ns, [begin_ns, end_ns])
+        t_ns, above = own.t_ns[low:high], own.celsius[low:high] >= celsius
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], above.astype(np.int64), [0]])))
+        ends = [
+            int(t_ns[b - 1]) for a, b in edges.reshape(-1, 2) if t_ns[b - 1] - t_ns[a] >= least_ns
+        ]
+        return max(ends, default=None)
+
+    @property
+    def _drives_own(self) -> Sensor | None:
+        return next((sensor for sensor in self.sensors if sensor.own), None)
+
     def _own(self, begin_ns: int, end_ns: int) -> Floats | None:
-        own = [sensor for sensor in self.sensors if sensor.own]
-        return _between(own[0], begin_ns, end_ns) if own else None
+        own = self._drives_own
+        return _between(own, begin_ns, end_ns) if own is not None else None
 
     def words(self, begin_ns: int, end_ns: int) -> str:
         """What the first sensor showed, in words."""
@@ -100,11 +141,16 @@ class Heat:
         ``at_start``: the phase begins in it. ``carried_over``: the phase before ended throttled.
         """
         for sensor in self.sensors:
-            near = _between(sensor, begin_ns - 3_000_000_000, begin_ns + 5_000_000_000)
+            apart_ns = sensor.interval_ns
+            near = _between(
+                sensor,
+                begin_ns - max(3_000_000_000, apart_ns),
+                begin_ns + max(5_000_000_000, apart_ns),
+            )
             top = float(near.max())
             if self.warning_celsius is not None and sensor.own:
                 margin = COOLED if carried_over and at_start else NEAR_WARNING
-                if top >= self.warning_celsius - margin:
+                if top >= self.warning_celsius - margin - STEP / 2:
                     return f"{sensor.name} {top:.0f} °C, warning at {self.warning_celsius:.0f} °C"
                 return None
             if self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
@@ -112,15 +158,14 @@ class Heat:
         return None
 
     def never_cooler(
-        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int, fell: bool
+        self, throttled_ns: int, until_ns: int, begin_ns: int, end_ns: int
     ) -> str | None:
         """In words, that a drive that throttled was never let go since; None if it may have been.
 
         A drive is let go when it has cooled to a certain temperature. If all the time it was no
         cooler than it had been while it still throttled (``throttled_ns`` to ``until_ns``), it
         cannot have reached that. One that was about to, as far as whole degrees tell, and then
-        warms up, may have been let go between the two. One that got warmer than where it began to
-        throttle, and did not fall again (``fell``), was not.
+        warms up, may have been let go between the two.
         """
         if not self.sensors or not self.sensors[0].own:
             return None
@@ -136,8 +181,7 @@ class Heat:
         lowest, now = min(float(then.min()), float(np.floor(onset))), float(part.min())
         cooling = then[-1] < then[0] and then[-1] < lowest + STEP
         let_go = cooling and now < lowest + STEP and float(part.max()) >= part[0] + STEP
-        passed_onset = not fell and float(part.max()) >= onset + STEP
-        if not passed_onset and (now < lowest or let_go):
+        if now < lowest or let_go:
             return None
         return f"{sensor.name} never below {now:.0f} °C, and it had throttled at {lowest:.0f} °C"
 

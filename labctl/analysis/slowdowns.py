@@ -152,28 +152,3 @@ def rises(levels: Levels) -> list[int]:
             found.append(low)
         highest = max(highest, level)
     return found
-
-
-def highest_return(levels: Levels, item: Slowdown) -> tuple[int, float] | None:
-    """Where in a slowdown without an end the level rose abruptly to its highest, and how high.
-
-    None when it never rose clearly: what was begun goes on.
-    """
-    inside = [bound for bound in levels.bounds if item.begin <= bound <= item.end]
-    best: tuple[int, float] | None = None
-    for previous, low, high in zip(inside, inside[1:], inside[2:], strict=False):
-        before, after = levels.before(low, previous), levels.after(low, high)
-        level = levels.mean(low, high)
-        if before < ABRUPT * after and (best is None or level > best[1] / REDUCED):
-            best = (low, level)
-    return best
-
-
-def largest_fall(levels: Levels, begin: int, end: int) -> int:
-    """The bound between two others after the first at which the level fell most."""
-    inside = [bound for bound in levels.bounds if begin <= bound <= end]
-    falls = [
-        (levels.mean(low, high) / max(levels.mean(previous, low), FLOOR), low)
-        for previous, low, high in zip(inside, inside[1:], inside[2:], strict=False)
-    ]
-    return min(falls, default=(1.0, begin))[1]

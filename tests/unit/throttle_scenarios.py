@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from labctl.analysis.results import RunSummary
 from labctl.plan import Pattern
-from tests.unit.synthetic_run import EPOCH_NS, good_meter
+from tests.unit.synthetic_run import CHANNELS, EPOCH_NS, good_meter
 from tests.unit.virtual_bench import IDLE, Stretch, VirtualBench, VirtualRun, Work
 
 LONGEST_MISS_S = 2.0
@@ -25,7 +25,9 @@ COLD = {"thermal.ambient_celsius": -40.0}
 
 
 def scenario(kind: str, seed: int) -> VirtualBench:
-    """A bench of a kind: thermal, cache, collection, mixed, stall or clean."""
+    """A bench of a kind: thermal, cache, collection, mixed, stall, clean, any or cool."""
+    if kind in ("any", "cool"):
+        return _any(seed, kind == "any")
     rng = np.random.default_rng([seed, *kind.encode()])
     rates = {"v12.voltage": 10.0, "i12.current": 100.0, "v3.voltage": 2.0, "i3.current": 50.0}
     if rng.random() < 0.3:
@@ -165,6 +167,109 @@ def _clean(rng: np.random.Generator, idle_watts: float) -> tuple[Sequence[Work],
     return works, {**NEVER, **_hot(rng, works, idle_watts), **off, **light}
 
 
+def _any(seed: int, hot: bool) -> VirtualBench:
+    """Any drive under any plan with any equipment; ``hot``: it may throttle."""
+    rng = np.random.default_rng([seed, *b"any", hot])
+    works = _any_plan(rng)
+    idle_watts = float(rng.uniform(1.0, 6.0))
+    throttle = _any_heat(rng, works, idle_watts)
+    if not hot:
+        throttle = {name: value for name, value in throttle.items() if "throttle" not in name}
+        throttle |= {
+            "throttle.heavy.enter_celsius": 1001.0,
+            "throttle.heavy.leave_celsius": 1000.0,
+            "throttle.light.enter_celsius": 1000.0,
+            "throttle.light.leave_celsius": 999.0,
+        }
+    rates = {name: float(np.exp(rng.uniform(np.log(2), np.log(100)))) for name in CHANNELS}
+    counters = bool(rng.random() < 0.5)
+    return VirtualBench(
+        works=(IDLE, *works),
+        overrides={
+            "speed_divisor": float(rng.uniform(60.0, 150.0)),
+            "jitter.sigma": float(rng.uniform(0.02, 0.4)),
+            "jitter.tail_share": float(rng.choice([0.0, 0.0005, 0.005])),
+            "power.noise_watts": float(rng.uniform(0.01, 0.2)),
+            "power.idle_watts": idle_watts,
+            "power.active_watts": float(rng.uniform(0.2, 2.5)),
+            **(NEVER if rng.random() < 0.4 else _any_flash(rng)),
+            **throttle,
+        },
+        seed=seed,
+        meters={name: good_meter(name, rng, rate) for name, rate in rates.items()},
+        counters=counters,
+        status_jitter_s=float(rng.choice([0.002, 0.02, 0.06])),
+        celsius_every_s=float(rng.choice([1.0, 2.0, 5.0, 10.0])),
+        celsius_step=float(rng.choice([1.0, 1.0, 0.1])),
+        sensor=counters or bool(rng.random() < 0.95),
+        names_warning=bool(rng.random() < 0.9),
+    )
+
+
+def _any_plan(rng: np.random.Generator) -> Sequence[Work]:
+    """A sweep of short phases, one long phase, mixed reads and writes, or some of each."""
+    kind = rng.choice(["sweep", "long", "mixed", "some"])
+    if kind == "sweep":
+        kinds, seconds = str(rng.choice(["r", "s", "w", "x", "rsmwx"])), float(rng.uniform(6, 20))
+        return [_work(rng, kinds, seconds, seconds) for _ in range(rng.integers(6, 13))]
+    if kind == "long":
+        return [_work(rng, "rsmwx", 200, 600)]
+    if kind == "mixed":
+        return [_work(rng, "m", 60, 200) for _ in range(rng.integers(1, 3))]
+    return [_work(rng, "rsmwx", 20, 120) for _ in range(rng.integers(2, 5))]
+
+
+def _any_heat(
+    rng: np.random.Generator, works: Sequence[Work], idle_watts: float
+) -> dict[str, object]:
+    """A cooling that lets some of the works, or all, reach throttling, and idling not."""
+    enter = float(rng.uniform(55, 90))
+    light = float(rng.uniform(0.3, 0.85))
+    band = float(rng.uniform(1.0, 10.0))
+    step = float(rng.uniform(1.5, 10.0))
+    back = float(rng.uniform(0.5, step + band))
+    inside = float(rng.uniform(0.4, 3.0))
+    outside = float(rng.uniform(1.0, 8.0))
+    needs = [idle_watts + _ABOVE_IDLE[work.pattern] for work in works]
+    aim = float(rng.uniform(min(needs), max(needs)))
+    ambient = enter + float(rng.uniform(2.0, 20.0)) - aim * (inside + outside)
+    ambient = min(ambient, enter - band - 5.0 - idle_watts * (inside + outside))
+    return {
+        "thermal.ambient_celsius": max(ambient, -60.0),
+        "thermal.composite_joules_per_kelvin": float(np.exp(rng.uniform(0.0, 3.0))),
+        "thermal.case_joules_per_kelvin": float(np.exp(rng.uniform(1.0, 4.0))),
+        "thermal.composite_to_case_kelvin_per_watt": inside,
+        "thermal.case_to_ambient_kelvin_per_watt": outside,
+        "thermal.warning_celsius": enter + float(rng.uniform(-5.0, 5.0)),
+        "thermal.critical_celsius": enter + 15,
+        "throttle.light.enter_celsius": enter,
+        "throttle.light.leave_celsius": enter - band,
+        "throttle.light.speed_share": light,
+        "throttle.heavy.enter_celsius": enter + step,
+        "throttle.heavy.leave_celsius": enter + step - back,
+        "throttle.heavy.speed_share": light * float(rng.uniform(0.15, 0.75)),
+    }
+
+
+def _any_flash(rng: np.random.Generator) -> dict[str, object]:
+    """A cache and spare blocks that may end, at once or never, as the plan goes on."""
+    rate = 1.2e9 / 100
+    dip = float(rng.uniform(3.0, 12.0))
+    return {
+        "write_cache.capacity_bytes": int(rate * np.exp(rng.uniform(1.5, 7.0))),
+        "write_cache.direct_write_share": float(rng.uniform(0.15, 0.8)),
+        "write_cache.direct_energy_factor": float(rng.uniform(1.1, 2.0)),
+        "write_cache.drain_bytes_per_s": float(rng.uniform(0.0, 3e8)),
+        "garbage_collection.spare_bytes": int(rate * np.exp(rng.uniform(1.5, 7.0))),
+        "garbage_collection.dip_s": dip,
+        "garbage_collection.dip_period_s": dip + float(rng.uniform(8.0, 60.0)),
+        "garbage_collection.dip_share": float(rng.uniform(0.15, 0.7)),
+        "garbage_collection.cliff_share": float(rng.uniform(0.4, 1.0)),
+        "garbage_collection.cliff_recovery_s": float(rng.uniform(5.0, 60.0)),
+        "garbage_collection.write_amplification": float(rng.uniform(2.0, 8.0)),
+    }
+
+
 _KINDS = {
     "thermal": _thermal,
     "cache": _cache,
@@ -206,18 +311,20 @@ class Score:
             for item in summary.throttling
         ]
         for true in truth:
-            if true.duration_s <= COUNTED_FROM_S:
+            if true.duration_s <= COUNTED_FROM_S or not true.shows:
                 continue
             self.wanted[true.cause] += 1
             fits = [item for item in found if _fits(item, true)]
             if not fits:
                 self.missed.append(f"{name}: {_words(true)}")
                 continue
-            best = next((item for item in fits if item.cause == true.cause), fits[0])
+            right = _NAMES.get(true.cause, (true.cause,))
+            best = next((item for item in fits if item.cause in right), fits[0])
             self.placed[true.cause] += 1
-            self.told[true.cause, best.cause] += 1
+            said = true.cause if best.cause in right else best.cause
+            self.told[true.cause, said] += 1
             self.errors_s += [best.begin_s - true.begin_s, best.end_s - true.end_s]
-            if best.cause != true.cause:
+            if said != true.cause:
                 self.missed.append(f"{name}: {_words(true)} called {best.cause}")
         for item in found:
             if not any(_meet(item, true) for true in run.truth):
@@ -233,6 +340,10 @@ class Score:
         return self.told[cause, cause] / max(self.wanted[cause], 1)
 
 
+_NAMES = {"steady_state": ("write_cache", "garbage_collection")}
+"""What a cause may be called: that spare blocks are used up shows as one lasting step in writes."""
+
+
 def joined(truth: Sequence[Stretch]) -> list[Stretch]:
     """Stretches of one cause in one phase, those that hardly paused as one."""
     result: list[Stretch] = []
@@ -244,7 +355,7 @@ def joined(truth: Sequence[Stretch]) -> list[Stretch]:
                 and (last.cause, last.phase_index) == (cause, one.phase_index)
                 and one.begin_s - last.end_s < min(RESOLVED_S, last.duration_s, one.duration_s)
             ):
-                result[-1] = Stretch(last.begin_s, one.end_s, cause, one.phase_index)
+                result[-1] = replace(last, end_s=one.end_s)
             else:
                 result.append(one)
     return result

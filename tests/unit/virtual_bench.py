@@ -23,6 +23,7 @@ from instruments.simulated.parameters import Parameters, load
 from instruments.simulated.ssd import TICK_NS, Ssd
 from instruments.simulated.trace import TICK
 from labctl import journal
+from labctl.capture.drive.watch import EVERY_S
 from labctl.plan import Pattern, Phase, Role
 from labctl.record import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
 from labctl.timebase import Anchor
@@ -68,6 +69,8 @@ class Stretch:
     end_s: float
     cause: str
     phase_index: int
+    shows: bool = True
+    """Whether IOPS fell with it: not when the phase began in it, or when something else limits."""
 
     @property
     def duration_s(self) -> float:
@@ -83,8 +86,15 @@ class VirtualBench:
     seed: int = 1
     meters: Mapping[str, Meter] = field(default_factory=dict)
     counters: bool = False
-    """Whether the drive's thermal counters are recorded at the edges of phases."""
+    """Whether the drive counts its throttling; read as :mod:`labctl.capture.drive.watch` does."""
     status_jitter_s: float = 0.01
+    celsius_every_s: float = 1.0
+    celsius_step: float = 1.0
+    """What the sensor rounds to."""
+    sensor: bool = True
+    """Whether the drive's temperature is recorded at all."""
+    names_warning: bool = True
+    """Whether the drive says what its WCTEMP is."""
     above_warmest: float | None = None
     """WCTEMP is this far above the warmest that the drive got (and not what the model says)."""
 
@@ -95,11 +105,12 @@ class Driven:
 
     ticks: NDArray[np.void]
     flags: NDArray[np.bool_]
-    """Columns: throttled, cache full, in a dip."""
+    """Columns: throttled, cache full, in a dip, spare blocks used up."""
     begins_s: list[float]
     ends_s: list[float]
     statuses: list[list[tuple[float, int, int]]]
     counters: list[tuple[float, dict[str, int]]]
+    """Looks at the counters: s since the run began, and what they said."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +140,14 @@ def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
     ssd = Ssd(parameters, bench.seed, 0)
     rng = random.Random(bench.seed)
     ticks: list[tuple[float, ...]] = []
-    flags: list[tuple[bool, bool, bool]] = []
+    flags: list[tuple[bool, bool, bool, bool]] = []
     driven = Driven(np.empty(0), np.empty(0), [], [], [], [])
 
     def tick() -> None:
         ticks.append(ssd.tick())
-        flags.append((ssd.throttle_level > 0, ssd.cache_is_full, ssd.is_in_dip))
+        flags.append((ssd.throttle_level > 0, ssd.cache_is_full, ssd.is_in_dip, ssd.is_steady))
+        if ssd.t_ns * 1e-9 - driven.counters[-1][0] >= EVERY_S:
+            count()
 
     def count() -> None:
         seen = {
@@ -151,9 +164,10 @@ def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
         for _ in range(round(seconds * 1000)):
             tick()
 
-    rest(LEAD_S)
     count()
+    rest(LEAD_S)
     for work in bench.works:
+        count()
         begin_ns = ssd.t_ns
         if work.pattern is Pattern.IDLE:
             rest(work.duration_s)
@@ -163,8 +177,8 @@ def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
         driven.begins_s.append(begin_ns * 1e-9)
         driven.ends_s.append(ssd.t_ns * 1e-9)
         rest(GAP_S)
-        count()
     rest(TAIL_S)
+    count()
     driven.ticks, driven.flags = np.array(ticks, dtype=TICK), np.array(flags)
     return driven
 
@@ -250,9 +264,11 @@ def build(root: Path, bench: VirtualBench) -> VirtualRun:
     driven = drive(parameters, bench)
     rng = np.random.default_rng(bench.seed)
     total_s = len(driven.ticks) * 1e-3
-    warning = parameters.thermal.warning_celsius
+    warning: float | None = parameters.thermal.warning_celsius
     if bench.above_warmest is not None:
         warning = float(driven.ticks["celsius_composite"].max()) + bench.above_warmest
+    if not bench.names_warning:
+        warning = None
     meters = {name: bench.meters.get(name, Meter()) for name in CHANNELS}
     stalls = tuple(
         (begin + work.stall[0], begin + sum(work.stall))
@@ -269,16 +285,16 @@ def build(root: Path, bench: VirtualBench) -> VirtualRun:
         if not meter.device_clock:
             meter = replace(meter, lost=meter.lost + stalls)
         record_meter(writer, name, meter, np.diff(sums, prepend=0.0) / 1e-3, total_s, rng)
-    seconds = np.arange(0.2, total_s, 1.0)
-    for begin, end in stalls:
-        seconds = seconds[(seconds < begin) | (seconds > end)]
-    celsius = np.interp(seconds, driven.ticks["t_ns"] * 1e-9, driven.ticks["celsius_composite"])
-    writer.readings("drive", Block("composite", to_ns(seconds), np.floor(celsius + 0.5)))
+    if bench.sensor:
+        seconds = np.arange(0.2, total_s, bench.celsius_every_s)
+        for begin, end in stalls:
+            seconds = seconds[(seconds < begin) | (seconds > end)]
+        celsius = np.interp(seconds, driven.ticks["t_ns"] * 1e-9, driven.ticks["celsius_composite"])
+        shown = np.floor(celsius / bench.celsius_step + 0.5) * bench.celsius_step
+        writer.readings("drive", Block("composite", to_ns(seconds), shown))
     for index, (work, phase) in enumerate(zip(bench.works, _phases(bench), strict=True)):
         _phase(writer, path, driven, index, work, phase)
-    if bench.counters:
-        for when, seen in driven.counters:
-            writer.event("drive_state", EPOCH_NS + round(when * 1e9), smart=seen)
+    _counters(writer, driven, bench.counters)
     writer.event("run_ended", EPOCH_NS + round(total_s * 1e9), outcome="completed", reason="")
     writer.close()
     return VirtualRun(path, _truth(driven, bench), driven, tuple(bench.works))
@@ -312,6 +328,21 @@ def _phase(
     )
 
 
+def _counters(writer: journal.Journal, driven: Driven, counts: bool) -> None:
+    """Everything before and after the run, and in between what moved since the look before."""
+    looks = [
+        (EPOCH_NS + round(when * 1e9), seen if counts else dict.fromkeys(seen, 0))
+        for when, seen in driven.counters
+    ]
+    writer.event("drive_state", looks[0][0], when="before", smart=looks[0][1])
+    for (since_ns, before), (t_ns, now) in itertools.pairwise(looks):
+        moved = {name: [before[name], now[name]] for name in now if now[name] != before[name]}
+        if moved:
+            told = {"since_ns": since_ns, "moved": moved, "counters": now}
+            writer.event("drive_counters", t_ns, **told)
+    writer.event("drive_state", looks[-1][0], when="after", smart=looks[-1][1])
+
+
 def _truth(driven: Driven, bench: VirtualBench) -> tuple[Stretch, ...]:
     """What slowed the drive down in each phase that worked, and when."""
     t = driven.ticks["t_ns"] * 1e-9
@@ -321,20 +352,33 @@ def _truth(driven: Driven, bench: VirtualBench) -> tuple[Stretch, ...]:
             continue
         begin, end = driven.begins_s[index], driven.ends_s[index]
         low, high = np.searchsorted(t, [begin, end])
-        throttled, full, dip = driven.flags[low:high].T
+        throttled, full, dip, steady = driven.flags[low:high].T
         writes = np.full(high - low, work.read_pct < 100)
+        done = driven.ticks["reads"][low:high] + driven.ticks["writes"][low:high]
         for cause, flag in (
             ("thermal", throttled),
             ("write_cache", full & writes),
             ("garbage_collection", dip & writes),
+            ("steady_state", steady & writes & (work.pattern is not Pattern.WRITE)),
         ):
             edges = np.flatnonzero(np.diff(np.concatenate([[0], flag.astype(int), [0]])))
             for a, b in edges.reshape(-1, 2):
-                found.append(Stretch(float(t[low + a]), float(t[low + b - 1]), cause, index))
+                shows = cause == "thermal" or _fell(t[low:high], done, int(a))
+                stretch = Stretch(float(t[low + a]), float(t[low + b - 1]), cause, index, shows)
+                found.append(stretch)
         if work.stall is not None:
             at = begin + work.stall[0]
             found.append(Stretch(at, at + work.stall[1], "host_stall", index))
     return tuple(sorted(found, key=lambda one: one.begin_s))
+
+
+def _fell(t: Floats, done: Floats, at: int) -> bool:
+    """Whether clearly less was done in the 1.5 s after a moment than in those before it."""
+    if t[at] - t[0] < 1.0:
+        return False
+    edges = [max(t[at] - 1.6, t[0]), t[at] - 0.1, t[at] + 0.1, t[at] + 1.6]
+    before, _, after = np.diff(np.interp(edges, t, done)) / np.diff(edges)
+    return bool(after < 0.88 * before)
 
 
 def _phases(bench: VirtualBench) -> tuple[Phase, ...]:
@@ -354,7 +398,7 @@ def _phases(bench: VirtualBench) -> tuple[Phase, ...]:
     )
 
 
-def _header(bench: VirtualBench, meters: Mapping[str, Meter], warning: float) -> Header:
+def _header(bench: VirtualBench, meters: Mapping[str, Meter], warning: float | None) -> Header:
     channels = [
         ChannelInfo(
             name=name,
@@ -370,9 +414,11 @@ def _header(bench: VirtualBench, meters: Mapping[str, Meter], warning: float) ->
         )
         for name, (_, is_volts) in CHANNELS.items()
     ]
-    channels.append(
-        ChannelInfo("drive.composite", "temperature", "°C", interval_s=1.0, aperture_s=0.0)
-    )
+    if bench.sensor:
+        every_s = bench.celsius_every_s
+        channels.append(
+            ChannelInfo("drive.composite", "temperature", "°C", interval_s=every_s, aperture_s=0.0)
+        )
     return Header(
         run_id="2026-01-01T00-00-00Z_bench_virtual",
         rig_name="bench",
@@ -382,7 +428,7 @@ def _header(bench: VirtualBench, meters: Mapping[str, Meter], warning: float) ->
         phases=_phases(bench),
         channels=tuple(channels),
         rails=tuple(RailInfo(rail, volts, *_channels_of(rail)) for rail, volts in NOMINAL.items()),
-        temperatures={"composite": "drive.composite"},
+        temperatures={"composite": "drive.composite"} if bench.sensor else {},
         drive=DriveInfo("virtual", "S1", warning_celsius=warning),
         anchor=Anchor(EPOCH_NS, 0, ""),
         versions={"labctl": "0.1.0"},
