@@ -11,7 +11,9 @@ So the owner of a meter can send one, and its driver can be tested against it. T
 
 Seconds since the beginning, what happened (``>`` sent, ``<`` received, ``!`` raised), and the
 bytes: printable ASCII as it is, the rest as ``\xNN``, a backslash twice. What was received and
-thrown away (``discard``), and waiting in vain for bytes, is not in it.
+thrown away (``discard``), and waiting in vain for bytes, is not in it. Of instruments that are
+files of a machine, what was asked for is ``>`` and a JSON array of patterns, and ``<`` a JSON
+object with what the files had.
 """
 
 from __future__ import annotations
@@ -20,21 +22,22 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Final, Protocol, TextIO, cast
+from typing import Any, Final, Protocol, TextIO, TypeVar
 
 from instruments import drivers, errors
-from instruments.drivers.settings import VisaSettings
+from instruments.drivers.settings import HostFilesSettings
 from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
 from instruments.instrument import Instrument
 from instruments.reading import HostClock
-from instruments.transports import SerialLine, VisaLine
+from instruments.remote import Files
 
 FIRST_LINE: Final = "labctl session 1"
+Result = TypeVar("Result")
 _WAITS_AT_THE_END: Final = 2
-"""How often a driver may wait for more than there is: it may be about to call it silence."""
+"""How often a driver may wait for more than there is: it may be about to call it silence, or to
+make readings of what it has. A look that does not wait is free."""
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|(\\))")
 
 
@@ -108,32 +111,51 @@ def unescape(text: str) -> bytes:
     return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text).encode("latin-1")
 
 
+class _Notes:
+    """Writes down what happens, with the seconds since the beginning."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._begin = time.monotonic()
+
+    def note(self, what: str, data: bytes = b"") -> None:
+        """One moment."""
+        self._file.write(f"{Moment(time.monotonic() - self._begin, what, data)}\n")
+
+    def raising(self, call: Callable[[], Result]) -> Result:
+        """What ``call`` gives; what it raises is noted."""
+        try:
+            return call()
+        except InstrumentError as error:
+            self.note("!", f"{type(error).__name__} {error}".encode())
+            raise
+
+
 class RecordingLine:
     """A line that writes down what goes over another one."""
 
     def __init__(self, line: AnyLine, file: TextIO) -> None:
         self._line = line
-        self._file = file
-        self._begin = time.monotonic()
+        self._notes = _Notes(file)
 
     def open(self) -> None:
         """Connect."""
-        self._note("open")
-        self._raising(self._line.open)
+        self._notes.note("open")
+        self._notes.raising(self._line.open)
 
     def close(self) -> None:
         """Let go."""
         self._line.close()
-        self._note("close")
+        self._notes.note("close")
 
     def write(self, data: bytes) -> None:
         """Send."""
-        self._note(">", data)
-        self._raising(lambda: self._line.write(data))
+        self._notes.note(">", data)
+        self._notes.raising(lambda: self._line.write(data))
 
     def discard(self, quiet_s: float = 0.0) -> None:
         """Throw away what was not read."""
-        self._raising(lambda: self._line.discard(quiet_s))
+        self._notes.raising(lambda: self._line.discard(quiet_s))
 
     def read_line(self, timeout_s: float) -> bytes:
         """One answer."""
@@ -143,21 +165,36 @@ class RecordingLine:
         """What has come in."""
         return self._received(lambda: self._line.read_some(timeout_s))
 
-    def _received(self, read: Any) -> bytes:
-        data = cast(bytes, self._raising(read))
+    def _received(self, read: Callable[[], bytes]) -> bytes:
+        data = self._notes.raising(read)
         if data:
-            self._note("<", data)
+            self._notes.note("<", data)
         return data
 
-    def _raising(self, call: Any) -> Any:
-        try:
-            return call()
-        except InstrumentError as error:
-            self._note("!", f"{type(error).__name__} {error}".encode())
-            raise
 
-    def _note(self, what: str, data: bytes = b"") -> None:
-        self._file.write(f"{Moment(time.monotonic() - self._begin, what, data)}\n")
+class RecordingFiles:
+    """Files of a machine, with a note of what each look brought."""
+
+    def __init__(self, files: Files, file: TextIO) -> None:
+        self._files = files
+        self._notes = _Notes(file)
+
+    def open(self) -> None:
+        """Connect."""
+        self._notes.note("open")
+        self._notes.raising(self._files.open)
+
+    def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
+        """See :class:`~instruments.remote.Files`."""
+        self._notes.note(">", json.dumps(list(patterns)).encode())
+        found = self._notes.raising(lambda: self._files.texts(patterns))
+        self._notes.note("<", json.dumps(found).encode())
+        return found
+
+    def close(self) -> None:
+        """Let go."""
+        self._files.close()
+        self._notes.note("close")
 
 
 class ReplayLine:
@@ -213,7 +250,7 @@ class ReplayLine:
         self._raise_next()
         if self._left and self._left[0].what == "<":
             return self._play().data
-        if not self._to_come:
+        if not self._to_come and timeout_s > 0:
             if not self._waits_left:
                 raise SessionEnded("the recording is over")
             self._waits_left -= 1
@@ -233,29 +270,44 @@ class ReplayLine:
             raise raised(message)
 
 
+class ReplayFiles:
+    """The files of a recording."""
+
+    def __init__(self, line: ReplayLine) -> None:
+        self._line = line
+
+    def open(self) -> None:
+        """Nothing is there to be connected."""
+
+    def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
+        """What the same look brought then. Raises what it raised, and SessionEnded."""
+        self._line.write(json.dumps(list(patterns)).encode())
+        found: dict[str, str | None] = json.loads(self._line.read_line(0.0))
+        return found
+
+    def close(self) -> None:
+        """Nothing is there to be closed."""
+
+
 def begin_recording(
     file: TextIO, name: str, driver: str, settings: Mapping[str, Any], clock: HostClock
 ) -> Instrument:
     """An instrument whose session is written to ``file``.
 
     Raises KeyError for an unknown driver, pydantic.ValidationError for its settings, and
-    InstrumentError for a driver without a serial or VISA line.
+    InstrumentError for a driver without a line or files.
     """
     file.write(f"{FIRST_LINE}\n")
     file.write(json.dumps({"driver": driver, "name": name, "settings": dict(settings)}) + "\n")
-    line = RecordingLine(_line_of(name, driver, settings), file)
-    return drivers.create(name, driver, settings, clock, line)
-
-
-def _line_of(name: str, driver: str, settings: Mapping[str, Any]) -> AnyLine:
     validated = drivers.settings_model(driver).model_validate(dict(settings))
-    if isinstance(validated, VisaSettings):
-        return cast(AnyLine, VisaLine(name, validated.resource, validated.visa_library))
-    line_format = getattr(import_module(f"instruments.drivers.{driver}"), "FORMAT", None)
-    port = getattr(validated, "port", None)
-    if line_format is None or not isinstance(port, str):
-        raise InstrumentError(f"{name}: {driver} has no serial or VISA line that can be recorded")
-    return cast(AnyLine, SerialLine(name, port, line_format))
+    line: RecordingFiles | RecordingLine
+    if isinstance(validated, HostFilesSettings):
+        line = RecordingFiles(validated.files(name), file)
+    elif callable(line_of := getattr(validated, "line", None)):
+        line = RecordingLine(line_of(name), file)
+    else:
+        raise InstrumentError(f"{name}: {driver} has no line that can be recorded")
+    return drivers.create(name, driver, settings, clock, line)
 
 
 def parse_session(text: str) -> Session:
@@ -283,4 +335,6 @@ def parse_session(text: str) -> Session:
 def replayed(session: Session) -> Instrument:
     """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
     line = ReplayLine(session.moments)
-    return drivers.create(session.name, session.driver, session.settings, line.clock, line)
+    model = drivers.settings_model(session.driver)
+    played = ReplayFiles(line) if issubclass(model, HostFilesSettings) else line
+    return drivers.create(session.name, session.driver, session.settings, line.clock, played)

@@ -157,12 +157,13 @@ class Rig:
     def create_instruments(self, clock: Callable[[], int]) -> dict[str, Instrument]:
         """Fresh instruments (not opened), whose host times come from ``clock``."""
         return {
-            name: drivers.create(name, entry.driver, self._with_host(entry), clock)
+            name: drivers.create(name, entry.driver, self.settings_of(name), clock)
             for name, entry in self.file.instruments.items()
         }
 
-    def _with_host(self, entry: InstrumentEntry) -> dict[str, Any]:
+    def settings_of(self, name: str) -> dict[str, Any]:
         """An entry's settings; what reads files of a machine reads those of the drive's host."""
+        entry = self.file.instruments[name]
         if "host" not in drivers.settings_model(entry.driver).model_fields:
             return entry.settings
         return {"host": self.file.host, **entry.settings}

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import DriverSettings, NotNegative, Positive
+from instruments.drivers.settings import HostFilesSettings, NotNegative, Positive
 from instruments.drivers.sorting import batch_of
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import (
@@ -28,8 +28,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.remote import Files, files_of
-from instruments.ssh import DESTINATION_PATTERN
+from instruments.remote import Files
 
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
 _SENSOR_CYCLE_S: Final = 1.0
@@ -38,11 +37,9 @@ _SENSOR_CYCLE_S: Final = 1.0
 SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
-class HwmonSettings(DriverSettings):
+class HwmonSettings(HostFilesSettings):
     """Where the files are and which of them to read."""
 
-    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
-    """``local``, or an ssh destination; the rig's ``host`` if left out."""
     directory: Annotated[str, Field(min_length=1)]
     """A chip name (``nvme``), a directory, or a pattern (``/sys/class/nvme/nvme0/hwmon*``)."""
     sensors: Annotated[tuple[SensorName, ...], Field(min_length=1)] = ("composite",)
@@ -114,11 +111,17 @@ def place(host: str, directory: str) -> str:
 class Hwmon:
     """The sensors of one chip: a channel each, on the host's clock."""
 
-    def __init__(self, name: str, settings: HwmonSettings, clock: HostClock) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: HwmonSettings,
+        clock: HostClock,
+        files: Files | None = None,
+    ) -> None:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._files = files_of(name, settings.host)
+        self._files = files or settings.files(name)
         self._ticks = Ticks(settings.interval_s)
         self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from instruments.drivers.hwmon import chip_name, find_directory, number_in, place
 from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import DriverSettings, NotNegative, Positive
+from instruments.drivers.settings import HostFilesSettings, NotNegative, Positive
 from instruments.drivers.sorting import batch_of
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (
@@ -27,8 +27,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.remote import Files, files_of
-from instruments.ssh import DESTINATION_PATTERN
+from instruments.remote import Files
 
 Model = Literal["ina219", "ina220", "ina226", "ina230", "ina231", "ina238"]
 SHUNT_LIMIT_MV: Final[Mapping[str, float]] = {
@@ -50,11 +49,9 @@ _SHUNT_AGREES: Final = 1e-3
 _INTERVAL_AGREES: Final = 0.1
 
 
-class Ina2xxSettings(DriverSettings):
+class Ina2xxSettings(HostFilesSettings):
     """Which chip, its shunt, and limits of error where no data sheet is built in."""
 
-    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
-    """``local``, or an ssh destination; the rig's ``host`` if left out."""
     model: Model
     directory: str = ""
     """A directory or a pattern (``/sys/bus/i2c/devices/1-0040/hwmon/hwmon*``); empty: the model."""
@@ -116,7 +113,7 @@ class Ina2xx:
         self._who = name
         self._settings = settings
         self._clock = clock
-        self._files = files or files_of(name, settings.host)
+        self._files = files or settings.files(name)
         self._ticks = Ticks(settings.interval_s)
         self._directory = ""
         # Where in its own cycle the chip stands is not known.

@@ -15,6 +15,8 @@ from pydantic import (
 
 from instruments.drivers import specifications
 from instruments.reading import Accuracy
+from instruments.remote import Files, files_of
+from instruments.ssh import DESTINATION_PATTERN
 from instruments.transports import SerialFormat, SerialLine, VisaLine
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -61,6 +63,17 @@ class SerialSettings(DriverSettings):
     def line(self, who: str) -> SerialLine:
         """The line to the instrument, not opened yet."""
         return SerialLine(who, self.port, self.line_format)
+
+
+class HostFilesSettings(DriverSettings):
+    """An instrument that is read from small files of a machine."""
+
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """``local``, or an ssh destination; the rig's ``host`` if left out."""
+
+    def files(self, who: str) -> Files:
+        """The files of that machine, not connected yet."""
+        return files_of(who, self.host)
 
 
 class VisaAddress(DriverSettings):

@@ -10,22 +10,18 @@ the meter. A driver of its own is better where there is one.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import re
-import select
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from instruments.drivers.settings import DriverSettings, NotNegative
 from instruments.drivers.sorting import sort_readings
-from instruments.errors import ConnectionLost, ProtocolError, SettingRefused
+from instruments.errors import ProtocolError
+from instruments.process_line import ProcessLine
 from instruments.reading import (
     UNITS,
     Accuracy,
@@ -39,6 +35,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
+from instruments.transports import ByteLine
 
 _FLOAT32: Final = 2.0**-24
 """Relative rounding of a 32-bit float."""
@@ -55,7 +52,6 @@ _PREFIXES: Final[Mapping[str, float]] = {
 }
 _NO_PRESENT_VALUE: Final = frozenset({"MAX", "MIN", "AVG", "REL", "RELATIVE"})
 _FIRST_READING_S: Final = 1.0
-_STOP_S: Final = 1.0
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:+-]*$")]
 
@@ -88,6 +84,11 @@ class SigrokSettings(DriverSettings):
         if self.config:
             command += ["-c", ":".join(f"{key}={value}" for key, value in self.config.items())]
         return [*command, "-C", self.channel, "--continuous", "-O", "analog"]
+
+    def line(self, who: str) -> ProcessLine:
+        """The program's output, not started yet."""
+        advice = f"is the meter connected, and is {self.sigrok_driver} its driver?"
+        return ProcessLine(who, self.arguments(), "sigrok-cli", advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +134,13 @@ def judge(line: Line, quantity: Quantity) -> tuple[float | Status, str]:
 class Sigrok:
     """One meter behind sigrok-cli. Its channel is the quantity, on the host's clock."""
 
-    def __init__(self, name: str, settings: SigrokSettings, clock: HostClock) -> None:
-        self._who = name
+    def __init__(
+        self, name: str, settings: SigrokSettings, clock: HostClock, line: ByteLine | None = None
+    ) -> None:
         self._settings = settings
         self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
-        self._complaints: IO[bytes] | None = None
+        self._line = line or settings.line(name)
+        self._first = (b"", 0)
         self._rest = b""
         self._channel = Channel(
             name=settings.quantity,
@@ -161,40 +163,22 @@ class Sigrok:
 
     def open(self) -> Identity:
         """Start sigrok-cli. Raises SettingRefused where it is not installed."""
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
-        try:
-            self._process = subprocess.Popen(
-                self._settings.arguments(),
-                stdin=subprocess.PIPE,  # it stops at its end: so it dies with labctl
-                stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                process_group=0,  # Ctrl-C in a terminal is for labctl
-            )
-        except OSError as error:
-            raise SettingRefused(
-                f"{self._who}: cannot start {self._settings.command}: {error}; install sigrok-cli"
-            ) from error
+        self._line.open()
         notes = ("through sigrok-cli: arrival times, 32-bit floats",)
         return Identity("sigrok", self._settings.sigrok_driver, notes=notes)
 
     def start(self) -> None:
         """It streams by itself; make sure that it has not given up at once."""
         self._rest = b""
-        process = self._running()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_FIRST_READING_S)
-            raise self._ended()
+        data = self._line.read_some(_FIRST_READING_S)
+        self._first = data, self._clock()
 
     def read(self) -> Batch:
         """The lines that have come in. The end of sigrok-cli is a ConnectionLost."""
-        process = self._running()
-        assert process.stdout is not None
-        if not select.select([process.stdout], [], [], 0.5)[0]:
-            return Batch()
-        data = os.read(process.stdout.fileno(), 65536)
-        arrived_ns = self._clock()
+        (data, arrived_ns), self._first = self._first, (b"", 0)
         if not data:
-            raise self._ended()
+            data = self._line.read_some(0.5)
+            arrived_ns = self._clock()
         *lines, self._rest = (self._rest + data).split(b"\n")
         blocks: list[Block] = []
         statuses: list[StatusReading] = []
@@ -214,33 +198,5 @@ class Sigrok:
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:
-        """End sigrok-cli, by force if need be."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-        complaints, self._complaints = self._complaints, None
-        if complaints is not None:
-            complaints.close()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise ConnectionLost(f"{self._who}: sigrok-cli is not running")
-        return self._process
-
-    def _ended(self) -> ConnectionLost:
-        said = ""
-        if self._complaints is not None:
-            self._complaints.seek(0)
-            said = self._complaints.read(2000).decode(errors="replace").strip().partition("\n")[0]
-        return ConnectionLost(
-            f"{self._who}: sigrok-cli ended ({said or 'it said nothing'}); is the meter connected, "
-            f"and is {self._settings.sigrok_driver} its driver?"
-        )
+        """End sigrok-cli."""
+        self._line.close()

@@ -47,7 +47,7 @@ def record(
     seconds: Annotated[float, typer.Option(help="For how long.")] = 30.0,
     to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
 ) -> None:
-    """Record what is said on an instrument's line, to send it to somebody."""
+    """Record what an instrument says and is told, to send it to somebody."""
     from labctl.cli import sessions
 
     raise typer.Exit(sessions.record(rig, instrument, seconds, to))

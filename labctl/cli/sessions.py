@@ -38,7 +38,7 @@ def record(rig_name: str, instrument: str, seconds: float, to: Path | None) -> i
     try:
         with path.open("x", encoding="utf-8") as file:
             made = sessions.begin_recording(
-                file, instrument, entry.driver, entry.settings, time.monotonic_ns
+                file, instrument, entry.driver, rig.settings_of(instrument), time.monotonic_ns
             )
             readings, error = _read(made, seconds)
     except FileExistsError:

@@ -124,8 +124,63 @@ def test_files_that_are_none(text: str, why: str) -> None:
 
 
 def test_a_driver_without_a_line_cannot_be_recorded() -> None:
-    with pytest.raises(InstrumentError, match="no serial or VISA line"):
-        sessions.begin_recording(io.StringIO(), "t", "hwmon", {"directory": "nvme"}, Clock())
+    settings = {
+        "host": "broker.example",
+        "topic": "a/b",
+        "quantity": "power",
+        "interval_s": 1.0,
+        "accuracy_pct_of_reading": 1.0,
+        "accuracy_floor": 1.0,
+    }
+    with pytest.raises(InstrumentError, match="mqtt has no line"):
+        sessions.begin_recording(io.StringIO(), "t", "mqtt", settings, Clock())
+
+
+def test_files_of_a_machine_are_recorded_too(tmp_path: Path) -> None:
+    for name, text in (("name", "nvme"), ("temp1_input", "41850"), ("temp1_label", "Composite")):
+        (tmp_path / name).write_text(f"{text}\n")
+    file = io.StringIO()
+    settings = {"directory": str(tmp_path), "interval_s": 0.001}
+    recorded = sessions.begin_recording(file, "t", "hwmon", settings, Clock())
+    recorded.open()
+    recorded.start()
+    assert [block.values.tolist() for block in recorded.read().blocks] == [[41.85]]
+    (tmp_path / "temp1_input").unlink()
+    with pytest.raises(ConnectionLost, match="vanished"):
+        recorded.read()
+    recorded.close()
+
+    instrument = replayed(parse_session(file.getvalue()))
+    assert instrument.open().model == "nvme"
+    instrument.start()
+    assert [block.values.tolist() for block in instrument.read().blocks] == [[41.85]]
+    with pytest.raises(ConnectionLost, match="vanished"):
+        instrument.read()
+    with pytest.raises(SessionEnded):
+        instrument.read()
+
+
+def test_what_a_program_printed_is_recorded_too(tmp_path: Path) -> None:
+    program = tmp_path / "cli"
+    program.write_text('#!/bin/sh\nfor n in 1 2 3; do echo "P1: 3.$n V DC"; done; sleep 30\n')
+    program.chmod(0o755)
+    settings = {
+        "sigrok_driver": "odd",
+        "quantity": "voltage",
+        "accuracy_pct_of_reading": 1.0,
+        "accuracy_floor": 0.1,
+        "command": str(program),
+    }
+    file = io.StringIO()
+    recorded = sessions.begin_recording(file, "odd", "sigrok", settings, Clock())
+    recorded.open()
+    recorded.start()
+    values: list[float] = []
+    while len(values) < 3:
+        values += [v for block in recorded.read().blocks for v in block.values.tolist()]
+    recorded.close()
+    assert values == [3.1, 3.2, 3.3]
+    assert played(file.getvalue())[0] == values
 
 
 @pytest.fixture

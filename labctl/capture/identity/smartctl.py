@@ -40,6 +40,26 @@ class SmartctlReport:
     problems: tuple[str, ...] = ()
 
 
+_SAME_NAMES = (
+    "critical_warning",
+    "available_spare",
+    "percentage_used",
+    "data_units_read",
+    "data_units_written",
+    "controller_busy_time",
+    "unsafe_shutdowns",
+    "media_errors",
+    "num_err_log_entries",
+    "warning_temp_time",
+    "critical_comp_time",
+    "thm_temp1_trans_count",
+    "thm_temp2_trans_count",
+    "thm_temp1_total_time",
+    "thm_temp2_total_time",
+)
+"""Counters that smartctl calls as nvme-cli does."""
+
+
 def parse_smartctl(output: str) -> SmartctlReport | None:
     """The report in ``output``; None when there is no JSON of smartctl in it."""
     data = json_object(output)
@@ -112,27 +132,13 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
             for index, value in enumerate(sensors if isinstance(sensors, list) else (), start=1)
             if (found := celsius(value))
         },
-        critical_warning=integer(log.get("critical_warning")),
-        available_spare=integer(log.get("available_spare")),
-        percentage_used=integer(log.get("percentage_used")),
-        data_units_read=integer(log.get("data_units_read")),
-        data_units_written=integer(log.get("data_units_written")),
         host_read_commands=integer(log.get("host_reads")),
         host_write_commands=integer(log.get("host_writes")),
-        controller_busy_time=integer(log.get("controller_busy_time")),
         power_cycles=_first(integer(log.get("power_cycles")), cycles, _POWER_CYCLES, attributes),
         power_on_hours=_first(integer(log.get("power_on_hours")), hours, _POWER_ON_HOURS, {}),
-        unsafe_shutdowns=integer(log.get("unsafe_shutdowns")),
-        media_errors=integer(log.get("media_errors")),
-        num_err_log_entries=integer(log.get("num_err_log_entries")),
-        warning_temp_time=integer(log.get("warning_temp_time")),
-        critical_comp_time=integer(log.get("critical_comp_time")),
-        thm_temp1_trans_count=integer(log.get("thm_temp1_trans_count")),
-        thm_temp2_trans_count=integer(log.get("thm_temp2_trans_count")),
-        thm_temp1_total_time=integer(log.get("thm_temp1_total_time")),
-        thm_temp2_total_time=integer(log.get("thm_temp2_total_time")),
         passed=passed,
         ata_attributes=attributes,
+        **{name: integer(log.get(name)) for name in _SAME_NAMES},
     )
 
 
