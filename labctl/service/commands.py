@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from labctl.errors import ConfigurationError, LabctlError
+from labctl.capture.run import expand_for
+from labctl.errors import ConfigurationError, LabctlError, Refused
 from labctl.plan import Plan, built_in_plans, load_plan
 from labctl.rig import Rig, load_rig
+from labctl.service.estimate import estimate, more_than_usual
 from labctl.service.home import Home
 from labctl.service.intake import Order, jobs_of, parse_after
 from labctl.service.job import PlanName, Tag
 from labctl.service.queue import Queue
+from labctl.service.settings import ServiceSettings
 from labctl.sinks.mqtt_settings import MqttSettings, mqtt_settings
 from labctl.sinks.mqtt_topics import base_topic
 
@@ -38,6 +41,9 @@ MOST_WAITING = 100
 """Commands that wait to be carried out; more are dropped."""
 REMEMBERED = 1_000
 """Ids of commands: QoS 1 may bring a command twice, and it is carried out once."""
+
+SETTINGS_EVERY_S = 1.0
+"""How often to look whether commands are allowed by now."""
 
 CommandId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 
@@ -85,15 +91,21 @@ _PARSER: TypeAdapter[Add | Cancel | Pause | List] = TypeAdapter(Command)
 class Commander:
     """Carries out commands on the rigs of a daemon."""
 
-    def __init__(self, home: Home, rig_files: dict[str, str]) -> None:
-        """``rig_files``: the files of the rigs that commands may be about, by name."""
+    def __init__(
+        self, home: Home, rig_files: dict[str, str], settings: Callable[[], ServiceSettings]
+    ) -> None:
+        """``rig_files``: the files of the rigs that commands may be about, by name. ``settings``
+        are asked at each command, since the daemon may read them again."""
         self._home = home
+        self._settings = settings
         self._queue = Queue(home)
         self._rig_files = rig_files
         self._answers: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
 
     def answer(self, rig: str, content: bytes) -> dict[str, Any]:
         """Carry out a command for a rig, whatever ``content`` is; what to reply. Never raises."""
+        if not self._settings().commands:
+            return _refused(None, "this site takes no commands any more")
         if rig not in self._rig_files:
             return _refused(None, "no such rig here")
         if len(content) > MOST_PAYLOAD_BYTES:
@@ -148,6 +160,8 @@ class Commander:
         order = Order(
             rig, plan, text, command.repeat, after_s, tuple(command.tags), command.retries
         )
+        if not self._settings().large_commands:
+            _refuse_large(order)
         make = jobs_of(order, now.timestamp(), self._queue.jobs())
         repetitions = iter(range(1, command.repeat + 1))
         added = self._queue.add(lambda number: make(number, next(repetitions)), command.repeat)
@@ -164,6 +178,23 @@ class Commander:
         return load_plan(str(file))
 
 
+def _refuse_large(order: Order) -> None:
+    """At a terminal a person is asked whether a large plan is meant (``labctl queue add``); here
+    nobody can be. Raises Refused, ConfigurationError when rig and plan do not fit."""
+    drive = order.rig.drive
+    phases = expand_for(order.rig, order.plan, order.plan.name)
+    cost = estimate(phases, drive.write_bytes_per_s)
+    reasons = more_than_usual(phases, cost, drive.size_bytes, order.repeat)
+    if cost.bytes_written is None:
+        reasons += ("fills a drive of unknown size (say drive.size_bytes in the rig)",)
+    if reasons:
+        raise Refused(
+            f"{order.plan.name} on {order.rig.name}, {order.repeat} times: {'; '.join(reasons)}; "
+            "if that is meant, queue it on the machine itself, or allow it with "
+            "[service] large_commands = true in its site file"
+        )
+
+
 def command_topic(settings: MqttSettings, rig: str) -> str:
     """Where commands for a rig are heard."""
     return f"{base_topic(settings.prefix, rig)}/command"
@@ -175,12 +206,12 @@ def reply_topic(settings: MqttSettings, rig: str) -> str:
 
 
 async def take_commands(daemon: Daemon) -> None:
-    """Hear and answer commands for the daemon's rigs, if the site allows them."""
-    if not daemon.settings.commands:
-        return
+    """Hear and answer commands for the daemon's rigs, once the site allows them."""
+    while not daemon.settings.commands:
+        await asyncio.sleep(SETTINGS_EVERY_S)
     brokers = _brokers(daemon.rigs, daemon.tell)
     files = {rig.name: str(Path(rig.path).absolute()) for rig in daemon.rigs}
-    commander = Commander(daemon.home, files)
+    commander = Commander(daemon.home, files, lambda: daemon.settings)
     async with asyncio.TaskGroup() as tasks:
         for settings, rigs in brokers:
             tasks.create_task(_listen(settings, rigs, commander, daemon.tell), name="commands")

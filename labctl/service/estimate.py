@@ -62,15 +62,17 @@ def timed_s(phases: tuple[Phase, ...]) -> float:
 
 
 def more_than_usual(
-    phases: tuple[Phase, ...], cost: Estimate, drive_bytes: int | None
+    phases: tuple[Phase, ...], cost: Estimate, drive_bytes: int | None, repeat: int = 1
 ) -> tuple[str, ...]:
-    """Why a plan should be asked about before it is begun; empty when it need not."""
+    """Why a plan, done ``repeat`` times, should be asked about before it is begun; empty when it
+    need not."""
     reasons = []
-    hours = (cost.seconds if cost.seconds is not None else timed_s(phases)) / 3600
+    hours = repeat * (cost.seconds if cost.seconds is not None else timed_s(phases)) / 3600
     if hours > USUAL_HOURS:
         reasons.append(f"takes up to {hours:.0f} hours (the limit is {USUAL_HOURS:.0f})")
-    if drive_bytes and (cost.bytes_written or 0) > USUAL_DRIVE_WRITES * drive_bytes:
-        times = (cost.bytes_written or 0) / drive_bytes
+    written = repeat * (cost.bytes_written or 0)
+    if drive_bytes and written > USUAL_DRIVE_WRITES * drive_bytes:
+        times = written / drive_bytes
         reasons.append(
             f"may write the drive {times:.0f} times over (the limit is {USUAL_DRIVE_WRITES})"
         )

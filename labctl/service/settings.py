@@ -40,6 +40,8 @@ class ServiceSettings(BaseModel):
     """When the morning summary is sent, local time."""
     commands: bool = False
     """Take commands over MQTT."""
+    large_commands: bool = False
+    """Such commands may queue what takes longer or writes more than is usual."""
     idle: bool = True
     """Record the meters while no job runs."""
     disk_budget: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None

@@ -33,7 +33,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield running
 
 
-@pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.timeout(600 + 60 * KILLS)
 def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
     bench: Bench, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from instruments.simulated.bench import Bench
 from labctl.capture.resumption import why_not
 from labctl.record import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, RESUMED, RunRecord
 from tests.faults.resumed_run import (
+    WITHIN_S,
     HeldUp,
     Interruptible,
     assert_completed_once,
@@ -55,7 +56,7 @@ def folder(bench: Bench, tmp_path: Path) -> Path:
     return Path(bench.rig).parent
 
 
-@pytest.mark.timeout(180 + 30 * KILLS)
+@pytest.mark.timeout(600 + 60 * KILLS)
 def test_killed_at_random_instants_it_is_completed_and_true(
     bench: Bench, folder: Path, tmp_path: Path
 ) -> None:
@@ -89,7 +90,7 @@ def killed_until_completed(run: Interruptible, rng: random.Random, most: int) ->
             return killed_ns  # it was completed, and only its report was not
         process = run.go_on()
         run.until(RESUMED, len(killed_ns))
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0, output
     assert events_file(run.path).startswith(before)
     return killed_ns

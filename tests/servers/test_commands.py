@@ -25,6 +25,10 @@ ROOT = Path(__file__).parents[2]
 RIG = ROOT / "rigs" / "nvme-adapter.toml"
 
 
+def allowed() -> ServiceSettings:
+    return ServiceSettings(commands=True)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
@@ -34,7 +38,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def commander(home: Home) -> Commander:
-    return Commander(home, {"nvme-adapter": str(RIG)})
+    return Commander(home, {"nvme-adapter": str(RIG)}, allowed)
 
 
 def say(commander: Commander, rig: str = "nvme-adapter", **values: Any) -> dict[str, Any]:
@@ -56,6 +60,44 @@ def test_a_plan_that_exists_here_is_queued_cancelled_and_the_rig_paused(
     assert say(commander, id="f", do="resume")["paused"] is False
 
 
+FILL = '[[prepare]]\nstep = "fill"\n'
+LONG = 'name = "long"\n[[sweeps]]\npattern = "read"\nduration_s = {}\n'
+
+
+def test_more_than_usual_is_refused_unless_the_site_allows_it(
+    commander: Commander, home: Home
+) -> None:
+    (home.plans / "day.toml").write_text(LONG.format(25 * 3600))
+    (home.plans / "hour.toml").write_text(LONG.format(3600))
+    for number, (plan, repeat) in enumerate([("day", 1), ("hour", 30)]):
+        said = say(commander, id=str(number), do="add", plan=plan, repeat=repeat)
+        assert not said["ok"] and "hours (the limit is 24)" in said["reason"]
+        assert "large_commands" in said["reason"]
+    assert Queue(home).jobs() == []
+    free = Commander(
+        home,
+        {"nvme-adapter": str(RIG)},
+        lambda: ServiceSettings(commands=True, large_commands=True),
+    )
+    assert say(free, do="add", plan="day")["jobs"] == [1]
+
+
+def test_a_fill_of_a_drive_of_unknown_size_is_refused(home: Home, tmp_path: Path) -> None:
+    (home.plans / "write.toml").write_text(LONG.format(60).replace("read", "write") + FILL)
+    rig = tmp_path / "rig.toml"
+    lines = RIG.read_text().splitlines(keepends=True)
+    rig.write_text("".join(line for line in lines if not line.startswith("size_bytes")))
+    files = {"nvme-adapter": str(rig)}
+    said = say(Commander(home, files, allowed), do="add", plan="write")
+    assert not said["ok"] and "unknown size" in said["reason"] and Queue(home).jobs() == []
+
+
+def test_a_site_that_takes_no_commands_any_more_refuses_them(home: Home) -> None:
+    commander = Commander(home, {"nvme-adapter": str(RIG)}, ServiceSettings)
+    assert not say(commander, do="pause")["ok"]
+    assert not Queue(home).is_paused("nvme-adapter")
+
+
 def test_a_command_that_comes_twice_is_carried_out_once(commander: Commander, home: Home) -> None:
     first = say(commander, id="same", do="add", plan="demo")
     assert say(commander, id="same", do="add", plan="demo") == first
@@ -75,7 +117,8 @@ def test_no_plan_outside_the_plans_folder_can_be_named(
 
 def test_only_jobs_of_its_own_rig_can_be_cancelled(commander: Commander, home: Home) -> None:
     say(commander, id="a", do="add", plan="demo")
-    other = Commander(home, {"sata-12v-5v": str(ROOT / "rigs" / "sata-12v-5v.toml")})
+    files = {"sata-12v-5v": str(ROOT / "rigs" / "sata-12v-5v.toml")}
+    other = Commander(home, files, allowed)
     said = say(other, "sata-12v-5v", id="b", do="cancel", job=1)
     assert not said["ok"] and Queue(home).job(1).state is JobState.QUEUED
     assert not say(commander, "elsewhere", id="c", do="pause")["ok"]
@@ -177,6 +220,16 @@ async def _ask(server: Mosquitto, commands: list[dict[str, Any]]) -> list[dict[s
     return replies
 
 
-async def test_without_permission_nothing_is_heard(home: Home) -> None:
-    daemon = Daemon(home, [load_rig(RIG)], home.runs, ServiceSettings(), lambda _: None)
-    await take_commands(daemon)
+async def test_without_permission_no_broker_is_asked_until_settings_are_read_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labctl.service.commands.SETTINGS_EVERY_S", 0.01)
+    told: list[str] = []
+    daemon = Daemon(home, [load_rig(RIG)], home.runs, ServiceSettings(), told.append)
+    listening = asyncio.create_task(take_commands(daemon))
+    await asyncio.sleep(0.1)
+    assert told == [] and not listening.done()
+    daemon.settings = ServiceSettings(commands=True)
+    async with asyncio.timeout(30):
+        await listening  # the rig names no broker: that is told, and there is nothing to hear
+    assert "no commands over MQTT" in told[0]
