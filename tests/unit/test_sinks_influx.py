@@ -93,8 +93,10 @@ async def test_a_server_before_1_8_is_named(fake: FakeInflux, tmp_path: Path) ->
 
 async def test_a_400_that_is_not_about_lines_rejects_none(fake: FakeInflux, tmp_path: Path) -> None:
     fake.canned.extend([Canned(400, '{"message": "Please provide either orgID or org"}')] * 3)
-    writer = await stored_with(fake, rows(10), tmp_path, [])
+    told: list[str] = []
+    writer = await stored_with(fake, rows(10), tmp_path, told)
     assert (writer.stored, writer.rejected) == (10, 0)
+    assert "say org" in told[0]
 
 
 async def test_only_the_culprits_of_a_partial_write_are_rejected(
