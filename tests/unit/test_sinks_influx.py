@@ -244,6 +244,9 @@ async def test_no_more_is_taken_than_may_be_under_way(tmp_path: Path) -> None:
 
     async with sink:
         feeding = asyncio.create_task(feed())
+        async with asyncio.timeout(60):
+            while taken < IN_FLIGHT:
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         assert taken == IN_FLIGHT
         feeding.cancel()
