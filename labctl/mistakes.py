@@ -41,7 +41,8 @@ def _allowed(kind: str, message: str) -> str:
         return "is missing"
     if kind == "extra_forbidden":
         return "no such key here"
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+    plain = message.removeprefix("Value error, ").replace("Input should be", "must be")
+    return plain.replace("String should", "must")
 
 
 def is_file(path: Path) -> bool:
@@ -60,4 +61,5 @@ def read_configuration(path: Path) -> str:
         reason = error.strerror or str(error)
         raise ConfigurationError([Mistake(str(path), "file", None, reason)]) from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError([Mistake(str(path), "encoding", None, str(error))]) from error
+        allowed = f"must be UTF-8 (byte {error.start} is not)"
+        raise ConfigurationError([Mistake(str(path), "encoding", None, allowed)]) from error

@@ -7,6 +7,7 @@ its driver.
 
 from __future__ import annotations
 
+import re
 import time
 import tomllib
 from collections.abc import Callable
@@ -40,6 +41,9 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
 
+TAKEN_RAIL = re.compile(r"(?:u|unthrottled|(?:min|max|std)(?:_.*)?|.*_u)$")
+"""Names no rail may have: ``watts_<rail>`` would be another number's column."""
+
 
 def _bytes(value: Any) -> Any:
     return None if value is None else parse_size(value)
@@ -59,7 +63,7 @@ class Drive(BaseModel):
     critical_celsius: Finite | None = None
     write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
     """Only for estimates of time and bytes written."""
-    destructive: bool = False
+    destructive: Annotated[bool, Field(strict=True)] = False
     smart_device: str = ""
     """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
     tools: str = ""
@@ -282,8 +286,8 @@ def _wrong_references(
 
     for rail_name, rail in file.rails.items():
         key = f"rails.{rail_name}"
-        if rail_name == "u" or rail_name.endswith("_u"):
-            allowed = "must not be 'u' nor end in '_u': watts_u is the uncertainty of watts"
+        if TAKEN_RAIL.match(rail_name):
+            allowed = f"watts_{rail_name} is another number in the results: name it otherwise"
             mistakes.append(Mistake(path, key, None, allowed))
         check(f"{key}.voltage", rail.voltage, Quantity.VOLTAGE)
         through_shunt = rail.current.shunt_ohm is not None

@@ -106,14 +106,14 @@ def demonstrate(
         return outcome.exit_code
     print_summary(outcome.path, summary)
     print()
-    print_comparison(comparisons)
+    print_comparison(comparisons, len(summary.phases))
     if grafana is not None:
         print(f"dashboard: {grafana}/d/labctl-power-per-qd?var-run={outcome.path.name}")
     return outcome.exit_code
 
 
-def print_comparison(comparisons: list[Comparison]) -> None:
-    """Measured against true watts, phase by phase, and how many lie inside."""
+def print_comparison(comparisons: list[Comparison], phases: int) -> None:
+    """Measured against true watts, phase by phase, and how many of the ``phases`` lie inside."""
     print("measured against what the simulated drive really drew (labctl never sees it):")
     print(f"  {'phase':<26}{'measured':>20}{'true':>10}{'error':>11}")
     for item in comparisons:
@@ -126,6 +126,8 @@ def print_comparison(comparisons: list[Comparison]) -> None:
         )
     inside = sum(item.inside for item in comparisons)
     print(f"{inside} of {len(comparisons)} phases lie inside the stated uncertainty (k = 2)")
+    if missing := phases - len(comparisons):
+        print(f"{missing} of {phases} phases have no total watts: the notes above say why")
 
 
 def simulate(directory: Path, seed: int, parameters: Path | None, json_output: bool) -> None:

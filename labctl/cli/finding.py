@@ -1,4 +1,4 @@
-"""Where rigs are found: by path, or by name in the places where rigs are kept."""
+"""Where rigs are found: by path (``.toml`` may be left out), or by name where rigs are kept."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def rig_files() -> Iterator[Path]:
 
 def find_rig(name_or_file: str) -> Rig:
     """The rig at a path or of a name. Raises ConfigurationError."""
-    if is_file(Path(name_or_file)):
-        return load_rig(name_or_file)
+    for file in (name_or_file, f"{name_or_file}.toml"):
+        if is_file(Path(file)):
+            return load_rig(file)
     by_name = {path.stem: path for path in rig_files()}
     if name_or_file in by_name:
         return load_rig(by_name[name_or_file])
     known = ", ".join(by_name) or "none"
-    raise ConfigurationError(
-        [Mistake("rig", "name", name_or_file, f"no such file, and no rig of that name ({known})")]
-    )
+    allowed = f"no such file, and no rig of that name where labctl rigs looks ({known})"
+    raise ConfigurationError([Mistake("rig", "name", name_or_file, allowed)])

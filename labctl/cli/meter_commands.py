@@ -16,7 +16,7 @@ from labctl.cli.arguments import JsonOption, RigArgument
 def list_instruments(
     addresses: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ADDRESS]...", help="Serial ports or VISA resources to ask."),
+        typer.Argument(metavar="ADDRESS", help="Serial ports or VISA resources to ask."),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
     json_output: JsonOption = False,
@@ -57,7 +57,7 @@ def replay(
     file: Annotated[Path, typer.Argument(help="A recorded session.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Play a recorded session through its driver and print the readings."""
+    """Play a recorded session through its driver."""
     from labctl.cli import sessions
 
     raise typer.Exit(sessions.replay(file, json_output))

@@ -30,7 +30,9 @@ def add(
         str | None, typer.Option(help="Not before: 22:00, '2026-11-21 22:00' or +2h30m.")
     ] = None,
     repeat: Annotated[int, typer.Option(help="How often.")] = 1,
-    tag: Annotated[list[str] | None, typer.Option(help="A word to find it by; repeatable.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word to find it by; repeatable.")
+    ] = None,
     retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
@@ -96,7 +98,7 @@ def move(
 
 @queue_app.command()
 def cancel(
-    jobs: Annotated[list[int], typer.Argument(metavar="JOB...", help="Numbers of jobs.")],
+    jobs: Annotated[list[int], typer.Argument(metavar="JOB", help="Numbers of jobs.")],
     json_output: JsonOption = False,
 ) -> None:
     """Cancel jobs; one that runs is stopped, and its record stays."""

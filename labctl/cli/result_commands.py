@@ -17,7 +17,7 @@ def report(
     run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Make table, CSV, charts and report of a run again, from its journal alone."""
+    """Make the report of a run again, from its journal alone."""
     from labctl.cli import reporting
 
     reporting.report(run_directory, json_output)
@@ -38,7 +38,7 @@ def analyse(
     qos_us: Annotated[float, typer.Option(help="Its limit, in microseconds.")] = 500.0,
     json_output: JsonOption = False,
 ) -> None:
-    """Consistency, steady state, efficiency knee, power model and more, of a run."""
+    """Consistency, steady state, efficiency, power model of a run."""
     from labctl.cli import analysing
 
     analysing.analyse(run_directory, tail, watts, iops, (qos_percent, qos_us), json_output)
@@ -50,17 +50,18 @@ def review(
         float, typer.Option(min=2.0, help="Seconds of a phase's end that consistency is of.")
     ] = 400.0,
 ) -> None:
-    """Make the charts of the reviews, each with CSV and PDF, and their page."""
+    """Make the page and charts of a review, each with CSV and PDF."""
     from labctl.cli import analysing
 
     analysing.review(run_directory, tail)
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
     allow: Annotated[
-        list[str] | None, typer.Option(help="A limit: QUANTITY=PERCENT it may be worse by.")
+        list[str] | None,
+        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse it may be; repeatable."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
@@ -69,7 +70,10 @@ def compare(
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare runs with the first one; exit code 1 when a gate fails."""
+    """Compare runs with the first one.
+
+    Exit code 1 when a gate fails.
+    """
     from labctl.cli import comparing
 
     raise typer.Exit(
@@ -82,7 +86,7 @@ def bundle(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The archive.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Pack everything raw of a run into one archive, with checksums and versions."""
+    """Pack a run's raw data into one archive, with checksums."""
     from labctl.cli import bundling
 
     bundling.bundle(run_directory, output, json_output)
@@ -92,7 +96,10 @@ def verify(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="An archive of labctl bundle.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Derive every number of a bundle again; exit code 1 when one or a file differs."""
+    """Derive every number of a bundle again.
+
+    Exit code 1 when a number or a file differs.
+    """
     from labctl.cli import bundling
 
     raise typer.Exit(bundling.verify(file, json_output))
@@ -104,7 +111,7 @@ def query(
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask all runs with SQL (DuckDB): SELECT label, watts FROM phases."""
+    """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
     from labctl.cli import querying
 
     querying.run_query(sql, [runs], csv_output, json_output)

@@ -21,7 +21,10 @@ def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) 
 
 
 def list_rigs(json_output: JsonOption = False) -> None:
-    """List the rigs in ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs."""
+    """List the rigs.
+
+    In ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs.
+    """
     from labctl.cli import listing
 
     listing.list_rigs(json_output)
@@ -50,7 +53,7 @@ def doctor(
     runs: RunsOption = DEFAULT_RUNS,
     json_output: JsonOption = False,
 ) -> None:
-    """Check everything that would go wrong tonight, and say what to do about it."""
+    """Check what would go wrong tonight, and say what to do."""
     from labctl.cli import doctor as page
 
     raise typer.Exit(page.print_examination(rig, plan, runs, json_output))
@@ -62,7 +65,7 @@ def suggest_ranges(
     runs: RunsOption = DEFAULT_RUNS,
     json_output: JsonOption = False,
 ) -> None:
-    """Run the heaviest points for seconds, and print the range to lock of each meter."""
+    """Find the range to lock on each meter, at the heaviest points."""
     from labctl.cli import ranging
 
     raise typer.Exit(ranging.suggest_ranges(rig, plan, runs, json_output))

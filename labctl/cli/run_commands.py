@@ -58,7 +58,7 @@ def demo(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a plan on a simulated drive and meters, and compare with the truth."""
+    """Do it all on a simulated rig, and compare with the truth."""
     from labctl.cli import demonstration
 
     raise typer.Exit(demonstration.demonstrate(runs, plan, scale, seed, to, grafana, json_output))

@@ -14,10 +14,10 @@ from labctl.cli.arguments import JsonOption
 
 
 def ship(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     to: Annotated[
         list[str] | None,
-        typer.Option(help="Another server: http://HOST:8086?org=ORG&bucket=BUCKET."),
+        typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),
     ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Send everything again (harmless).")
@@ -27,7 +27,10 @@ def ship(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Send runs to InfluxDB and MQTT, from where it stopped or from the start."""
+    """Send or repair runs in InfluxDB and MQTT.
+
+    From where it stopped, or from the start.
+    """
     from labctl.cli import shipping
 
     code = shipping.ship_runs(
@@ -44,7 +47,10 @@ def forget(
     rig: Annotated[str, typer.Argument(help="A rig file, or a rig's name, also of one long gone.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Take back what the broker keeps of a rig: Home Assistant's entities and the last state."""
+    """Take back what the broker keeps of a rig.
+
+    Home Assistant's entities and the last state.
+    """
     from labctl.cli import mqtt as mqtt_commands
 
     mqtt_commands.forget_rig(rig, json_output)
@@ -58,9 +64,11 @@ def stack(
     influxdb_port: Annotated[int, typer.Option(help="InfluxDB's port.")] = 8086,
     mosquitto_port: Annotated[int, typer.Option(help="Mosquitto's port.")] = 1883,
     grafana_port: Annotated[int, typer.Option(help="Grafana's port.")] = 3000,
-    without: Annotated[list[str] | None, typer.Option(help="A server to leave out.")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="SERVER", help="One to leave out; repeatable.")
+    ] = None,
 ) -> None:
-    """Run InfluxDB, Mosquitto and Grafana on this machine, provisioned."""
+    """Run InfluxDB, Mosquitto and Grafana here, provisioned."""
     if not native:
         typer.echo("labctl: with Docker: make stack; without: labctl stack --native", err=True)
         raise typer.Exit(2)

@@ -15,7 +15,7 @@ from labctl.cli.arguments import BrokerOption, JsonOption, RigArgument
 
 def daemon(
     rigs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RIG]...", help="Rigs; all, if left out.")
+        list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
     ] = None,
     runs: Annotated[
         Path | None,
@@ -59,7 +59,7 @@ def morning(
     runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Print what the queue did: what ran, what it found, what to look at."""
+    """Print what ran, what it found and what to look at."""
     from labctl.cli import tidying
 
     tidying.print_morning(since, runs, json_output)
@@ -84,7 +84,7 @@ def tidy(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Export or delete old runs; never one that is on or not shipped."""
+    """Export or delete old runs, never one on or not shipped."""
     from labctl.cli import tidying
 
     code = tidying.tidy(

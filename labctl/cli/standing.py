@@ -67,7 +67,7 @@ def rig_lines(rig: RigStatus, status: Status) -> list[str]:
             until = f", until {time.strftime('%a %H:%M', at)}"
         served = "" if rig.served else "; no daemon works on this rig"
         count = len(rig.waiting)
-        lines.append(f"  {count} job{'s' if count > 1 else ''} wait{until}{served}")
+        lines.append(f"  {count} {'jobs wait' if count > 1 else 'job waits'}{until}{served}")
     lines += [f"  {_last(job)}" for job in rig.last]
     return [line if len(line) <= 80 else f"{line[:79]}…" for line in lines]
 

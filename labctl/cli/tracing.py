@@ -27,7 +27,7 @@ def describe(
     csv_output: Annotated[bool, typer.Option("--csv", help="Print the bins as CSV.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Sizes, queue depths, sequentiality, GB, rates and service times of a trace."""
+    """Sizes, queue depths, rates and service times of a trace."""
     from labctl.trace import describe as describe_trace
     from labctl.trace import open_trace
 

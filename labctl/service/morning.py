@@ -76,7 +76,7 @@ def lines(found: Morning) -> list[str]:
         for state, count in counts.items()
         if count
     )
-    out = [f"since {since}: {said or 'no job ran'}; {found.waiting} wait"]
+    out = [f"since {since}: {said or 'no job ran'}; {found.waiting} waiting"]
     for job in found.jobs:
         out += ["", *_job_lines(job)]
     return out
@@ -87,7 +87,7 @@ def title(found: Morning) -> str:
     done = sum(job.state == JobState.DONE for job in found.jobs)
     failed = sum(job.state == JobState.FAILED for job in found.jobs)
     looks = sum(bool(job.look_at) for job in found.jobs)
-    return f"labctl: {done} done, {failed} failed, {looks} to look at, {found.waiting} wait"
+    return f"labctl: {done} done, {failed} failed, {looks} to look at, {found.waiting} waiting"
 
 
 def _job_lines(job: JobReport) -> list[str]:

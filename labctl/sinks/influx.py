@@ -225,6 +225,8 @@ class InfluxWriter:
             404: f"is there a bucket {self._settings.bucket!r}?",
         }
         hint = hints.get(status, "is this the address of an InfluxDB?")
+        if re.search(r"\borg(anization|ID)?\b", reason):
+            hint = f"is {self._settings.org!r} the organisation there? say org"
         if status == 404 and "page not found" in reason:
             hint = "is this an InfluxDB, of version 1.8 or newer?"
         return _Answer(_Verdict.REFUSED, f"{shown}: {hint}")

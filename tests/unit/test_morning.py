@@ -63,7 +63,7 @@ def test_it_names_watts_throttling_troubles_and_failures(runs: Path) -> None:
     assert "throttled: randread 4k QD32" in text
     assert "3 readings lost" in text
     assert "stopped by a limit: 82 °C" in text
-    assert title(found) == "labctl: 1 done, 1 failed, 2 to look at, 1 wait"
+    assert title(found) == "labctl: 1 done, 1 failed, 2 to look at, 1 waiting"
     assert json.loads(json.dumps(found.to_json()))["waiting"] == 1
 
 

@@ -106,10 +106,21 @@ def test_a_sync_engine_with_queue_depth_8_is_refused_with_the_reason() -> None:
     assert parse_rig(RIG, "rig.toml").mistakes_with(plan.expand(), "demo") == []
 
 
-@pytest.mark.parametrize("name", ["u", "12V_u"])
-def test_a_rail_has_no_name_that_means_an_uncertainty(name: str) -> None:
+@pytest.mark.parametrize("name", ["u", "12V_u", "min", "std_12V", "unthrottled"])
+def test_a_rail_has_no_name_that_means_another_number(name: str) -> None:
     found = mistakes(RIG.replace("[rails.12V]", f"[rails.{name}]"))
-    assert "uncertainty" in found[f"rails.{name}"]
+    assert "another number" in found[f"rails.{name}"]
+
+
+@pytest.mark.parametrize("name", ["main", "umbilical", "minus12V"])
+def test_a_rail_may_begin_like_one(name: str) -> None:
+    assert parse_rig(RIG.replace("[rails.12V]", f"[rails.{name}]"), "rig.toml").file.rails
+
+
+@pytest.mark.parametrize("value", ['"yes"', "1", '"true"'])
+def test_writing_is_allowed_by_the_word_true_alone(value: str) -> None:
+    found = mistakes(RIG.replace("[rails.12V]", f"destructive = {value}\n[rails.12V]"))
+    assert "boolean" in found["drive.destructive"]
 
 
 def test_fio_is_no_name_for_an_instrument() -> None:

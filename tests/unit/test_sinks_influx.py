@@ -93,8 +93,10 @@ async def test_a_server_before_1_8_is_named(fake: FakeInflux, tmp_path: Path) ->
 
 async def test_a_400_that_is_not_about_lines_rejects_none(fake: FakeInflux, tmp_path: Path) -> None:
     fake.canned.extend([Canned(400, '{"message": "Please provide either orgID or org"}')] * 3)
-    writer = await stored_with(fake, rows(10), tmp_path, [])
+    told: list[str] = []
+    writer = await stored_with(fake, rows(10), tmp_path, told)
     assert (writer.stored, writer.rejected) == (10, 0)
+    assert "say org" in told[0]
 
 
 async def test_only_the_culprits_of_a_partial_write_are_rejected(
@@ -242,7 +244,7 @@ async def test_no_more_is_taken_than_may_be_under_way(tmp_path: Path) -> None:
 
     async with sink:
         feeding = asyncio.create_task(feed())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while taken < IN_FLIGHT:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
