@@ -88,6 +88,8 @@ class MeterConfig(BaseModel):
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
     shunt_tolerance_pct: Annotated[float, Field(ge=0)] = 0.0
+    leads_add: float = 0.0
+    """What the leads add to the quantity at the meter's terminals: a thermal voltage, in V."""
     clock_offset_s: float = 0.0
     drift_ppm: float = 0.0
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -124,7 +126,7 @@ def make_meter(
         return _power_sensor(config, seed, directory, trace)
     if config.kind == "extech380803":
         return _extech(config, seed, directory, trace)
-    probe = Probe(trace, config.point, true_shunt_ohm(config, seed))
+    probe = Probe(trace, config.point, true_shunt_ohm(config, seed), config.leads_add)
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = _rng(seed, name, "noise")
     if config.kind in DRIVERS:

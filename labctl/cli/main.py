@@ -63,6 +63,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("range", rig_commands.suggest_ranges),
     ("instruments", meter_commands.list_instruments),
     ("read", meter_commands.read),
+    ("calibrate", meter_commands.calibrate),
     ("record", meter_commands.record),
     ("replay", meter_commands.replay),
 )
