@@ -50,3 +50,21 @@ class Instrument(Protocol):
         Takes at most 2 s and never raises: it is also called when the line is already dead.
         """
         ...
+
+
+@runtime_checkable
+class PowerSwitch(Protocol):
+    """An instrument that feeds the drive and may take its power away, where the rig allows it."""
+
+    @property
+    def may_switch(self) -> bool:
+        """Whether the rig allows it."""
+        ...
+
+    def switch(self, on: bool) -> None:
+        """Switch the drive's power, after ``open``. ``close`` leaves it as it is then.
+
+        Raises SettingRefused where the rig does not allow it or the output does not do as it is
+        told, and what ``open`` raises.
+        """
+        ...

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Channel
+from labctl.calibration import UsedCalibration, Zero
 from labctl.drive_state import DriveState, known
 from labctl.errors import JournalError
 from labctl.plan import Phase
@@ -162,6 +163,8 @@ class Header:
     identities: dict[str, str] = field(default_factory=dict)
     drive_state: DriveState | None = None
     """What the drive and its host were; None in runs that did not ask."""
+    calibration: UsedCalibration | None = None
+    """Zeros that the analysis subtracts; None where the rig had no calibration."""
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -186,6 +189,8 @@ class Header:
             "drive": known(DriveInfo, data["drive"]),
             "anchor": Anchor(**data["anchor"]),
         }
+        if data.get("calibration") is not None:
+            parts["calibration"] = known(UsedCalibration, data["calibration"])
         return known(cls, {**data, **parts})
 
 
@@ -251,6 +256,11 @@ class RunRecord:
             if channel.name == name:
                 return channel
         raise KeyError(name)
+
+    def zero_of(self, name: str) -> Zero | None:
+        """What is to be subtracted from a channel's readings."""
+        used = self.header.calibration
+        return None if used is None else used.zero_of(name)
 
     def readings(self, name: str) -> NDArray[np.void]:
         """All readings of a channel, dtype READING, mapped from the file (never copied)."""

@@ -7,6 +7,8 @@ its driver.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import time
 import tomllib
@@ -29,6 +31,7 @@ from instruments.errors import DriverUnusable
 from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
 from instruments.ssh import DESTINATION_PATTERN
+from labctl.calibration import MAX_AGE_DAYS
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
@@ -107,6 +110,16 @@ class Limits(BaseModel):
         return self
 
 
+class CalibrationLimits(BaseModel):
+    """How long zeros hold, and which meters are checked against each other."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_age_days: Positive = MAX_AGE_DAYS
+    compare: tuple[tuple[ChannelName, ChannelName], ...] = ()
+    """Pairs of channels that measure the same."""
+
+
 class InstrumentEntry(BaseModel):
     """An instrument: its driver, how badly it is needed, and the driver's own settings."""
 
@@ -134,6 +147,7 @@ class RigFile(BaseModel):
     temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
     limits: Limits = Limits()
+    calibration: CalibrationLimits = CalibrationLimits()
     sinks: dict[Literal["influxdb", "mqtt"], dict[str, Any]] = Field(default_factory=dict)
     """Where runs are sent; each section is read by its sink."""
 
@@ -194,6 +208,12 @@ class Rig:
                 exclude={"destructive", "write_bytes_per_s", "smart_device", "tools"}
             )
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """What its rails and instruments are, in 16 digits: it changes when one of them does."""
+        data = self.file.model_dump(mode="json", include={"rails", "instruments"})
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""
@@ -298,6 +318,12 @@ def _wrong_references(
             check(f"{key}.current.shunt_temperature", name, Quantity.TEMPERATURE)
     for sensor, name in file.temperatures.items():
         check(f"temperatures.{sensor}", name, Quantity.TEMPERATURE)
+    for number, pair in enumerate(file.calibration.compare):
+        for name in pair:
+            if name.split(".")[0] not in unknown and name not in by_name:
+                there = ", ".join(by_name) or "none"
+                key = f"calibration.compare.{number}"
+                mistakes.append(Mistake(path, key, name, f"no such channel; there are: {there}"))
     return mistakes
 
 

@@ -6,7 +6,7 @@ CH1`` answers volts, amps and watts in one) and the E36300 Programming Guide (``
 
 A supply feeds the drive, so nothing here sets it up: no reset, no voltage, no current limit, and
 closing leaves the output as it is. With ``power_cycle = true`` the output may be switched off and
-on again, on request, by :meth:`Supply.power_cycle`.
+on again, on request, by :meth:`Supply.power_cycle` and :meth:`Supply.switch`.
 """
 
 from __future__ import annotations
@@ -209,11 +209,7 @@ class Supply:
         output is told to switch on. Raises SettingRefused where the rig does not allow it, or
         where the output does not do as it is told, and whatever the line raises.
         """
-        if not self._settings.power_cycle:
-            raise SettingRefused(
-                f"{self._scpi.who}: the rig does not allow it: set power_cycle = true there, if "
-                "the drive on this output may lose its power"
-            )
+        self._refuse_switching()
         try:
             self._switch("OFF")
             time.sleep(off_s)
@@ -223,6 +219,23 @@ class Supply:
         finally:
             self._switch("ON")
         self._ticks.restart()
+
+    @property
+    def may_switch(self) -> bool:
+        """Whether the rig says ``power_cycle = true``."""
+        return self._settings.power_cycle
+
+    def switch(self, on: bool) -> None:
+        """Switch the output. Raises SettingRefused, and whatever the line raises."""
+        self._refuse_switching()
+        self._switch("ON" if on else "OFF")
+
+    def _refuse_switching(self) -> None:
+        if not self._settings.power_cycle:
+            raise SettingRefused(
+                f"{self._scpi.who}: the rig does not allow it: set power_cycle = true there, if "
+                "the drive on this output may lose its power"
+            )
 
     def _switch(self, state: str) -> None:
         output = self._settings.output

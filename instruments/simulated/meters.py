@@ -75,6 +75,8 @@ class MeterConfig(BaseModel):
     settings: dict[str, Any] = {}
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
     shunt_tolerance_pct: Annotated[float, Field(ge=0)] = 0.0
+    leads_add: float = 0.0
+    """What the leads add to the quantity at the meter's terminals: a thermal voltage, in V."""
     clock_offset_s: float = 0.0
     drift_ppm: float = 0.0
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -109,7 +111,7 @@ def make_meter(
     rngs = partial(_rng, seed, config.name)
     shunt_ohm = true_shunt_ohm(config, seed)
     if config.kind in scpi_kinds.DRIVERS:
-        probe = Probe(trace, config.point, shunt_ohm)
+        probe = Probe(trace, config.point, shunt_ohm, config.leads_add)
         return scpi_kinds.make_scpi_meter(config, directory, probe, trace, rngs)
     if config.kind in serial_kinds.DRIVERS:
         return serial_kinds.make_serial_meter(config, directory, trace, shunt_ohm, rngs)

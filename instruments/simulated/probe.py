@@ -20,12 +20,16 @@ _TRACE_WAIT_S = 1.0
 class Probe:
     """A point of the drive: ``12V.voltage``, ``3V3.current``, ``composite``, ``case``.
 
-    Through a shunt, a current is seen as the volts across ``shunt_ohm`` (its true value).
+    Through a shunt, a current is seen as the volts across ``shunt_ohm`` (its true value). The
+    leads add ``added`` to whatever is there: a thermal voltage, for one.
     """
 
-    def __init__(self, trace: TraceReader, point: str, shunt_ohm: float | None = None) -> None:
+    def __init__(
+        self, trace: TraceReader, point: str, shunt_ohm: float | None = None, added: float = 0.0
+    ) -> None:
         self._trace = trace
         self._factor = shunt_ohm or 1.0
+        self._added = added
         rail, _, quantity = point.partition(".")
         self._is_temperature = point in ("composite", "case")
         if not quantity and not self._is_temperature:
@@ -49,7 +53,7 @@ class Probe:
             await asyncio.sleep(0.0005)
         if self._is_temperature:
             return self._trace.at(self._field, end_ns)
-        return self._trace.means(self._field, begin_ns, end_ns) * self._factor
+        return self._trace.means(self._field, begin_ns, end_ns) * self._factor + self._added
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def make_serial_meter(
             return _power_sensor(config, directory, trace, clock, rngs)
         case "extech380803":
             return _extech(config, directory, trace, clock, rngs)
-    probe, rng = Probe(trace, config.point, shunt_ohm), rngs("noise")
+    probe = Probe(trace, config.point, shunt_ohm, config.leads_add)
+    rng = rngs("noise")
     channel = _channels(config)[0]
     pushing = _PUSHING.get(config.kind)
     if pushing is None:

@@ -17,6 +17,7 @@ from labctl.analysis.uncertainty import (
     limit_component,
     student_factor,
 )
+from labctl.calibration import day_of
 
 
 def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple[Component, ...]:
@@ -96,12 +97,16 @@ def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
 def _meter_lines(
     quantity: str, channel: ChannelSeries, value: float, other: float
 ) -> list[Component]:
-    """What the data sheet allows, in watts: the part of the reading, and the floor."""
+    """What the data sheet allows, in watts: the part of the reading, and the floor.
+
+    Of a channel with a zero also its line. The floor stays whole: nobody says which part of it is
+    offset, and it bounds how far the zero may have wandered since.
+    """
     info, scale = channel.info, channel.scale
     meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()
     source = info.accuracy_source or "the rig"
     floor = info.accuracy_floor * scale
-    return [
+    lines = [
         limit_component(
             f"{quantity} gain",
             info.accuracy_of_reading * value * other,
@@ -116,6 +121,21 @@ def _meter_lines(
             source=f"{meter} floor",
         ),
     ]
+    zero = channel.zero
+    if zero is not None:
+        lines.append(
+            Component(
+                name=f"{quantity} zero",
+                kind="A",
+                watts=zero.u * scale * abs(other),
+                how=f"{zero.value:+.3g} {zero.unit} of {day_of(zero.taken)} subtracted, "
+                f"u = {zero.u:.2g} {zero.unit} from {zero.n} readings",
+                dof=zero.dof,
+                source=f"zero of {zero.channel}",
+                part="zero",
+            )
+        )
+    return lines
 
 
 def _interpolation_line(power: RailPower) -> Component:

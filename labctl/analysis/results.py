@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labctl.analysis.plain import plain_json
+from labctl.calibration import UsedCalibration
 from labctl.drive_state import DriveState
 from labctl.fio_output import Direction
 from labctl.plan import Phase
@@ -317,6 +318,8 @@ class RunSummary:
     """One a sweep with rounds."""
     window_means: tuple[PhaseResult, ...] = ()
     """One a point of these sweeps: the mean over the measurement window."""
+    calibration: UsedCalibration | None = None
+    """Zeros that were subtracted, and checks of two meters against each other."""
 
     @property
     def measured(self) -> tuple[PhaseResult, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.align import EPOCH_NS, ClockMap, fit_clock, without_setbacks
+from labctl.calibration import Zero
 from labctl.record import CLOCK_PAIR, ChannelInfo, RailInfo, RunRecord
 
 Ints = NDArray[np.int64]
@@ -35,7 +36,8 @@ class ChannelSeries:
     (but for the stamps of a recording that a second process went on with, and where readings had
     to be sorted or dropped: ``problems`` says so).
 
-    ``scale`` turns values into the quantity wanted (1/ohm for the voltage across a shunt).
+    ``zero`` is subtracted from what was read, then ``scale`` turns it into the quantity wanted
+    (1/ohm for the voltage across a shunt).
     """
 
     info: ChannelInfo
@@ -44,6 +46,7 @@ class ChannelSeries:
     clock: ClockMap
     scale: float = 1.0
     problems: tuple[str, ...] = ()
+    zero: Zero | None = None
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -90,6 +93,8 @@ class ChannelSeries:
     def values(self, low: int, high: int) -> Floats:
         """Values of readings ``low`` to ``high``, contiguous, in the quantity wanted."""
         part = self.raw[low:high]
+        if self.zero is not None:
+            part = part - self.zero.value
         result: Floats = part * self.scale if self.scale != 1.0 else np.ascontiguousarray(part)
         return result
 
@@ -223,7 +228,8 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
         problems += unmapped
     if device and len(stamps):
         clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
-    return ChannelSeries(info, stamps, raw, clock, problems=problems)
+    zero = record.zero_of(info.name)
+    return ChannelSeries(info, stamps, raw, clock, problems=problems, zero=zero)
 
 
 def _with_looks(stamps: Ints, raw: Floats, looks: Ints) -> tuple[Ints, Floats, tuple[str, ...]]:

@@ -115,6 +115,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     lags = _edge_lags(rails, spans, idle_rails)
     problems = run_problems(record, channels, live, unusable, spans)
     steady = steady_rounds_of(record.events, phases)
+    calibration = record.header.calibration
     begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
     end = record.end
     return RunSummary(
@@ -139,6 +140,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
             *own_power_problem(own),
             *burden_problems(record.header.rails, phases),
             *temperature_problems(record.header.rails, channels),
+            *(calibration.problems if calibration is not None else ()),
         ),
         labctl_version=record.header.versions.get("labctl", ""),
         drive_state=record.header.drive_state,
@@ -146,6 +148,7 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
         own_power=own,
         steady_rounds=steady,
         window_means=window_means(phases, steady),
+        calibration=calibration,
     )
 
 

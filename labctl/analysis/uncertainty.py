@@ -88,15 +88,17 @@ def combined(components: Iterable[Component]) -> tuple[float, float]:
     add up linearly; everything else adds in quadrature.
     """
     shared: dict[str, float] = {}
+    known_by: dict[str, float] = {}
     squares, fourth = 0.0, 0.0
     for item in components:
         if item.source:
             shared[item.source] = shared.get(item.source, 0.0) + item.watts
+            known_by[item.source] = min(known_by.get(item.source, math.inf), item.dof)
             continue
         squares += item.watts**2
-        if math.isfinite(item.dof):
-            fourth += item.watts**4 / item.dof
+        fourth += item.watts**4 / item.dof
     squares += sum(value**2 for value in shared.values())
+    fourth += sum(value**4 / known_by[source] for source, value in shared.items())
     dof = squares**2 / fourth if fourth > 0 else math.inf
     return math.sqrt(squares), dof
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 
+from labctl.calibration import UsedCalibration, calibration_file, in_force, load_calibration
 from labctl.drive_state import DriveState
+from labctl.errors import ConfigurationError
 from labctl.fio_output import DIRECTIONS
 from labctl.phase import Phase
 from labctl.plan import Plan
@@ -60,6 +63,24 @@ def _first(value: float | None, otherwise: float | None) -> float | None:
     return otherwise if value is None else value
 
 
+def calibration_in_force(
+    rig: Rig, identities: Mapping[str, str], moment: datetime
+) -> UsedCalibration | None:
+    """What of the calibration beside the rig a run at ``moment`` uses; None where there is none.
+
+    A file that cannot be read costs a run its zeros, and a problem line, but not the night.
+    """
+    try:
+        found = load_calibration(calibration_file(rig.path))
+    except ConfigurationError as error:
+        return UsedCalibration(notes=(f"no zeros are subtracted: {error}",))
+    if found is None:
+        return None
+    ranges = {channel.name: channel.range for channel in meter_channels(rig)}
+    limit = rig.file.calibration.max_age_days
+    return in_force(found, rig.fingerprint, ranges, identities, moment, limit)
+
+
 def make_header(
     rig: Rig,
     plan: Plan,
@@ -69,6 +90,7 @@ def make_header(
     versions: Mapping[str, str],
     identities: Mapping[str, str],
     drive_state: DriveState,
+    calibration: UsedCalibration | None = None,
 ) -> Header:
     """The header of a run that begins now."""
     begun = np.datetime64(timebase.now_ns(), "ns").astype("datetime64[s]").item()
@@ -87,4 +109,5 @@ def make_header(
         versions=dict(versions),
         identities=dict(identities),
         drive_state=drive_state,
+        calibration=calibration,
     )

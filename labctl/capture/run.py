@@ -12,6 +12,7 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.watch import DriveWatch, watching_drive
 from labctl.capture.guard import Guard, Look
 from labctl.capture.hands import DriveHands
-from labctl.capture.header import make_header, meter_channels
+from labctl.capture.header import calibration_in_force, make_header, meter_channels
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
 from labctl.capture.host.remote import RemoteHost
@@ -198,6 +199,7 @@ class Run:
             header = make_header(
                 *(self.rig, self.plan, self._plan_text, self.phases, self.timebase),
                 *(versions, identities, state),
+                calibration_in_force(self.rig, identities, datetime.now(UTC)),
             )
             self.path = journals.create(self._runs_root, header)
         else:

@@ -64,6 +64,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("trim-check", rig_commands.trim_check),
     ("instruments", meter_commands.list_instruments),
     ("read", meter_commands.read),
+    ("calibrate", meter_commands.calibrate),
     ("record", meter_commands.record),
     ("replay", meter_commands.replay),
 )

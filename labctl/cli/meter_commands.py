@@ -61,3 +61,42 @@ def replay(
     from labctl.cli import sessions
 
     raise typer.Exit(sessions.replay(file, json_output))
+
+
+def calibrate(
+    rig: RigArgument,
+    channels: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CHANNEL]...", help="Channels; all of the rails if left out."),
+    ] = None,
+    against: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Check these two channels against each other."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Check the pairs that the rig names.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long to read.")] = 10.0,
+    switch_off: Annotated[
+        bool,
+        typer.Option("--switch-off", help="Switch the drive off and on by the rig's supply."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: the drive is off.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only print what is stored.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Zero offsets of the meters, with the drive off; or two meters against each other."""
+    from labctl.cli import calibrating
+
+    modes = [bool(against), compare, show, bool(channels or switch_off)]
+    if sum(modes) > 1:
+        raise typer.BadParameter("choose one of --against, --compare, --show, and zeros")
+    if show:
+        raise typer.Exit(calibrating.show(rig, json_output))
+    if against or compare:
+        raise typer.Exit(calibrating.checks(rig, against, seconds, json_output))
+    raise typer.Exit(
+        calibrating.zeros(
+            rig, channels or (), seconds, switch_off=switch_off, yes=yes, json_output=json_output
+        )
+    )

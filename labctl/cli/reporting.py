@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.summary import summarise
-from labctl.errors import JournalError
-from labctl.record import RunRecord
+from labctl.calibration import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record import Header, RunRecord
 from labctl.report import table
 from labctl.report.write import write_report
+from labctl.rig import parse_rig
+from labctl.timebase import NS_PER_S
 
 
 def make_report(record: RunRecord) -> RunSummary:
@@ -59,11 +64,46 @@ def print_summary(path: Path, summary: RunSummary) -> None:
         print(f"review: {path / 'review.html'}")
 
 
-def report(run_directory: Path, json_output: bool) -> None:
-    """Make the report of a run. Raises JournalError when it is none."""
-    record = RunRecord(run_directory)
+def report(
+    run_directory: Path, json_output: bool, calibration: Path | None, without_calibration: bool
+) -> None:
+    """Make the report of a run, with the calibration of its header, another one, or none.
+
+    Raises JournalError when it is no run, ConfigurationError when ``calibration`` cannot be used.
+    """
+    record = record_with(run_directory, calibration, without_calibration)
     summary = make_report(record)
     if json_output:
         print(json.dumps(summary.to_json()))
     else:
         print_summary(run_directory, summary)
+
+
+def record_with(
+    run_directory: Path, calibration: Path | None, without_calibration: bool
+) -> RunRecord:
+    """A run with the zeros of its header, those of another file, or none.
+
+    Raises JournalError, ConfigurationError.
+    """
+    record = RunRecord(run_directory)
+    if without_calibration:
+        record.header = replace(record.header, calibration=None)
+    elif calibration is not None:
+        record.header = replace(record.header, calibration=_other(record.header, calibration))
+    return record
+
+
+def _other(header: Header, file: Path) -> UsedCalibration:
+    """What of another calibration holds for a run that was recorded."""
+    found = load_calibration(file)
+    if found is None:
+        raise ConfigurationError([Mistake(str(file), "calibration", None, "there is no such file")])
+    try:
+        rig = parse_rig(header.rig_text, "rig")
+        fingerprint, limit = rig.fingerprint, rig.file.calibration.max_age_days
+    except ConfigurationError:  # of another labctl, or with a driver that is not here
+        fingerprint, limit = found.fingerprint, MAX_AGE_DAYS
+    ranges = {channel.name: channel.range for channel in header.channels}
+    moment = datetime.fromtimestamp(header.anchor.wall_ns / NS_PER_S, UTC)
+    return in_force(found, fingerprint, ranges, header.identities, moment, limit)

@@ -15,12 +15,18 @@ from labctl.cli.arguments import DEFAULT_RUNS, JsonOption, RunsOption
 
 def report(
     run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    calibration: Annotated[
+        Path | None, typer.Option(help="Zeros from this file, in place of those of the run.")
+    ] = None,
+    without_calibration: Annotated[
+        bool, typer.Option("--without-calibration", help="Subtract no zeros.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Make the report of a run again, from its journal alone."""
     from labctl.cli import reporting
 
-    reporting.report(run_directory, json_output)
+    reporting.report(run_directory, json_output, calibration, without_calibration)
 
 
 def analyse(

@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from instruments.reading import Batch
 from labctl import journal as journals
 from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.header import calibration_in_force
 from labctl.capture.host import software
 from labctl.capture.run import CONNECT_WITHIN_S
 from labctl.errors import JournalError
@@ -93,6 +95,7 @@ async def _until_one(stop: asyncio.Event, failed: asyncio.Event, seconds: float)
 
 def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    identities = acquisition.identities()
     return Header(
         run_id=f"{stamp}_{rig.name}_{IDLE_NAME}",
         rig_name=rig.name,
@@ -110,5 +113,6 @@ def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
         drive=rig.drive_info(),
         anchor=timebase.anchor,
         versions=software.versions(""),
-        identities=acquisition.identities(),
+        identities=identities,
+        calibration=calibration_in_force(rig, identities, datetime.now(UTC)),
     )

@@ -63,7 +63,8 @@ class GrowingChannel:
         return _Session(first_reading, first_look, clock, self._series(np.empty(0, READING)))
 
     def _series(self, readings: NDArray[np.void]) -> ChannelSeries:
-        return ChannelSeries(self.info, readings["t"], readings["v"], _RAW_CLOCK, self._scale)
+        stamps, raw, zero = readings["t"], readings["v"], self._record.zero_of(self.info.name)
+        return ChannelSeries(self.info, stamps, raw, _RAW_CLOCK, self._scale, zero=zero)
 
     def refresh(self) -> None:
         """See what has come in since the last time."""

@@ -51,6 +51,14 @@ ELSEWHERE = {
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
     "labctl trim-check my-rig": "tests/unit/test_trim_check.py runs it on a loop device",
     "labctl trim-check my-rig --folder /mnt/ssd": "tests/unit/test_trim_check.py, too",
+    **dict.fromkeys(
+        (
+            "labctl calibrate my-rig.toml --yes",
+            "labctl calibrate my-rig.toml --against i12.voltage psu.current",
+            "labctl calibrate my-rig.toml --compare",
+        ),
+        "tests/bench/test_calibrate.py runs it: the drive of this lab cannot be switched off",
+    ),
     "labctl mqtt forget my-rig.toml": "tests/servers/test_mqtt_sink.py runs it with a broker",
 }
 """Commands that are not run here, and why. Nor is what needs sudo: see test_service_unit.py."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import numpy as np
 
 from instruments.reading import BESIDE_VALUES, Clock, Quantity, Status
 from labctl.analysis.align import fit_clock
+from labctl.calibration import day_of
 from labctl.capture.acquisition import Acquisition, Owner, State
+from labctl.capture.header import calibration_in_force
 from labctl.capture.listening import Heard, Listening
 from labctl.capture.monitor import live_rail
 from labctl.checks import Check, ok, trouble, warning
@@ -59,6 +62,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
         for name, owner in group.owners.items()
         for check in _meter(rig, name, owner, *states[name], listening)
     ]
+    checks += _calibration(rig, group.identities())
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
     checks += [*_rails(rig, listening.heard), *_temperatures(rig, listening.heard)]
     return checks
@@ -156,6 +160,18 @@ def _range(name: str, heard: Heard) -> Iterator[Check]:
             f"{floor / abs(mean):.0%} of what it reads",
             "a smaller range may do: labctl range",
         )
+
+
+def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
+    """The zeros that a run would subtract, and what of them no longer holds."""
+    used = calibration_in_force(rig, identities, datetime.now(UTC))
+    if used is None:
+        return
+    for problem in used.problems:
+        yield warning("calibration", problem)
+    if used.zeros and not used.problems:
+        oldest = min(day_of(zero.taken) for zero in used.zeros)
+        yield ok("calibration", f"zeros of {len(used.zeros)} channels, the oldest of {oldest}")
 
 
 def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:

@@ -1,0 +1,268 @@
+"""Zero offsets and cross-checks of a rig's meters: measured once, true of later runs.
+
+They are kept in ``<rig>.calibration.json`` beside the rig file. A run copies what it uses of them
+into its header; its readings stay as they were read, and the analysis subtracts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from labctl.errors import ConfigurationError, JournalError, Mistake
+
+FORMAT = 1
+SUFFIX = ".calibration.json"
+MAX_AGE_DAYS = 30.0
+"""How old a zero may be where the rig says nothing. Thermal voltages and a meter's own offset
+wander with the seasons of a lab; what they do within a month is in the data sheet's floor."""
+
+_MOST_BYTES = 1 << 20
+_S_PER_DAY = 86_400.0
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(max_length=500)]
+
+
+def _a_moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time without its zone")
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_a_moment)]
+"""ISO 8601 with its zone, to the second."""
+
+
+def utc_now() -> str:
+    """Now, as a calibration says it."""
+    return datetime.now(UTC).replace(microsecond=0).isoformat()
+
+
+def day_of(taken: str) -> str:
+    """The day of a moment, for a person to read."""
+    return datetime.fromisoformat(taken).date().isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """What a channel reads where there is nothing to read: the mean of ``n`` readings.
+
+    ``value`` and its standard uncertainty ``u`` are in the channel's ``unit``.
+    """
+
+    channel: Text
+    unit: Text
+    value: Finite
+    u: NotNegative
+    dof: Annotated[float, Field(ge=1, allow_inf_nan=False)]
+    n: Annotated[int, Field(ge=2)]
+    range: Finite | None
+    identity: Text
+    taken: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """Two channels that measured the same: ``difference`` = first − second, with its U (k = 2).
+
+    ``en`` is |difference| / U (ISO/IEC 17043, annex B; ISO 13528): up to 1 the two agree.
+    """
+
+    channels: tuple[Text, Text]
+    identities: tuple[Text, Text]
+    unit: Text
+    means: tuple[Finite, Finite]
+    difference: Finite
+    u: NotNegative
+    en: NotNegative
+    n: Annotated[int, Field(ge=2)]
+    taken: Moment
+
+    @property
+    def agree(self) -> bool:
+        """Whether the difference is explained by the uncertainty of both."""
+        return self.en <= 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What stands in the file of a rig; ``fingerprint`` is that of its rails and instruments."""
+
+    fingerprint: Text
+    zeros: tuple[Zero, ...] = ()
+    checks: tuple[CrossCheck, ...] = ()
+    format: Annotated[int, Field(ge=1)] = FORMAT
+
+    def with_zeros(self, zeros: Sequence[Zero], fingerprint: str) -> Calibration:
+        """With newer zeros in place of those of the same channels."""
+        new = {zero.channel for zero in zeros}
+        kept = [zero for zero in self.zeros if zero.channel not in new]
+        together = tuple(sorted([*kept, *zeros], key=lambda zero: zero.channel))
+        return replace(self, zeros=together, fingerprint=fingerprint)
+
+    def with_check(self, check: CrossCheck) -> Calibration:
+        """With a newer check in place of that of the same two channels."""
+        kept = [one for one in self.checks if set(one.channels) != set(check.channels)]
+        return replace(self, checks=(*kept, check))
+
+
+@dataclass(frozen=True, slots=True)
+class UsedCalibration:
+    """What a run uses: zeros that are subtracted, checks that hold for its meters, and a line for
+    each that is not used, and why."""
+
+    zeros: tuple[Zero, ...] = ()
+    checks: tuple[CrossCheck, ...] = ()
+    notes: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    def zero_of(self, channel: str) -> Zero | None:
+        """The zero that is subtracted from a channel's readings."""
+        return next((zero for zero in self.zeros if zero.channel == channel), None)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A line for what is not used, and for each two meters that contradict each other."""
+        apart = [
+            f"{one.channels[0]} and {one.channels[1]} differed by {one.difference:.3g} {one.unit} "
+            f"on {day_of(one.taken)} (U = {one.u:.2g} {one.unit}, En = {one.en:.2g}): one of them "
+            "reads wrong by more than its limits of error"
+            for one in self.checks
+            if not one.agree
+        ]
+        return (*self.notes, *apart)
+
+
+_FILE = TypeAdapter(Calibration)
+
+
+def calibration_file(rig_path: str | Path) -> Path:
+    """Where the calibration of a rig is kept: ``rigs/box.toml`` → ``rigs/box.calibration.json``."""
+    path = Path(rig_path)
+    return path.with_name(path.stem + SUFFIX)
+
+
+def load_calibration(path: Path) -> Calibration | None:
+    """The calibration in a file; None where there is no file. Raises ConfigurationError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ConfigurationError([_wrong(path, "larger than any calibration")])
+        found = _FILE.validate_json(data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigurationError([_wrong(path, error.strerror or str(error))]) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "JSON"
+        raise ConfigurationError([_wrong(path, f"{where}: {first['msg']}")]) from error
+    if found.format > FORMAT:
+        raise ConfigurationError([_wrong(path, f"format {found.format}: update labctl")])
+    return found
+
+
+def _wrong(path: Path, what: str) -> Mistake:
+    allowed = f"cannot be used ({what}): move it away, and labctl calibrate makes a new one"
+    return Mistake(str(path), "calibration", None, allowed)
+
+
+def save_calibration(path: Path, calibration: Calibration) -> None:
+    """Write the file in one step. Raises JournalError when it cannot be written."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(_FILE.dump_json(calibration, indent=1) + b"\n")
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise JournalError(
+            f"cannot write {path}: {error.strerror or error}; the calibration is kept beside the "
+            "rig file: put the rig where you may write"
+        ) from error
+
+
+def in_force(
+    found: Calibration,
+    fingerprint: str,
+    ranges: Mapping[str, float | None],
+    identities: Mapping[str, str],
+    moment: datetime,
+    max_age_days: float,
+) -> UsedCalibration:
+    """What of ``found`` holds for a run at ``moment``.
+
+    ``ranges`` are those of the rig's channels now, ``identities`` who its instruments say they are.
+    """
+    zeros, notes = [], []
+    for zero in found.zeros:
+        why = _why_not(zero, ranges, identities, moment, max_age_days)
+        if why:
+            notes.append(
+                f"{zero.channel}: its zero of {day_of(zero.taken)} is not subtracted: {why}; "
+                "labctl calibrate takes a new one"
+            )
+        else:
+            zeros.append(zero)
+    if zeros and found.fingerprint != fingerprint:
+        notes.append(
+            "the rig's rails or instruments were changed since its zeros were taken: if leads were "
+            "moved, take them again (labctl calibrate)"
+        )
+    checks = tuple(
+        one
+        for one in found.checks
+        if _days(one.taken, moment) <= max_age_days
+        and all(
+            identities.get(_instrument(channel)) == identity
+            for channel, identity in zip(one.channels, one.identities, strict=True)
+        )
+    )
+    return UsedCalibration(tuple(zeros), checks, tuple(notes), found.fingerprint)
+
+
+def _why_not(
+    zero: Zero,
+    ranges: Mapping[str, float | None],
+    identities: Mapping[str, str],
+    moment: datetime,
+    max_age_days: float,
+) -> str:
+    days = _days(zero.taken, moment)
+    if zero.channel not in ranges:
+        return "the rig has no such channel any more"
+    if days > max_age_days:
+        return f"it is {days:.0f} days away, at most {max_age_days:g} are allowed"
+    identity = identities.get(_instrument(zero.channel))
+    if identity is None:
+        return "its instrument was not there to say who it is"
+    if identity != zero.identity:
+        return f"it is of {zero.identity}, and this is {identity}"
+    if ranges[zero.channel] != zero.range:
+        return (
+            f"it is of the range {_range(zero.range)}, and this is {_range(ranges[zero.channel])}"
+        )
+    return ""
+
+
+def _days(taken: str, moment: datetime) -> float:
+    away = moment - datetime.fromisoformat(taken)
+    return abs(away.total_seconds()) / _S_PER_DAY
+
+
+def _instrument(channel: str) -> str:
+    return channel.partition(".")[0]
+
+
+def _range(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:g}"
