@@ -71,18 +71,26 @@ class Resumption:
             "wall_offset_s": round(self.timebase.wall_offset_ns() / NS_PER_S, 6),
         }
 
-    def refuse_others(self, state: DriveState, identities: Mapping[str, str]) -> None:
-        """Refuse to go on with another drive or other meters. Raises Refused."""
-        before = self.header.drive_state
+    def refuse_others(
+        self, states: Mapping[str, DriveState], identities: Mapping[str, str]
+    ) -> None:
+        """Refuse to go on with another drive or other meters. Raises Refused.
+
+        ``states`` by the drive's name in the rig.
+        """
         differences = [
             f"{name} is {now}, and was {self.header.identities[name]}"
             for name, now in identities.items()
             if self.header.identities.get(name, now) != now
         ]
-        for what in ("model", "serial", "size_bytes"):
-            was, now = getattr(before, what, None), getattr(state, what)
-            if was and now and was != now:
-                differences.append(f"the drive's {what.replace('_', ' ')} is {now}, and was {was}")
+        for name, state in states.items():
+            before = self.header.drive_states.get(name, self.header.drive_state)
+            for what in ("model", "serial", "size_bytes"):
+                was, now = getattr(before, what, None), getattr(state, what)
+                if was and now and was != now:
+                    whose = f"drive {name}'s" if name else "the drive's"
+                    said = f"{whose} {what.replace('_', ' ')} is {now}, and was {was}"
+                    differences.append(said)
         if differences:
             raise Refused(
                 f"{self.path} cannot go on: {'; '.join(differences)}. Put the bench back as it "

@@ -22,8 +22,11 @@ class Estimate:
     bytes_written: int | None
 
 
-def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
-    """Time and bytes of a list of phases. Timed writes count with the full write speed."""
+def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1) -> Estimate:
+    """Time and bytes of a list of phases. Timed writes count with the full write speed.
+
+    ``drives`` work at the same time, each at that speed: bytes are those of all of them.
+    """
     fills = [phase.fill_bytes for phase in phases if phase.fills]
     if None in fills:
         return Estimate(None, None)
@@ -35,7 +38,7 @@ def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
     )
     return Estimate(
         seconds=timed_s(phases) + filled / write_bytes_per_s,
-        bytes_written=filled + round(writing_s * write_bytes_per_s),
+        bytes_written=drives * (filled + round(writing_s * write_bytes_per_s)),
     )
 
 

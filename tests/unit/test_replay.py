@@ -96,12 +96,12 @@ def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
-    lines = job_file(phase, Drive(target="/dev/x:1"), True).splitlines()
+    lines = job_file(phase, {"": Drive(target="/dev/x:1")}, {""}).splitlines()
     assert {"read_iolog=replay.log", r"replay_redirect=/dev/x\:1", "iodepth=8"} <= set(lines)
     assert not [line for line in lines if line.startswith(("rw=", "runtime", "time_based", "size"))]
     flat = Replay("t", stalls=False)
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 0.0, queue_depth=8, jobs=1, replay=flat)
-    assert "replay_no_stall=1" in job_file(phase, Drive(target="nbd://x", engine="nbd"), False)
+    assert "replay_no_stall=1" in job_file(phase, {"": Drive(target="nbd://x", engine="nbd")}, ())
 
 
 @pytest.mark.parametrize(
