@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -16,15 +18,21 @@ from labctl.capture.guard import Look, passed
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.monitor import View
 from labctl.drive_state import DriveState, HostState, PcieLink, PciePort
-from labctl.errors import ConfigurationError, Refused
+from labctl.errors import ConfigurationError, JournalError, Refused
 from labctl.fio_output import final_result, status_of
-from labctl.phase import Pattern, Phase, Role
+from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import Plan, Sweep
 from labctl.record import READING, DriveInfo, Header, RunRecord
+from labctl.report.files import drives_csv
+from labctl.report.page import report_page
+from labctl.report.run_charts import run_charts
+from labctl.report.table import table_text
 from labctl.rig import Drive, Rig, parse_rig
+from labctl.run_data import open_run
 from labctl.service.estimate import estimate
 from labctl.service.home import Home
 from labctl.service.rig_lock import RigBusy, RigLock
+from tests.servers.influx_run import points_of
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles
 from tests.unit.synthetic_run import Load
@@ -191,8 +199,6 @@ def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:
 
 
 def test_a_trace_is_for_one_drive() -> None:
-    from labctl.phase import Replay
-
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, replay=Replay("t"))
     (mistake,) = rig().mistakes_with((phase,), "p")
     assert mistake.key == "drives" and "one drive" in mistake.allowed
@@ -359,3 +365,70 @@ def test_drives_that_share_a_port_are_named_with_what_it_carries() -> None:
     assert "not known" in next(shared_ports(unknown))
     together = what_they_share(states)
     assert (together.host.name, together.findings) == ("box", (told,))
+
+
+def test_the_table_has_a_line_a_drive_below_each_point(tmp_path: Path) -> None:
+    summary = summarise(several(tmp_path).record)
+    lines = table_text(summary, 100).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith("QD 2"))
+    assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["left", "right"]
+    assert "5.000k" in lines[at] and "1.000k" in lines[at + 1] and "4.000k" in lines[at + 2]
+
+
+def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
+    run = several(tmp_path)
+    summary = summarise(run.record)
+    rows = list(csv.DictReader(io.StringIO(drives_csv(summary))))
+    assert [(row["index"], row["drive"]) for row in rows] == [
+        (str(index), name) for index in range(3) for name in ("left", "right")
+    ]
+    work = next(row for row in rows if row["index"] == "2" and row["drive"] == "right")
+    assert (work["drive_serial"], float(work["iops"])) == ("S-right", 8000.0)
+    result = summary.drives["right"].phases[2]
+    assert result.watts is not None and float(work["watts"]) == result.watts.value
+    charts = {chart.name: chart for chart in run_charts(run.record, summary)}
+    assert {"watts", "work", "drives_work", "drives_watts"} <= set(charts)
+    (data,) = charts["drives_work"].spec["datasets"].values()
+    assert [(row["x"], row["drive"], row["value"]) for row in data] == [
+        ("2", "left", 1000.0),
+        ("2", "right", 4000.0),
+        ("4", "left", 2000.0),
+        ("4", "right", 8000.0),
+    ]
+    page = report_page(run.record, summary, [])
+    assert "Drive by drive" in page and "S-left" in page and "<h3>Drive right</h3>" in page
+
+
+def test_a_run_in_python_has_its_drives(tmp_path: Path) -> None:
+    data = open_run(several(tmp_path).path)
+    left = data.drives["left"]
+    assert left.table()["iops"][1] == 1000.0
+    assert left.drives == {} and "fio.read.iops" in left.channels
+    _, iops = left.live_iops(left.phases[1])
+    assert set(iops) == {1000.0}
+    assert len(left.rail("12V").t_ns)
+    with pytest.raises(JournalError, match="no rail"):
+        left.rail("3V3")
+
+
+def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> None:
+    run = several(tmp_path)
+    points = points_of(run.path)
+
+    def tags_of(measurement: str) -> set[tuple[str, str]]:
+        second = {"power": "rail", "io": "op", "phase": "queue_depth"}[measurement]
+        return {
+            (dict(tags)["drive"], dict(tags).get(second, ""))
+            for name, tags, _ in points
+            if name == measurement
+        }
+
+    both = "S-left + S-right"
+    assert tags_of("power") == {("S-left", "12V"), ("S-right", "3V3")}
+    assert tags_of("io") == {(name, "read") for name in (both, "S-left", "S-right")}
+    iops = {
+        (dict(tags)["drive"], dict(tags).get("queue_depth")): fields.get("iops")
+        for (name, tags, _), fields in points.items()
+        if name == "phase"
+    }
+    assert [iops[name, "2"] for name in (both, "S-left", "S-right")] == [5000.0, 1000.0, 4000.0]
