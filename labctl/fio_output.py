@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from labctl.fio_document import (
@@ -29,12 +29,14 @@ from labctl.fio_document import (
 
 __all__ = [
     "DIRECTIONS",
+    "DRIVE_JOB",
     "PERCENTILES",
     "Direction",
     "DocumentStream",
     "FioResult",
     "Status",
     "Totals",
+    "document_of_drive",
     "documents",
     "final_result",
     "mean_direction",
@@ -43,6 +45,10 @@ __all__ = [
 
 PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99", "99.999")
 """The latency percentiles that results carry, where fio gave them."""
+
+
+DRIVE_JOB = "drive-"
+"""Where several drives work at once, what a drive's job is called before the drive's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +90,14 @@ class Status:
     """One cumulative document: totals by direction, summed over jobs.
 
     ``wall_ms`` is fio's wall clock (None where it prints none), ``runtime_ms`` the time since the
-    first job began its I/O.
+    first job began its I/O. ``drives``: the totals of each drive alone, where there are several.
     """
 
     totals: dict[str, Totals]
     runtime_ms: int
     wall_ms: int | None
     errors: tuple[int | str, ...] = ()
+    drives: dict[str, dict[str, Totals]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +134,7 @@ def _is_mixed(job: dict[str, Any]) -> bool:
 def status_of(document: dict[str, Any]) -> Status:
     """The totals of a document, summed over all its jobs."""
     jobs = jobs_of(document)
-    totals = {
-        name: sum((_totals(_sections(job)[name]) for job in jobs), start=Totals())
-        for name in DIRECTIONS
-    }
+    totals = _totals_of(jobs)
     wall_ms = number(document.get("timestamp_ms"))
     errors = [error_of(job) for job in jobs]
     return Status(
@@ -138,7 +142,31 @@ def status_of(document: dict[str, Any]) -> Status:
         runtime_ms=max((_runtime_ms(job) for job in jobs), default=0),
         wall_ms=int(wall_ms) if wall_ms is not None else None,
         errors=tuple(error for error in errors if error is not None),
+        drives={name: _totals_of(own) for name, own in _jobs_by_drive(jobs).items()},
     )
+
+
+def _totals_of(jobs: Sequence[dict[str, Any]]) -> dict[str, Totals]:
+    """Totals by direction, summed over jobs."""
+    return {
+        name: sum((_totals(_sections(job)[name]) for job in jobs), start=Totals())
+        for name in DIRECTIONS
+    }
+
+
+def _jobs_by_drive(jobs: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The jobs of each drive, where there are several drives."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for job in jobs:
+        name = job.get("jobname")
+        if isinstance(name, str) and name.startswith(DRIVE_JOB):
+            found.setdefault(name.removeprefix(DRIVE_JOB), []).append(job)
+    return found
+
+
+def document_of_drive(document: dict[str, Any], drive: str) -> dict[str, Any]:
+    """A document of several drives with the jobs of one of them alone."""
+    return {**document, "jobs": _jobs_by_drive(jobs_of(document)).get(drive, [])}
 
 
 def _runtime_ms(job: dict[str, Any]) -> int:
@@ -226,15 +254,17 @@ def _total_bytes(side: dict[str, Any]) -> int:
     return size if in_bytes else size * 1024
 
 
-def final_result(text: str) -> FioResult | None:
-    """The result in an output: its last complete document, or None when there is none."""
+def final_result(text: str, drive: str = "") -> FioResult | None:
+    """The result in an output: its last complete document, or None when there is none.
+
+    ``drive``: of several drives only what was done on that one.
+    """
     last: dict[str, Any] | None = None
     for document in documents(text):
         last = document
     if last is None:
         return None
-    status = status_of(last)
-    jobs = jobs_of(last)
+    jobs = jobs_of(document_of_drive(last, drive) if drive else last)
     sides = {name: _direction([_sections(job)[name] for job in jobs]) for name in DIRECTIONS}
     mixed = sides["read"] if any(_is_mixed(job) for job in jobs) else None
     notes = []
@@ -248,10 +278,10 @@ def final_result(text: str) -> FioResult | None:
         notes.append("fio trimmed, too: trims are not counted here")
     return FioResult(
         version=str(last.get("fio version", "")),
-        runtime_ms=status.runtime_ms,
+        runtime_ms=max((_runtime_ms(job) for job in jobs), default=0),
         read=sides["read"],
         write=sides["write"],
-        error=", ".join(f"fio error {code}" for code in status.errors),
+        error=", ".join(f"fio error {code}" for code in map(error_of, jobs) if code is not None),
         notes=tuple(notes),
         mixed=mixed,
         user_cpu_pct=_cpu_pct(jobs, "usr_cpu"),

@@ -10,6 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+"""What a rig calls its rails, drives, sensors and instruments."""
 ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -78,7 +81,8 @@ class Current(BaseModel):
         return self
 
 
-def _current(value: Any) -> Any:
+def channel_alone(value: Any) -> Any:
+    """A table with the channel, where only that is given."""
     return {"channel": value} if isinstance(value, str) else value
 
 
@@ -92,7 +96,9 @@ class Rail(BaseModel):
     voltage: ChannelName
     volts_at: Literal["drive", "supply"] = "drive"
     """On which side of the shunt or ammeter the volts are measured."""
-    current: Annotated[Current, BeforeValidator(_current)]
+    current: Annotated[Current, BeforeValidator(channel_alone)]
+    drive: Name | None = None
+    """Whose rail it is, where there are several drives; left out: they share it."""
 
     @model_validator(mode="after")
     def _drop_is_known(self) -> Rail:

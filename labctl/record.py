@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,10 +131,13 @@ class RailInfo:
         """Resistance between where the volts are measured and the drive: 0 at the drive."""
         return self.in_series_ohm if self.volts_at == "supply" else 0.0
 
+    drive: str = ""
+    """Whose rail it is, where a run has several drives; empty: they share it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DriveInfo:
-    """The drive under test as the rig names it."""
+    """The drive under test as the rig names it; of several drives, all of them in one."""
 
     model: str = ""
     serial: str = ""
@@ -142,6 +146,28 @@ class DriveInfo:
     size_bytes: int | None = None
     warning_celsius: float | None = None
     critical_celsius: float | None = None
+
+    @classmethod
+    def together(cls, drives: Sequence[DriveInfo]) -> DriveInfo:
+        """Several drives as one: their names joined, the smallest size, the lowest limits."""
+        models = [drive.model or "drive" for drive in drives]
+        alike = len(set(models)) == 1
+        return cls(
+            model=f"{len(models)} × {models[0]}" if alike else " + ".join(models),
+            serial=" + ".join(filter(None, (drive.serial for drive in drives))),
+            target=" ".join(drive.target for drive in drives),
+            engine=" ".join(dict.fromkeys(drive.engine for drive in drives)),
+            size_bytes=_least([drive.size_bytes for drive in drives]),
+            warning_celsius=_least([drive.warning_celsius for drive in drives]),
+            critical_celsius=_least([drive.critical_celsius for drive in drives]),
+        )
+
+
+N = TypeVar("N", int, float)
+
+
+def _least(values: Sequence[N | None]) -> N | None:
+    return min((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +188,13 @@ class Header:
     versions: dict[str, str]
     identities: dict[str, str] = field(default_factory=dict)
     drive_state: DriveState | None = None
-    """What the drive and its host were; None in runs that did not ask."""
+    """What the drive and its host were; None in runs that did not ask. Of several drives only
+    what they have in common: the host, and what they share of it."""
+    drives: dict[str, DriveInfo] = field(default_factory=dict)
+    """Where several drives worked at once: each, by its name in the rig."""
+    drive_states: dict[str, DriveState] = field(default_factory=dict)
+    temperature_drives: dict[str, str] = field(default_factory=dict)
+    """Whose sensor it is, by the sensor, of those that are one drive's."""
     calibration: UsedCalibration | None = None
     """Zeros that the analysis subtracts; None where the rig had no calibration."""
     format: int = FORMAT
@@ -187,6 +219,13 @@ class Header:
             "channels": tuple(known(ChannelInfo, item) for item in data["channels"]),
             "rails": tuple(known(RailInfo, item) for item in data["rails"]),
             "drive": known(DriveInfo, data["drive"]),
+            "drives": {
+                name: known(DriveInfo, item) for name, item in data.get("drives", {}).items()
+            },
+            "drive_states": {
+                name: DriveState.from_json(item)
+                for name, item in data.get("drive_states", {}).items()
+            },
             "anchor": Anchor(**data["anchor"]),
         }
         if data.get("calibration") is not None:
@@ -215,6 +254,9 @@ class Event:
 
 class RunRecord:
     """A run directory, open for reading (also while the run is still being written)."""
+
+    drive_name = ""
+    """Of several drives the one whose run this is; empty: of all of them together."""
 
     def __init__(self, path: Path) -> None:
         """Read the header and the events. Raises JournalError when this is no run."""

@@ -1,8 +1,9 @@
-"""Rigs: one bench as data – the drive, its rails, its temperatures, the instruments.
+"""Rigs: one bench as data – the drives, their rails and temperatures, the instruments.
 
 A rig is a TOML file; ``rigs/`` has examples. Rails and temperatures name channels as
 ``instrument.channel``; what an instrument takes besides ``driver`` and ``required`` belongs to
-its driver.
+its driver. A rig has one drive (``[drive]``) or several that are tested at once
+(``[drives.NAME]``): see docs/decisions/0014.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 import re
 import time
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,11 +36,8 @@ from labctl.calibration import MAX_AGE_DAYS
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
-from labctl.rail import ChannelName, Finite, Positive, Rail
+from labctl.rail import ChannelName, Finite, Name, Positive, Rail, channel_alone
 from labctl.record import HOST_CLOCK, DriveInfo, RailInfo
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
@@ -71,6 +69,15 @@ class Drive(BaseModel):
     """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
     tools: str = ""
     """A folder on the drive's host whose nvme and smartctl come before those on PATH."""
+
+
+class Temperature(BaseModel):
+    """A temperature: its channel and, where there are several drives, whose it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channel: ChannelName
+    drive: Name | None = None
 
 
 class Limits(BaseModel):
@@ -142,9 +149,13 @@ class RigFile(BaseModel):
     name: Name
     host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
     """Where the drive is: "local", or an ssh destination (``user@box``, a name of ssh_config)."""
-    drive: Drive
+    drive: Drive | None = None
+    drives: dict[Name, Drive] = Field(default_factory=dict)
+    """Several drives that work at the same time, instead of ``drive``."""
     rails: dict[Name, Rail] = Field(min_length=1)
-    temperatures: dict[Name, ChannelName] = Field(default_factory=dict)
+    temperatures: dict[Name, Annotated[Temperature, BeforeValidator(channel_alone)]] = Field(
+        default_factory=dict
+    )
     instruments: dict[Name, InstrumentEntry] = Field(min_length=1)
     limits: Limits = Limits()
     calibration: CalibrationLimits = CalibrationLimits()
@@ -161,6 +172,8 @@ class Rig:
     path: str
     channels: dict[str, tuple[Channel, ...]]
     """Channels of each instrument, by the instrument's name."""
+    drive_key: str = "drive"
+    """What the drive's table is called in the file; of a rig's :meth:`each_drive`."""
 
     @property
     def name(self) -> str:
@@ -169,8 +182,69 @@ class Rig:
 
     @property
     def drive(self) -> Drive:
-        """The drive under test."""
+        """The drive under test, where it is one: see :meth:`each_drive`."""
+        assert self.file.drive is not None, "this rig has several drives"
         return self.file.drive
+
+    @property
+    def drives(self) -> Mapping[str, Drive]:
+        """Every drive by its name; a rig's only drive has an empty one."""
+        return self.file.drives or {"": self.drive}
+
+    def each_drive(self) -> dict[str, Rig]:
+        """This rig as seen from each drive: with that one alone, its rails and sensors.
+
+        By the drive's name; a rig with one drive is itself.
+        """
+        if not self.file.drives:
+            return {"": self}
+        return {name: self._seen_from(name, drive) for name, drive in self.file.drives.items()}
+
+    def _seen_from(self, name: str, drive: Drive) -> Rig:
+        rails = {key: rail for key, rail in self.file.rails.items() if rail.drive == name}
+        sensors = {key: item for key, item in self.file.temperatures.items() if item.drive == name}
+        update = {"drive": drive, "drives": {}, "rails": rails, "temperatures": sensors}
+        file = self.file.model_copy(update=update)
+        return replace(self, file=file, drive_key=f"drives.{name}")
+
+    @property
+    def size_bytes(self) -> int | None:
+        """The size that the rig says, of several drives the smallest: so much of each is tested.
+
+        None where one of them does not say.
+        """
+        sizes = [drive.size_bytes for drive in self.drives.values()]
+        return min((size for size in sizes if size), default=None) if all(sizes) else None
+
+    @property
+    def write_bytes_per_s(self) -> int:
+        """For estimates: of the slowest drive, which the others wait for."""
+        return min(drive.write_bytes_per_s for drive in self.drives.values())
+
+    @property
+    def targets(self) -> str:
+        """What is tested, for a person and for telling rigs apart."""
+        return " ".join(drive.target for drive in self.drives.values())
+
+    @property
+    def serials(self) -> str:
+        """The serial numbers that the rig names."""
+        return " ".join(filter(None, (drive.serial for drive in self.drives.values())))
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """The fio engines that are needed, each once."""
+        return tuple(dict.fromkeys(drive.engine for drive in self.drives.values()))
+
+    @property
+    def tools(self) -> str:
+        """The folder of ``drive.tools``; the drives of a rig have the same."""
+        return next(iter(self.drives.values())).tools
+
+    @property
+    def temperatures(self) -> dict[str, str]:
+        """The channel of each temperature."""
+        return {name: item.channel for name, item in self.file.temperatures.items()}
 
     def create_instruments(self, clock: Callable[[], int]) -> dict[str, Instrument]:
         """Fresh instruments (not opened), whose host times come from ``clock``."""
@@ -197,17 +271,23 @@ class Rig:
                 volts_at=rail.volts_at,
                 current=rail.current.channel,
                 **rail.current.model_dump(exclude={"channel"}),
+                drive=rail.drive or "",
             )
             for name, rail in self.file.rails.items()
         )
 
-    def drive_info(self) -> DriveInfo:
-        """The drive as the run's header keeps it."""
-        return DriveInfo(
-            **self.drive.model_dump(
-                exclude={"destructive", "write_bytes_per_s", "smart_device", "tools"}
-            )
-        )
+    def drive_infos(self) -> dict[str, DriveInfo]:
+        """Each drive as the run's header keeps it, by its name."""
+        left_out = {"destructive", "write_bytes_per_s", "smart_device", "tools"}
+        return {
+            name: DriveInfo(**drive.model_dump(exclude=left_out))
+            for name, drive in self.drives.items()
+        }
+
+    def temperature_drives(self) -> dict[str, str]:
+        """Whose sensor it is, by the sensor, of those that are one drive's."""
+        items = self.file.temperatures.items()
+        return {name: item.drive for name, item in items if item.drive is not None}
 
     @property
     def fingerprint(self) -> str:
@@ -217,20 +297,20 @@ class Rig:
 
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""
-        if self.drive.engine in ASYNC_ENGINES:
-            return []
+        mistakes = []
+        if self.file.drives and any(phase.replay is not None for phase in phases):
+            allowed = f"a trace is replayed on one drive, and {plan_file} has one: use [drive]"
+            mistakes.append(Mistake(self.path, "drives", None, allowed))
         depths = sorted({phase.queue_depth for phase in phases if phase.queue_depth > 1})
-        if not depths:
-            return []
-        return [
-            Mistake(
-                self.path,
-                "drive.engine",
-                self.drive.engine,
-                f"is synchronous: fio would silently run {plan_file}'s queue depths "
-                f"{', '.join(map(str, depths))} as 1; use io_uring or libaio",
-            )
-        ]
+        for one in self.each_drive().values() if depths else ():
+            if one.drive.engine not in ASYNC_ENGINES:
+                allowed = (
+                    f"is synchronous: fio would silently run {plan_file}'s queue depths "
+                    f"{', '.join(map(str, depths))} as 1; use io_uring or libaio"
+                )
+                key = f"{one.drive_key}.engine"
+                mistakes.append(Mistake(self.path, key, one.drive.engine, allowed))
+        return mistakes
 
 
 def parse_rig(text: str, path: str) -> Rig:
@@ -252,8 +332,13 @@ def parse_rig(text: str, path: str) -> Rig:
             found = _channels_of(name, entry, path, mistakes)
             if found is not None:
                 channels[name] = found
+    if "drive" not in data and not data.get("drives"):
+        mistakes.append(Mistake(path, "drive", None, "is missing (or several: [drives.NAME])"))
+    if "drive" in data and "drives" in data:
+        mistakes.append(Mistake(path, "drives", None, "is there beside drive: use one of them"))
     if file is not None:
         mistakes += _wrong_references(file, channels, path)
+        mistakes += _wrong_drives(file, path)
     if mistakes or file is None:
         raise ConfigurationError(mistakes)
     return Rig(file, text, path, channels)
@@ -316,14 +401,37 @@ def _wrong_references(
         if rail.current.shunt_temperature is not None:
             name = rail.current.shunt_temperature
             check(f"{key}.current.shunt_temperature", name, Quantity.TEMPERATURE)
-    for sensor, name in file.temperatures.items():
-        check(f"temperatures.{sensor}", name, Quantity.TEMPERATURE)
+    for sensor, temperature in file.temperatures.items():
+        check(f"temperatures.{sensor}", temperature.channel, Quantity.TEMPERATURE)
     for number, pair in enumerate(file.calibration.compare):
         for name in pair:
             if name.split(".")[0] not in unknown and name not in by_name:
                 there = ", ".join(by_name) or "none"
                 key = f"calibration.compare.{number}"
                 mistakes.append(Mistake(path, key, name, f"no such channel; there are: {there}"))
+    return mistakes
+
+
+def _wrong_drives(file: RigFile, path: str) -> list[Mistake]:
+    """Drives that are named twice, and rails and temperatures of drives that there are not."""
+    mistakes = []
+    for key in ("target", "serial"):
+        seen: dict[str, str] = {}
+        for name, drive in file.drives.items():
+            value = getattr(drive, key).strip()
+            if value and value in seen:
+                allowed = f"is that of drives.{seen[value]}, too: each drive is named once"
+                mistakes.append(Mistake(path, f"drives.{name}.{key}", value, allowed))
+            seen.setdefault(value, name)
+    tools = {drive.tools for drive in file.drives.values()}
+    if len(tools) > 1:
+        mistakes.append(Mistake(path, "drives", None, "must have the same tools"))
+    known = ", ".join(file.drives) or "one drive only, without a name: leave it out"
+    for table, items in (("rails", file.rails), ("temperatures", file.temperatures)):
+        for name, item in items.items():
+            if item.drive is not None and item.drive not in file.drives:
+                allowed = f"no such drive; there are: {known}"
+                mistakes.append(Mistake(path, f"{table}.{name}.drive", item.drive, allowed))
     return mistakes
 
 

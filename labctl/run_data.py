@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.drives import runs_of_drives
 from labctl.analysis.live_iops import live_iops
 from labctl.analysis.methods import MethodResults, methods_of
 from labctl.analysis.results import PhaseResult, RunSummary
@@ -87,6 +88,14 @@ class RunData:
         """Consistency, knees, power model and the other analyses of ``labctl analyse``."""
         return methods_of(self.record, self.summary)
 
+    @cached_property
+    def drives(self) -> dict[str, RunData]:
+        """The run as each of several drives saw it, by its name; empty where there is one drive.
+
+        A drive's readings are those of its own rails and sensors, and what fio did on it.
+        """
+        return {name: _RunOfDrive(one, self) for name, one in runs_of_drives(self.record).items()}
+
     @property
     def channels(self) -> tuple[str, ...]:
         """Names of all channels that have readings, fio's own among them."""
@@ -149,6 +158,24 @@ class RunData:
         if measured_only:
             rows = [row for row in rows if row["role"] == "measure"]
         return columns_of(rows)
+
+
+class _RunOfDrive(RunData):
+    """A run as one of its drives saw it."""
+
+    def __init__(self, record: RunRecord, whole: RunData) -> None:
+        self.record = record
+        self._whole = whole
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """Everything that the analysis says of this drive."""
+        return self._whole.summary.drives[self.record.drive_name]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of all channels of this drive."""
+        return self.record.channel_names
 
 
 _BEGIN_NS, _END_NS = 0, 1 << 62

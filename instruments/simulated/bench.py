@@ -189,7 +189,7 @@ class Bench:
         try:
             meters = MetersConfig(seed=config.seed, meters=config.meters)
             self.meters = MetersProcess(self.directory, meters)
-            self.rig.write_text(rig_toml(self), encoding="utf-8")
+            self.rig.write_text(rig_toml(rig_sections(self)), encoding="utf-8")
         except BaseException:
             self.stop()
             raise
@@ -218,29 +218,30 @@ class Bench:
         self.stop()
 
 
-def rig_toml(bench: Bench) -> str:
-    """The rig of a running bench, in labctl's format."""
+Sections = dict[str, dict[str, Any]]
+"""The tables of a rig by their names; the empty name is what stands before them."""
+
+
+def rig_sections(bench: Bench) -> Sections:
+    """The rig of a running bench, as tables in labctl's format."""
     identity, thermal = bench.parameters.identity, bench.parameters.thermal
     by_point: dict[str, MeterConfig] = {meter.point: meter for meter in bench.config.meters}
-    lines = ['name = "bench"', 'host = "local"', ""]
-    lines += _section(
-        "drive",
-        {
-            "model": identity.model,
-            "serial": identity.serial,
-            "engine": "nbd",
-            "target": f"nbd+unix:///?socket={bench.directory / 'drive.sock'}",
-            "size_bytes": identity.capacity_bytes,
-            "warning_celsius": thermal.warning_celsius,
-            "critical_celsius": thermal.critical_celsius,
-            "smart_device": str(bench.directory / "nvme0"),
-            "tools": str(bench.directory),
-            "destructive": True,
-            "write_bytes_per_s": round(
-                bench.parameters.controller.write_bytes_per_s / bench.parameters.speed_divisor
-            ),
-        },
-    )
+    sections: Sections = {"": {"name": "bench", "host": "local"}}
+    sections["drive"] = {
+        "model": identity.model,
+        "serial": identity.serial,
+        "engine": "nbd",
+        "target": f"nbd+unix:///?socket={bench.directory / 'drive.sock'}",
+        "size_bytes": identity.capacity_bytes,
+        "warning_celsius": thermal.warning_celsius,
+        "critical_celsius": thermal.critical_celsius,
+        "smart_device": str(bench.directory / "nvme0"),
+        "tools": str(bench.directory),
+        "destructive": True,
+        "write_bytes_per_s": round(
+            bench.parameters.controller.write_bytes_per_s / bench.parameters.speed_divisor
+        ),
+    }
     for pair, (rail, nominal) in enumerate(_RAILS.items()):
         voltage = by_point.get(f"{rail}.voltage", by_point.get(rail))
         current = by_point.get(f"{rail}.current", by_point.get(rail))
@@ -260,24 +261,29 @@ def rig_toml(bench: Bench) -> str:
             values["current"] = f"{sensor}.current_{pair}"
         else:
             continue
-        lines += _section(f"rails.{rail}", values)
-    temperatures = {"composite": "drive_temp.composite"}
+        sections[f"rails.{rail}"] = values
+    sections["temperatures"] = {"composite": "drive_temp.composite"}
     if "case" in by_point:
-        temperatures["case"] = f"{by_point['case'].name}.t1"
-    lines += _section("temperatures", temperatures)
+        sections["temperatures"]["case"] = f"{by_point['case'].name}.t1"
     for meter in bench.config.meters:
         address = bench.addresses[meter.name]
         values = {"driver": DRIVERS[meter.kind], **address, **meter.settings}
-        lines += _section(f"instruments.{meter.name}", values)
-    lines += _section(
-        "instruments.drive_temp",
-        {"driver": "hwmon", "directory": str(bench.directory / "hwmon"), "sensors": ["composite"]},
-    )
+        sections[f"instruments.{meter.name}"] = values
+    sections["instruments.drive_temp"] = {
+        "driver": "hwmon",
+        "directory": str(bench.directory / "hwmon"),
+        "sensors": ["composite"],
+    }
+    return sections
+
+
+def rig_toml(sections: Sections) -> str:
+    """The text of a rig file."""
+    lines: list[str] = []
+    for name, values in sections.items():
+        lines += [f"[{name}]"] if name else []
+        lines += [*(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
     return "\n".join(lines)
-
-
-def _section(name: str, values: Mapping[str, Any]) -> list[str]:
-    return [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items()), ""]
 
 
 def _toml(value: Any) -> str:

@@ -21,7 +21,7 @@ from labctl.fio_document import (
     number_at,
     table_of,
 )
-from labctl.fio_output import Direction
+from labctl.fio_output import Direction, document_of_drive
 from labctl.record import RunRecord
 
 FIO_STDOUT = "stdout"
@@ -135,7 +135,10 @@ def phase_slow_shares(
     last: dict[str, Any] | None = None
     for document in documents(file.read_text(encoding="utf-8", errors="replace")):
         last = document
-    return slow_shares(last, over_ms) if last is not None else ()
+    if last is None:
+        return ()
+    own = document_of_drive(last, record.drive_name) if record.drive_name else last
+    return slow_shares(own, over_ms)
 
 
 def percentiles(direction: Direction) -> tuple[Percentile, ...]:

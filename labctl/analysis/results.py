@@ -113,6 +113,8 @@ class ThrottleInterval:
     celsius: float | None
     period_s: float | None = None
     """Of dips that come again: seconds from the begin of one to that of the next."""
+    drive: str = ""
+    """Which of several drives did less."""
 
     @property
     def duration_s(self) -> float:
@@ -320,6 +322,8 @@ class RunSummary:
     """One a point of these sweeps: the mean over the measurement window."""
     calibration: UsedCalibration | None = None
     """Zeros that were subtracted, and checks of two meters against each other."""
+    drives: dict[str, RunSummary] = field(default_factory=dict)
+    """Where several drives worked at once: the run as each of them saw it, by its name."""
 
     @property
     def measured(self) -> tuple[PhaseResult, ...]:

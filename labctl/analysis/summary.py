@@ -12,6 +12,7 @@ import numpy as np
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.cpu import CpuLook, cpu_looks, cpu_use
 from labctl.analysis.drive_counters import counters_moved
+from labctl.analysis.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.edges import edge_lag, lag_problems
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
@@ -61,9 +62,17 @@ LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
 def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     """Everything a run says, from its journal alone.
 
-    ``running`` tells a run that is still on from one that was cut off. Reads each reading once;
-    memory does not grow with the length of the run.
+    ``running`` tells a run that is still on from one that was cut off. Reads each reading once,
+    of several drives once more for each drive's own; memory does not grow with the length of the
+    run.
     """
+    summary = _summarise(run_of_all(record), running)
+    drives = {name: _summarise(one, running) for name, one in runs_of_drives(record).items()}
+    return with_drives(summary, drives) if drives else summary
+
+
+def _summarise(record: RunRecord, running: bool) -> RunSummary:
+    """The run of one drive, or of all of them together."""
     channels, unusable = _channels(record)
     rails = [
         rail
@@ -306,10 +315,10 @@ def _fio(record: RunRecord, span: PhaseSpan) -> FioResult | None:
     size = file.stat().st_size
     with file.open("rb") as stream:
         stream.seek(max(size - TAIL_BYTES, 0))
-        result = final_result(stream.read().decode("utf-8", "replace"))
+        result = final_result(stream.read().decode("utf-8", "replace"), record.drive_name)
         if result is None and size > TAIL_BYTES:
             stream.seek(0)
-            result = final_result(stream.read().decode("utf-8", "replace"))
+            result = final_result(stream.read().decode("utf-8", "replace"), record.drive_name)
     return result
 
 

@@ -211,11 +211,14 @@ class _Walk:
         return bins.trace(self._begin_ns, silences), silences
 
     def work(self, quantity: str) -> dict[str, Trace]:
-        """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``)."""
+        """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
+
+        What it told of one of several drives alone has the drive's name between.
+        """
         traces = {
             name.split(".")[-2]: self.plain(channel)[0]
             for name, channel in self.channels.items()
-            if channel.info.quantity == quantity
+            if channel.info.quantity == quantity and name.count(".") == 2
         }
         return {direction: trace for direction, trace in traces.items() if len(trace)}
 

@@ -1,5 +1,7 @@
 """One phase is one fio process, started early and held until it is its turn.
 
+Several drives are jobs of that one process, so that all begin together.
+
 fio needs about a quarter of a second from start to its first I/O. So the fio of the next phase is
 started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
 its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -147,8 +149,11 @@ class FioProcess:
         timebase: Timebase,
         on_status: Callable[[Status, int], None],
         host: DriveHost,
+        jobs: int,
     ) -> None:
+        """``jobs``: how many there are in all, each of which is held."""
         self.phase = phase
+        self._jobs = jobs
         self.release_ns: int | None = None
         self.done_ns: int | None = None
         self.last_status: Status | None = None
@@ -174,7 +179,7 @@ class FioProcess:
     async def start(
         cls,
         phase: Phase,
-        drive: Drive,
+        drives: Mapping[str, Drive],
         directory: Path,
         timebase: Timebase,
         on_status: Callable[[Status, int], None],
@@ -183,17 +188,26 @@ class FioProcess:
         """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
         I/O. What it says is kept in ``directory``.
 
+        ``drives`` by name: a single one has an empty name.
+
         ``on_status`` takes each status, and when it was, in ns on the timebase.
         """
         host = host or LocalHost(timebase)
-        is_device = await asyncio.to_thread(is_block_device, drive, host.machine)
+        devices = {
+            name
+            for name, drive in drives.items()
+            if await asyncio.to_thread(is_block_device, drive, host.machine)
+        }
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            counted = phase.replay is not None and is_device
-            name = await asyncio.to_thread(kernel_name_of, drive, host.machine) if counted else ""
-            job = job_file(phase, drive, is_device, name)
+            name = ""
+            if phase.replay is not None and devices:
+                (drive,) = drives.values()
+                name = await asyncio.to_thread(kernel_name_of, drive, host.machine)
+            job = job_file(phase, drives, devices, name)
             (directory / JOB_FILE).write_text(job, encoding="utf-8")
             if phase.replay is not None:
+                (drive,) = drives.values()
                 await asyncio.to_thread(_write_replay, phase.replay, drive, directory)
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
@@ -203,7 +217,7 @@ class FioProcess:
             directory,
             (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
         )
-        return cls(phase, process, directory, timebase, on_status, host)
+        return cls(phase, process, directory, timebase, on_status, host, phase.jobs * len(drives))
 
     @property
     def lost(self) -> str:
@@ -217,7 +231,7 @@ class FioProcess:
     def release(self) -> int:
         """Let every job begin now; the time of it."""
         self.release_ns = self._timebase.now_ns()
-        self._process.stdin.write(b"\n" * self.phase.jobs)
+        self._process.stdin.write(b"\n" * self._jobs)
         return self.release_ns
 
     async def wait_done(self) -> None:
@@ -412,11 +426,11 @@ class FioProcess:
                 word = line.strip()
                 if word == HELD:
                     self._held_jobs += 1
-                    if self._held_jobs == self.phase.jobs:
+                    if self._held_jobs == self._jobs:
                         self._held.set()
                 elif word == DONE:
                     self._done_jobs += 1
-                    if self._done_jobs == self.phase.jobs:
+                    if self._done_jobs == self._jobs:
                         self.done_ns = now_ns
                         self._done.set()
                 elif word.startswith(DISK):

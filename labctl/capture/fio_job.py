@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from labctl.capture.host.machine import Machine
+from labctl.fio_output import DRIVE_JOB
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 
@@ -19,22 +21,19 @@ _IO_TICKS = 10
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
 
 
-def job_file(phase: Phase, drive: Drive, is_device: bool, kernel_name: str = "") -> str:
-    """The fio job of a phase on a drive, as text. ``;`` would begin a comment: ``&&`` is used.
+def job_file(
+    phase: Phase, drives: Mapping[str, Drive], devices: Collection[str], kernel_name: str = ""
+) -> str:
+    """The fio jobs of a phase, as text. ``;`` would begin a comment: ``&&`` is used.
 
-    ``is_device``: the target is a block device, whose size is its own. With its ``kernel_name``
-    the kernel's counters of it are told at both ends.
+    ``drives`` by name, a single one with an empty name; each has as many workers, and a reporting
+    group of its own. ``devices``: those whose target is a block device, whose size is its own.
+    With the ``kernel_name`` of a single one the kernel's counters of it are told at both ends.
     """
     counters = ""
     if kernel_name:
         counters = f"sed 's/^/{DISK.decode()} /' /sys/class/block/{kernel_name}/stat >&2 && "
-    lines = ["[global]", f"ioengine={drive.engine}", "thread=1", "group_reporting=1"]
-    if drive.engine == "nbd":
-        lines.append(f"uri={drive.target}")
-    else:
-        lines += [f"filename={_escaped(drive.target)}", "direct=1"]
-        if drive.size_bytes and not is_device:
-            lines.append(f"filesize={drive.size_bytes}")
+    lines = ["[global]", "thread=1", "group_reporting=1"]
     lines += [
         f"iodepth={phase.queue_depth}",
         f"numjobs={phase.jobs}",
@@ -43,24 +42,38 @@ def job_file(phase: Phase, drive: Drive, is_device: bool, kernel_name: str = "")
         "lat_percentiles=1",
         f"percentile_list={PERCENTILES}",
     ]
-    lines += _replay_lines(phase.replay, drive) if phase.replay else _work_lines(phase, drive)
+    lines += _work_lines(phase) if phase.replay is None else []
     lines += [
         f"exec_prerun=echo {HELD.decode()} >&2 && read _{f' && {counters}:' if counters else ''}",
         f"exec_postrun={counters}echo {DONE.decode()} >&2 && :",
-        "[phase]",
-        "",
     ]
-    return "\n".join(lines)
+    for name, drive in drives.items():
+        lines += [f"[{DRIVE_JOB}{name}]", "new_group=1"] if name else ["[phase]"]
+        lines += _drive_lines(phase, drive, name in devices)
+    return "\n".join([*lines, ""])
 
 
-def _work_lines(phase: Phase, drive: Drive) -> list[str]:
+def _drive_lines(phase: Phase, drive: Drive, is_device: bool) -> list[str]:
+    """What is a drive's own: how it is reached, and where on it the work is."""
+    lines = [f"ioengine={drive.engine}"]
+    if drive.engine == "nbd":
+        lines.append(f"uri={drive.target}")
+    else:
+        lines += [f"filename={_escaped(drive.target)}", "direct=1"]
+        if drive.size_bytes and not is_device:
+            lines.append(f"filesize={drive.size_bytes}")
+    if phase.replay is not None:
+        return lines + _replay_lines(phase.replay, drive)
+    return lines + _span_lines(phase, drive)
+
+
+def _work_lines(phase: Phase) -> list[str]:
     """The work of a pattern."""
     lines = [f"rw={phase.pattern}", f"bs={phase.block_size_bytes}", "norandommap=1"]
     if phase.pattern.mixed:
         lines.append(f"rwmixread={phase.read_pct}")
     if phase.buffer_compress_pct:
         lines.append(f"buffer_compress_percentage={phase.buffer_compress_pct}")
-    lines += _span_lines(phase, drive)
     if phase.timed:
         lines += ["time_based=1", f"runtime={round(phase.duration_s * 1000)}ms"]
     return lines

@@ -33,7 +33,8 @@ class Look:
     """What the guard sees: the newest values, and how it stands around the run."""
 
     view: View
-    celsius: float | None
+    celsius: Mapping[str, float]
+    """Of each drive whose temperature is known, by its name; a single drive has an empty one."""
     free_disk_bytes: int
     running_s: float
 
@@ -43,16 +44,18 @@ def passed(rig: Rig, look: Look) -> Iterator[Trip]:
     limits = rig.file.limits
     yield from _heat(limits, look.celsius)
     yield from _rails(rig, look.view)
-    yield from _watts(limits, look.view)
+    yield from _watts(rig, look.view)
     yield from _disk(limits, look.free_disk_bytes)
     if limits.hours is not None and look.running_s > limits.hours * 3600:
         yield Trip("hours", f"the run is on for more than {limits.hours:g} h", "abort")
 
 
-def _heat(limits: Limits, celsius: float | None) -> Iterator[Trip]:
-    if limits.celsius is not None and celsius is not None and celsius >= limits.celsius:
-        reason = f"the drive is at {celsius:.0f} °C, the limit is {limits.celsius:g} °C"
-        yield Trip("celsius", reason, limits.when_hot)
+def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
+    for name, value in celsius.items():
+        if limits.celsius is not None and value >= limits.celsius:
+            drive = f"drive {name}" if name else "the drive"
+            reason = f"{drive} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
+            yield Trip(f"celsius of {name}" if name else "celsius", reason, limits.when_hot)
 
 
 def _rails(rig: Rig, view: View) -> Iterator[Trip]:
@@ -69,11 +72,13 @@ def _rails(rig: Rig, view: View) -> Iterator[Trip]:
             yield Trip(f"volts of {name}", reason, rig.file.limits.when_out_of_tolerance)
 
 
-def _watts(limits: Limits, view: View) -> Iterator[Trip]:
+def _watts(rig: Rig, view: View) -> Iterator[Trip]:
+    limits = rig.file.limits
     parts = [rail.watts for rail in view.rails.values()]
     known = [watts for watts in parts if watts is not None]
     if limits.watts is not None and sum(known) > limits.watts:
-        reason = f"the drive draws {sum(known):.1f} W, the limit is {limits.watts:g} W"
+        draws = "the drives draw" if rig.file.drives else "the drive draws"
+        reason = f"{draws} {sum(known):.1f} W, the limit is {limits.watts:g} W"
         yield Trip("watts", reason, "abort")
 
 

@@ -1,13 +1,14 @@
-"""What a run does to the drive: I/O, purges, power states. Everything is allowed first."""
+"""What a run does to its drives: I/O, purges, power states. Everything is allowed first."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,17 +34,23 @@ COMPOSITE = "composite"
 """The sensor that is the drive's own temperature, where the rig has one of that name."""
 
 
+def of_drive(name: str) -> dict[str, Any]:
+    """What an event says besides that is about one of several drives."""
+    return {"drive": name} if name else {}
+
+
 @dataclass(frozen=True)
 class DriveHands:
-    """Acts on the drive of ``rig``, where it lives; see :class:`labctl.capture.sequence.Hands`.
+    """Acts on the drives of ``rig``, where they live; see :class:`labctl.capture.sequence.Hands`.
 
-    ``at_rest`` says whether no fio of ours is there. ``restore`` puts back what was changed.
+    ``drives``, ``drive_states`` and ``controls`` by the drive's name, which is empty where there
+    is only one. ``at_rest`` says whether no fio of ours is there.
     """
 
     rig: Rig
-    drive: Drive
+    drives: Mapping[str, Drive]
     host: DriveHost
-    drive_state: DriveState
+    drive_states: Mapping[str, DriveState]
     journal: Journal
     monitor: Monitor
     timebase: Timebase
@@ -51,13 +58,13 @@ class DriveHands:
     narrator: Narrator
     at_rest: Callable[[], bool]
     stop: StopRequest
-    control: DriveControl
+    controls: Mapping[str, DriveControl]
 
     async def _check(self, phases: Sequence[Phase], whole_drive: bool = False) -> None:
         """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
         await self._wait_for_host()
         await asyncio.to_thread(
-            target.check_target,
+            target.check_targets,
             self.rig,
             phases,
             self.runs_root,
@@ -82,7 +89,8 @@ class DriveHands:
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
         await self._check([phase])
-        await asyncio.to_thread(self.control.set_again_after, self.host.boot_id)
+        for control in self.controls.values():
+            await asyncio.to_thread(control.set_again_after, self.host.boot_id)
         before: list[Status] = []
 
         def on_status(status: Status, t_ns: int) -> None:
@@ -91,27 +99,58 @@ class DriveHands:
 
         directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
         return await FioProcess.start(
-            phase, self.drive, directory, self.timebase, on_status, self.host
+            phase, self.drives, directory, self.timebase, on_status, self.host
         )
 
     async def purge(self, phase: Phase) -> None:
-        """Check that the drive may be purged now, and do it."""
+        """Check that the drives may be purged now, and do it, all at the same time."""
         await self._check([phase], whole_drive=True)
         self.narrator.event("purge_started", method=phase.purge_method)
-        method = await asyncio.to_thread(self.control.purge, phase, lambda: self.stop.asked)
-        self.narrator.event("purged", method=method)
+
+        async def purge(name: str, control: DriveControl) -> None:
+            method = await asyncio.to_thread(control.purge, phase, lambda: self.stop.asked)
+            self.narrator.event("purged", method=method, **of_drive(name))
+
+        purging = [purge(name, control) for name, control in self.controls.items()]
+        ended = await asyncio.gather(*purging, return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
 
     async def set_power_state(self, state: int) -> None:
         """Choose an NVMe power state until the end of the run."""
-        await asyncio.to_thread(self.control.set_power_state, state)
-        known = self.drive_state.power_states
-        max_watts = next((item.max_watts for item in known if item.number == state), None)
-        self.narrator.event("power_state", state=state, max_watts=max_watts)
+        for name, control in self.controls.items():
+            await asyncio.to_thread(control.set_power_state, state)
+            known = self.drive_states[name].power_states
+            max_watts = next((item.max_watts for item in known if item.number == state), None)
+            self.narrator.event("power_state", state=state, max_watts=max_watts, **of_drive(name))
+
+    def set_governor(self, governor: str) -> None:
+        """Choose the CPU frequency governor. Raises RunFailed."""
+        next(iter(self.controls.values())).set_governor(governor)
+
+    def restore(self) -> list[str]:
+        """Put back what was changed; what could not be, in words. Never raises."""
+        return [problem for control in self.controls.values() for problem in control.restore()]
+
+    def drive_celsius(self) -> dict[str, float]:
+        """Each drive's own temperature now, or the hottest of the sensors that it has, by drive.
+
+        Sensors that are no drive's count only where there is one drive, or none of theirs is known.
+        """
+        found = self.monitor.view().celsius
+        owners = self.rig.temperature_drives()
+        celsius = {}
+        for drive in self.drives:
+            own = {name: value for name, value in found.items() if owners.get(name, "") == drive}
+            composite = [value for name, value in own.items() if COMPOSITE in name]
+            if own:
+                celsius[drive] = max(composite or own.values())
+        return celsius or {drive: max(found.values()) for drive in self.drives if found}
 
     def celsius(self) -> float | None:
-        """The drive's own temperature now, or the hottest of the sensors that there are."""
-        found = self.monitor.view().celsius
-        return found.get(COMPOSITE, max(found.values(), default=None))
+        """The temperature of the hottest drive now."""
+        return max(self.drive_celsius().values(), default=None)
 
     def watts(self) -> float | None:
         """All rails together now; None while one of them is not known."""
@@ -123,16 +162,26 @@ class DriveHands:
         found = intervals(before, status, t_ns)
         self.monitor.rates(found)
         with contextlib.suppress(JournalError):  # told once, through on_failure
-            for side, interval in found.items():
-                self._record_interval(side, interval)
+            self._record_intervals("", found)
+            for drive, now in _by_drive(status):
+                then = None if before is None else dict(_by_drive(before)).get(drive)
+                self._record_intervals(f"{drive}.", intervals(then, now, t_ns))
 
-    def _record_interval(self, side: str, interval: Interval) -> None:
-        t_ns = np.array([interval.t_ns], np.int64)
-        for name, _, _ in FIO_CHANNELS:
-            value = getattr(interval, name)
-            if value is not None:
-                block = Block(f"{side}.{name}", t_ns, np.array([value]))
+    def _record_intervals(self, prefix: str, found: Mapping[str, Interval]) -> None:
+        for side, interval in found.items():
+            t_ns = np.array([interval.t_ns], np.int64)
+            for name, _, _ in FIO_CHANNELS:
+                value = getattr(interval, name)
+                if value is None:
+                    continue
+                block = Block(f"{prefix}{side}.{name}", t_ns, np.array([value]))
                 self.journal.readings(FIO_INSTRUMENT, block)
+
+
+def _by_drive(status: Status) -> Iterator[tuple[str, Status]]:
+    """What a status says of each of several drives."""
+    for drive, totals in status.drives.items():
+        yield drive, replace(status, totals=totals, drives={})
 
 
 def _put_aside(directory: Path) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from labctl.calibration import UsedCalibration, calibration_file, in_force, load_calibration
+from labctl.capture.identity.sharing import what_they_share
 from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError
 from labctl.fio_output import DIRECTIONS
@@ -35,20 +36,24 @@ def meter_channels(rig: Rig) -> tuple[ChannelInfo, ...]:
     )
 
 
-def _fio_channels(phases: Sequence[Phase]) -> tuple[ChannelInfo, ...]:
+def _fio_channels(phases: Sequence[Phase], drives: Iterable[str]) -> tuple[ChannelInfo, ...]:
+    """Those of all drives together, and of each of several ``drives`` alone."""
     return tuple(
         ChannelInfo(
-            name=f"{FIO_INSTRUMENT}.{side}.{name}", quantity=quantity, unit=unit, interval_s=0.5
+            name=f"{FIO_INSTRUMENT}.{prefix}{side}.{name}",
+            quantity=quantity,
+            unit=unit,
+            interval_s=0.5,
         )
+        for prefix in ("", *(f"{drive}." for drive in drives))
         for side in DIRECTIONS
         if any(side in phase.directions for phase in phases)
         for name, quantity, unit in FIO_CHANNELS
     )
 
 
-def _drive_info(rig: Rig, state: DriveState) -> DriveInfo:
+def _drive_info(info: DriveInfo, state: DriveState) -> DriveInfo:
     """The drive as the rig names it; what the rig leaves out is what the drive says."""
-    info = rig.drive_info()
     return replace(
         info,
         model=info.model or state.model,
@@ -89,10 +94,14 @@ def make_header(
     timebase: Timebase,
     versions: Mapping[str, str],
     identities: Mapping[str, str],
-    drive_state: DriveState,
+    drive_states: Mapping[str, DriveState],
     calibration: UsedCalibration | None = None,
 ) -> Header:
-    """The header of a run that begins now."""
+    """The header of a run that begins now. ``drive_states`` by the drive's name in the rig."""
+    infos = {
+        name: _drive_info(info, drive_states[name]) for name, info in rig.drive_infos().items()
+    }
+    several = bool(rig.file.drives)
     begun = np.datetime64(timebase.now_ns(), "ns").astype("datetime64[s]").item()
     return Header(
         run_id=f"{begun.strftime('%Y%m%dT%H%M%SZ')}_{rig.name}_{plan.name}",
@@ -101,13 +110,16 @@ def make_header(
         rig_text=rig.text,
         plan_text=plan_text,
         phases=phases,
-        channels=meter_channels(rig) + _fio_channels(phases),
+        channels=meter_channels(rig) + _fio_channels(phases, rig.file.drives),
         rails=rig.rail_infos(),
-        temperatures=dict(rig.file.temperatures),
-        drive=_drive_info(rig, drive_state),
+        temperatures=rig.temperatures,
+        drive=DriveInfo.together([*infos.values()]) if several else infos[""],
         anchor=timebase.anchor,
         versions=dict(versions),
         identities=dict(identities),
-        drive_state=drive_state,
+        drive_state=what_they_share(drive_states) if several else drive_states[""],
+        drives=infos if several else {},
+        drive_states=dict(drive_states) if several else {},
+        temperature_drives=rig.temperature_drives(),
         calibration=calibration,
     )

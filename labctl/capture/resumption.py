@@ -57,8 +57,8 @@ class Resumption:
     """The phase that was on when it was cut off; None between phases."""
     last_ns: int
     """The time of the last datum."""
-    left: Changed
-    """Settings of the drive and its host that the process before has changed."""
+    left: Mapping[str, Changed]
+    """Settings of each drive and its host that the process before has changed, by the drive."""
     cut_bytes: Mapping[str, int] = field(default_factory=dict)
     """What a crash had torn off, by file."""
 
@@ -75,18 +75,26 @@ class Resumption:
             "wall_offset_s": round(self.timebase.wall_offset_ns() / NS_PER_S, 6),
         }
 
-    def refuse_others(self, state: DriveState, identities: Mapping[str, str]) -> None:
-        """Refuse to go on with another drive or other meters. Raises Refused."""
-        before = self.header.drive_state
+    def refuse_others(
+        self, states: Mapping[str, DriveState], identities: Mapping[str, str]
+    ) -> None:
+        """Refuse to go on with another drive or other meters. Raises Refused.
+
+        ``states`` by the drive's name in the rig.
+        """
         differences = [
             f"{name} is {now}, and was {self.header.identities[name]}"
             for name, now in identities.items()
             if self.header.identities.get(name, now) != now
         ]
-        for what in ("model", "serial", "size_bytes"):
-            was, now = getattr(before, what, None), getattr(state, what)
-            if was and now and was != now:
-                differences.append(f"the drive's {what.replace('_', ' ')} is {now}, and was {was}")
+        for name, state in states.items():
+            before = self.header.drive_states.get(name, self.header.drive_state)
+            for what in ("model", "serial", "size_bytes"):
+                was, now = getattr(before, what, None), getattr(state, what)
+                if was and now and was != now:
+                    whose = f"drive {name}'s" if name else "the drive's"
+                    said = f"{whose} {what.replace('_', ' ')} is {now}, and was {was}"
+                    differences.append(said)
         if differences:
             raise Refused(
                 f"{self.path} cannot go on: {'; '.join(differences)}. Put the bench back as it "
@@ -141,7 +149,7 @@ def resumption(path: Path) -> Resumption:
         host_session=_host_session(record),
         interrupted=interrupted,
         last_ns=last_ns,
-        left=left_changed(record.events),
+        left={name: left_changed(record.events, name) for name in rig.drives},
         cut_bytes=cut_bytes,
     )
 

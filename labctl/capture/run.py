@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from labctl import journal as journals
 from labctl.capture.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.watch import DriveWatch, watching_drive
+from labctl.capture.drive.watch import DriveWatch, OnEvent, watching_drive
 from labctl.capture.guard import Guard, Look
-from labctl.capture.hands import DriveHands
+from labctl.capture.hands import DriveHands, of_drive
 from labctl.capture.header import calibration_in_force, make_header, meter_channels
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
@@ -74,15 +75,20 @@ class RunOutcome:
 
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(rig.drive.size_bytes or _size_of_target(rig))
+    phases = plan.expand(_size_of_drives(rig))
     mistakes = rig.mistakes_with(phases, plan_file)
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
 
 
-def _size_of_target(rig: Rig) -> int | None:
-    return target.size_of(rig.drive.target, machine_at(rig.file.host))
+def _size_of_drives(rig: Rig) -> int | None:
+    """How much of each drive is tested: all of the smallest. None where one is not known."""
+    machine = machine_at(rig.file.host)
+    sizes = [
+        drive.size_bytes or target.size_of(drive.target, machine) for drive in rig.drives.values()
+    ]
+    return min((size for size in sizes if size), default=None) if all(sizes) else None
 
 
 class Run:
@@ -102,8 +108,11 @@ class Run:
         self.phases = (
             expand_for(rig, plan, plan.name) if resumption is None else resumption.header.phases
         )
-        size_bytes = rig.drive.size_bytes or _size_of_target(rig)
-        self.drive = rig.drive.model_copy(update={"size_bytes": size_bytes})
+        size_bytes = _size_of_drives(rig)
+        self.drives = {
+            name: drive.model_copy(update={"size_bytes": size_bytes})
+            for name, drive in rig.drives.items()
+        }
         self.timebase = Timebase() if resumption is None else resumption.timebase
         self.monitor = Monitor(self.timebase.now_ns)
         self.path: Path | None = None
@@ -114,7 +123,7 @@ class Run:
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
         self._sequence: PhaseSequence | None = None
-        self._drive_watch: DriveWatch | None = None
+        self._drive_watches: list[DriveWatch | None] = []
         self._cpu_watch: CpuWatch | None = None
         self._wall_offset_ns = 0 if resumption is None else self.timebase.wall_offset_ns()
         self._guard = Guard(rig)
@@ -133,7 +142,7 @@ class Run:
 
     async def execute(self, stop: StopRequest) -> RunOutcome:
         """Do it all. Raises LabctlError only for what was refused before the journal existed."""
-        where, tools = self.rig.file.host, self.drive.tools
+        where, tools = self.rig.file.host, self.rig.tools
         drive_host: DriveHost = (
             LocalHost(self.timebase, tools)
             if where == LOCAL
@@ -153,15 +162,19 @@ class Run:
     async def _on_host(self, drive_host: DriveHost, stop: StopRequest) -> RunOutcome:
         """Do it all, with the drive's host connected."""
         rig, machine = self.rig, drive_host.machine
-        where, engine = rig.file.host, rig.drive.engine
-        fio = await asyncio.to_thread(software.check_tools, engine, rig.path, machine, where)
+        where = rig.file.host
+        for one in rig.each_drive().values():
+            fio = await asyncio.to_thread(software.check_tools, one, machine)
         versions = software.versions(fio)
         if where != LOCAL:
             versions |= await asyncio.to_thread(software.versions_of_host, machine, where)
-        await asyncio.to_thread(target.check_target, rig, self.phases, self._runs_root, machine)
-        state = await asyncio.to_thread(
-            identify, machine, rig.drive.target, engine, rig.drive.smart_device
-        )
+        await asyncio.to_thread(target.check_targets, rig, self.phases, self._runs_root, machine)
+        states = {
+            name: await asyncio.to_thread(
+                identify, machine, drive.target, drive.engine, drive.smart_device
+            )
+            for name, drive in rig.drives.items()
+        }
         acquisition = self._acquisition = Acquisition(
             rig.create_instruments(self.timebase.now_ns),
             self.timebase.now_ns,
@@ -173,9 +186,9 @@ class Run:
             missing = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
             self._refuse_missing(missing)
             self._describe()
-            self._open_journal(versions, acquisition.identities(), state, stop)
+            self._open_journal(versions, acquisition.identities(), states, stop)
             await self._begin(versions)
-            return await self._recorded(self._hands(drive_host, state, stop), stop, missing)
+            return await self._recorded(self._hands(drive_host, states, stop), stop, missing)
         finally:
             await asyncio.to_thread(acquisition.stop)
             if self._journal is not None:
@@ -185,7 +198,7 @@ class Run:
         self,
         versions: dict[str, str],
         identities: dict[str, str],
-        state: DriveState,
+        states: Mapping[str, DriveState],
         stop: StopRequest,
     ) -> None:
         """Make the run's directory, or go on in it. Raises JournalError, Refused."""
@@ -198,12 +211,12 @@ class Run:
         if resumption is None:
             header = make_header(
                 *(self.rig, self.plan, self._plan_text, self.phases, self.timebase),
-                *(versions, identities, state),
+                *(versions, identities, states),
                 calibration_in_force(self.rig, identities, datetime.now(UTC)),
             )
             self.path = journals.create(self._runs_root, header)
         else:
-            resumption.refuse_others(state, identities)
+            resumption.refuse_others(states, identities)
             self.path = resumption.path
         begin_ns = None if resumption is None else resumption.device_begin_ns
         self._journal = Journal(self.path, self.timebase.now_ns, journal_failed, begin_ns)
@@ -218,13 +231,15 @@ class Run:
         await asyncio.to_thread(self._journal.flush)  # who follows the run reads it there
         self._on_event(event)
 
-    def _hands(self, drive_host: DriveHost, state: DriveState, stop: StopRequest) -> DriveHands:
+    def _hands(
+        self, drive_host: DriveHost, states: Mapping[str, DriveState], stop: StopRequest
+    ) -> DriveHands:
         assert self._journal is not None
         return DriveHands(
             rig=self.rig,
-            drive=self.drive,
+            drives=self.drives,
             host=drive_host,
-            drive_state=state,
+            drive_states=states,
             journal=self._journal,
             monitor=self.monitor,
             timebase=self.timebase,
@@ -232,18 +247,21 @@ class Run:
             narrator=self,
             at_rest=lambda: self._sequence is None or self._sequence.at_rest,
             stop=stop,
-            control=DriveControl(
-                drive_host.machine,
-                self.drive,
-                None if self._resumption is None else self._resumption.left,
-                self._note_setting,
-            ),
+            controls={
+                name: DriveControl(
+                    drive_host.machine,
+                    drive,
+                    None if self._resumption is None else self._resumption.left[name],
+                    partial(self._note_setting, **of_drive(name)),
+                )
+                for name, drive in self.drives.items()
+            },
         )
 
     def _describe(self) -> None:
         self.monitor.describe(
             self.rig.rail_infos(),
-            self.rig.file.temperatures,
+            self.rig.temperatures,
             {channel.name: channel.interval_s for channel in meter_channels(self.rig)},
             len(self.phases),
         )
@@ -296,13 +314,13 @@ class Run:
         try:
             async with self._watching(hands, sequence, stop), self._watching_drive(hands):
                 if self.plan.governor:
-                    await asyncio.to_thread(hands.control.set_governor, self.plan.governor)
+                    await asyncio.to_thread(hands.set_governor, self.plan.governor)
                 await sequence.carry_out(stop)
         except LabctlError as error:
             reason = "; ".join([*sequence.failed[:1], str(error)])
             outcome = "aborted" if isinstance(error, GuardTripped) else "failed"
             stop.ask(outcome, reason, error.exit_code)
-        for problem in await asyncio.to_thread(hands.control.restore):
+        for problem in await asyncio.to_thread(hands.restore):
             self.event("not_restored", reason=problem)
         if sequence.failed:
             told = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
@@ -328,7 +346,7 @@ class Run:
         left_s = sum(later.duration_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
         self.event("phase_started", t_ns, index=phase.index)
-        for watch in (self._cpu_watch, self._drive_watch):
+        for watch in (self._cpu_watch, *self._drive_watches):
             if watch is not None:
                 watch.phase_boundary()
 
@@ -353,17 +371,22 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
-        """Look after the counters of the drive and of its host's cores, for the journal."""
+        """Look after the counters of the drives and of their host's cores, for the journal."""
 
-        def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
-            self.event(kind, t_ns, **data)
+        def told_of(drive: str) -> OnEvent:
+            return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
-        machine, state = hands.host.machine, hands.drive_state
-        now_ns = self.timebase.now_ns
-        async with (
-            watching_cpu(machine, now_ns, on_event) as self._cpu_watch,
-            watching_drive(machine, state, now_ns, on_event) as self._drive_watch,
-        ):
+        machine, now_ns = hands.host.machine, self.timebase.now_ns
+        async with contextlib.AsyncExitStack() as stack:
+            self._cpu_watch = await stack.enter_async_context(
+                watching_cpu(machine, now_ns, told_of(""))
+            )
+            self._drive_watches = [
+                await stack.enter_async_context(
+                    watching_drive(machine, state, now_ns, told_of(name))
+                )
+                for name, state in hands.drive_states.items()
+            ]
             yield
 
     def _note_wall_step(self) -> None:
@@ -381,7 +404,7 @@ class Run:
             free_bytes = shutil.disk_usage(self.path).free
         except OSError:
             return  # the journal tells of it
-        look = Look(self.monitor.view(), hands.celsius(), free_bytes, now_s - self._began_s)
+        look = Look(self.monitor.view(), hands.drive_celsius(), free_bytes, now_s - self._began_s)
         tripped, over = self._guard.changes(look, now_s)
         for trip in over:
             self.event("guard_over", limit=trip.limit)

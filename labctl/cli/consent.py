@@ -22,8 +22,9 @@ def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool) -> None:
     if yes:
         return
     phases = expand_for(rig, plan, plan.name)
-    cost = estimate(phases, rig.drive.write_bytes_per_s)
-    reasons = more_than_usual(phases, cost, rig.drive.size_bytes)
+    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
+    whole_bytes = rig.size_bytes * len(rig.drives) if rig.size_bytes else None
+    reasons = more_than_usual(phases, cost, whole_bytes)
     if not reasons:
         return
     told = f"{plan.name} on {rig.name}: {'; '.join(reasons)}"

@@ -69,7 +69,7 @@ def list_rigs(json_output: bool) -> None:
             note = f"{count} mistake{'s' if count > 1 else ''}: labctl check {path}"
             rows.append({"rig": path.stem, "rails": None, "drive": note, "file": str(path)})
             continue
-        drive = rig.drive.model or rig.drive.target
+        drive = ", ".join(one.model or one.target for one in rig.drives.values())
         rails = " ".join(rig.file.rails)
         rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
     _show(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -162,11 +163,11 @@ def _sentence(run: Run, event: Event) -> str:
             return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
         case "drive_counters":
             moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
-            return f"the drive's thermal counters moved: {moved}"
+            return f"thermal counters of {_drive(data)} moved: {moved}"
         case "drive_silent":
-            return f"the drive does not tell its SMART: {data['reason']}"
+            return f"{_drive(data)} does not tell its SMART: {data['reason']}"
         case "drive_back":
-            return "the drive tells its SMART again"
+            return f"{_drive(data)} tells its SMART again"
         case "host_lost":
             return f"host lost: {data['reason']}"
         case "host_back":
@@ -191,6 +192,10 @@ def _sentence(run: Run, event: Event) -> str:
         case "run_ended":
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""
+
+
+def _drive(data: Mapping[str, Any]) -> str:
+    return f"drive {data['drive']}" if data.get("drive") else "the drive"
 
 
 def _stamp(event: Event) -> str:

@@ -44,7 +44,7 @@ def print_dry_run(
     rig = find_rig(rig_name)
     plan, _ = load_plan(plan_name, scale)
     phases = expand_for(rig, plan, plan_name)
-    cost = estimate(phases, rig.drive.write_bytes_per_s)
+    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
     if json_output:
         data = {
             "phases": [phase.to_json() for phase in phases],
@@ -66,7 +66,7 @@ def print_dry_run(
         print(f"time: {_duration(timed_s)} and the fill of the whole drive")
         print("bytes written: depends on the drive's size; set drive.size_bytes to know")
         return
-    speed = f"{rig.drive.write_bytes_per_s / 1e6:.0f} MB/s"
+    speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
     print(f"time: about {_duration(cost.seconds)}")
     note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
     print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")

@@ -50,6 +50,28 @@ def points_csv(summary: RunSummary) -> str:
     return _csv(rows)
 
 
+def drives_csv(summary: RunSummary) -> str:
+    """One row a drive a phase, where several drives worked at once: the columns of phases.csv,
+    and which drive it is."""
+    return _csv(drive_rows(summary))
+
+
+def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
+    """One row a drive a phase, all with the same columns; phases in their order."""
+    rails = headline.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return [
+        {
+            "drive": drive,
+            "drive_model": one.drive_model,
+            "drive_serial": one.drive_serial,
+            **phase_row(one, own, rails, sensors),
+        }
+        for item in summary.phases
+        for drive, one, own in headline.by_drive(summary, item)
+    ]
+
+
 def cpu_csv(summary: RunSummary) -> str:
     """One row a core a phase: how busy it was, in per cent."""
     return _csv(

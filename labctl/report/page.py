@@ -137,7 +137,12 @@ def _environment() -> Environment:
         "in_series": in_series,
         "signed": _signed,
     }
-    environment.globals |= {"causes_in": headline.causes_in, "Role": Role, "Estimate": Estimate}
+    environment.globals |= {
+        "causes_in": headline.causes_in,
+        "by_drive": headline.by_drive,
+        "Role": Role,
+        "Estimate": Estimate,
+    }
     environment.tests["measured"] = lambda result: result.phase.role is Role.MEASURE
     return environment
 
@@ -233,8 +238,8 @@ def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
 def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
     derived = (
-        "report.html", "summary.json", "phases.csv", "cpu.csv", "charts", "review.html", "review",
-        "phases.parquet", "run.parquet",
+        "report.html", "summary.json", "phases.csv", "cpu.csv", "drives.csv", "charts",
+        "review.html", "review", "phases.parquet", "run.parquet",
     )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)

@@ -7,6 +7,7 @@ from labctl.analysis.timeline import timeline
 from labctl.record import RunRecord
 from labctl.report.charts import Chart
 from labctl.report.cpu_chart import cpu_chart
+from labctl.report.drive_charts import drive_charts
 from labctl.report.sweep_charts import sweep_charts
 from labctl.report.time_chart import time_chart
 
@@ -14,7 +15,7 @@ from labctl.report.time_chart import time_chart
 def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep, and the whole run over time."""
     cpu = cpu_chart(summary)
-    charts = sweep_charts(summary) + (() if cpu is None else (cpu,))
+    charts = sweep_charts(summary) + drive_charts(summary) + (() if cpu is None else (cpu,))
     if summary.end_ns <= summary.begin_ns:
         return charts
     drive = record.header.drive

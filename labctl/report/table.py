@@ -14,7 +14,7 @@ from rich.text import Text
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.verdict import OPEN
 from labctl.report import headline
-from labctl.report.axes import Panel, Point, panels
+from labctl.report.axes import Panel, panels
 from labctl.report.latency import latency_mean_us, latency_percentile_us
 from labctl.report.numbers import (
     NOTHING,
@@ -38,11 +38,20 @@ _INDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the table: a point, or what one of several drives did in it."""
+
+    name: str
+    result: PhaseResult
+    summary: RunSummary
+
+
+@dataclass(frozen=True, slots=True)
 class _Column:
     """``rank`` says which columns go first when the terminal is too narrow (highest first)."""
 
     heading: str
-    cell: Callable[[Point], str]
+    cell: Callable[[_Line], str]
     rank: int = 0
 
 
@@ -51,7 +60,7 @@ def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
     parts: list[RenderableType] = [_heading(summary)]
     found = panels(summary.points)
     sections = [
-        _Section(tuple(group), _columns(summary, in_bytes))
+        _Section(summary, tuple(group), _columns(summary, in_bytes))
         for in_bytes, group in groupby(found, key=lambda panel: panel.in_bytes)
     ]
     shown = _that_fit(sections, width)
@@ -110,7 +119,7 @@ def _columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
         _Column("", lambda point: point.name),
         *(
             _Column(f"{name} W", lambda point, name=name: _rail(point.result, name), 1)  # type: ignore[misc]
-            for name in rails
+            for name in (() if summary.drives else rails)
         ),
         _Column("total W ± U", lambda point: with_uncertainty(point.result.watts)),
         *(_BYTES if in_bytes else _OPERATIONS),
@@ -119,7 +128,7 @@ def _columns(summary: RunSummary, in_bytes: bool) -> tuple[_Column, ...]:
             "p99 µs", lambda point: significant(latency_percentile_us(point.result, "99"), 3), 3
         ),
         _Column("°C", lambda point: _celsius(point.result), 2),
-        _Column("", lambda point: _mark(summary, point.result)),
+        _Column("", lambda point: _mark(point.summary, point.result)),
     )
 
 
@@ -162,13 +171,14 @@ def _mark(summary: RunSummary, result: PhaseResult) -> str:
 class _Section:
     """Panels that stand under one heading. All sections of a table have as many columns."""
 
+    summary: RunSummary
     group: tuple[Panel, ...]
     columns: tuple[_Column, ...]
 
     def width(self, number: int) -> int:
         """Characters that a column needs."""
         column = self.columns[number]
-        cells = (column.cell(point) for panel in self.group for point in panel.points)
+        cells = (column.cell(line) for panel in self.group for line in self._lines(panel))
         return max(cell_len(column.heading), *map(cell_len, cells))
 
     def drawn(self, widths: dict[int, int]) -> Text:
@@ -178,13 +188,20 @@ class _Section:
         lines = [Text(_row([column.heading for column in columns], wide), style="dim")]
         for panel in self.group:
             lines.append(Text(panel.title, style="bold"))
-            for point in panel.points:
-                row = _row([column.cell(point) for column in columns], wide)
-                lines.append(Text(row, style="red" if point.result.throttled else ""))
+            for line in self._lines(panel):
+                row = _row([column.cell(line) for column in columns], wide)
+                lines.append(Text(row, style="red" if line.result.throttled else ""))
         section = Text("\n").join(lines)
         section.no_wrap = True
         section.overflow = "ellipsis"
         return section
+
+    def _lines(self, panel: Panel) -> Iterator[_Line]:
+        """Each point, and below it what each of several drives did."""
+        for point in panel.points:
+            yield _Line(point.name, point.result, self.summary)
+            for drive, one, result in headline.by_drive(self.summary, point.result):
+                yield _Line(f"  {drive}", result, one)
 
 
 def _that_fit(sections: Sequence[_Section], width: int) -> dict[int, int]:

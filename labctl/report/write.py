@@ -7,12 +7,13 @@ from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.record import RunRecord
-from labctl.report.files import cpu_csv, phases_csv, points_csv, summary_json
+from labctl.report.files import cpu_csv, drives_csv, phases_csv, points_csv, summary_json
 
 SUMMARY_FILE = "summary.json"
 PHASES_FILE = "phases.csv"
 POINTS_FILE = "points.csv"
 CPU_FILE = "cpu.csv"
+DRIVES_FILE = "drives.csv"
 PAGE_FILE = "report.html"
 CHARTS_DIR = "charts"
 
@@ -35,6 +36,8 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
         written.append(_replace(record.path / POINTS_FILE, points_csv(summary).encode()))
     if any(item.cpu is not None for item in summary.phases):
         written.append(_replace(record.path / CPU_FILE, cpu_csv(summary).encode()))
+    if summary.drives:
+        written.append(_replace(record.path / DRIVES_FILE, drives_csv(summary).encode()))
     drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
     folder = record.path / CHARTS_DIR
     if drawn:

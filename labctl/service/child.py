@@ -62,7 +62,7 @@ class Child:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         environment = {
             **os.environ,
-            HANDED_DOWN_VARIABLE: str(lock.descriptor),
+            HANDED_DOWN_VARIABLE: ",".join(map(str, lock.descriptors)),
             LIFELINE_VARIABLE: str(reading),
             JOB_VARIABLE: str(job),
         }
@@ -77,7 +77,7 @@ class Child:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
-                    pass_fds=(lock.descriptor, reading),
+                    pass_fds=(*lock.descriptors, reading),
                     env=environment,
                     start_new_session=True,  # Ctrl-C in the daemon's terminal is not for the run
                 )

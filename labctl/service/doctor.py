@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from labctl.capture.host.remote import RemoteHost
 from labctl.capture.host.spawn import DriveHost, LocalHost
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
+from labctl.capture.identity.sharing import shared_ports
 from labctl.checks import Check, Level, ok, trouble, warning, worst
 from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError, LabctlError
@@ -62,7 +63,7 @@ class Examination:
 
 def examine(rig: Rig, plan: Plan | None, runs_root: Path) -> Examination:
     """Check ``rig``, and ``plan`` on it. Raises ConfigurationError for mistakes in either."""
-    phases = plan.expand(rig.drive.size_bytes) if plan is not None else ()
+    phases = plan.expand(rig.size_bytes) if plan is not None else ()
     if plan is not None and (mistakes := rig.mistakes_with(phases, plan.name)):
         raise ConfigurationError(mistakes)
     checks = asyncio.run(_Examining(rig, plan, phases, runs_root).all())
@@ -125,13 +126,13 @@ class _Examining:
 
     async def _on_host(self) -> list[Check]:
         timebase, where = Timebase(), self.rig.file.host
-        tools = self.rig.drive.tools
+        tools = self.rig.tools
         drive_host: DriveHost = (
             LocalHost(timebase, tools)
             if where == LOCAL
             else RemoteHost(where, timebase.now_ns, tools)
         )
-        rest = await self._within("disk", self._disk(None)) if where != LOCAL else []
+        rest = await self._within("disk", self._disk({})) if where != LOCAL else []
         try:
             await drive_host.connect()
         except LabctlError as error:
@@ -151,10 +152,24 @@ class _Examining:
         return await self._within(subject, apart(lambda: list(checks())))
 
     async def _drive(self, machine: Machine) -> list[Check]:
-        """The drive, then the disk: what the plan takes depends on the drive's size."""
-        rig, phases = self.rig, self.phases
-        target = rig.drive
-        state = await apart(
+        """Each drive, then the disk: what the plan takes depends on the drives' size."""
+        states: dict[str, DriveState] = {}
+        checks: list[Check] = []
+        for name, rig in self.rig.each_drive().items():
+            found = await self._one_drive(rig, states, name, machine)
+            subject = f"drive {name}"
+            checks += [replace(check, subject=subject) if name else check for check in found]
+        if len(states) > 1:
+            checks += [warning("drive", line) for line in shared_ports(states)]
+            checks += await self._apart("drive", lambda: drive.check_apart(self.rig, machine))
+        return [*checks, *await self._disk(states)]
+
+    async def _one_drive(
+        self, rig: Rig, states: dict[str, DriveState], name: str, machine: Machine
+    ) -> list[Check]:
+        """The checks of the only drive of ``rig``; its state is put into ``states``."""
+        target, phases = rig.drive, self.phases
+        state = states[name] = await apart(
             lambda: identify(machine, target.target, target.engine, target.smart_device)
         )
         found = await asyncio.gather(
@@ -164,13 +179,16 @@ class _Examining:
             self._apart("drive", lambda: drive.check_power_state(rig, state, phases, machine)),
             self._apart("drive", lambda: check_leftovers(rig, machine)),
         )
-        checks = [check for group in found for check in group]
-        return [*checks, *await self._disk(state)]
+        return [check for group in found for check in group]
 
-    async def _disk(self, state: DriveState | None) -> list[Check]:
-        size_bytes = self.rig.drive.size_bytes or (state.size_bytes if state else None)
+    async def _disk(self, states: Mapping[str, DriveState]) -> list[Check]:
+        sizes = [
+            one.size_bytes or (states[name].size_bytes if name in states else None)
+            for name, one in self.rig.drives.items()
+        ]
+        size_bytes = min((size for size in sizes if size), default=None) if all(sizes) else None
         phases = self.plan.expand(size_bytes) if self.plan is not None else ()
-        cost = estimate(phases, self.rig.drive.write_bytes_per_s)
+        cost = estimate(phases, self.rig.write_bytes_per_s, len(sizes))
         checks = []
         if self.plan is not None and cost.seconds is not None:
             written = f", writes about {(cost.bytes_written or 0) / 1e9:.1f} GB"

@@ -22,16 +22,19 @@ class Estimate:
     bytes_written: int | None
 
 
-def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int) -> Estimate:
+def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1) -> Estimate:
     """Time and bytes of a list of phases. Timed writes count with the full write speed, and rounds
-    all, but no more bytes of them than they end after."""
+    all, but no more bytes of them than they end after.
+
+    ``drives`` work at the same time, each at that speed: bytes are those of all of them.
+    """
     fills = [phase.fill_bytes for phase in phases if phase.fills]
     if None in fills:
         return Estimate(None, None)
     filled = sum(filter(None, fills))
     return Estimate(
         seconds=timed_s(phases) + filled / write_bytes_per_s,
-        bytes_written=filled + round(_timed_bytes(phases, write_bytes_per_s)),
+        bytes_written=drives * (filled + round(_timed_bytes(phases, write_bytes_per_s))),
     )
 
 

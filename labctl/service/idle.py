@@ -21,7 +21,7 @@ from labctl.capture.host import software
 from labctl.capture.run import CONNECT_WITHIN_S
 from labctl.errors import JournalError
 from labctl.journal import Journal
-from labctl.record import ChannelInfo, Header
+from labctl.record import ChannelInfo, DriveInfo, Header
 from labctl.rig import Rig
 from labctl.service.shipping import LiveShipping, SinkFactory, Tell
 from labctl.timebase import Timebase
@@ -96,6 +96,7 @@ async def _until_one(stop: asyncio.Event, failed: asyncio.Event, seconds: float)
 def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     identities = acquisition.identities()
+    infos = [*rig.drive_infos().values()]
     return Header(
         run_id=f"{stamp}_{rig.name}_{IDLE_NAME}",
         rig_name=rig.name,
@@ -109,8 +110,8 @@ def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
             for channel in channels
         ),
         rails=rig.rail_infos(),
-        temperatures=dict(rig.file.temperatures),
-        drive=rig.drive_info(),
+        temperatures=rig.temperatures,
+        drive=DriveInfo.together(infos) if len(infos) > 1 else infos[0],
         anchor=timebase.anchor,
         versions=software.versions(""),
         identities=identities,

@@ -80,15 +80,15 @@ def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, in
     """
     rig = order.rig
     phases = expand_for(rig, order.plan, order.plan.name)
-    cost = estimate(phases, rig.drive.write_bytes_per_s)
+    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
     took_s = _took_s(order, earlier)
     known_s = took_s if took_s is not None else cost.seconds
     values: dict[str, Any] = {
         "rig": rig.name,
         "plan": order.plan.name,
         "plan_text": order.plan_text,
-        "drive_target": rig.drive.target,
-        "drive_serial": rig.drive.serial,
+        "drive_target": rig.targets,
+        "drive_serial": rig.serials,
         "tags": order.tags,
         "after_s": order.after_s,
         "retries": order.retries,

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.errors import LabctlError
-from labctl.rig import NAME_PATTERN
+from labctl.rail import NAME_PATTERN
 
 MOST_JOB_BYTES = 1 << 20
 MOST_PLAN_CHARACTERS = 1 << 18

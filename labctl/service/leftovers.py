@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.settings import Changed, left_changed
+from labctl.capture.drive.settings import left_changed
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import machine_at
 from labctl.checks import Check, warning
@@ -25,12 +25,15 @@ def end_leftovers(run: Path) -> list[str]:
     """
     end_fio_of(run)
     try:
-        record = RunRecord(run)
-        control = control_of(record)
-        left = control.left_over() if control is not None else Changed()
-        problems = control.restore() if control is not None and left else []
+        told = [_put_back(run, control) for control in controls_of(RunRecord(run))]
     except LabctlError as error:
         return [f"what {run.name} has set is not put back: {error}"]
+    return [line for lines in told for line in lines]
+
+
+def _put_back(run: Path, control: DriveControl) -> list[str]:
+    left = control.left_over()
+    problems = control.restore() if left else []
     if problems:
         return [f"what {run.name} has set is not put back: {problem}" for problem in problems]
     return [f"{run.name} had left {left}: put back"] if left else []
@@ -41,30 +44,31 @@ def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
     before = use_of(find_home(), rig)
     if before is None or before.process.alive or not Path(before.run).is_dir():
         return
-    control = control_of(RunRecord(Path(before.run)), machine)
-    left = control.left_over() if control is not None else Changed()
-    if left:
-        yield warning(
-            "drive",
-            f"the run {before.run} was killed and has left {left}",
-            "the next run puts it back, and so does labctl run --resume",
-        )
+    for control in controls_of(RunRecord(Path(before.run)), machine):
+        left = control.left_over()
+        if left:
+            yield warning(
+                "drive",
+                f"the run {before.run} was killed and has left {left}",
+                "the next run puts it back, and so does labctl run --resume",
+            )
 
 
-def control_of(record: RunRecord, machine: Machine | None = None) -> DriveControl | None:
-    """What can put back the settings that a run left changed; None where it left none.
+def controls_of(record: RunRecord, machine: Machine | None = None) -> Iterator[DriveControl]:
+    """What can put back the settings that a run left changed, for each drive where it left any.
 
-    ``machine``: the drive's host, where there is a connection. Raises RunFailed when the rig's
-    target is another drive now, ConfigurationError.
+    ``machine``: the drive's host, where there is a connection. Raises RunFailed when a target of
+    the rig is another drive now, ConfigurationError.
     """
-    changed = left_changed(record.events)
-    if not changed:
-        return None
     rig = parse_rig(record.header.rig_text, f"{record.path / HEADER_FILE}: rig")
-    machine = machine or machine_at(rig.file.host, rig.drive.tools)
-    control = DriveControl(machine, rig.drive, changed)
-    state = record.header.drive_state
-    serial = control.serial()
-    if state is not None and state.serial and serial and serial != state.serial:
-        raise RunFailed(f"{rig.drive.target} is another drive now ({serial})")
-    return control
+    for name, drive in rig.drives.items():
+        changed = left_changed(record.events, name)
+        if not changed:
+            continue
+        machine = machine or machine_at(rig.file.host, rig.tools)
+        control = DriveControl(machine, drive, changed)
+        state = record.header.drive_states.get(name, record.header.drive_state)
+        serial = control.serial()
+        if state is not None and state.serial and serial and serial != state.serial:
+            raise RunFailed(f"{drive.target} is another drive now ({serial})")
+        yield control

@@ -1,6 +1,6 @@
 """One user a rig: a lock that the kernel lets go when its holder is gone, however it went.
 
-What is locked is the drive that the rig names: two rig files for one drive are one rig, and two
+What is locked is each drive that the rig names: two rig files for one drive are one rig, and two
 benches that happen to have the same name are two.
 
 The daemon holds the lock of each of its rigs for as long as it lives. A run that it starts gets
@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -71,8 +72,9 @@ class Holder:
 class RigLock:
     """The lock of one rig, held while this object lives or until :meth:`release`."""
 
-    def __init__(self, home: Home, rig: Rig, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, home: Home, rig: Rig, descriptors: Sequence[int]) -> None:
+        """``descriptors``: the open lock of each drive."""
+        self.descriptors = tuple(descriptors)
         self._home = home
         self._rig = rig
 
@@ -84,10 +86,23 @@ class RigLock:
         """
         make_folder(home.path)
         make_folder(home.rigs)
+        descriptors: list[int] = []
+        try:
+            for one in _by_lock(home, rig).values():
+                descriptors.append(cls._take_drive(home, one, what))
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return cls(home, rig, descriptors)
+
+    @staticmethod
+    def _take_drive(home: Home, rig: Rig, what: str) -> int:
+        """Take the lock of the only drive of ``rig``."""
         path = _lock_file(home, rig)
         handed_down = _handed_down(path)
         if handed_down is not None:
-            return cls(home, rig, handed_down)
+            return handed_down
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -112,7 +127,7 @@ class RigLock:
         with contextlib.suppress(OSError):  # a full disk: the lock holds without its label
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, text.encode(), 0)
-        return cls(home, rig, descriptor)
+        return descriptor
 
     def note_run(self, run: Path, plan: str) -> None:
         """Say which run is on, for ``labctl status`` and ``labctl watch``; best effort."""
@@ -132,13 +147,15 @@ class RigLock:
 
     def release(self) -> None:
         """Let go of it."""
-        os.close(self.descriptor)
+        for descriptor in self.descriptors:
+            os.close(descriptor)
 
 
 def holder_of(home: Home, rig: Rig) -> Holder | None:
-    """Who last took the lock, if he said so."""
+    """Who last took the lock, of several drives that of the first, if he said so."""
     try:
-        found = json.loads(read_small(_lock_file(home, rig), _MOST_BYTES))
+        first = next(iter(_by_lock(home, rig)))
+        found = json.loads(read_small(first, _MOST_BYTES))
         process = ProcessIdentity(int(found["pid"]), int(found["pid_ticks"]), str(found["boot_id"]))
         return Holder(process, str(found["what"])[:200])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -166,14 +183,22 @@ def _read_use(file: Path) -> RigUse | None:
 
 
 def _key(rig: Rig) -> str:
-    target = rig.drive.target
-    if Path(target).exists():
-        target = os.path.realpath(target)
-    return hashlib.sha256(target.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    targets = [
+        os.path.realpath(drive.target) if Path(drive.target).exists() else drive.target
+        for drive in rig.drives.values()
+    ]
+    return hashlib.sha256("\n".join(targets).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _lock_file(home: Home, rig: Rig) -> Path:
     return home.rigs / f"{_key(rig)}.lock"
+
+
+def _by_lock(home: Home, rig: Rig) -> dict[Path, Rig]:
+    """The rig as seen from each drive, by the drive's lock, in an order that is always the same:
+    so that of two who want some of the same drives one gets all of his."""
+    found = {_lock_file(home, one): one for one in rig.each_drive().values()}
+    return dict(sorted(found.items()))
 
 
 def _use_file(home: Home, rig: Rig) -> Path:
@@ -181,12 +206,12 @@ def _use_file(home: Home, rig: Rig) -> Path:
 
 
 def _handed_down(path: Path) -> int | None:
-    """The open lock that the daemon gave to its child, if it is this rig's."""
-    number = os.environ.get(HANDED_DOWN_VARIABLE, "")
-    if not number.isdigit():
-        return None
-    with contextlib.suppress(OSError, OverflowError):
-        given, wanted = os.fstat(int(number)), path.stat()
-        if (given.st_dev, given.st_ino) == (wanted.st_dev, wanted.st_ino):
-            return int(number)
+    """The open lock that the daemon gave to its child, if it is this drive's."""
+    for number in os.environ.get(HANDED_DOWN_VARIABLE, "").split(","):
+        if not number.isdigit():
+            continue
+        with contextlib.suppress(OSError, OverflowError):
+            given, wanted = os.fstat(int(number)), path.stat()
+            if (given.st_dev, given.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return int(number)
     return None

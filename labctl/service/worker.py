@@ -160,11 +160,11 @@ class Worker:
         self._place.tell(f"{self.rig.name}: job {job.id} begins: {job.plan}")
         result = Result(Outcome.INTERRUPTED, "the daemon could not start it", None)
         try:
-            drive = self.rig.drive
-            if (drive.target, drive.serial) != (job.drive_target, job.drive_serial):
+            targets, serials = self.rig.targets, self.rig.serials
+            if (targets, serials) != (job.drive_target, job.drive_serial):
                 result = Result(
                     Outcome.REFUSED,
-                    f"the rig has another drive now ({drive.target} {drive.serial}) than when it "
+                    f"the rig has another drive now ({targets} {serials}) than when it "
                     f"was queued ({job.drive_target} {job.drive_serial}): queue it again",
                     None,
                 )

@@ -92,13 +92,14 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
         case "wall_clock_step":
             return "wall clock stepped", f"by {data.get('seconds')} s", None
         case "drive_state":
-            return f"drive asked {data.get('when')} the run", "", None
+            return f"drive{_which(data)} asked {data.get('when')} the run", "", None
         case "drive_counters":
-            return "the drive's thermal counters moved", _moved(data), None
+            return f"the drive{_which(data)}'s thermal counters moved", _moved(data), None
         case "drive_silent":
-            return "the drive does not tell its SMART", reason, None
+            return f"the drive{_which(data)} does not tell its SMART", reason, None
         case "drive_back":
-            return "the drive tells its SMART again", "", _number(data.get("gap_s"))
+            title = f"the drive{_which(data)} tells its SMART again"
+            return title, "", _number(data.get("gap_s"))
     return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))
 
 
@@ -136,6 +137,11 @@ def _seconds(data: Mapping[str, Any]) -> float | None:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+def _which(data: Mapping[str, Any]) -> str:
+    """Which of several drives it is about."""
+    return f" {data['drive']}" if data.get("drive") else ""
 
 
 def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point:

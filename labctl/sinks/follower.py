@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.heat import Heat
+from labctl.analysis.results import ThrottleInterval
 from labctl.fio_output import DIRECTIONS
 from labctl.plan import Phase
 from labctl.record import EVENTS_FILE, RESUMED, ChannelInfo, Event, RunRecord
@@ -25,7 +27,7 @@ from labctl.sinks.cursor import Cursor
 from labctl.sinks.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.phase_points import result_point, started_point
 from labctl.sinks.phase_view import ended_phase, whole_run
-from labctl.sinks.points import SCHEMA, Point, Series, run_tags
+from labctl.sinks.points import SCHEMA, Point, Series, drive_tags, run_tags
 
 MOST_EVENT_BYTES = 1 << 18
 MOST_RECORDS = 4_096
@@ -64,6 +66,7 @@ class Follower:
         self.record = RunRecord(path)
         self.header = self.record.header
         self.tags = run_tags(self.header)
+        self._drive_tags = drive_tags(self.header)
         self.ended = False
         """Whether the ``run_ended`` event was read."""
         self.lost_instruments: set[str] = set()
@@ -144,14 +147,14 @@ class Follower:
                 "volts_nominal": rail.nominal_volts,
                 "volts_tolerance_pct": rail.tolerance_pct,
             }
-            tags = {**self.tags, "rail": rail.name}
+            tags = {**self._tags_of(rail.drive), "rail": rail.name}
             streams.append(
                 RailStream(
                     *(f"power.{rail.name}", volts, amps, tags, grid_ns, full_rate, nominal),
                     drop_ohm=rail.drop_ohm,
                 )
             )
-        limits = self._limits()
+        limits, owners = self._limits(), self.header.temperature_drives
         for sensor, name in self.header.temperatures.items():
             if name in infos:
                 streams.append(
@@ -160,7 +163,7 @@ class Follower:
                         self._channel(infos[name], 1.0),
                         "temperature",
                         "celsius",
-                        {**self.tags, "sensor": sensor},
+                        {**self._tags_of(owners.get(sensor, "")), "sensor": sensor},
                         grid_ns,
                         full_rate,
                         limits.get(sensor, {}),
@@ -174,21 +177,26 @@ class Follower:
             self._channels[key] = GrowingChannel(self.record, info, scale)
         return self._channels[key]
 
+    def _tags_of(self, drive: str) -> dict[str, str]:
+        """The tags of what is a drive's, or of what is of all of them."""
+        return self._drive_tags.get(drive, self.tags)
+
     def _limits(self) -> dict[str, dict[str, float]]:
-        """The drive's limits hold for its own sensors, not for one that is glued to it."""
-        drive = self.header.drive
-        limits = {
-            name: value
-            for name, value in (
-                ("warning_celsius", drive.warning_celsius),
-                ("critical_celsius", drive.critical_celsius),
-            )
-            if value is not None
-        }
+        """A drive's limits hold for its own sensors, not for one that is glued to it."""
         moment, value = np.zeros(1, np.int64), np.zeros(1)
         sensors = {name: (c, moment, value) for name, c in self.header.temperatures.items()}
-        own = [sensor.name for sensor in Heat.of(sensors, None).sensors if sensor.own]
-        return dict.fromkeys(own, limits)
+        owners, drives = self.header.temperature_drives, self.header.drives
+        found: dict[str, dict[str, float]] = {}
+        for sensor in Heat.of(sensors, None).sensors:
+            drive = drives.get(owners.get(sensor.name, ""), self.header.drive)
+            limits = {
+                "warning_celsius": drive.warning_celsius,
+                "critical_celsius": drive.critical_celsius,
+            }
+            if sensor.own:
+                known = ((name, limit) for name, limit in limits.items() if limit is not None)
+                found[sensor.name] = dict(known)
+        return found
 
     def _bins(self) -> dict[str, int]:
         done = {stream.name: stream.done_ns for stream in self._streams}
@@ -263,17 +271,17 @@ class Follower:
         """What fio reported since, as it is: it comes twice a second and is never too much."""
         found: list[Series] = []
         places = dict(self._cursor.records)
-        for op in DIRECTIONS:
+        for drive, op in product(("", *self._drive_tags), DIRECTIONS):
             parts = {}
             for field in SCHEMA["io"].fields:
-                name = f"fio.{op}.{field}"
+                name = f"fio.{drive}.{op}.{field}" if drive else f"fio.{op}.{field}"
                 begin = places.get(name, 0)
                 part = np.asarray(self.record.readings(name)[begin : begin + MOST_RECORDS])
                 if len(part):
                     places[name] = begin + len(part)
                     parts[field] = part
             if parts:
-                found.append(_side_by_side(parts, {**self.tags, "op": op}))
+                found.append(_side_by_side(parts, {**self._tags_of(drive), "op": op}))
         if found:
             self._cursor = replace(self._cursor, records=places)
         return found
@@ -290,15 +298,17 @@ class Follower:
         """The numbers of a phase that ended, while the run goes on."""
         index = int(ended.data["index"])
         try:
-            result, throttling = ended_phase(
+            results, throttling = ended_phase(
                 self.record, tuple(self._phase_events), ended, self._channels.values()
             )
         except Exception:  # it comes again with the summary; readings must not wait for it
             return
-        if result is None:
+        if not results:
             return
-        yield result_point(result, self._started_ns().get(index, result.begin_ns), self.tags)
-        points = [throttle_point(interval, self.tags) for interval in throttling]
+        for drive, result in results.items():
+            t_ns = self._started_ns().get(index, result.begin_ns)
+            yield result_point(result, t_ns, self._tags_of(drive))
+        points = [self._throttle_point(interval) for interval in throttling]
         told = {*self._cursor.throttling, *map(_identity, points)}
         self._cursor = replace(self._cursor, throttling=tuple(sorted(told)))
         yield from points
@@ -315,14 +325,21 @@ class Follower:
             self.problem = f"the run cannot be summarised: {type(error).__name__}: {error}"
             return
         started = self._started_ns()
-        for result in summary.phases:
-            t_ns = started.get(result.phase.index, result.begin_ns)
-            yield result_point(result, t_ns, self.tags)
-        true = [throttle_point(interval, self.tags) for interval in summary.throttling]
+        for drive, one in {"": summary, **summary.drives}.items():
+            for result in one.phases:
+                t_ns = started.get(result.phase.index, result.begin_ns)
+                yield result_point(result, t_ns, self._tags_of(drive))
+        true = [self._throttle_point(interval) for interval in summary.throttling]
         yield from true
         for told in sorted(set(self._cursor.throttling) - set(map(_identity, true))):
             yield withdrawn_point(*told, self.tags)
         self._cursor = replace(self._cursor, summarised=size, throttling=())
+
+    def _throttle_point(self, interval: ThrottleInterval) -> Point:
+        """Two drives may slow down at the same moment: the one that the rig names later is told a
+        nanosecond later, or its point would replace the other's."""
+        later = [*self._drive_tags].index(interval.drive) if interval.drive else 0
+        return throttle_point(replace(interval, begin_ns=interval.begin_ns + later), self.tags)
 
 
 def _identity(point: Point) -> tuple[int, str]:

@@ -70,6 +70,11 @@ class RigMessages:
         )
         return Availability(online, offline)
 
+    def is_of_all(self, tags: Mapping[str, str]) -> bool:
+        """Whether something is not one drive's alone, where there are several: a topic has one
+        value, and that of a phase or a direction is their sum."""
+        return tags.get("drive") == self._tags.get("drive")
+
     def state(self, t_ns: int, state: str, outcome: str | None, reason: str | None) -> Message:
         """What the rig is doing, and how its run ended."""
         values = {"state": state, "plan": self._plan, "outcome": outcome, "reason": reason}

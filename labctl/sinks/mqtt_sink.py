@@ -109,6 +109,8 @@ class MqttSink:
         self._publisher.deliver(list(self._to_deliver(part.points)))
         if self._live:
             for series in part.series:
+                if series.measurement == "io" and not self._messages.is_of_all(series.tags):
+                    continue
                 self._show(*self._messages.newest(series))
         mark = (self._publisher.accepted, part.cursor)
         if self._marks and self._marks[-1][0] == mark[0]:
@@ -153,6 +155,8 @@ class MqttSink:
                 yield self._messages.event(point)
                 if self._live:
                     self._follow(point.tags["kind"], point.t_ns)
+            elif not self._messages.is_of_all(point.tags):
+                continue
             elif "outcome" in point.fields:
                 yield self._messages.result(point)
             else:

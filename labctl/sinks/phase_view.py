@@ -43,8 +43,10 @@ def ended_phase(
     events: tuple[Event, ...],
     ended: Event,
     channels: Iterable[GrowingChannel],
-) -> tuple[PhaseResult | None, tuple[ThrottleInterval, ...]]:
+) -> tuple[dict[str, PhaseResult], tuple[ThrottleInterval, ...]]:
     """The result of the phase that ``ended`` ends, and the throttling in it.
+
+    Results by the name of the drive; that of all drives together, or of the only one, by "".
 
     ``events`` are those of the phases so far; ``channels`` those of the rails and sensors.
     """
@@ -65,8 +67,13 @@ def ended_phase(
     }
     so_far = tuple(event for event in events if event.data.get("index", index) <= index)
     summary = summarise(_PartOfRun(record, so_far, cuts), running=True)
-    result = next((item for item in summary.phases if item.phase.index == index), None)
-    return result, tuple(item for item in summary.throttling if item.phase_index == index)
+    results = {
+        drive: item
+        for drive, one in {"": summary, **summary.drives}.items()
+        for item in one.phases
+        if item.phase.index == index
+    }
+    return results, tuple(item for item in summary.throttling if item.phase_index == index)
 
 
 def whole_run(path: Path) -> RunSummary:

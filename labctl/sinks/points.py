@@ -170,6 +170,17 @@ def run_tags(header: Header) -> dict[str, str]:
     }
 
 
+def drive_tags(header: Header) -> dict[str, dict[str, str]]:
+    """The tags of what is one drive's alone, by the drive's name; empty where there is one drive.
+
+    A drive without serial and model goes by its name in the rig.
+    """
+    return {
+        name: {**run_tags(header), "drive": info.serial or info.model or name}
+        for name, info in header.drives.items()
+    }
+
+
 def rig_point(
     rig: str,
     t_ns: int,

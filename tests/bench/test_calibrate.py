@@ -195,9 +195,7 @@ def recorded(lab: Lab, root: Path) -> Path:
         identities = group.identities()
         used = calibration_in_force(rig, identities, datetime.now(UTC))
         plan, state = Plan(name="zeros", sweeps=[HEAVIEST_READS]), DriveState("none")
-        header = make_header(
-            rig, plan, "", (phase,), timebase, {}, identities, state, calibration=used
-        )
+        header = make_header(rig, plan, "", (phase,), timebase, {}, identities, {"": state}, used)
         path = journals.create(root, header)
         journal = journals.Journal(path, timebase.now_ns, print)
         journal.event("run_started")

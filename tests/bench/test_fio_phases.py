@@ -52,7 +52,7 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
     for index, jobs in enumerate((1, 3, 1)):
         fio = await FioProcess.start(
             phase(index, jobs=jobs),
-            drive,
+            {"": drive},
             tmp_path / f"{index}",
             timebase,
             lambda status, _: statuses.append(status),
@@ -86,7 +86,7 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
 
 async def test_an_unreachable_target_is_told_in_fios_words(tmp_path: Path) -> None:
     drive = Drive(target=f"nbd+unix:///?socket={tmp_path}/nothing", engine="nbd")
-    fio = await FioProcess.start(phase(0), drive, tmp_path / "0", Timebase(), lambda *_: None)
+    fio = await FioProcess.start(phase(0), {"": drive}, tmp_path / "0", Timebase(), lambda *_: None)
     with pytest.raises(RunFailed, match="No such file"):
         await fio.wait_held()
 
@@ -95,7 +95,11 @@ async def test_a_drive_that_vanishes_fails_the_phase_and_hangs_nothing(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     fio = await FioProcess.start(
-        phase(0, duration_s=20), drive_of(simulated), tmp_path / "0", Timebase(), lambda *_: None
+        phase(0, duration_s=20),
+        {"": drive_of(simulated)},
+        tmp_path / "0",
+        Timebase(),
+        lambda *_: None,
     )
     await fio.wait_held()
     fio.release()
@@ -109,7 +113,11 @@ async def test_a_drive_that_vanishes_fails_the_phase_and_hangs_nothing(
 
 async def test_stopping_keeps_the_totals(simulated: DriveProcess, tmp_path: Path) -> None:
     fio = await FioProcess.start(
-        phase(0, duration_s=60), drive_of(simulated), tmp_path / "0", Timebase(), lambda *_: None
+        phase(0, duration_s=60),
+        {"": drive_of(simulated)},
+        tmp_path / "0",
+        Timebase(),
+        lambda *_: None,
     )
     await fio.wait_held()
     fio.release()
@@ -136,7 +144,7 @@ async def main():
     for index in range(2):
         phase = Phase(index, Role.MEASURE, "s", Pattern.RANDWRITE, 60.0, 4096, 4, 2)
         fio = await FioProcess.start(
-            phase, drive, Path(sys.argv[2]) / str(index), Timebase(), lambda *_: None
+            phase, {"": drive}, Path(sys.argv[2]) / str(index), Timebase(), lambda *_: None
         )
         await fio.wait_held()
         fios.append(fio)

@@ -84,7 +84,7 @@ class Starter:
         if phase.index in self.broken:
             drive = drive.model_copy(update={"target": "nbd+unix:///?socket=/nowhere"})
         folder = self.folder / phase.slug
-        return await FioProcess.start(phase, drive, folder, self.timebase, lambda *_: None)
+        return await FioProcess.start(phase, {"": drive}, folder, self.timebase, lambda *_: None)
 
 
 def phases(count: int, duration_s: float = 4.0) -> list[Phase]:

@@ -43,7 +43,7 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
             for index in range(2):
                 phase = Phase(index, Role.MEASURE, "s", Pattern.RANDREAD, 1.5, 4096, 4, 1)
                 fio = await FioProcess.start(
-                    phase, target, tmp_path / str(index), timebase, lambda *_: None, host
+                    phase, {"": target}, tmp_path / str(index), timebase, lambda *_: None, host
                 )
                 await fio.wait_held()
                 fio.release()

@@ -118,7 +118,7 @@ def test_a_run_that_is_resumed_puts_back_what_was_before_the_first_process(
     run: Path, host: Host
 ) -> None:
     """Not what the one before had set, though it finds the drive in that."""
-    control = DriveControl(host, DRIVE, resumption(run).left)
+    control = DriveControl(host, DRIVE, resumption(run).left[""])
     control.set_governor("performance")
     control.set_power_state(2)
     assert control.restore() == []

@@ -27,7 +27,7 @@ def look(
     running_s: float = 60.0,
 ) -> Look:
     view = View(rails={"12V": LiveRail(volts, amps), "3V3": LiveRail(3.3, 0.1)})
-    return Look(view, celsius, free, running_s)
+    return Look(view, {} if celsius is None else {"": celsius}, free, running_s)
 
 
 def limits_of(rig: Rig, seen: Look) -> dict[str, Trip]:

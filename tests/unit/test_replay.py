@@ -96,19 +96,20 @@ def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
-    lines = job_file(phase, Drive(target="/dev/x:1"), True).splitlines()
+    lines = job_file(phase, {"": Drive(target="/dev/x:1")}, {""}).splitlines()
     assert {"read_iolog=replay.log", r"replay_redirect=/dev/x\:1", "iodepth=8"} <= set(lines)
     assert not [line for line in lines if line.startswith(("rw=", "runtime", "time_based", "size"))]
     flat = Replay("t", stalls=False)
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 0.0, queue_depth=8, jobs=1, replay=flat)
-    assert "replay_no_stall=1" in job_file(phase, Drive(target="nbd://x", engine="nbd"), False)
+    assert "replay_no_stall=1" in job_file(phase, {"": Drive(target="nbd://x", engine="nbd")}, ())
 
 
 def test_the_kernels_counters_are_told_at_both_ends_of_a_replay() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
-    lines = job_file(phase, Drive(target="/dev/disk/by-id/x"), True, "nvme0n1").splitlines()
+    drives = {"": Drive(target="/dev/disk/by-id/x")}
+    lines = job_file(phase, drives, {""}, "nvme0n1").splitlines()
     hooks = [line for line in lines if line.startswith("exec_")]
     assert all("/sys/class/block/nvme0n1/stat" in hook and ";" not in hook for hook in hooks)
     stat = b"labctl-disk 100 0 800 1837 50 0 400 64 0 439 1924 0 0 0 0 7 12"

@@ -81,8 +81,8 @@ def test_a_lock_that_was_handed_down_counts_only_for_its_own_rig(
     home: Home, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = RigLock.take(home, rig, "labctl daemon")
-    monkeypatch.setenv(HANDED_DOWN_VARIABLE, str(lock.descriptor))
-    assert RigLock.take(home, rig, "labctl run").descriptor == lock.descriptor
+    monkeypatch.setenv(HANDED_DOWN_VARIABLE, ",".join(map(str, lock.descriptors)))
+    assert RigLock.take(home, rig, "labctl run").descriptors == lock.descriptors
     for wrong in ("", "0", "99999", "-1", "x", "9" * 40):
         monkeypatch.setenv(HANDED_DOWN_VARIABLE, wrong)
         with pytest.raises(RigBusy):

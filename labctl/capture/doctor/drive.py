@@ -35,14 +35,16 @@ def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
     yield ok(DRIVE, f"{rig.drive.target}: {names or state.kind or 'not identified'}{size}")
     model, wanted = state.model.strip(), rig.drive.model.strip()
     if wanted and model and wanted.casefold() not in model.casefold():
-        yield warning(DRIVE, f"the rig says {wanted!r}, the drive {model!r}", "correct drive.model")
+        yield warning(
+            DRIVE, f"the rig says {wanted!r}, the drive {model!r}", f"correct {rig.drive_key}.model"
+        )
     serial = rig.drive.serial.strip()
     if serial and state.serial and state.kind != "file" and serial != state.serial.strip():
         # behind a USB bridge a drive goes by several numbers: the safety rules know them all
         yield (trouble if state.kind in ("nvme", "nbd") else warning)(
             DRIVE,
             f"it has serial {state.serial}, the rig names {serial}: this is another drive",
-            "correct drive.target or drive.serial",
+            f"correct {rig.drive_key}.target or {rig.drive_key}.serial",
         )
     for finding in state.findings:
         yield warning(DRIVE, finding)
@@ -71,6 +73,14 @@ def check_rights(
         yield ok(DRIVE, "it may be read; the journal lies elsewhere")
 
 
+def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
+    """Whether each of several drives is another one."""
+    try:
+        target.refuse_twice(rig, machine)
+    except LabctlError as error:
+        yield trouble(DRIVE, str(error))
+
+
 def _unreadable(rig: Rig, machine: Machine) -> str:
     """Why one block of the target cannot be read; empty where it can, or is no device."""
     target = rig.drive.target
@@ -88,7 +98,7 @@ def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterat
         yield warning(
             DRIVE,
             "SMART is not known: throttling cannot be excluded by its counters",
-            "name the drive in drive.smart_device, and run as root",
+            f"name the drive in {rig.drive_key}.smart_device, and run as root",
         )
         return
     bad = list(_illness(smart))
@@ -125,7 +135,7 @@ def _warmth(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterat
         yield warning(
             DRIVE,
             f"{text}; from what temperature on it throttles is not known",
-            "set drive.warning_celsius",
+            f"set {rig.drive_key}.warning_celsius",
         )
     elif celsius > limit - WARM_BY_CELSIUS:
         yield warning(

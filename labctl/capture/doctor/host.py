@@ -25,8 +25,9 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
     """What a run needs on the drive's host, and what it would be better for."""
     where = rig.file.host
     try:
-        fio = software.check_tools(rig.drive.engine, rig.path, machine, where)
-        yield ok(HOST, f"{fio} with {rig.drive.engine}")
+        for one in rig.each_drive().values():
+            fio = software.check_tools(one, machine)
+        yield ok(HOST, f"{fio} with {', '.join(rig.engines)}")
     except LabctlError as error:
         yield trouble(HOST, str(error))
     if where != LOCAL and (lacks := software.versions_of_host(machine, where).get("host_lacks")):
@@ -36,12 +37,10 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
 
 
 def _tools(rig: Rig, machine: Machine) -> Iterator[Check]:
-    asked = rig.drive.smart_device or rig.drive.target
-    if not asked.startswith("/"):
-        return
-    nvme = "nvme" in asked.rsplit("/", 1)[-1]
-    tools = (("nvme", "nvme-cli"),) if nvme else (("smartctl", "smartmontools"),)
-    for tool, package in tools:
+    asked = [drive.smart_device or drive.target for drive in rig.drives.values()]
+    kinds = {"nvme" in one.rsplit("/", 1)[-1] for one in asked if one.startswith("/")}
+    for nvme in sorted(kinds, reverse=True):
+        tool, package = ("nvme", "nvme-cli") if nvme else ("smartctl", "smartmontools")
         done = run_tool(machine, [tool, "version" if tool == "nvme" else "--version"])
         if done.exit_code == NOT_FOUND:
             lost = "power states, SMART and thermal counters" if nvme else "SMART"

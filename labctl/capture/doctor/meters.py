@@ -225,7 +225,7 @@ def _temperatures(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
             "the rig has none: throttling is told from the figures alone",
             "add [temperatures], such as the drive's own sensor (driver hwmon)",
         )
-    for sensor, name in rig.file.temperatures.items():
+    for sensor, name in rig.temperatures.items():
         celsius = heard[name].mean
         if celsius is None:
             yield warning(sensor, f"{name} gave no temperature")

@@ -53,7 +53,7 @@ def say_destructive(rig: Rig) -> str:
     """Why a plan that writes is refused without the flag."""
     return (
         f"{rig.path}: the plan writes to {rig.drive.target}, which destroys what is on it; "
-        "set drive.destructive = true if that is meant"
+        f"set {rig.drive_key}.destructive = true if that is meant"
     )
 
 
@@ -82,13 +82,13 @@ def _wrong_serial(device: Device, rig: Rig) -> Iterator[str]:
     says = " or ".join(dict.fromkeys(found))
     if not wanted:
         yield (
-            f"{rig.path}: writing to {device} needs drive.serial; the device says "
+            f"{rig.path}: writing to {device} needs {rig.drive_key}.serial; the device says "
             f"{says or 'nothing'}"
         )
     else:
         yield (
             f"{device} has serial {says or '(none)'}, the rig names {wanted}: this is another "
-            "drive; correct drive.target or drive.serial"
+            f"drive; correct {rig.drive_key}.target or {rig.drive_key}.serial"
         )
 
 

@@ -64,10 +64,15 @@ class Changed:
         return ", ".join(dict.fromkeys(told))
 
 
-def left_changed(events: Iterable[Event]) -> Changed:
-    """What a run changed and did not put back, by its events."""
+def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
+    """What a run changed and did not put back, by its events.
+
+    ``drive``: the one of several drives, by its name in the rig.
+    """
     changed = Changed()
     for event in events:
+        if event.data.get("drive", "") != drive:
+            continue
         if event.kind == SETTING_CHANGED:
             before, now = _values(event.data.get("before")), _values(event.data.get("now"))
             both = before.keys() & now.keys()

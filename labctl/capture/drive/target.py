@@ -83,6 +83,49 @@ def check_target(
         raise _mistake(rig, "must be a block device, a regular file or an nbd address")
 
 
+def check_targets(
+    rig: Rig,
+    phases: Iterable[Phase],
+    runs_root: Path,
+    machine: Machine = _LOCAL,
+    *,
+    whole_drive: bool = False,
+    at_rest: bool = True,
+) -> None:
+    """:func:`check_target` of each drive of the rig, and that each is another one.
+
+    Raises ConfigurationError, Refused.
+    """
+    phases = tuple(phases)
+    for one in rig.each_drive().values():
+        check_target(one, phases, runs_root, machine, whole_drive=whole_drive, at_rest=at_rest)
+    refuse_twice(rig, machine)
+
+
+def refuse_twice(rig: Rig, machine: Machine) -> None:
+    """Refuse two names of one drive. Two files may lie on one drive: they are for trying out.
+
+    Raises Refused.
+    """
+    if len(rig.drives) < 2:
+        return
+    blocks = read_block_devices(machine)
+    seen: dict[str, Rig] = {}
+    for one in rig.each_drive().values():
+        node = look_at(one.drive.target, machine)
+        name = blocks.numbers.get(node.number) if node and stat.S_ISBLK(node.mode) else None
+        parts = {machine.resolve(one.drive.target) or one.drive.target}
+        if name is not None:
+            parts = {f"/dev/{disk}" for disk in blocks.same_drive(blocks.disk_of(name))}
+        for part in parts:
+            if other := seen.get(part):
+                raise Refused(
+                    f"{rig.path}: {other.drive_key} ({other.drive.target}) and {one.drive_key} "
+                    f"({one.drive.target}) are the same drive; name each drive once"
+                )
+        seen |= dict.fromkeys(parts, one)
+
+
 def is_this_machine(machine: Machine) -> bool:
     """Whether ``machine`` has our kernel, under whatever name it was reached."""
     theirs = machine.read_texts([_BOOT]).get(_BOOT, "")
@@ -90,7 +133,9 @@ def is_this_machine(machine: Machine) -> bool:
 
 
 def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
-    return ConfigurationError([Mistake(rig.path, "drive.target", rig.drive.target, allowed)])
+    return ConfigurationError(
+        [Mistake(rig.path, f"{rig.drive_key}.target", rig.drive.target, allowed)]
+    )
 
 
 def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
@@ -134,7 +179,9 @@ def _in_memory(path: str, machine: Machine) -> bool:
 def _check_file(rig: Rig, node: Node | None, runs_root: Path | None, machine: Machine) -> None:
     path = Path(rig.drive.target)
     if node is None and rig.drive.size_bytes is None:
-        raise _mistake(rig, "does not exist; for a scratch file to be made, give drive.size_bytes")
+        raise _mistake(
+            rig, f"does not exist; for a scratch file to be made, give {rig.drive_key}.size_bytes"
+        )
     parent = look_at(str(path.parent), machine)
     if parent is None or not stat.S_ISDIR(parent.mode):
         raise _mistake(rig, f"there is no directory {path.parent}")

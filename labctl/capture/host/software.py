@@ -9,6 +9,7 @@ import shutil
 from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
 from labctl.capture.host.ssh import LOCAL
 from labctl.errors import ConfigurationError, LabctlError, Mistake, RunFailed
+from labctl.rig import Rig
 
 OLDEST_FIO = (3, 13)
 """``--status-interval`` in milliseconds and ``percentile_list`` with ``lat_percentiles`` work."""
@@ -45,13 +46,12 @@ def fio_version(machine: Machine, where: str = "") -> str:
     return version
 
 
-def check_tools(
-    engine: str, rig_path: str, machine: Machine | None = None, host: str = LOCAL
-) -> str:
-    """Refuse early what fio could not do later; the version of fio on ``machine``.
+def check_tools(rig: Rig, machine: Machine | None = None) -> str:
+    """Refuse early what fio could not do later; the version of fio on the drive's host.
 
     Raises MissingTool (fio, or setpriv here), ConfigurationError (fio lacks the engine).
     """
+    engine, host = rig.drive.engine, rig.file.host
     machine = machine or LocalMachine()
     where = "" if host == LOCAL else f" on {host}"
     version = fio_version(machine, where)
@@ -64,8 +64,8 @@ def check_tools(
         raise ConfigurationError(
             [
                 Mistake(
-                    rig_path,
-                    "drive.engine",
+                    rig.path,
+                    f"{rig.drive_key}.engine",
                     engine,
                     f"{version}{where} does not have it (install libfio engines of your "
                     "distribution, or choose another; 'fio --enghelp' lists them)",
