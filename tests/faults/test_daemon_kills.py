@@ -50,7 +50,7 @@ def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
                 running[0].process.signal(signal.SIGKILL)  # the run
             else:
                 daemon.end(signal.SIGKILL)
-                daemon.until(lambda: not fios_below(daemon.home.runs), 20)
+                daemon.until(lambda: not fios_below(daemon.home.runs), 60)
                 daemon.start()
         for number in numbers:
             assert daemon.until_over(number, 900).state is JobState.DONE, daemon.said()
