@@ -39,7 +39,7 @@ FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
 BLOCK_BYTES: Final = 5
 REPLY_BYTES: Final = 4 * BLOCK_BYTES
 _STX, _ETX = 0x02, 0x03
-_ANSWER_S: Final = 0.5
+_ANSWER_S: Final = 1.0
 _CYCLE_S: Final = 0.4
 """It measures two and a half times a second."""
 

@@ -9,8 +9,9 @@ data sheet; the tables of libsigrok and of perfec.to/posts/ut60e agree):
     10 m, %, M, beep   11 F, Ω, relative, hold   12 A, V, Hz, battery low   13 the maker's own
 
 The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B bit 0 is MAX, so
-with volts or amps it is taken for an extreme. Its MIN, bit 3, cannot be: a UT60A or UT60E always
-sends that bit (frames of both in docs/protocols of QtDMM).
+with volts or amps it is taken for an extreme. Its MIN, bit 3, cannot be: a UT60A and a TP4000ZC
+always send that bit but with a temperature (frames of the one in docs/protocols of QtDMM; notes of
+M. Mason and R. Garner on the other).
 """
 
 from __future__ import annotations

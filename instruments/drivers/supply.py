@@ -39,6 +39,8 @@ _LATE_S: Final = 0.2
 _SWITCH_S: Final = 2.0
 """How long the output may take to say that it has switched."""
 _QUANTITIES: Final = (Quantity.VOLTAGE, Quantity.CURRENT)
+_ALL_FIELDS: Final = 3
+"""Volts, amps and watts: what one query for all answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +272,8 @@ class Supply:
                 continue
             answers = answer.split(",")
             times = [asked, asked]
-        if len(answers) < len(_QUANTITIES):
-            raise ProtocolError(f"expected volts and amps, got {answers[0][:60]!r}")
+            if len(answers) != _ALL_FIELDS:  # with commas for points there are twice as many
+                raise ProtocolError(f"expected volts, amps and watts, got {answer[:60]!r}")
         return {
             quantity: (parse_reading(text), *asked)
             for quantity, text, asked in zip(_QUANTITIES, answers, times, strict=False)

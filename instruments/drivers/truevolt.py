@@ -228,7 +228,10 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
                 return self._begin_again(Status.LOST, detail, max(round(missed), 1))
             return Batch(clock_pairs=pairs)
         try:
-            readings = parse_readings(self._scpi.ask_bytes(f"R? {min(points, _MOST_AT_ONCE)}"))
+            asked = min(points, _MOST_AT_ONCE)
+            readings = parse_readings(self._scpi.ask_bytes(f"R? {asked}"))
+            if len(readings) > asked:
+                raise ProtocolError(f"{len(readings)} readings where {asked} were asked for")
         except ProtocolError as error:
             # They are erased in the meter, and nobody knows how many: the count is lost.
             self._scpi.resynchronise()

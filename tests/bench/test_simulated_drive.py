@@ -102,7 +102,7 @@ def fio(drive: DriveProcess, *options: str) -> list[dict[str, Any]]:
     return jobs
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen"

@@ -74,7 +74,7 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
             run = daemon.until_in_phase(number, 1, attempt)
             assert fios_below(run)
             daemon.end(signal.SIGKILL)
-            daemon.until(lambda run=run: not fios_below(run), 15)  # type: ignore[misc]
+            daemon.until(lambda run=run: not fios_below(run), 60)  # type: ignore[misc]
             daemon.start()
         job = daemon.until_over(number)
     assert job.state is JobState.DONE, daemon.said()

@@ -49,7 +49,7 @@ def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
                 running[0].process.signal(signal.SIGKILL)  # the run
             else:
                 daemon.end(signal.SIGKILL)
-                daemon.until(lambda: not fios_below(daemon.home.runs))
+                daemon.until(lambda: not fios_below(daemon.home.runs), 60)
                 daemon.start()
             kills += 1
         for job in daemon.queue.jobs():

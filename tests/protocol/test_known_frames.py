@@ -1,8 +1,8 @@
 """Frames of real meters beside what their displays showed.
 
 UT61E and UT60A/E: the logs of H. Haftmann (UT61E.LOG, UT60AE.LOG) and a capture of a UT61E, as
-QtDMM collects them in docs/protocols/spec. BM25x: QtDMM's vectors, made from the same table as
-ours by other hands; no capture of one is public.
+QtDMM collects them in docs/protocols/spec. TP4000ZC: the notes of M. Mason and R. Garner. BM25x:
+QtDMM's vectors, made from the same table as ours by other hands; no capture of one is public.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ UT60: dict[str, tuple[str, str, float | None]] = {
     "17 27 3D 40 55 67 7F 8B 9F A0 B8 C0 D4 E8": ("DC voltage", "AUTO", 18.9e-3),
     "17 2F 3D 47 5D 63 7E 8D 9B A0 B8 C0 D4 E8": ("DC voltage", "AUTO", -5.2e-3),
     "17 21 3F 45 5B 61 7F 88 95 A0 B8 C0 D4 E8": ("DC voltage", "AUTO", 323.1e-3),
+    "13 27 3D 42 57 69 75 80 95 A2 B0 C4 D0 E8": ("resistance", "AUTO", 4710.0),
     "1B 27 3D 4F 5D 60 75 81 9F A0 B0 C0 D4 E8": ("AC voltage", "AUTO", 0.013),
     "13 20 35 47 5D 69 75 85 9B A4 B0 C9 D0 E8": ("capacitance", "AUTO HOLD", 10.72e-9),
     "15 27 3D 47 5D 67 7D 8F 9D A8 B0 C0 D8 E8": ("DC current", "", 0.0),
@@ -94,7 +95,7 @@ def test_what_a_display_showed(
     )
 
 
-def test_a_ut60_is_read_though_it_always_sends_a_symbol_of_its_own() -> None:
+def test_a_meter_is_read_though_it_always_sends_a_symbol_of_its_own() -> None:
     settings = fs9721.Fs9721Settings(
         port="-",
         function="voltage",

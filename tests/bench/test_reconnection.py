@@ -1,0 +1,71 @@
+"""A meter of every family is pulled and put back while a run records: lost, back, and the gap."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from instruments.reading import Block
+from instruments.simulated.meters import DRIVERS, MeterConfig
+from labctl.capture.acquisition import Acquisition
+from tests.bench.running_meters import DEADLINE_S, running_meters
+from tests.bench.test_meters import METERS as FIRST
+from tests.bench.test_scpi_meters import METERS as SCPI
+from tests.bench.test_serial_meters import METERS as SERIAL
+from tests.unit.test_acquisition import Seen
+
+DISPLAY = {"function": "voltage", "range": 22.0}
+CONFIGS: tuple[MeterConfig, ...] = (
+    *(SCPI[name] for name in ("stamped", "hp", "rigol", "owon", "psu")),
+    FIRST["i12"],
+    FIRST["thermocouple"],
+    MeterConfig(name="ut61e", kind="ut61e", point="12V.voltage", settings=DISPLAY),
+    *SERIAL,
+)
+
+
+class Told(Seen):
+    """What each instrument said and how many blocks it brought, by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: Counter[str] = Counter()
+
+    def readings(self, instrument: str, block: Block) -> None:
+        super().readings(instrument, block)
+        self.blocks[instrument] += 1
+
+    def told(self, kind: str) -> dict[str, dict[str, Any]]:
+        return {data["instrument"]: data for what, data in self.events if what == kind}
+
+
+def until_each(condition: Callable[[str], bool], what: str) -> None:
+    end = time.monotonic() + 2 * DEADLINE_S
+    while missing := [config.name for config in CONFIGS if not condition(config.name)]:
+        assert time.monotonic() < end, f"no {what} of {missing}"
+        time.sleep(0.05)
+
+
+def test_each_family_is_lost_and_back_with_its_gap(tmp_path: Path) -> None:
+    assert {config.kind for config in CONFIGS} >= set(DRIVERS) - {"sdm3065x", "keithley2000"}
+    seen = Told()
+    with running_meters(tmp_path, CONFIGS, seed=11) as meters:
+        made = {config.name: meters.create(config.name) for config in CONFIGS}
+        group = Acquisition(made, time.monotonic_ns, seen)
+        group.record_to(seen)
+        group.start()
+        try:
+            until_each(lambda name: seen.blocks[name] > 0, "reading")
+            for config in CONFIGS:
+                meters.inject(config.name, "disconnect", 1.5)
+            until_each(lambda name: name in seen.told("instrument_back"), "return")
+            before = Counter(seen.blocks)
+            until_each(lambda name: seen.blocks[name] > before[name], "reading after its return")
+        finally:
+            problems = group.stop()
+    assert problems == []
+    assert set(seen.told("instrument_lost")) == set(made)
+    assert all(data["gap_s"] > 0 for data in seen.told("instrument_back").values())
