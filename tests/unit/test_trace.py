@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from labctl.trace import Description, convert, describe, formats, open_trace
 from labctl.trace.blktrace import MAGIC, RECORD
+from labctl.trace.chunks import TraceError
 from labctl.trace.fields import integers, nanoseconds, split_blanks, split_commas
-from labctl.trace.formats import TraceError
 from tests.unit.test_docs import ROOT, labctl
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
