@@ -5,6 +5,7 @@
 | fio iolog version 2 | – | – |
 | fio iolog version 3 (fio ≥ 3.31) | yes | – |
 | blktrace, binary: the queue events, which fio replays, too | yes | – |
+| blkparse text: the same | yes | – |
 | MSR Cambridge CSV | yes | yes |
 | CSV with a header line | yes | where given |
 
@@ -23,7 +24,17 @@ import numpy as np
 from labctl.trace.blktrace import RECORD_BYTES, queue_events, starts_as_blktrace
 from labctl.trace.chunks import UNKNOWN, BadLines, Chunk, Op, Since, Trace, TraceError
 from labctl.trace.fields import Bytes, Lines, split_blanks, split_commas
-from labctl.trace.text_formats import MSR, MSR_COLUMNS, CsvTrace, Iolog, columns_of
+from labctl.trace.text_formats import (
+    BLKPARSE_LINE,
+    MSR,
+    MSR_COLUMNS,
+    SYSTOR,
+    SYSTOR_LINE,
+    BlkparseText,
+    CsvTrace,
+    Iolog,
+    columns_of,
+)
 
 BLOCK_BYTES = 1 << 22
 """How much of a file is looked at together: a few 100,000 lines."""
@@ -61,6 +72,10 @@ def _text_format(path: Path, first: str) -> tuple[str, bool, Callable[[Bytes], L
         return "fio iolog v2", False, split_blanks, Iolog(times=False), 1
     if first == "fio version 3 iolog":
         return "fio iolog v3", True, split_blanks, Iolog(times=True), 1
+    if BLKPARSE_LINE.match(first):
+        return "blkparse text", True, split_blanks, BlkparseText(), 0
+    if SYSTOR_LINE.fullmatch(first):  # one of the pieces of a trace that was split
+        return "SNIA Systor '17 CSV", True, split_commas, CsvTrace(dict(SYSTOR), ticks=False), 0
     cells = [cell.strip().strip('"') for cell in first.split(",")]
     if len(cells) == MSR_COLUMNS and cells[3].lower() in ("read", "write") and cells[0].isdigit():
         return "MSR Cambridge CSV", True, split_commas, CsvTrace(dict(MSR), ticks=True), 0
@@ -71,9 +86,9 @@ def _text_format(path: Path, first: str) -> tuple[str, bool, Callable[[Bytes], L
         name = "MSR Cambridge CSV" if ticks else "CSV with a header"
         return name, "time" in columns, split_commas, CsvTrace(columns, ticks=ticks), 1
     raise TraceError(
-        f"{path} is no trace that is known: a fio iolog (version 2 or 3), a binary blktrace, an "
-        "MSR Cambridge CSV, or a CSV whose first line names at least its columns of type, offset "
-        f"and size; it begins with {first[:60]!r}"
+        f"{path} is no trace that is known: a fio iolog (version 2 or 3), a binary blktrace, what "
+        "blkparse prints, an MSR Cambridge CSV, or a CSV whose first line names at least its "
+        f"columns of type, offset and size; it begins with {first[:60]!r}"
     )
 
 

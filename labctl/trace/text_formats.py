@@ -1,11 +1,13 @@
 """Formats of text: a block of lines becomes the I/Os in it.
 
 fio's iolog (its documentation; version 3: ``log_io_u`` in iolog.c, µs since the job began), MSR
-Cambridge (README of the traces: ticks of 100 ns, bytes), and CSV with a header line (SNIA IOTTA,
-Systor '17 and alike: seconds, bytes).
+Cambridge (README of the traces: ticks of 100 ns, bytes), CSV with a header line (SNIA IOTTA,
+Systor '17 and alike: seconds, bytes), and what blkparse(1) prints by default (512-byte sectors).
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 
@@ -27,6 +29,10 @@ NS_PER_US = 1000
 MSR = {"time": 0, "disk": 2, "op": 3, "offset": 4, "size": 5, "service": 6}
 """Timestamp, Hostname, DiskNumber, Type, Offset, Size, ResponseTime."""
 MSR_COLUMNS = 7
+
+SYSTOR = {"time": 0, "service": 1, "op": 2, "disk": 3, "offset": 4, "size": 5}
+"""Timestamp, Response, IOType, LUN, Offset, Size."""
+SYSTOR_LINE = re.compile(r"\d+\.\d+,(\d+\.\d+)?,[RW]?,\d+,\d+,\d+")
 
 _NAMES = {
     "time": ("timestamp", "time", "arrivaltime", "issuetime"),
@@ -169,3 +175,71 @@ class CsvTrace:
             line = places[row]
             why = "neither read nor write" if op[row] < 0 else "no numbers where they should be"
             bad.add(number + line, lines.text(line), why)
+
+
+BLKPARSE_LINE = re.compile(r"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Za-z]\s")
+_DEVICE, _TIME, _ACTION, _RWBS, _SECTOR, _SECTORS = 0, 3, 5, 6, 7, 9
+_LONGEST_RWBS = 8
+_SECTOR_BYTES = 512
+
+
+class BlkparseText:
+    """``device cpu sequence seconds pid action RWBS sector + sectors [process]``.
+
+    Queue events count, as of a binary blktrace; the sums that blkparse prints at the end are no
+    I/Os and not bad, nor is a flush without data.
+    """
+
+    def __init__(self) -> None:
+        self._since = Since()
+        self._disks: dict[int, int] = {}
+
+    def __call__(self, lines: Lines, number: int, bad: BadLines) -> Chunk:
+        """The I/Os of a block."""
+        block = lines.block
+        event = lines.count > 0
+        event[event] = np.isin(block[lines.column(_DEVICE, event)[0]], _DIGITS)
+        named = event & (lines.count > _RWBS)
+        queued = named.copy()
+        queued[named] = equal(block, *lines.column(_ACTION, named), "q")
+        op = np.full(len(lines), -1, np.int64)
+        begin, end = lines.column(_RWBS, queued)
+        letters = {name: _has(block, begin, end, name) for name in "RWDF"}
+        op[queued] = np.select(
+            [letters["D"], letters["W"], letters["R"]], [Op.TRIM, Op.WRITE, Op.READ], -1
+        )
+        flush = np.zeros(len(lines), bool)
+        flush[queued] = letters["F"]
+        complete = queued & (lines.count > _SECTORS)
+        good = complete & (op >= 0)
+        t, sector, sectors = (np.zeros(len(lines), np.int64) for _ in range(3))
+        for column, values, read in (
+            (_TIME, t, nanoseconds), (_SECTOR, sector, integers), (_SECTORS, sectors, integers),
+        ):  # fmt: skip
+            values[complete], fine = read(block, *lines.column(column, complete))
+            good[complete] &= fine
+        good &= sectors > 0
+        for line in np.flatnonzero((event & ~named) | (queued & ~good & ~flush)).tolist():
+            bad.add(number + line, lines.text(line), "no event of blkparse")
+        names = hashes(block, *lines.column(_DEVICE, good))
+        unique = dict.fromkeys(names.tolist())
+        for name in unique:
+            self._disks.setdefault(name, len(self._disks))
+        disk = np.array([self._disks[name] for name in names.tolist()], np.int64)
+        unknown = np.full(int(good.sum()), UNKNOWN, np.int64)
+        return Chunk(
+            self._since(t[good], 1), op[good], sector[good] * _SECTOR_BYTES,
+            sectors[good] * _SECTOR_BYTES, unknown, disk, np.flatnonzero(good) + number,
+        )  # fmt: skip
+
+
+_DIGITS = np.frombuffer(b"0123456789", np.uint8)
+
+
+def _has(block: Bytes, begin: Ints, end: Ints, letter: str) -> Mask:
+    """Which fields have this letter."""
+    found = np.zeros(len(begin), bool)
+    for place in range(_LONGEST_RWBS):
+        inside = begin + place < end
+        found |= inside & (block[np.where(inside, begin + place, 0)] == ord(letter))
+    return found
