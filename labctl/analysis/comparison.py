@@ -12,6 +12,7 @@ drive would change (another state of its flash) is not in it: to know that, repe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from enum import StrEnum
 from labctl.analysis.live_iops import iops_estimate
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.uncertainty import ratio
-from labctl.analysis.workload import workload_name
+from labctl.analysis.window import rounds_of_mean, scatter_u
+from labctl.analysis.workload import ordinal, workload_name
 from labctl.plan import Pattern
 from labctl.record import RunRecord
 
@@ -191,21 +193,37 @@ def _letter(number: int) -> str:
             return letters
 
 
-def _points(record: RunRecord, summary: RunSummary) -> dict[str, Measured]:
-    """Phases by the name of their point; the second time of the same work is ``#2``."""
-    found: dict[str, Measured] = {}
-    for result in summary.phases:
-        if result.phase.pattern is Pattern.IDLE:
-            name = result.phase.label
-        elif result.phase.role.value == "measure":
-            name = workload_name(result.phase)
-        else:
-            continue
-        number = 1
-        while (label := name if number == 1 else f"{name} #{number}") in found:
-            number += 1
-        found[label] = Measured(result, iops_estimate(record, result))
+def named_points(summary: RunSummary) -> dict[str, PhaseResult]:
+    """The results of a run by the names of their points: what was done in rounds once, as its mean.
+
+    Work that comes again is called by its sweep ("conditioned: randread 4k QD1"), and where that
+    does not tell it apart, by how often it was done.
+    """
+    found: dict[str, PhaseResult] = {}
+    idle = [item for item in summary.phases if item.phase.pattern is Pattern.IDLE]
+    for result in sorted([*idle, *summary.points], key=lambda item: item.phase.index):
+        phase = result.phase
+        name = phase.label if phase.pattern is Pattern.IDLE else workload_name(phase)
+        again = (f"{name} ({ordinal(number)} time)" for number in itertools.count(2))
+        names = itertools.chain((name, f"{phase.sweep}: {name}"), again)
+        found[next(one for one in names if one not in found)] = result
     return found
+
+
+def _points(record: RunRecord, summary: RunSummary) -> dict[str, Measured]:
+    return {
+        name: Measured(result, _iops(record, summary, result))
+        for name, result in named_points(summary).items()
+    }
+
+
+def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estimate | None:
+    """With the scatter within a phase, or between the rounds of a measurement window."""
+    rounds = rounds_of_mean(summary, result)
+    if not rounds:
+        return iops_estimate(record, result)
+    values = [item.iops for item in rounds if item.iops]
+    return Estimate(sum(values) / len(values), scatter_u(values)) if values else None
 
 
 def _row(

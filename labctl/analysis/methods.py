@@ -19,7 +19,7 @@ from labctl.analysis.power_states import StateRow, power_state_table
 from labctl.analysis.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.replays import ReplayResult, replay_results
 from labctl.analysis.results import RunSummary
-from labctl.analysis.rounds import steady_rounds
+from labctl.analysis.rounds import steady_reports
 from labctl.analysis.soak import Soak, soaks
 from labctl.analysis.tracking import SteadyReport
 from labctl.record import RunRecord
@@ -55,7 +55,7 @@ class MethodResults:
     run_id: str
     averages: tuple[Average, ...]
     consistencies: tuple[PhaseConsistency, ...]
-    steady: SteadyReport | None
+    steady: tuple[SteadyReport, ...]
     slow_shares: tuple[PhaseSlowShares, ...]
     verdicts: tuple[Verdict, ...]
     knees: tuple[Knee, ...]
@@ -95,7 +95,7 @@ def methods_of(
         run_id=summary.run_id,
         averages=(*low_depth_averages(points), *mixed_averages(points)),
         consistencies=tuple(_consistencies(record, summary, tail_s)),
-        steady=steady_rounds(measured),
+        steady=steady_reports(measured),
         slow_shares=tuple(_slow_shares(record, summary)),
         verdicts=tuple(_verdicts(summary, *qos)),
         knees=knees(points),
@@ -120,21 +120,42 @@ def methods_of(
 def _consistencies(
     record: RunRecord, summary: RunSummary, tail_s: float
 ) -> Sequence[PhaseConsistency]:
+    """Of phases without rounds: how even rounds are is what steady state says."""
     found = []
+    names = _labels(summary)
     for item in summary.measured:
-        one = consistency(*live_iops(record, item), tail_s)
+        one = None if item.phase.round else consistency(*live_iops(record, item), tail_s)
         if one is not None:
-            found.append(PhaseConsistency(item.phase.index, item.phase.label, one))
+            found.append(PhaseConsistency(item.phase.index, names[item.phase.index], one))
     return found
 
 
 def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowShares]:
+    """Of phases without rounds, and of the last round of the others."""
+    last = {one.sweep_number: one.rounds for one in summary.steady_rounds}
     found = []
+    names = _labels(summary)
     for item in summary.measured:
+        phase = item.phase
+        if phase.round and phase.round != last.get(phase.sweep_number):
+            continue
         shares = phase_slow_shares(record, item)
         if shares:
-            found.append(PhaseSlowShares(item.phase.index, item.phase.label, shares))
+            found.append(PhaseSlowShares(phase.index, names[phase.index], shares))
     return found
+
+
+def _labels(summary: RunSummary) -> dict[int, str]:
+    """A name for each measured phase, with its sweep where another has the same label."""
+    sweeps: dict[str, set[str]] = {}
+    for item in summary.measured:
+        sweeps.setdefault(item.phase.label, set()).add(item.phase.sweep)
+    return {
+        item.phase.index: f"{item.phase.sweep}: {item.phase.label}"
+        if len(sweeps[item.phase.label]) > 1
+        else item.phase.label
+        for item in summary.measured
+    }
 
 
 def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[Verdict]:

@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.steady import WINDOW
-from labctl.analysis.tracking import CELSIUS, SteadyReport, Tracked, steady_report
+from labctl.analysis.tracking import (
+    CELSIUS,
+    SteadyReport,
+    Tracked,
+    last_window_report,
+    steady_report,
+)
 from labctl.analysis.workload import by_workload, ordinary
 
 
@@ -57,3 +63,26 @@ def steady_rounds(
     }
     tracked = [one for name, group in followed.items() for one in tracked_variables(name, group)]
     return steady_report(tracked, window) if tracked else None
+
+
+def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
+    """One for each sweep with rounds, of its last window; then one for work that just came often
+    enough to be judged."""
+    sweeps: dict[int, list[PhaseResult]] = {}
+    for item in results:
+        if item.phase.round:
+            sweeps.setdefault(item.phase.sweep_number, []).append(item)
+    found = []
+    for members in sweeps.values():
+        tracked = [
+            one
+            for name, group in rounds_of(members).items()
+            if group[0].phase.tracked
+            for one in tracked_variables(name, group)
+        ]
+        if tracked:
+            found.append(last_window_report(tracked, members[0].phase.sweep))
+    often = steady_rounds([item for item in results if not item.phase.round])
+    if often is not None and often.windows:
+        found.append(often)
+    return tuple(found)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from labctl.analysis.heat import Heat
+from labctl.analysis.live_iops import live_iops
 from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
 from labctl.analysis.series import Floats, channel_series
 from labctl.analysis.steady import FEWEST_READINGS, WINDOW
@@ -31,7 +32,8 @@ THERMAL = ("thermal",)
 class Recovery:
     """The cool-down after a soak, and the same work after that.
 
-    ``iops_part`` is its IOPS as a part of those before the drive throttled (None: not known).
+    ``iops_part`` is its IOPS as a part of those of the soak before the drive throttled (None: not
+    known).
     """
 
     seconds: float
@@ -82,7 +84,9 @@ def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
         return None
     sensor, t_s, celsius = series
     window_s = item.phase.steady_temperature_s
-    steady = steady_after_s(t_s, celsius, window_s)
+    steady = _told_s(record, item)
+    if steady is None:
+        steady = steady_after_s(t_s, celsius, window_s)
     throttled = next(
         (
             one
@@ -110,6 +114,18 @@ def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
         else (throttled.begin_ns - item.begin_ns) * 1e-9,
         recovery=_recovery(record, summary.phases[number + 1 :], item, throttled),
     )
+
+
+def _told_s(record: RunRecord, item: PhaseResult) -> float | None:
+    """When the run saw that the temperature stood, and ended the phase."""
+    told = [
+        event.t_ns
+        for event in record.events
+        if event.kind == "temperature_steady"
+        and event.data.get("index") == item.phase.index
+        and event.data.get("reached")
+    ]
+    return (min(told[-1], item.end_ns) - item.begin_ns) * 1e-9 if told else None
 
 
 def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Floats] | None:
@@ -140,7 +156,7 @@ def _recovery(
     _, _, celsius = series
     name = workload_name(soak.phase)
     again = next((item for item in later if workload_name(item.phase) == name), None)
-    before = throttled.iops_before if throttled is not None else soak.iops
+    before = _before(record, soak, throttled)
     part = again.iops / before if again is not None and again.iops and before else None
     return Recovery(
         seconds=cooled.duration_s,
@@ -150,6 +166,17 @@ def _recovery(
         reached=float(celsius[-1]) <= cooled.phase.until_celsius,
         iops_part=part,
     )
+
+
+def _before(
+    record: RunRecord, soak: PhaseResult, throttled: ThrottleInterval | None
+) -> float | None:
+    """IOPS of the soak up to where the drive throttled."""
+    if throttled is None:
+        return soak.iops
+    t_s, iops = live_iops(record, soak)
+    free = iops[t_s < (throttled.begin_ns - soak.begin_ns) * 1e-9]
+    return float(free.mean()) if len(free) else throttled.iops_before
 
 
 def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:

@@ -6,7 +6,7 @@ IOPS and watts are judged as SNIA's PTS judges performance; temperature has limi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -84,6 +84,13 @@ class SteadyReport:
     tracked: tuple[Tracked, ...]
     windows: tuple[Window, ...]
     alone_at: Mapping[str, int | None]
+    sweep: str = ""
+    """Whose rounds they are; empty for work that just came again and again."""
+
+    @property
+    def not_steady(self) -> tuple[str, ...]:
+        """The variables that are not steady in the window."""
+        return tuple(one.name for one in self.windows if not one.verdict.steady)
 
     @property
     def reached(self) -> bool:
@@ -127,9 +134,24 @@ def steady_round(tracked: Sequence[Tracked], window: int = WINDOW) -> int | None
 
 def steady_report(tracked: Sequence[Tracked], window: int = WINDOW) -> SteadyReport:
     """Whether and where all ``tracked`` variables are steady together."""
-    reached = steady_round(tracked, window)
     rounds = min((len(one.values) for one in tracked), default=0)
-    end = reached if reached is not None else rounds - 1
+    reached = steady_round(tracked, window)
+    return _report(tracked, window, reached if reached is not None else rounds - 1, reached)
+
+
+def last_window_report(
+    tracked: Sequence[Tracked], sweep: str, window: int = WINDOW
+) -> SteadyReport:
+    """Whether all are steady in the last window, which the results of a sweep are the mean of."""
+    end = min((len(one.values) for one in tracked), default=0) - 1
+    last = end >= window - 1 and all(
+        one.limits.verdict(one.values[end - window + 1 : end + 1]).steady for one in tracked
+    )
+    return replace(_report(tracked, window, end, end if last else None), sweep=sweep)
+
+
+def _report(tracked: Sequence[Tracked], window: int, end: int, reached: int | None) -> SteadyReport:
+    """With the windows that end with round ``end``."""
     windows = (
         tuple(measurement_window(one, end, window) for one in tracked) if end >= window - 1 else ()
     )

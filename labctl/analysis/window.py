@@ -18,6 +18,7 @@ from labctl.analysis.results import (
     Estimate,
     PhaseResult,
     RailResult,
+    RunSummary,
     Series,
     SteadyRounds,
     TemperatureResult,
@@ -74,6 +75,21 @@ def window_means(
     return tuple(sorted(found, key=lambda item: item.phase.index))
 
 
+def rounds_of_mean(summary: RunSummary, mean: PhaseResult) -> tuple[PhaseResult, ...]:
+    """The completed rounds that a result of ``summary.window_means`` is the mean of; else none."""
+    if not any(mean is one for one in summary.window_means):
+        return ()
+    windows = {one.sweep_number: one.window for one in summary.steady_rounds}
+    first, last = windows[mean.phase.sweep_number]
+    return tuple(
+        item
+        for item in summary.measured
+        if item.phase.point == mean.phase.point
+        and first <= item.phase.round <= last
+        and item.outcome == "completed"
+    )
+
+
 def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     """The mean of the completed ones; the last as it is where none was completed."""
     last = rounds[-1]
@@ -82,7 +98,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         return replace(last, phase=replace(last.phase, round=0))
     iops, bytes_per_s = _average([i.iops for i in good]), _average([i.bytes_per_s for i in good])
     watts = _estimate([item.watts for item in good])
-    rate = None if iops is None else Estimate(iops, _scatter_u([i.iops or 0.0 for i in good]))
+    rate = None if iops is None else Estimate(iops, scatter_u([i.iops or 0.0 for i in good]))
     rails = {
         name: _rail([item.rails[name] for item in good])
         for name in good[0].rails
@@ -124,7 +140,7 @@ def _average(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
-def _scatter_u(values: Sequence[float]) -> float:
+def scatter_u(values: Sequence[float]) -> float:
     """U (k = 2) of the mean of the rounds from their scatter."""
     n = len(values)
     if n < 2:
@@ -141,7 +157,7 @@ def _estimate(values: Sequence[Estimate | None]) -> Estimate | None:
         return None
     mean = sum(one.value for one in known) / len(known)
     own = sum(one.u for one in known) / len(known)
-    return Estimate(mean, math.hypot(own, _scatter_u([one.value for one in known])))
+    return Estimate(mean, math.hypot(own, scatter_u([one.value for one in known])))
 
 
 def _scaled_ratio(
@@ -170,7 +186,7 @@ def _rail(rounds: Sequence[RailResult]) -> RailResult:
     last = rounds[-1]
     watts, joules = _estimate([one.watts for one in rounds]), _estimate([o.joules for o in rounds])
     assert watts is not None and joules is not None
-    scatter = _scatter_u([one.watts.value for one in rounds]) / COVERAGE_FACTOR
+    scatter = scatter_u([one.watts.value for one in rounds]) / COVERAGE_FACTOR
     how = f"standard deviation of {len(rounds)} rounds / √{len(rounds)}"
     line = Component(SCATTER, "A", scatter, how, dof=max(len(rounds) - 1, 1))
     return replace(

@@ -44,3 +44,10 @@ def by_workload(
 def ordinary(result: PhaseResult) -> bool:
     """Whether a phase can stand for the drive: completed, and it did something."""
     return result.outcome == "completed" and bool(result.iops)
+
+
+def ordinal(number: int) -> str:
+    """1 → ``1st``, 2 → ``2nd``, 11 → ``11th``."""
+    tens = number % 100 // 10
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if tens != 1 else "th"
+    return f"{number}{ending}"

@@ -38,7 +38,7 @@ from labctl.fio_output import DocumentStream, Status, status_of
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
-from labctl.trace.formats import TraceError
+from labctl.trace.chunks import TraceError
 from labctl.trace.replay import write_log
 
 STATUS_EVERY_MS = 500

@@ -196,7 +196,9 @@ class Monitor:
             latency_mean_us=latency,
         )
         with self._lock:
-            self._view = replace(self._view, rates=rates)
+            phase = self._view.phase
+            if phase is None or phase.pattern.io:  # fio's last words come when it is over
+                self._view = replace(self._view, rates=rates)
 
     def view(self) -> View:
         """A look at everything now."""

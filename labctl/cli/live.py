@@ -186,7 +186,8 @@ def _sentence(run: Run, event: Event) -> str:
             return f"{data['sweep']}: {reached} after round {data['round']}"
         case "temperature_steady":
             reached = "stands" if data["reached"] else "does not stand yet"
-            return f"the temperature {reached}, at {data['celsius']} °C"
+            at = "" if data["celsius"] is None else f", at {data['celsius']:.1f} °C"
+            return f"the temperature {reached}{at}"
         case "run_resumed":
             return f"run resumed after {data['gap_s']:.1f} s: {len(data['kept'])} phases are kept"
         case "run_ended":

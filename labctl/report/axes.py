@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from labctl.analysis.results import PhaseResult
+from labctl.analysis.workload import ordinal
 from labctl.plan import Phase, format_size
 
 LARGE_BLOCK_BYTES = 64 * 1024
@@ -110,8 +111,9 @@ def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[Point, ...]:
     for result in sorted(results, key=lambda item: axis.value(item.phase)):
         value = axis.value(result.phase)
         seen[value] = seen.get(value, 0) + 1
-        again = f" #{seen[value]}" if seen[value] > 1 else ""
-        points.append(Point(axis.tick(value) + again, axis.point(value) + again, result))
+        again = f" ({ordinal(seen[value])})" if seen[value] > 1 else ""
+        tick, name = axis.tick(value) + again, axis.point(value) + again
+        points.append(Point(tick, name, result))
     return tuple(points)
 
 
@@ -119,7 +121,7 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
     """Every measured phase, once, in panels in the order of the run.
 
     Within a sweep of the plan, phases that differ only in the axis that the sweep varies stand
-    together, sorted along it. A phase that was repeated stays: its second time is ``#2``.
+    together, sorted along it. A phase that was repeated stays: its second time is ``(2nd)``.
     """
     sweeps: dict[str, list[PhaseResult]] = {}
     for result in results:

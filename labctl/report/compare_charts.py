@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from labctl.analysis.comparison import QUANTITIES, Comparison, Quantity
+from labctl.analysis.comparison import QUANTITIES, Comparison, Quantity, named_points
 from labctl.analysis.comparison import Row as ComparedRow
 from labctl.analysis.results import RunSummary
-from labctl.analysis.workload import workload_name
 from labctl.report.axes import Panel, panels
 from labctl.report.charts import (
     INK,
@@ -31,34 +30,36 @@ _WIDTHS = {1: 760, 2: 465, 3: 300}
 
 def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]:
     """A chart a quantity; ``first`` is the summary of run A, whose sweeps give the panels."""
-    shown = panels(first.measured)
-    charts = (_chart(found, quantity, shown) for quantity in QUANTITIES)
+    shown = panels(first.points)
+    names = {result.phase.index: name for name, result in named_points(first).items()}
+    charts = (_chart(found, quantity, shown, names) for quantity in QUANTITIES)
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _chart(found: Comparison, quantity: Quantity, shown: Sequence[Panel]) -> Chart | None:
+def _chart(
+    found: Comparison, quantity: Quantity, shown: Sequence[Panel], points_by: Mapping[int, str]
+) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
     names = tuple(run.name for run in found.runs)
     datasets = Datasets()
     parts: list[Spec] = []
     columns = min(max(len(shown), 1), 3)
     for panel in shown:
-        points = _points(panel, rows)
+        points = _points(panel, rows, points_by)
         if points:
             parts.append(_panel(panel, points, quantity, names, datasets, _WIDTHS[columns]))
     if not parts:
         return None
     title = quantity.title[0].upper() + quantity.title[1:]
-    title = quantity.title[0].upper() + quantity.title[1:]
     caption = f"{title} of each run along its sweep, with U (k = 2) where it is known."
     return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
-def _points(panel: Panel, rows: Mapping[str, ComparedRow]) -> list[Row]:
+def _points(panel: Panel, rows: Mapping[str, ComparedRow], names: Mapping[int, str]) -> list[Row]:
     found: list[Row] = []
     for point in panel.points:
-        row = rows.get(workload_name(point.result.phase))
-        if row is None or "#" in point.tick:
+        row = rows.get(names[point.result.phase.index])
+        if row is None:
             continue
         for cell in row.cells:
             if cell.value is None:

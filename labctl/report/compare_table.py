@@ -103,7 +103,8 @@ def _drawn(
     widths = [max(cell_len(text) for text in (head, *texts)) for head, texts in columns]
     for number in range(-1, len(names)):
         name = "" if number < 0 else names[number]
-        name = name if cell_len(name) <= label else name[: label - 1] + "…"
+        if cell_len(name) > label:  # both ends tell it apart
+            name = f"{name[: label // 2 - 1]}…{name[-(label - label // 2) :]}"
         cells = [head if number < 0 else texts[number] for head, texts in columns]
         padded = [
             " " * (wide - cell_len(cell)) + cell for cell, wide in zip(cells, widths, strict=True)

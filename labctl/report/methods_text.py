@@ -93,13 +93,21 @@ def _consistency(found: MethodResults) -> Iterator[str]:
         yield text
 
 
-def _steady(report: SteadyReport | None) -> Iterator[str]:
-    if report is None:
+def _steady(reports: Iterable[SteadyReport]) -> Iterator[str]:
+    for report in reports:
+        yield from _window(report)
+
+
+def _window(report: SteadyReport) -> Iterator[str]:
+    of = f"{report.sweep}: " if report.sweep else ""
+    if not report.windows:
+        yield f"{of}not reached: fewer rounds than a window has"
         return
-    if report.reached_at is not None:
-        yield f"reached: rounds {report.windows[0].rounds[0] + 1} to {report.reached_at + 1}"
+    first, last = report.windows[0].rounds[0] + 1, report.windows[0].rounds[-1] + 1
+    if report.reached:
+        yield f"{of}reached in all: rounds {first} to {last}"
     else:
-        yield "not reached"
+        yield f"{of}not reached in all, in rounds {first} to {last}"
     for window in report.windows:
         verdict = window.verdict
         unit = "°C" if window.unit == "°C" else ""

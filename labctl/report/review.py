@@ -48,8 +48,8 @@ def review_figures(
             figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
     figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
     figures.append(replay_figure(methods.replays))
-    if methods.steady is not None:
-        figures.append(steady_figure(methods.steady))
+    for number, report in enumerate(methods.steady, start=1):
+        figures.append(steady_figure(report, f"steady-{number}" if number > 1 else "steady"))
     for number, soak in enumerate(methods.soaks):
         figures.append(soak_figure(record, summary, soak, f"soak-{number + 1}"))
     return tuple(figure for figure in figures if figure is not None)

@@ -298,7 +298,7 @@ def _curves(
     return joined(parts, 2), datasets
 
 
-def steady_figure(report: SteadyReport) -> Figure | None:
+def steady_figure(report: SteadyReport, name: str = "steady") -> Figure | None:
     """Every tracked variable over the rounds, and the measurement window as the standard draws it:
     average, ± half of the allowed range (±10 % for performance), and the least-squares line."""
     if not report.windows:
@@ -321,16 +321,16 @@ def steady_figure(report: SteadyReport) -> Figure | None:
                     "slope_line": window.slope[0] + at * (window.slope[1] - window.slope[0]),
                 }
             numbers.append(row)
-    if report.reached_at is not None:
-        verdict = f"All are steady in rounds {report.windows[0].rounds[0] + 1} to "
-        verdict += f"{report.reached_at + 1}."
-    else:
-        verdict = "Not steady together in any window; the last rounds are shown."
+    first, last = report.windows[0].rounds[0] + 1, report.windows[0].rounds[-1] + 1
+    verdict = f"All are steady in rounds {first} to {last}."
+    if not report.reached:
+        verdict = f"Not steady in rounds {first} to {last}: {', '.join(report.not_steady)}."
     caption = (
         "The measurement window: average (solid), allowed range (dotted), least squares (red). "
         f"{verdict}"
     )
-    chart = finished("steady", "Steady state", caption, joined(parts, 2), datasets)
+    title = f"Steady state, {report.sweep}" if report.sweep else "Steady state"
+    chart = finished(name, title, caption, joined(parts, 2), datasets)
     return Figure(chart, tuple(numbers))
 
 

@@ -29,6 +29,7 @@ from labctl.report.review_charts import Figure
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 WIDTH = 1020
 BINS = 600
+SILENT_S = 5.0
 
 
 def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -> Figure | None:
@@ -54,7 +55,7 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
         shown.append(("watts", "power (W)", line.total_watts, BLUE))
     work = _work(line)
     if work is not None:
-        shown.append(("bytes_per_s", "bytes/s", work, GREEN))
+        shown.append(("mb_per_s", "MB/s", work, GREEN))
     marks = _marks(soak)
     datasets = Datasets()
     parts = [
@@ -76,8 +77,12 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
 
 
 def _work(line: Timeline) -> Trace | None:
-    """The direction that moved most: a soak does one kind of work."""
-    return max(line.bytes_per_s.values(), key=lambda one: float(np.nansum(one.mean)), default=None)
+    """MB/s of the direction that moved most: a soak does one kind of work."""
+    moved = line.bytes_per_s.values()
+    most = max(moved, key=lambda one: float(np.nansum(one.mean)), default=None)
+    if most is None:
+        return None
+    return Trace(most.t_ns, most.mean * 1e-6, most.low * 1e-6, most.high * 1e-6)
 
 
 def _marks(soak: Soak) -> list[Row]:
@@ -101,12 +106,15 @@ def _row(
     *,
     named: bool,
 ) -> Spec:
-    rows: list[Row] = [
-        {"t": (int(t) - begin_ns) * 1e-9, "y": float(y)}
-        for t, y in zip(trace.t_ns, trace.mean, strict=True)
-        if np.isfinite(y)
-    ]
-    values = [row["y"] for row in rows]
+    rows: list[Row] = []
+    for t, y in zip(trace.t_ns, trace.mean, strict=True):
+        if not np.isfinite(y):
+            continue
+        second = (int(t) - begin_ns) * 1e-9
+        if rows and second - rows[-1]["t"] > SILENT_S:
+            rows.append({"t": second, "y": None})  # the line breaks where nothing was done
+        rows.append({"t": second, "y": float(y)})
+    values = [row["y"] for row in rows if row["y"] is not None]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = (high - low) * 0.1 or 1.0
     low = low - room if title.endswith("(°C)") else 0.0

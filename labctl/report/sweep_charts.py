@@ -134,6 +134,8 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         return None
     grid = Grid.of(found)
     datasets = Datasets()
+    if summary.idle_watts is not None:  # a phase without watts of one rail may lie below it
+        top = max(top, summary.idle_watts.value)
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
     idle = " The dashed line is the idle power." if summary.idle_watts is not None else ""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl.trace.formats import Chunk, Op, Trace, TraceError
+from labctl.trace.chunks import Chunk, Op, Trace, TraceError
 
 ALIGN_BYTES = 512
 _ACTIONS = {Op.READ: "read", Op.WRITE: "write", Op.TRIM: "trim", Op.FLUSH: "sync"}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from labctl.trace.chunks import UNKNOWN, Chunk, Op, Trace, TraceError
 from labctl.trace.fields import Ints
-from labctl.trace.formats import UNKNOWN, Chunk, Op, Trace, TraceError
 
 KIB = 1024
 SIZE_EDGES = (0, 4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB)

@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from labctl.phase import Replay
+from labctl.trace.chunks import TraceError
 from labctl.trace.convert import Conversion, convert
 from labctl.trace.describe import Description, describe
-from labctl.trace.formats import TraceError, open_trace
+from labctl.trace.formats import open_trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.comparison import Comparison, Difference, compare, difference_of
+from labctl.analysis.comparison import (
+    Comparison,
+    Difference,
+    compare,
+    difference_of,
+    named_points,
+)
 from labctl.analysis.gate import Gate, Limit, Verdict, check_gate, parse_allowances, parse_gate
 from labctl.analysis.results import Estimate, RunSummary
 from labctl.analysis.summary import summarise
+from labctl.analysis.window import rounds_of_mean, steady_rounds_of, window_means
 from labctl.cli.comparing import compare_runs
 from labctl.errors import ConfigurationError
-from labctl.record import RunRecord
+from labctl.plan import parse_plan
+from labctl.record import Event, RunRecord
 from labctl.report.compare import comparison_page
 from labctl.report.compare_table import comparison_csv, comparison_text
 from tests.unit.synthetic_run import WORK, Bench, Load, build
@@ -237,3 +245,42 @@ def test_the_command_and_its_exit_code(
     assert compare_runs([base, slow], None, [], False, None, True, False) == 0
     with pytest.raises(ConfigurationError, match="at least two"):
         compare_runs([base], None, [], False, None, False, False)
+
+
+def test_what_was_done_in_rounds_is_one_point_and_what_came_again_has_a_name() -> None:
+    text = """
+        name = "p"
+        idle_before_s = 0
+        idle_after_s = 0
+        [[sweeps]]
+        name = "fresh"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "conditioned"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "conditioned"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "writes"
+        pattern = "randwrite"
+        duration_s = 5
+        rounds = 6
+    """
+    summary = summary_of(parse_plan(text, "p"))
+    event = Event(0, "steady_state", {"sweep_number": 4, "round": 6, "reached": True})
+    steady = steady_rounds_of([event], summary.phases)
+    means = window_means(summary.phases, steady)
+    summary = replace(summary, steady_rounds=steady, window_means=means)
+    named = named_points(summary)
+    assert list(named) == [
+        "randread 4k QD1",
+        "conditioned: randread 4k QD1",
+        "randread 4k QD1 (2nd time)",
+        "randwrite 4k QD1",
+    ]
+    assert [item.phase.round for item in rounds_of_mean(summary, means[0])] == [2, 3, 4, 5, 6]
+    assert rounds_of_mean(summary, named["randread 4k QD1"]) == ()

@@ -13,7 +13,7 @@ from labctl.fio_output import FioResult
 from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import load_plan, parse_plan
 from labctl.rig import Drive
-from labctl.trace.formats import TraceError
+from labctl.trace.chunks import TraceError
 from labctl.trace.replay import demand_of, write_log
 
 LOG = """fio version 3 iolog

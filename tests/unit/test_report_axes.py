@@ -49,7 +49,7 @@ def test_the_same_workload_in_two_sweeps_is_told_apart_by_name() -> None:
 def test_a_repeated_point_stays_and_is_numbered() -> None:
     sweep = Sweep(pattern=["randread"], queue_depth=[1, 8, 1], duration_s=5)
     (panel,) = panels(summary_of(plan(sweep)).measured)
-    assert [point.tick for point in panel.points] == ["1", "1 #2", "8"]
+    assert [point.tick for point in panel.points] == ["1", "1 (2nd)", "8"]
 
 
 @given(

@@ -17,9 +17,28 @@ from hypothesis import strategies as st
 
 from labctl.trace import Description, convert, describe, formats, open_trace
 from labctl.trace.blktrace import MAGIC, RECORD
+from labctl.trace.chunks import TraceError
 from labctl.trace.fields import integers, nanoseconds, split_blanks, split_commas
-from labctl.trace.formats import TraceError
 from tests.unit.test_docs import ROOT, labctl
+
+BLKPARSE = """\
+  8,0    3        1     0.000000000   697  A   W 223490 + 8 <- (8,1) 223427
+  8,0    3        2     0.000000373   697  Q   W 223490 + 8 [kjournald]
+  8,0    3        3     0.000003146   697  G   W 223490 + 8 [kjournald]
+  8,0    3        0     0.000006000     0  m   N cfq697S / alloced
+  8,0    3        4     0.000013150   697  D   W 223490 + 8 [kjournald]
+  8,0    1        5     0.000500000   697  Q  RA 223498 + 56 [cat]
+  8,0    0        6     0.001302011     0  C   W 223490 + 8 [0]
+  8,16   0        7     0.002000000    12  Q  DS 4096 + 2048 [fstrim]
+  8,0    2        8     0.003000000    12  Q FWS [jbd2/sda1-8]
+  8,0    2        9     0.004000000    12  Q  WS 22x498 + 8 [jbd2/sda1-8]
+CPU3 (8,0):
+ Reads Queued:           1,       28KiB\t Writes Queued:           1,        4KiB
+Total (8,0):
+Throughput (R/W): 7,000KiB/s / 1,000KiB/s
+Events (8,0): 9 entries
+"""
+"""As blkparse prints by default, with a remap, a message, a flush, a torn line and its sums."""
 
 needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 
@@ -73,6 +92,46 @@ def test_msr_by_hand(tmp_path: Path) -> None:
 def test_the_example_of_the_docs_is_a_trace() -> None:
     found = described(ROOT / "docs" / "examples" / "trace.csv")
     assert (found.format, found.ios, found.bad_lines) == ("MSR Cambridge CSV", 40, 0)
+
+
+def test_blkparse_text_by_hand(tmp_path: Path) -> None:
+    found = described(written(tmp_path / "sda.txt", BLKPARSE))
+    assert found.format == "blkparse text"
+    assert (found.reads, found.writes, found.trims, found.disks) == (1, 1, 1, 1)
+    assert (found.bytes_read, found.bytes_written) == (56 * 512, 8 * 512)
+    assert found.sequential_ios == 1.0, "sector 223498 follows 223490 + 8"
+    assert found.duration_s == pytest.approx(0.002 - 0.000000373)
+    assert found.bad_lines == 1
+    assert found.bad_shown[0].startswith("line 10: no event of blkparse")
+
+
+def test_a_piece_of_a_systor_trace_needs_no_header(tmp_path: Path) -> None:
+    """The second line had no response message: its type is blank, and it is named."""
+    text = (
+        "1456095145.133076000,0.000806000,R,0,899056122368,131072\n"
+        "1456095145.133080000,,,0,899056122368,131072\n"
+        "1456095145.134076000,0.000306000,W,0,4096,512\n"
+    )
+    found = described(written(tmp_path / "piece.csv", text))
+    assert (found.reads, found.writes, found.bad_lines) == (1, 1, 1)
+    assert found.bad_shown == (
+        "line 2: neither read nor write: '1456095145.133080000,,,0,899056122368,131072'",
+    )
+    assert found.service_mean_ms == pytest.approx(0.556)
+
+
+def test_iologs_as_other_programs_write_them(tmp_path: Path) -> None:
+    """Blank lines, no line feed at the end, a device that was never added, spdk's names."""
+    v2 = "fio version 2 iolog\n/dev/dm-0 add\n/dev/dm-0 open\n/dev/sdb write 8192 4096\n\n"
+    v2 += "/dev/sdb wait 500 0\n/dev/sdb read 0 4096\n\n/dev/dm-0 close"
+    found = described(written(tmp_path / "v2.log", v2))
+    assert (found.reads, found.writes, found.bad_lines) == (1, 1, 0)
+    assert found.duration_s is None
+    v3 = "fio version 3 iolog\n2 Nvme1n1 add\n872 Nvme1n1 open\n878 Nvme1n1 write 0 16384\n"
+    v3 += "888 Nvme1n1 datasync 0 0\n891 Nvme1n1 write 16384 16384\n10001677 Nvme1n1 close\n"
+    found = described(written(tmp_path / "v3.log", v3))
+    assert (found.writes, found.flushes, found.bad_lines) == (2, 1, 0)
+    assert found.duration_s == pytest.approx(13e-6)
 
 
 def test_systor_by_hand(tmp_path: Path) -> None:
