@@ -28,7 +28,7 @@ from instruments.simulated.meters import CONFIG_NAME, MeterConfig, MetersConfig
 from instruments.simulated.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.scpi_kinds import DRIVERS as SCPI_DRIVERS
 
-_START_S: Final = 20.0
+_START_S: Final = 60.0
 _STOP_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _DRIVERS: Final = {
