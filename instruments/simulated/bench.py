@@ -27,7 +27,7 @@ from instruments.simulated.faults import Fault, inject
 from instruments.simulated.meters import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
 from instruments.simulated.parameters import REFERENCE, Parameters, load, override
 
-_START_S: Final = 20.0
+_START_S: Final = 60.0
 _STOP_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}

@@ -122,7 +122,7 @@ class FaultControl:
 def inject(directory: Path, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:
     """Let a meter of the bench in ``directory`` have a fault. Raises ValueError if it cannot."""
     with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(5.0)
+        link.settimeout(60.0)  # on a busy machine it is the last to be served
         link.connect(str(directory / SOCKET_NAME))
         request = {"meter": meter, "fault": str(fault), "seconds": seconds}
         link.sendall(json.dumps(request).encode() + b"\n")

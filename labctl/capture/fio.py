@@ -13,6 +13,7 @@ I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.hos
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,6 +89,10 @@ class ClockWindow:
 def _ending(code: int | None) -> str:
     """How a process ended, in words."""
     return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _error_words(error: int | str) -> str:
+    return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
 
 
 def _median(moments: list[Moment]) -> Moment | None:
@@ -170,6 +175,7 @@ class FioProcess:
         self._began: list[Moment] = []
         self._busy_ms: list[int] = []
         self._complaints: list[str] = []
+        self._errors: tuple[int | str, ...] = ()
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
             asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
@@ -255,9 +261,13 @@ class FioProcess:
             self.kill()
             return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
         await self._read_out()
-        errors = self.last_status.errors if self.last_status else ()
-        if code or errors:
+        if code:
             return self._complaint(self.lost or _ending(code))
+        if self._errors:
+            told = ", ".join(map(_error_words, self._errors))
+            return self._complaint(f"exit code 0, yet it reports {told}")
+        if self.release_ns is not None and self.last_status is None:
+            return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
         return ""
 
     async def stop(self) -> None:
@@ -402,6 +412,7 @@ class FioProcess:
 
     def _take(self, status: Status) -> None:
         """Keep a status; what fio printed while it was held says nothing."""
+        self._errors = status.errors or self._errors
         if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
             return
         shown_ns = self._timebase.now_ns()

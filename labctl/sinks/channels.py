@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.align import ClockMap
+from labctl.analysis.align import EPOCH_NS, ClockMap
 from labctl.analysis.series import ChannelSeries, Floats, Ints
 from labctl.record import CHANNELS_DIR, CLOCK_PAIR, READING, ChannelInfo, RunRecord
 from labctl.sinks.clocks import RunningClock
@@ -38,6 +38,27 @@ class _Session:
     def to_host_ns(self, stamps: Ints) -> Ints:
         stamps = np.ascontiguousarray(stamps)
         return stamps if self.clock is None else self.clock.to_host_ns(stamps)
+
+    def known(self, stamps: Ints) -> NDArray[np.bool_]:
+        """Which of them were read while the device's clock was looked at."""
+        if self.clock is None:
+            return np.ones(len(stamps), np.bool_)
+        return np.isin(stamps // EPOCH_NS, self.clock.epochs)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The first and the last reading of each stretch whose times are known."""
+        if not len(self.series):
+            return []
+        if self.clock is None:
+            return [(0, len(self.series) - 1)]
+        begins = np.array(self.clock.epochs, np.int64) * EPOCH_NS
+        lows, highs = self.series.index_at(begins), self.series.index_at(begins + EPOCH_NS)
+        pairs = zip(lows.tolist(), highs.tolist(), strict=True)
+        return [(low, high - 1) for low, high in pairs if high > low]
+
+    def host_ns(self, index: int) -> int:
+        """The host time of a reading whose time is known."""
+        return int(self.to_host_ns(self.series.stamps[index : index + 1])[0])
 
     def index_at(self, host_ns: int) -> int:
         moment = host_ns if self.clock is None else self.clock.to_device_ns(host_ns)
@@ -118,16 +139,16 @@ class GrowingChannel:
     def first_ns(self) -> int | None:
         """The host time of the first reading; None when there is none yet."""
         for session in self._sessions:
-            if len(session.series):
-                return int(session.to_host_ns(session.series.stamps[:1])[0])
+            for first, _ in session.spans():
+                return session.host_ns(first)
         return None
 
     @property
     def last_ns(self) -> int | None:
         """The host time of the last reading; None when there is none yet."""
         for session in reversed(self._sessions):
-            if len(session.series):
-                return int(session.to_host_ns(session.series.stamps[-1:])[0])
+            for _, last in reversed(session.spans()):
+                return session.host_ns(last)
         return None
 
     def around(self, begin_ns: int, end_ns: int) -> tuple[Ints, Floats]:
@@ -140,8 +161,13 @@ class GrowingChannel:
             margin_ns = 0 if session.clock is None else MARGIN_NS
             low = max(session.index_at(begin_ns - margin_ns) - REACH, 0)
             high = session.index_at(end_ns + margin_ns) + REACH
-            times.append(session.to_host_ns(session.series.stamps[low:high]))
-            values.append(session.series.values(low, min(high, len(session.series))))
+            stamps = session.series.stamps[low:high]
+            part = session.series.values(low, min(high, len(session.series)))
+            known = session.known(stamps)
+            if not known.all():
+                stamps, part = stamps[known], part[known]
+            times.append(session.to_host_ns(stamps))
+            values.append(part)
         if not times:
             return np.empty(0, np.int64), np.empty(0)
         t = times[0] if len(times) == 1 else np.concatenate(times)
@@ -155,9 +181,10 @@ class GrowingChannel:
         """The host time of the reading that comes ``readings`` after a moment, if there is one."""
         for session in self._sessions:
             place = session.index_at(begin_ns) if len(session.series) else 0
-            if place < len(session.series):
-                last = min(place + readings, len(session.series) - 1)
-                return int(session.to_host_ns(session.series.stamps[last : last + 1])[0])
+            behind = [(low, high) for low, high in session.spans() if high >= place]
+            for low, high in behind:
+                if place + readings <= high or (low, high) == behind[-1]:
+                    return session.host_ns(min(max(place + readings, low), high))
         return None
 
     def records_between(self, begin_ns: int, end_ns: int) -> tuple[int, int]:

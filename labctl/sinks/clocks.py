@@ -45,6 +45,13 @@ class RunningClock:
         self._epoch_begin = 0
         self._next_fit = 0
         self._last_epoch = 0
+        self._epochs: list[int] = []
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """Epochs of device time that were looked at, ascending. What was read in another one, cut
+        off within its first moments, has no known time."""
+        return tuple(self._epochs)
 
     @property
     def device_end_ns(self) -> int | None:
@@ -65,6 +72,7 @@ class RunningClock:
             if end < len(looks):
                 self._epoch_begin = self._next_fit = end
         self._last_epoch = int(epochs[-1])
+        self._epochs = sorted({*self._epochs, *np.unique(epochs).tolist()})
         self._seen = len(looks)
 
     def _fit(self, looks: NDArray[np.void], last: int) -> None:

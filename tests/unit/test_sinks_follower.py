@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labctl.analysis.align import EPOCH_NS
 from labctl.analysis.summary import summarise
 from labctl.record import EVENTS_FILE, RunRecord
 from labctl.sinks.bins import unbridged
@@ -291,3 +292,35 @@ def test_the_cursor_of_a_finished_run_leaves_next_to_nothing(tmp_path: Path) -> 
     while (part := follower.advance(None)) is not None:
         cursor = part.cursor
     assert len(drained(Follower(run.path, cursor))) <= 3
+
+
+@pytest.mark.parametrize("cut_s", [0.0, 5.0])
+def test_readings_of_an_epoch_that_was_never_looked_at_are_not_sent_with_a_wrong_time(
+    tmp_path: Path, cut_s: float
+) -> None:
+    """A meter that was connected for a moment only, or looks that a loss of power took."""
+    plain = points_of(MadeRun(tmp_path / "plain").whole().path)
+    run = MadeRun(tmp_path / "cut")
+    data = run.data["i12.voltage"]
+    begin, end = cut_s, cut_s + 1.0
+    for when, rows, key in (
+        (data["t"], data["readings"], "t"), (data["looked"], data["pairs"], "device_ns"),
+    ):  # fmt: skip
+        rows[key] += ((when >= begin).astype(int) + (when >= end)) * EPOCH_NS
+    kept = (data["looked"] < begin) | (data["looked"] >= end)
+    data["looked"], data["pairs"] = data["looked"][kept], data["pairs"][kept]
+    follower, stored = Follower(run.path, Cursor(bin_ns=S)), []
+    for moment in np.arange(0.0, 12.6, 0.5):
+        run.grow(float(moment))
+        stored += drained(follower, run.epoch_ns + round(moment * S))
+    run.grow(1e9)
+    live = stored_by([*stored, *drained(follower)])
+    assert live == points_of(run.path)
+    found, true = (of(points, "power", rail="12V") for points in (live, plain))
+    assert set(found) == set(true)
+    for t_ns, point in found.items():
+        inside_s = (t_ns - run.epoch_ns) / S
+        if not begin - 1 < inside_s < end + 1:
+            assert point["watts"] == pytest.approx(true[t_ns]["watts"], rel=0.01)
+        elif begin < inside_s < end:
+            assert "amps" not in point and "watts" not in point

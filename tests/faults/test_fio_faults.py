@@ -1,0 +1,121 @@
+"""A fio that crashes, hangs, prints garbage, or exits with 0 although its JSON has errors.
+
+Its phase has failed with the reason, and the run goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from instruments.simulated.bench import Bench
+from instruments.simulated.drive import DriveProcess, start_drive
+from labctl.capture.fio import FioProcess
+from labctl.errors import RunFailed
+from labctl.record import RunRecord
+from labctl.timebase import Timebase
+from tests.bench.test_fio_phases import drive_of, fios_below, phase
+from tests.faults.resumed_run import WITHIN_S, Interruptible, labctl, plan_file
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT, WELL_AT = 2, 4, 5, 8, 16
+WRAPPER = f"""#!/bin/bash
+# the real fio; what it says is spoilt on its way, by the queue depth of the phase
+case "$(sed -n 's/^iodepth=//p' job.fio 2>/dev/null)" in
+{GARBAGE_AT}) exec "$FIO" "$@" > >(tr '{{}}' '<>') ;;
+{ERRORS_AT}) exec "$FIO" "$@" > >(sed -u 's/"error" : 0/"error" : 5/') ;;
+{SILENT_AT}) exec "$FIO" "$@" > /dev/null ;;
+esac
+exec "$FIO" "$@"
+"""
+
+
+def fio_of(run: Path, depth: int) -> list[int]:
+    """The fios that do I/O or are held in a phase of this queue depth."""
+    found = []
+    for pid in fios_below(run):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.name() == "fio" and process.cwd().endswith(f"qd{depth}"):
+                found.append(pid)
+    return found
+
+
+def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
+    real = shutil.which("fio")
+    assert real is not None
+    wrapper = tmp_path / "bin" / "fio"
+    wrapper.parent.mkdir()
+    wrapper.write_text(WRAPPER)
+    wrapper.chmod(0o755)
+    path = f"{wrapper.parent}:{os.environ['PATH']}"
+    depths = [GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT, WELL_AT]
+    with Bench(tmp_path / "bench") as bench:
+        plan = plan_file(tmp_path, 1.5, str(depths))
+        run = Interruptible(bench.rig, plan, tmp_path / "runs")
+        run.process = subprocess.Popen(
+            labctl("run", str(bench.rig), str(plan), "--runs", str(run.runs)),
+            env={**os.environ, "PATH": path, "FIO": real},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        run.until("phase_started", index=1 + depths.index(CRASH_AT))
+        for pid in fio_of(run.path, CRASH_AT):
+            os.kill(pid, signal.SIGSEGV)
+        output, _ = run.process.communicate(timeout=WITHIN_S)
+    assert run.process.returncode == 1, output
+    assert "Traceback" not in output
+    assert fios_below(run.path) == []
+    ends = {
+        event.data["index"]: (event.data["outcome"], event.data["reason"])
+        for event in RunRecord(run.path).events
+        if event.kind == "phase_ended"
+    }
+    told = {depth: ends[1 + index] for index, depth in enumerate(depths)}
+    assert {depth for depth, (outcome, _) in told.items() if outcome == "failed"} == {
+        GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT,
+    }  # fmt: skip
+    assert "nothing in stdout tells of any I/O" in told[GARBAGE_AT][1]
+    assert "error 5 (Input/output error)" in told[ERRORS_AT][1]
+    assert "nothing in stdout tells of any I/O" in told[SILENT_AT][1]
+    assert "signal 11" in told[CRASH_AT][1]
+    assert told[WELL_AT] == ("completed", "")
+    end = RunRecord(run.path).end
+    assert end is not None and end.data["outcome"] == "failed"
+    assert f"4 of {len(depths) + 2} phases" in str(end.data["reason"])
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
+    with start_drive(tmp_path / "drive") as process:
+        yield process
+
+
+async def test_one_that_hangs_is_ended_at_its_deadline(
+    simulated: DriveProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 1.0)
+    work = tmp_path / "000_qd4"
+    fio = await FioProcess.start(
+        phase(0, duration_s=1.0), drive_of(simulated), work, Timebase(), lambda *_: None
+    )
+    await fio.wait_held()
+    fio.release()
+    (pid,) = fio_of(tmp_path, 4)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(RunFailed, match="did not end within 2 s"):
+        await fio.wait_done()
+    await fio.stop()
+    deadline = time.monotonic() + 30
+    while fios_below(tmp_path):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
