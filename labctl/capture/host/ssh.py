@@ -66,7 +66,7 @@ class SshMachine:
         """See :class:`Machine`. What does not end in time may go on over there."""
         mark = secrets.token_hex(12)
         command = ["exec", "sh", "-c", _RUN, "sh", mark, self._tools, *argv]
-        done = self._ask(shlex.join(command), b"", timeout_s)
+        done = self._ask(shlex.join(command), b"", timeout_s, mark)
         if done is None:
             return Completed(TIMED_OUT, "", f"{argv[0]}: no answer within {timeout_s:g} s")
         return Completed(done.returncode, _after(mark, done.stdout), _after(mark, done.stderr))
@@ -74,7 +74,7 @@ class SshMachine:
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         """See :class:`Machine`; all in one round trip."""
         mark = secrets.token_hex(12)
-        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0)
+        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0, mark)
         if done is None:
             raise HostUnreachable(f"host {self._destination}: did not send its files within 30 s")
         found = parse_files(done.stdout, mark)
@@ -86,7 +86,7 @@ class SshMachine:
         return done.stdout.rstrip("\n") or None if done.exit_code == 0 else None
 
     def _ask(
-        self, command: str, stdin: bytes, timeout_s: float
+        self, command: str, stdin: bytes, timeout_s: float, mark: str
     ) -> subprocess.CompletedProcess[bytes] | None:
         """Run a command of the remote shell; None when it did not end in time."""
         control = self._control()
@@ -112,9 +112,11 @@ class SshMachine:
                 process.communicate(timeout=_AFTER_KILL_S)
             return None
         if process.returncode == LOST:  # or the program's own 255
-            failed = not self._is_up(control) if control is not None else bool(stderr)
-            if failed:
-                raise unreachable(stderr.decode("utf-8", "replace"), self._destination)
+            said = _after(mark, stderr)
+            if control is not None and not self._is_up(control):
+                raise HostUnreachable(f"host {self._destination}: the connection was lost")
+            if control is None and said:
+                raise unreachable(said, self._destination)
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def _is_up(self, control: Path) -> bool:
