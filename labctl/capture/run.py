@@ -319,7 +319,9 @@ class Run:
         except LabctlError as error:
             reason = "; ".join([*sequence.failed[:1], str(error)])
             outcome = "aborted" if isinstance(error, GuardTripped) else "failed"
-            stop.ask(outcome, reason, error.exit_code)
+            # a drive that was pulled is a mistake in the rig only before the run has begun
+            gone = isinstance(error, ConfigurationError)
+            stop.ask(outcome, reason, RunFailed.exit_code if gone else error.exit_code)
         for problem in await asyncio.to_thread(hands.restore):
             self.event("not_restored", reason=problem)
         if sequence.failed:

@@ -34,7 +34,7 @@ from labctl.timebase import Timebase
 
 T = TypeVar("T")
 
-WITHIN_S = 25.0
+WITHIN_S = 40.0
 """For each group of checks; most take a second or two."""
 
 
@@ -109,7 +109,7 @@ class _Examining:
     async def all(self) -> list[Check]:
         """Every check; no group waits for another, but for the drive's, which needs its host."""
         groups = await asyncio.gather(
-            self._within("host", self._on_host()),
+            self._on_host(),
             self._within("instruments", self._meters()),
             self._within("sinks", self._sinks()),
         )
@@ -142,7 +142,7 @@ class _Examining:
             found = await asyncio.gather(
                 self._apart("host", lambda: host.check_host(self.rig, machine, self.plan)),
                 self._apart("clock", lambda: host.check_clocks(self.rig, drive_host, timebase)),
-                self._within("drive", self._drive(machine)),
+                self._drive(machine),
             )
             return [check for group in found for check in group]
         finally:
@@ -162,6 +162,7 @@ class _Examining:
         if len(states) > 1:
             checks += [warning("drive", line) for line in shared_ports(states)]
             checks += await self._apart("drive", lambda: drive.check_apart(self.rig, machine))
+        checks += await self._apart("drive", lambda: check_leftovers(self.rig, machine))
         return [*checks, *await self._disk(states)]
 
     async def _one_drive(
@@ -169,15 +170,20 @@ class _Examining:
     ) -> list[Check]:
         """The checks of the only drive of ``rig``; its state is put into ``states``."""
         target, phases = rig.drive, self.phases
-        state = states[name] = await apart(
-            lambda: identify(machine, target.target, target.engine, target.smart_device)
-        )
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                state = await apart(
+                    lambda: identify(machine, target.target, target.engine, target.smart_device)
+                )
+        except (TimeoutError, LabctlError) as error:
+            reason = str(error) or f"does not tell what it is within {WITHIN_S:.0f} s"
+            return [trouble("drive", reason)]
+        states[name] = state
         found = await asyncio.gather(
             self._apart("drive", lambda: drive.check_identity(rig, state)),
             self._apart("drive", lambda: drive.check_rights(rig, phases, self.runs_root, machine)),
             self._apart("drive", lambda: drive.check_health(rig, state, phases)),
             self._apart("drive", lambda: drive.check_power_state(rig, state, phases, machine)),
-            self._apart("drive", lambda: check_leftovers(rig, machine)),
         )
         return [check for group in found for check in group]
 

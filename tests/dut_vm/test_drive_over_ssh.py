@@ -16,7 +16,7 @@ from labctl.plan import Role
 from labctl.record import RunRecord, find_runs
 from tests.dut_vm.vm import DRIVE_BYTES, SERIAL, DutVm
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 PREPARED = """
 name = "prepared"
@@ -72,7 +72,7 @@ def told(path: Path, kind: str) -> list[dict[str, Any]]:
 
 def measuring(process: subprocess.Popen[str], folder: Path, role: str, count: int) -> Path:
     """The run, once the ``count``-th phase of this role is on."""
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + 1500
     while time.monotonic() < deadline and process.poll() is None:
         for path in find_runs(folder / "runs"):
             phases = RunRecord(path).header.phases
@@ -86,7 +86,7 @@ def measuring(process: subprocess.Popen[str], folder: Path, role: str, count: in
 
 def finished(process: subprocess.Popen[str], path: Path) -> tuple[int, str, dict[str, Any]]:
     """Exit code, messages and summary of a run that came to its end."""
-    output, errors = process.communicate(timeout=600)
+    output, errors = process.communicate(timeout=1500)
     assert "Traceback" not in errors
     return process.returncode, output + errors, json.loads((path / "summary.json").read_text())
 

@@ -17,7 +17,7 @@ from labctl.rig import parse_rig
 from tests.dut_vm.conftest import rig_text
 from tests.dut_vm.vm import DRIVE, HOST, SECOND_NAMESPACE, SYSTEM_SERIAL, DutVm
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 WRITE = Phase(0, Role.MEASURE, "s", Pattern.RANDWRITE, 1.0, 4096, 1, 1, read_pct=0)
 BY_ID = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_DUTVM0001_1"

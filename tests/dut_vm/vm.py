@@ -88,7 +88,7 @@ class DutVm:
         append = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off quiet"
         return [
             "qemu-system-x86_64",
-            *("-machine", "q35", "-accel", accel, "-smp", "2", "-m", "768"),
+            *("-machine", "q35", "-accel", accel, "-smp", "1", "-m", "768"),
             *("-nodefaults", "-display", "none", "-serial", f"file:{self.console}"),
             *("-kernel", f"{image}/vmlinuz", "-initrd", f"{image}/initrd.img", "-append", append),
             *("-drive", f"id=root,file={image}/root.img,format=raw,if=none,snapshot=on"),

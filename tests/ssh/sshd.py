@@ -22,10 +22,13 @@ HOST = "bench"
 class Sshd:
     """A server and the client configuration that reaches it as ``bench``.
 
-    ``environment`` is set in every session (``SetEnv``).
+    ``environment`` is set in every session (``SetEnv``). ``login`` is what a login does: a script
+    that gets the command in ``SSH_ORIGINAL_COMMAND``.
     """
 
-    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, environment: Mapping[str, str] | None = None, login: str = ""
+    ) -> None:
         program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         if program is None or shutil.which("ssh-keygen") is None:
             pytest.skip("no sshd here (Debian: apt install openssh-server)")
@@ -56,6 +59,7 @@ PermitRootLogin yes
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 {f"SetEnv {pairs}" if pairs else ""}
+{f"ForceCommand {login}" if login else ""}
 """
         )
         self.config = directory / "ssh_config"

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from labctl.capture.host.machine import LocalMachine
+from labctl.capture.host.remote import RemoteHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
+from labctl.errors import RunFailed
+from labctl.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 
 
@@ -47,6 +50,45 @@ def test_programs_files_and_paths_are_those_of_the_local_machine(
         assert remote.run(argv) == local.run(argv)
     assert remote.run(["no-such-program"]).exit_code == 127
     assert remote.run(["sleep", "20"], timeout_s=1.0).exit_code == 124
+
+
+NOISY = (
+    "echo Welcome; echo 'ready 12 /tmp'; echo 'clock 1 2 3'; echo noise >&2; "
+    'exec sh -c "$SSH_ORIGINAL_COMMAND"'
+)
+
+
+async def test_what_a_login_prints_is_not_taken_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a .bashrc does that greets everybody."""
+    with Sshd(tmp_path / "sshd", login=NOISY) as server:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(server.config))
+        machine, local = SshMachine(HOST, tools=str(tmp_path)), LocalMachine(str(tmp_path))
+        argv = ["sh", "-c", 'echo out; echo err >&2; echo "${PATH%%:*}"; exit 3']
+        assert machine.run(argv) == local.run(argv)
+        assert machine.read_texts(["/proc/sys/kernel/ostype"]) == local.read_texts(
+            ["/proc/sys/kernel/ostype"]
+        )
+        host = RemoteHost(HOST, Timebase().now_ns)
+        try:
+            await host.connect()
+            assert len(host.boot_id) == 36
+        finally:
+            await host.close()
+
+
+async def test_an_account_that_is_closed_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = "echo This account is currently not available.; exit 1"
+    with Sshd(tmp_path / "sshd", login=closed) as server:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(server.config))
+        host = RemoteHost(HOST, Timebase().now_ns)
+        with pytest.raises(RunFailed, match="account is currently not available") as refused:
+            await host.connect()
+        await host.close()
+        assert len(str(refused.value).splitlines()) == 1
 
 
 def test_files_that_cannot_be_read_are_absent(sshd: Sshd) -> None:

@@ -36,6 +36,11 @@ def test_files_are_read_by_pattern_and_the_unreadable_are_absent(tmp_path: Path)
     assert found == {f"{tmp_path}/a1": "one", f"{tmp_path}/a2": "\ufffdtwo"}
 
 
+def test_settings_of_the_kernel_are_read() -> None:
+    boot = "/proc/sys/kernel/random/boot_id"
+    assert len(MACHINE.read_texts([boot])[boot]) == 37
+
+
 def test_links_are_resolved_and_what_is_not_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")

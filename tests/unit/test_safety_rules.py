@@ -64,6 +64,14 @@ def test_reading_needs_no_permission_even_where_the_system_lives(
     check_target(rig("/dev/sda"), [READ], tmp_path, machine)
 
 
+def test_a_device_that_the_user_may_not_read_is_refused_before_anything_begins(
+    machine: MachineOfFiles, tmp_path: Path
+) -> None:
+    machine.programs["test -r /dev/sda"] = Completed(1, "", "")
+    with pytest.raises(Refused, match=r"may not be read by this user.*\(disk\)"):
+        check_target(rig("/dev/sda"), [READ], tmp_path, machine)
+
+
 def test_the_flag_the_serial_and_the_right_serial_are_needed(write: Check) -> None:
     with pytest.raises(Refused, match="destructive = true"):
         write(more="serial = 'S123'")

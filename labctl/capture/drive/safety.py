@@ -210,6 +210,15 @@ def held_by_kernel(device: Device) -> list[str]:
     return [f"{device} cannot be opened for writing: {said}"]
 
 
+def refuse_unreadable(device: Device) -> None:
+    """Refuse a device that this user may not read: fio would say so phase after phase."""
+    if device.machine.run(["test", "-r", device.path]).exit_code == 1:
+        raise Refused(
+            f"{device} may not be read by this user; run labctl there as root, or have the user "
+            "join its group (disk)"
+        )
+
+
 def existing(path: Path) -> Path:
     """The deepest part of ``path`` that is there, without symbolic links."""
     path = path.absolute()

@@ -73,6 +73,8 @@ def check_target(
             safety.refuse_journal_on(device, runs_root)
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
+        else:
+            safety.refuse_unreadable(device)
     elif _no_device(node) and _below_dev(target) and not _in_memory(target, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")
     elif node is None or stat.S_ISREG(node.mode):

@@ -27,6 +27,8 @@ LOST_AFTER_S = 6
 """Without a beat for this long, the host kills fio; without an answer, we call the host lost."""
 READY_WITHIN_S = CONNECT_WITHIN_S + 10.0
 CLOSE_WITHIN_S = 3.0
+CUT_WITHIN_S = 1.0
+_MOST_SAID = 200
 NO_ROOM = 73
 """Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
 
@@ -54,6 +56,7 @@ class Keeper:
         self._now_ns = now_ns
         self._directory = ""
         self._said: list[str] = []
+        self._printed: list[str] = []
         self._asked: dict[str, asyncio.Future[tuple[int, str, str]]] = {}
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,21 +78,23 @@ class Keeper:
         )
         keeper = cls(destination, control, process, now_ns)
         try:
-            await keeper._become_ready()
+            await keeper._become_ready(f"ready {token} ")
         except BaseException:
-            keeper.cut("")
+            await keeper._end()
             raise
         return keeper
 
-    async def _become_ready(self) -> None:
+    async def _become_ready(self, sign: str) -> None:
+        """Wait for the line that begins with ``sign``; a login may print others before it."""
         assert self._process.stdout is not None
         reading = asyncio.create_task(self._read_stderr(), name="keeper-stderr")
         self._tasks.append(reading)
         try:
             async with asyncio.timeout(READY_WITHIN_S):
                 line = await self._process.stdout.readline()
-                while line and not line.startswith(b"ready "):
-                    line = await self._process.stdout.readline()  # what a login prints
+                while line and not line.startswith(sign.encode()):
+                    self._printed = [*self._printed[-2:], line.decode("utf-8", "replace").strip()]
+                    line = await self._process.stdout.readline()
                 if not line:
                     await self._process.wait()
                     await reading
@@ -100,7 +105,8 @@ class Keeper:
             ) from None
         if not line:
             raise self._failure()
-        _, self.boot_id, self._directory = line.decode("utf-8", "replace").strip().split(" ", 2)
+        told = line.decode("utf-8", "replace").removeprefix(sign).strip()
+        self.boot_id, self._directory = told.split(" ", 1)
         self._tasks += [
             asyncio.create_task(self._read(), name="keeper-stdout"),
             asyncio.create_task(self._beat(), name="keeper-beat"),
@@ -116,9 +122,11 @@ class Keeper:
                 f"host {self._destination}: its directory for temporary files cannot be written "
                 f"({said.strip() or 'no reason given'}); make room there, or set TMPDIR"
             )
+        words = " ".join(f"{said} {' '.join(self._printed)}".split())[:_MOST_SAID]
         return RunFailed(
             f"host {self._destination}: its shell could not do what labctl needs "
-            f"({said.strip() or f'exit code {code}'}); it needs a POSIX shell, as dash or busybox"
+            f"({words or f'exit code {code}'}); the account there needs a POSIX shell (not csh, "
+            "not a restricted one): chsh -s /bin/sh"
         )
 
     def command(self, name: str, argv: Sequence[str], files: dict[str, str]) -> list[str]:
@@ -171,7 +179,16 @@ class Keeper:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await self._process.wait()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Cut it and let go of its pipes, while there is a loop to do it."""
         self.cut("closed")
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CUT_WITHIN_S):
+                await self._process.wait()
 
     async def _beat(self) -> None:
         while True:

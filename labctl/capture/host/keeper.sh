@@ -37,7 +37,7 @@ watchdog=$!
 
 boot=none
 read -r boot < /proc/sys/kernel/random/boot_id
-echo "ready $boot $here"
+echo "ready $1 $boot $here"
 
 while read -r order name word; do
     case $order in

@@ -24,6 +24,8 @@ TIMED_OUT = 124
 """Exit code of a program that did not end in time, as ``timeout`` of coreutils gives it."""
 
 _MOST_BYTES = 4 << 20
+_AT_ONCE_BYTES = 1 << 16
+"""Files below /proc/sys refuse a buffer of 4 MiB and more (proc_sys_call_handler: ENOMEM)."""
 _AFTER_KILL_S = 1.0
 _SYSTEM_FOLDERS = ("/usr/sbin/", "/sbin/", "/usr/local/sbin/")
 
@@ -110,8 +112,11 @@ def _read(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return None
-        with path.open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+        with path.open("rb", buffering=0) as file:
+            data = b""
+            while len(data) < _MOST_BYTES and (part := file.read(_AT_ONCE_BYTES)):
+                data += part
+            return data.decode("utf-8", "replace")
     except OSError:
         return None
 

@@ -16,6 +16,9 @@ from labctl.errors import RunFailed
 
 LOCAL = "local"
 _AFTER_KILL_S = 1.0
+_RUN = 'echo "$1"; echo "$1" >&2; [ -z "$2" ] || PATH=$2:$PATH; shift 2; exec env LC_ALL=C "$@"'
+"""$1: a mark, $2: a folder of tools or nothing; then the program. What stands before the mark was
+printed by the login."""
 _RESOLVE = '[ -e "$1" ] && exec readlink -f "$1"'
 
 
@@ -57,25 +60,21 @@ class SshMachine:
         """``tools``: a folder over there whose programs come before those on PATH."""
         self._destination = destination
         self._control = control
-        self._first = f'PATH={shlex.quote(tools)}:"$PATH" ' if tools else ""
+        self._tools = tools
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
         """See :class:`Machine`. What does not end in time may go on over there."""
-        done = self._ask(
-            self._first + shlex.join(["exec", "env", "LC_ALL=C", *argv]), b"", timeout_s
-        )
+        mark = secrets.token_hex(12)
+        command = ["exec", "sh", "-c", _RUN, "sh", mark, self._tools, *argv]
+        done = self._ask(shlex.join(command), b"", timeout_s, mark)
         if done is None:
             return Completed(TIMED_OUT, "", f"{argv[0]}: no answer within {timeout_s:g} s")
-        return Completed(
-            done.returncode,
-            done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace"),
-        )
+        return Completed(done.returncode, _after(mark, done.stdout), _after(mark, done.stderr))
 
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         """See :class:`Machine`; all in one round trip."""
         mark = secrets.token_hex(12)
-        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0)
+        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0, mark)
         if done is None:
             raise HostUnreachable(f"host {self._destination}: did not send its files within 30 s")
         found = parse_files(done.stdout, mark)
@@ -87,7 +86,7 @@ class SshMachine:
         return done.stdout.rstrip("\n") or None if done.exit_code == 0 else None
 
     def _ask(
-        self, command: str, stdin: bytes, timeout_s: float
+        self, command: str, stdin: bytes, timeout_s: float, mark: str
     ) -> subprocess.CompletedProcess[bytes] | None:
         """Run a command of the remote shell; None when it did not end in time."""
         control = self._control()
@@ -113,9 +112,11 @@ class SshMachine:
                 process.communicate(timeout=_AFTER_KILL_S)
             return None
         if process.returncode == LOST:  # or the program's own 255
-            failed = not self._is_up(control) if control is not None else bool(stderr)
-            if failed:
-                raise unreachable(stderr.decode("utf-8", "replace"), self._destination)
+            said = _after(mark, stderr)
+            if control is not None and not self._is_up(control):
+                raise HostUnreachable(f"host {self._destination}: the connection was lost")
+            if control is None and said:
+                raise unreachable(said, self._destination)
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def _is_up(self, control: Path) -> bool:
@@ -126,6 +127,12 @@ class SshMachine:
             done = subprocess.run(check, capture_output=True, timeout=5, check=False)
             return done.returncode == 0
         return False
+
+
+def _after(mark: str, output: bytes) -> str:
+    """The text after the line of the mark; all of it where there is none."""
+    before, found, after = output.partition(f"{mark}\n".encode())
+    return (after if found else before).decode("utf-8", "replace")
 
 
 def shared_command(destination: str, control: Path) -> list[str]:
