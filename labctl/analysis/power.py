@@ -111,7 +111,8 @@ def rail_watts(
 
     Times are in any one unit since any one moment, ascending, and so is ``bridged``: the
     longest stretch between two readings of V that may be interpolated over. This is the
-    one place where watts are made, for live views and results alike.
+    one place where watts are made, for sinks and results alike. (What the terminal shows and
+    limits go by is the product of the newest volts and amps, and never a result.)
     """
     if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
         return t_amps, volts * amps
