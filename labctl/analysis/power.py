@@ -127,7 +127,8 @@ def rail_watts(
     Times are in any one unit since any one moment, ascending, and so is ``bridged``: the
     longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` lies
     between where V is measured and the drive: (V − I·R)·I. This is the one place where watts are
-    made, for live views and results alike.
+    made, for sinks and results alike. (What the terminal shows and limits go by is the product of
+    the newest volts and amps, and never a result.)
     """
     if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
         return t_amps, (volts - amps * drop_ohm if drop_ohm else volts) * amps

@@ -197,8 +197,8 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
     if "--resume" in words:
         lab.cut_a_run_off()
     if words[0] == "cp":
-        source, target = words[1], lab.folder / words[2]
-        shutil.copy(lab.folder / source, target.with_name(f"copied-{target.name}"))
+        assert (lab.folder / words[2]).parent.is_dir()
+        shutil.copy(lab.folder / words[1], lab.folder / f"copied-{Path(words[2]).name}")
         return
     if words == ["make", "demo"]:
         lab.environment["LABCTL_RUNS"] = str(lab.folder / "demos")
