@@ -11,7 +11,7 @@ import numpy as np
 
 from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.drive_counters import counters_moved
-from labctl.analysis.edges import edge_lag, lag_problems
+from labctl.analysis.edges import lag_problems, rail_lags
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
 from labctl.analysis.own_power import own_power, own_power_problem
@@ -19,7 +19,6 @@ from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
 from labctl.analysis.results import (
     ClockResult,
-    EdgeLag,
     Estimate,
     PhaseResult,
     RailResult,
@@ -109,7 +108,9 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     ]
     own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
-    lags = _edge_lags(rails, spans, idle_rails)
+    lags = tuple(
+        lag for rail in rails for lag in rail_lags(rail, spans, idle_rails.get(rail.info.name))
+    )
     problems = run_problems(record, channels, live, unusable)
     steady = steady_rounds_of(record.events, phases)
     calibration = record.header.calibration
@@ -372,15 +373,3 @@ def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[C
         for name, series in channels.items()
         if series.clock.pieces
     )
-
-
-def _edge_lags(
-    rails: Sequence[RailSeries], spans: Sequence[PhaseSpan], idle: Mapping[str, RailResult]
-) -> tuple[EdgeLag, ...]:
-    found = []
-    for rail in rails:
-        known = idle.get(rail.info.name)
-        lag = edge_lag(rail.info.name, rail.amps, spans, known.amps.mean if known else None)
-        if lag is not None:
-            found.append(lag)
-    return tuple(found)
