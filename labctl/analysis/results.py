@@ -251,17 +251,20 @@ class ClockResult:
 
 @dataclass(frozen=True, slots=True)
 class EdgeLag:
-    """Residual lag of a rail's watts behind the workload, seen in the data at phase edges.
+    """Residual lag of a channel of a rail behind the workload, seen in the data at phase edges.
 
     An independent check of the clocks: ``lag_ms`` ± ``u_ms`` (k = 2) over ``edges`` edges.
     """
 
     rail: str
+    channel: str
     lag_ms: float
     u_ms: float
     edges: int
     consistent: bool
     """Whether the lag is explained by its own and the clocks' uncertainty."""
+    clock_u_ms: float = 0.0
+    """Half-width of what the channel's clock leaves unknown at these edges."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from labctl.analysis.budget import energy, rail_result, total_watts, watts_above
 from labctl.analysis.cpu import CpuLook, cpu_looks, cpu_use
 from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.drives import run_of_all, runs_of_drives, with_drives
-from labctl.analysis.edges import edge_lag, lag_problems
+from labctl.analysis.edges import lag_problems, rail_lags
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
 from labctl.analysis.own_power import own_power, own_power_problem
@@ -21,7 +21,6 @@ from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
 from labctl.analysis.results import (
     ClockResult,
-    EdgeLag,
     Estimate,
     PhaseResult,
     RailResult,
@@ -121,7 +120,9 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     ]
     own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
-    lags = _edge_lags(rails, spans, idle_rails)
+    lags = tuple(
+        lag for rail in rails for lag in rail_lags(rail, spans, idle_rails.get(rail.info.name))
+    )
     problems = run_problems(record, channels, live, unusable, spans)
     steady = steady_rounds_of(record.events, phases)
     calibration = record.header.calibration
@@ -386,15 +387,3 @@ def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[C
         for name, series in channels.items()
         if series.clock.pieces
     )
-
-
-def _edge_lags(
-    rails: Sequence[RailSeries], spans: Sequence[PhaseSpan], idle: Mapping[str, RailResult]
-) -> tuple[EdgeLag, ...]:
-    found = []
-    for rail in rails:
-        known = idle.get(rail.info.name)
-        lag = edge_lag(rail.info.name, rail.amps, spans, known.amps.mean if known else None)
-        if lag is not None:
-            found.append(lag)
-    return tuple(found)

@@ -89,6 +89,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             watched=[item for item in summary.phases if item.cpu is not None],
             notes=_notes(summary, labels),
             stated_ms=_stated_alignment_ms(summary),
+            unseen=_without_lag(record, summary),
             files=_files(record.path),
             **_inside(),
         )
@@ -233,6 +234,13 @@ def _stated_alignment_ms(summary: RunSummary) -> Mapping[str, float]:
         for name, rail in item.rails.items():
             stated[name] = max(stated.get(name, 0.0), rail.alignment_ms)
     return stated
+
+
+def _without_lag(record: RunRecord, summary: RunSummary) -> list[str]:
+    """Channels of rails in which no edge shows a lag."""
+    channels = [name for rail in record.header.rails for name in (rail.current, rail.voltage)]
+    seen = {lag.channel for lag in summary.edge_lags}
+    return [name for name in dict.fromkeys(channels) if name not in seen]
 
 
 def _files(path: Path) -> list[tuple[str, int]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from labctl.analysis.align import ClockMap
 from labctl.analysis.budget import energy, rail_result, total_watts
-from labctl.analysis.edges import edge_lag
+from labctl.analysis.edges import edge_lag, lag_problems, rail_lags
 from labctl.analysis.phases import PhaseSpan
 from labctl.analysis.power import interpolated, phase_power, rail_watts
 from labctl.analysis.results import Estimate
@@ -234,6 +234,56 @@ def test_an_edge_is_seen_though_readings_are_not_numbers() -> None:
     assert math.isfinite(lag.lag_ms) and math.isfinite(lag.u_ms)
 
 
+def sagging(
+    late_s: float, digits: int, phase_s: float = 5.013
+) -> tuple[RailSeries, list[PhaseSpan]]:
+    """12 V behind 0.1 Ω, 1 A and 2 A by turns; the voltmeter's times are ``late_s`` late."""
+    rng = np.random.default_rng(1)
+    t = np.arange(0.03, 8 * phase_s, 0.1)
+    fine = t[:, None] + np.linspace(-0.025, 0.025, 51)[None, :]  # each aperture of 50 ms
+    amps = 1.0 + ((fine // phase_s) % 2).mean(axis=1)
+    volts = np.round(12.0 - 0.1 * amps + rng.normal(0, 2e-4, len(t)), digits)
+    info = RailInfo("12V", 12.0, "v.voltage", "i.current")
+    current = series("i.current", t, amps + rng.normal(0, 1e-3, len(t)), 0.05)
+    voltage = series("v.voltage", t + late_s, volts, 0.05)
+    edges = [round(i * phase_s * S) for i in range(9)]
+    phases = [Phase(i, Role.MEASURE, "", Pattern.RANDREAD, phase_s) for i in range(8)]
+    spans = [PhaseSpan(one, "completed", *edges[i : i + 2]) for i, one in enumerate(phases)]
+    return RailSeries(info, voltage, current), spans
+
+
+def test_edges_between_the_same_two_readings_tell_no_more_than_one() -> None:
+    """Phases of 5 s and a reading each 0.1 s: each edge lies 45 ms behind the end of one reading's
+    aperture and 5 ms before the next, and may be anywhere between: −20 ms ± 25 ms."""
+    rail_, spans = sagging(0.0, 6, phase_s=5.0)
+    for lag in rail_lags(rail_, spans, None):
+        assert lag.edges == 7 and lag.consistent
+        assert lag.lag_ms == pytest.approx(-20.0, abs=2.0)
+        assert lag.u_ms == pytest.approx(2 * 25 / math.sqrt(3), rel=0.1)
+
+
+@pytest.mark.parametrize("late_ms", [0.0, 40.0, -25.0])
+@pytest.mark.parametrize("digits", [6, 2])
+def test_each_channel_of_a_rail_has_its_lag(late_ms: float, digits: int) -> None:
+    """Seven edges; the voltage sags by 0.1 V, ten digits of a coarse meter."""
+    rail_, spans = sagging(late_ms * 1e-3, digits)
+    amps, volts = rail_lags(rail_, spans, None)
+    assert (amps.channel, volts.channel) == ("i.current", "v.voltage")
+    assert amps.consistent and abs(amps.lag_ms) <= amps.u_ms and amps.edges == 7
+    assert abs(volts.lag_ms - late_ms) <= 1.5 * volts.u_ms
+    assert volts.u_ms < 10.0
+    assert volts.consistent is (late_ms == 0.0)
+    told = lag_problems((amps, volts))
+    assert len(told) == (late_ms != 0.0)
+    assert all(line.startswith("12V: v.voltage follows the workload ") for line in told)
+
+
+def test_a_channel_without_a_step_has_no_lag() -> None:
+    """A voltmeter of one digit in 12 V does not see the sag."""
+    rail_, spans = sagging(0.0, 0)
+    assert [lag.channel for lag in rail_lags(rail_, spans, None)] == ["i.current"]
+
+
 @pytest.mark.parametrize("count", [10, 300_000])
 def test_readings_in_order_are_left_as_they_are(count: int) -> None:
     stamps, raw = np.arange(count), np.ones(count)
@@ -413,14 +463,14 @@ def test_a_clock_that_is_off_is_seen_in_the_data(tmp_path: Path) -> None:
     """A current meter whose times are 60 ms late though it says they are good to 1 ms."""
     loads = (IDLE, *(Load(0.4 + 0.4 * (i % 2), 0.4, 8.0, 1e5) for i in range(8)))
     run = build(tmp_path, Bench(loads=loads, noise_pct=1.0))
-    honest = {lag.rail: lag for lag in summarise(run.record).edge_lags}["12V"]
+    honest = {lag.channel: lag for lag in summarise(run.record).edge_lags}["i12.current"]
     assert honest.consistent
     assert abs(honest.lag_ms) <= honest.u_ms + 1
     file = run.path / "channels" / "i12.current"
     readings = np.fromfile(file, dtype=[("t", "<i8"), ("v", "<f8")])
     readings["t"] += 60_000_000
     readings.tofile(file)
-    late = {lag.rail: lag for lag in summarise(run.record).edge_lags}["12V"]
+    late = {lag.channel: lag for lag in summarise(run.record).edge_lags}["i12.current"]
     assert late.lag_ms == pytest.approx(60.0, abs=max(5.0, late.u_ms))
     assert not late.consistent
     told = [line for line in summarise(run.record).problems if line.startswith("12V: ")]

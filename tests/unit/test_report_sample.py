@@ -193,7 +193,10 @@ def summary_of(
             ClockResult("dmm12.current", 48.72, 1.31, 1, 412),
             ClockResult("dmm3.current", -11.9, 0.84, 2, 407),
         ),
-        edge_lags=(EdgeLag("12V", 0.92, 1.7, 12, True), EdgeLag("3.3V", 6.4, 2.1, 12, False)),
+        edge_lags=(
+            EdgeLag("12V", "dmm12.current", 0.92, 1.7, 12, True, 0.4),
+            EdgeLag("3.3V", "dmm3.shunt", 6.4, 2.1, 12, False, 0.4),
+        ),
         gap_median_ms=8.4,
         problems=(),
         labctl_version="0.1.0",
