@@ -86,6 +86,8 @@ def _table() -> build.Row:
         "latency_p99_us": "p99 latency",
         "celsius_max": "hottest",
         "throttled_s": "throttled",
+        "unthrottled_watts": "unthrottled W",
+        "unthrottled_iops": "unthrottled IOPS",
     }
     energy = f'{BYTES_PER_GB} / "bytes_per_joule" AS "j_per_gb"'
     columns = ", ".join(energy if name == "j_per_gb" else f'"{name}"' for name in names)
@@ -101,8 +103,10 @@ def _table() -> build.Row:
             Size(24, 12),
         )
         .transformations([sorted_by("qd"), without("Time", "qd"), renamed(names)])
-        .override_by_regexp("/^(total W|± W)$/", [prop("unit", "none"), prop("decimals", 4)])
-        .override_by_regexp("/^IOPS/", [prop("unit", "none"), prop("decimals", 0)])
+        .override_by_regexp(
+            "/^(total W|± W|unthrottled W)$/", [prop("unit", "none"), prop("decimals", 4)]
+        )
+        .override_by_regexp("/^(unthrottled )?IOPS/", [prop("unit", "none"), prop("decimals", 0)])
         .override_by_name("J/GB", [prop("unit", "none"), prop("decimals", 3)])
         .override_by_regexp("/latency$/", [prop("unit", "µs"), prop("decimals", 0)])
         .override_by_name("hottest", [prop("unit", "celsius"), prop("decimals", 1)])

@@ -30,6 +30,8 @@ class Average:
     bytes_per_s: float
     watts: Estimate | None
     iops_per_watt: Estimate | None
+    throttled: tuple[str, ...] = ()
+    """Those of the phases in which the drive throttled."""
 
 
 def low_depth_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
@@ -89,4 +91,5 @@ def _average(name: str, chosen: Sequence[PhaseResult]) -> Average:
         bytes_per_s=sum(item.bytes_per_s or 0.0 for item in chosen) / n,
         watts=watts,
         iops_per_watt=per_watt,
+        throttled=tuple(item.phase.label for item in chosen if item.throttled),
     )

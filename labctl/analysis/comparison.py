@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from labctl.analysis.live_iops import iops_estimate
@@ -45,6 +45,8 @@ class Quantity:
     unit: str
     better: int
     of: Callable[[Measured], Estimate | None]
+    has_unthrottled: bool = True
+    """Whether it is known of the part of a phase in which the drive did not throttle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Cell:
     """One quantity at one point in one run, against the same in run A.
 
     ``change`` is (this − A) / A with U, None for A itself and where one of them is missing.
+    ``unthrottled``: of the part of a throttled phase in which the drive did not throttle.
     """
 
     run: str
@@ -81,6 +84,7 @@ class Cell:
     difference: Difference | None
     completed: bool
     throttled: bool
+    unthrottled: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +145,8 @@ QUANTITIES = (
     Quantity("iops", "IOPS", "IOPS", 1, lambda one: one.iops),
     Quantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
     Quantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
-    Quantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99),
-    Quantity("celsius_max", "warmest", "°C", -1, _celsius),
+    Quantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
+    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False),
 )
 """Latency and temperature come without an uncertainty: their differences are only shown."""
 
@@ -242,9 +246,22 @@ def _row(
                 difference=difference,
                 completed=one is not None and one.result.outcome == "completed",
                 throttled=one is not None and one.result.throttled,
+                unthrottled=None if one is None else _unthrottled(quantity, one),
             )
         )
     return Row(point, quantity.name, quantity.unit, quantity.better, tuple(cells))
+
+
+def _unthrottled(quantity: Quantity, measured: Measured) -> Estimate | None:
+    result = measured.result
+    if not result.throttled or not quantity.has_unthrottled:
+        return None
+    iops = result.iops_unthrottled
+    rate = None
+    if iops is not None and result.iops and result.bytes_per_s:
+        rate = result.bytes_per_s / result.iops * iops.value
+    free = replace(result, watts=result.watts_unthrottled, bytes_per_s=rate)
+    return quantity.of(Measured(free, iops))
 
 
 def difference_of(

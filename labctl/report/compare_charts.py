@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from labctl.analysis.comparison import QUANTITIES, Comparison, Quantity, named_points
+from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Quantity, named_points
 from labctl.analysis.comparison import Row as ComparedRow
 from labctl.analysis.results import RunSummary
 from labctl.report.axes import Panel, panels
 from labctl.report.charts import (
     INK,
     PREFIXED,
+    RED,
     Chart,
     Datasets,
     Row,
@@ -52,6 +53,8 @@ def _chart(
         return None
     title = quantity.title[0].upper() + quantity.title[1:]
     caption = f"{title} of each run along its sweep, with U (k = 2) where it is known."
+    if any(cell.throttled for row in rows.values() for cell in row.cells):
+        caption += " A red triangle marks a phase in which the drive throttled."
     return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
@@ -74,9 +77,20 @@ def _points(panel: Panel, rows: Mapping[str, ComparedRow], names: Mapping[int, s
                     "low": cell.value.value - u,
                     "high": cell.value.value + u,
                     "text": f"{prefixed_with_uncertainty(cell.value)} {row.unit}",
+                    "throttled": _throttled_text(cell, row.unit),
                 }
             )
     return found
+
+
+def _throttled_text(cell: Cell, unit: str) -> str:
+    """What a triangle tells; empty where the drive did not throttle."""
+    if not cell.throttled:
+        return ""
+    if cell.unthrottled is None:
+        return "the drive throttled"
+    free = prefixed_with_uncertainty(cell.unthrottled)
+    return f"the drive throttled; while it did not: {free} {unit}"
 
 
 def _titled(quantity: Quantity) -> str:
@@ -116,5 +130,13 @@ def _panel(
             x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q"
         ),
     ]
+    marked = [row for row in points if row["throttled"]]
+    if marked:
+        triangle = datasets.chart(marked).mark_point(
+            shape="triangle-down", filled=True, size=50, color=RED, opacity=1, yOffset=-8
+        )
+        tooltip = [alt.Tooltip("run:N"), alt.Tooltip("throttled:N", title=" ")]
+        high = alt.Y("high:Q", scale=scale)
+        layers.append(triangle.encode(x=x, xOffset=offset, y=high, tooltip=tooltip))
     title = alt.TitleParams(panel.title, limit=420)
     return plain(alt.layer(*layers).properties(title=title, width=width, height=180))

@@ -37,6 +37,7 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
             unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
             lines += ["", f"{quantity.title}{unit}", *_table(rows)]
     lines += ["", "* differs   = cannot be told apart   ? no uncertainty known   T throttled"]
+    lines += [part for line in _unthrottled(found) for part in _folded(line)]
     for point, names in found.only_in.items():
         lines += _folded(f"{point}: only in {', '.join(names)}")
     for note in found.notes:
@@ -44,6 +45,20 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     if gate is not None:
         lines += ["", *gate_lines(gate)]
     return "\n".join(lines) + "\n"
+
+
+def _unthrottled(found: Comparison) -> Iterator[str]:
+    """What throttled phases did while they did not throttle, a line a phase of a run."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in found.rows:
+        for cell in row.cells:
+            if cell.throttled and row.quantity in ("watts", "iops"):
+                figures = told.setdefault((cell.run, row.point), [])
+                if cell.unthrottled is not None:
+                    figures.append(f"{prefixed_with_uncertainty(cell.unthrottled)} {row.unit}")
+    for (run, point), figures in told.items():
+        words = ", ".join(figures) or "too little is left to give numbers for"
+        yield f"{run} {point} throttled; while it did not: {words}"
 
 
 def gate_lines(gate: GateResult) -> list[str]:
@@ -147,7 +162,8 @@ def comparison_csv(found: Comparison) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
         ("run", "run_id", "drive_model", "drive_serial", "point", "quantity", "unit", "value",
-         "value_u", "change", "change_u", "difference", "completed", "throttled")
+         "value_u", "change", "change_u", "difference", "completed", "throttled", "unthrottled",
+         "unthrottled_u")
     )  # fmt: skip
     who = {run.name: run for run in found.runs}
     for row in found.rows:
@@ -156,7 +172,7 @@ def comparison_csv(found: Comparison) -> str:
             writer.writerow(
                 (cell.run, run.run_id, run.drive_model, run.drive_serial, row.point, row.quantity,
                  row.unit, *_pair(cell.value), *_pair(cell.change), cell.difference or "",
-                 cell.completed, cell.throttled)
+                 cell.completed, cell.throttled, *_pair(cell.unthrottled))
             )  # fmt: skip
     return text.getvalue()
 

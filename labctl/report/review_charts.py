@@ -33,10 +33,19 @@ from labctl.report.charts import (
     joined,
     plain,
 )
-from labctl.report.numbers import prefixed, with_uncertainty
+from labctl.report.numbers import duration, prefixed, with_uncertainty
+from labctl.report.sweep_charts import throttle_words
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 _HALF = 500
+TRIANGLE: dict[str, Any] = {
+    "shape": "triangle-down",
+    "filled": True,
+    "size": 60,
+    "color": RED,
+    "opacity": 1,
+}
+"""The mark of what throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,7 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
             "mb_per_s": one.bytes_per_s / 1e6,
             **_pair("watts", one.watts),
             **_pair("iops_per_watt", one.iops_per_watt),
+            "throttled": ", ".join(one.throttled),
         }
         for one in averages
     )
@@ -75,6 +85,11 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
     if any(one.watts for one in averages):
         parts.append(bars(datasets, numbers, "watts", "mean power (W)", AMBER, named=False))
     caption = "Headline averages of the reviews, and the power they took with its U (k = 2)."
+    throttled = list(dict.fromkeys(label for one in averages for label in one.throttled))
+    if throttled:
+        caption += (
+            f" A red triangle marks those in which the drive throttled: {', '.join(throttled)}."
+        )
     return Figure(
         finished("headline", "Headline averages", caption, joined(parts, 2), datasets), numbers
     )
@@ -97,7 +112,16 @@ def bars(
             continue
         text = prefixed(value) if u is None else with_uncertainty(Estimate(value, u))
         low, high = (value, value) if u is None else (value - u, value + u)
-        rows.append({"of": row["figure"], "y": value, "low": low, "high": high, "text": text})
+        rows.append(
+            {
+                "of": row["figure"],
+                "y": value,
+                "low": low,
+                "high": high,
+                "text": text,
+                "throttled": row["throttled"],
+            }
+        )
     order = [row["figure"] for row in numbers]
     top = max((float(row["high"]) for row in rows), default=1.0)
     data = datasets.chart(rows)
@@ -114,6 +138,11 @@ def bars(
             x=alt.X("high:Q", scale=scale), y=y, text="text:N"
         ),
     ]
+    marked = [row for row in rows if row["throttled"]]
+    if marked:
+        triangle = datasets.chart(marked).mark_point(**TRIANGLE)
+        tooltip = alt.Tooltip("throttled:N", title="throttled in")
+        layers.append(triangle.encode(x=alt.value(6), y=y, tooltip=tooltip))
     size = {"width": 360, "height": max(60, 34 * len(order))}
     return plain(alt.layer(*layers).properties(**size))
 
@@ -150,6 +179,8 @@ def consistency_figure(
         f"mean): {prefixed(found.mean)} ± σ {prefixed(found.std)}, σ/mean "
         f"{found.relative_std:.1%}{spread}."
     )
+    if result.throttled:
+        caption += f" The drive throttled for {duration(result.throttled_s)} of the phase."
     title = f"Consistency, {result.phase.label}"
     return Figure(finished(name, title, caption, joined(parts, 2), datasets), numbers)
 
@@ -196,16 +227,27 @@ def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "iops": item.iops,
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
             **_pair("watts", item.watts),
+            **_throttling(item),
         }
         for item in sorted(mixed, key=lambda one: -one.phase.read_pct)
     )
     caption = "From reads alone (left) to writes alone: work, and mean power with its U (k = 2)."
+    caption += throttle_words(mixed)
     shares = sorted({row["read_pct"] for row in numbers}, reverse=True)
     body, datasets = _curves(
         numbers, "workload", "read_pct", shares, "reads (%)",
         (("iops", "IOPS"), ("mb_per_s", "MB/s"), ("watts", "mean power (W)")),
     )  # fmt: skip
     return Figure(finished("mixed", "Mixed reads and writes", caption, body, datasets), numbers)
+
+
+def _throttling(item: PhaseResult) -> Row:
+    """Whether a phase throttled, and what it did while it did not."""
+    return {
+        "throttled_s": item.throttled_s,
+        **_pair("iops_unthrottled", item.iops_unthrottled),
+        **_pair("watts_unthrottled", item.watts_unthrottled),
+    }
 
 
 def _mix_name(item: PhaseResult) -> str:
@@ -231,6 +273,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
             "iops": item.iops,
             **_pair("watts", item.watts),
+            **_throttling(item),
         }
         for item in shown
     )
@@ -240,6 +283,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
         (("mb_per_s", "MB/s"), ("watts", "mean power (W)")),
     )  # fmt: skip
     caption = "Data rate against the size of a transfer, and mean power with its U (k = 2)."
+    caption += throttle_words(shown)
     return Figure(finished("transfer", "Transfer sizes", caption, body, datasets), numbers)
 
 
@@ -267,6 +311,7 @@ def _curves(
                 "y": row[name],
                 "low": row[name] - (row.get(f"{name}_u") or 0.0),
                 "high": row[name] + (row.get(f"{name}_u") or 0.0),
+                "throttled_s": row["throttled_s"],
             }
             for row in numbers
             if row[name] is not None
@@ -294,6 +339,11 @@ def _curves(
                 x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour
             ),
         ]
+        marked = [row for row in rows if row["throttled_s"] > 0]
+        if marked:
+            triangle = datasets.chart(marked).mark_point(**TRIANGLE, yOffset=-12)
+            tooltip = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
+            layers.append(triangle.encode(x=x, y=y, tooltip=tooltip))
         parts.append(plain(alt.layer(*layers).properties(width=_HALF, height=200)))
     return joined(parts, 2), datasets
 

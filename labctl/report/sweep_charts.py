@@ -27,7 +27,14 @@ from labctl.report.charts import (
     plain,
 )
 from labctl.report.latency import directions
-from labctl.report.numbers import prefixed, scaled, significant, value_only, with_uncertainty
+from labctl.report.numbers import (
+    prefixed,
+    prefixed_value,
+    scaled,
+    significant,
+    value_only,
+    with_uncertainty,
+)
 
 _CROWDED = 8
 _WIDTHS = {1: 760, 2: 465, 3: 300}
@@ -106,14 +113,16 @@ def _triangles(
 
 def _throttled_text(result: PhaseResult) -> str:
     """What a throttled phase did, and what it did while it did not throttle."""
-    if result.watts_unthrottled is None:
+    if result.watts_unthrottled is None and result.iops_unthrottled is None:
         return "the drive throttled"
-    free = with_uncertainty(result.watts_unthrottled)
-    return f"the drive throttled; while it did not: {free} W"
+    watts = with_uncertainty(result.watts_unthrottled)
+    iops = prefixed_value(result.iops_unthrottled)
+    return f"the drive throttled; while it did not: {watts} W, {iops} IOPS"
 
 
-def _throttle_words(summary: RunSummary) -> str:
-    if any(result.throttled for result in summary.measured):
+def throttle_words(results: Sequence[PhaseResult]) -> str:
+    """What a caption says of the marks of throttled phases; empty without any."""
+    if any(result.throttled for result in results):
         return " A red triangle marks a phase in which the drive throttled."
     return ""
 
@@ -141,7 +150,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     idle = " The dashed line is the idle power." if summary.idle_watts is not None else ""
     caption = (
         "Mean power of each phase, stacked by rail. The error bar is the expanded uncertainty "
-        f"(k = 2) of the total.{idle}{_throttle_words(summary)}"
+        f"(k = 2) of the total.{idle}{throttle_words(summary.measured)}"
     )
     return finished("watts", "Watts", caption, joined(small, grid.columns), datasets)
 
@@ -230,7 +239,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
             "Work of each phase (above) and work per energy (below). The error bar is the expanded "
             "uncertainty (k = 2)."
         )
-    caption += _throttle_words(summary)
+    caption += throttle_words(summary.measured)
     return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)
 
 
@@ -311,7 +320,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     dashes = " Reads are drawn solid, writes dashed." if both else ""
     caption = (
         "Time from submitting an I/O to its completion: the mean, and what 99 % and 99.9 % of them "
-        f"stay under. Logarithmic.{dashes}"
+        f"stay under. Logarithmic.{dashes}{throttle_words(summary.measured)}"
     )
     return finished("latency", "Latency", caption, joined(small, grid.columns), datasets)
 
@@ -375,6 +384,9 @@ def _latency_panel(
             strokeDash=alt.StrokeDash("op:N", scale=dash, title="direction", legend=top_legend())
         )
         point = point.encode(detail="op:N")
-    return plain(
-        alt.layer(line, point).properties(title=panel_title(panel), width=grid.width, height=200)
-    )
+    heights: dict[str, float] = {}
+    for row in _latency_rows(panel):
+        heights[row["x"]] = max(row["us"], heights.get(row["x"], 0.0))
+    marks = _triangles(datasets, grid, panel, heights, scale)
+    layers = alt.layer(line, point, *marks)
+    return plain(layers.properties(title=panel_title(panel), width=grid.width, height=200))

@@ -37,6 +37,7 @@ class JobReport:
     iops_per_watt: float | None = None
     iops_per_watt_phase: str = ""
     throttled: tuple[str, ...] = ()
+    """Phases in which the drive throttled, with watts and IOPS as measured and without it."""
     look_at: tuple[str, ...] = ()
     """What a person should look at, in words."""
 
@@ -100,8 +101,7 @@ def _job_lines(job: JobReport) -> list[str]:
         out.append(f"  most watts: {job.watts:.3f}{doubt} W in {job.watts_phase}")
     if job.iops_per_watt is not None:
         out.append(f"  most IOPS/W: {job.iops_per_watt:,.0f} in {job.iops_per_watt_phase}")
-    if job.throttled:
-        out.append(f"  throttled: {', '.join(job.throttled)}")
+    out += [f"  throttled: {phase}" for phase in job.throttled]
     out += [f"  ! {what}" for what in job.look_at]
     if job.run:
         out.append(f"  {job.run}")
@@ -155,7 +155,9 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "phases": len(phases),
         "phases_completed": sum(item["outcome"] == "completed" for item in phases),
-        "throttled": tuple(labels[id(item)] for item in measured if item["throttled_s"] > 0),
+        "throttled": tuple(
+            f"{labels[id(item)]} ({_both(item)})" for item in measured if item["throttled_s"] > 0
+        ),
     }
     watts = [item for item in measured if item["watts"] is not None]
     if watts:
@@ -174,6 +176,19 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
         }
     look_at += [str(problem)[:200] for problem in summary["problems"]][:5]
     return found
+
+
+def _both(item: dict[str, Any]) -> str:
+    """Watts and IOPS of a throttled phase as measured, and of the part that was not throttled."""
+    parts = []
+    for unit, digits, value, free in (
+        ("W", ".2f", (item["watts"] or {}).get("value"), item.get("watts_unthrottled")),
+        ("IOPS", ",.0f", item.get("iops"), item.get("iops_unthrottled")),
+    ):
+        if value is not None:
+            left = "–" if free is None else format(free["value"], digits)
+            parts.append(f"{value:{digits}} {unit}, unthrottled {left}")
+    return "; ".join(parts) or "no numbers"
 
 
 def next_time_s(clock: str, now_s: float) -> float:

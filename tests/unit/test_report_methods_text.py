@@ -29,7 +29,7 @@ def test_a_run_from_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     analyse(run.path, 400.0, 10.0, 150_000.0, (99.9, 500.0), True)
     data = json.loads(capsys.readouterr().out)
     assert data["models"][0]["inseparable"] == {"byte": ["read"]}
-    assert data["steady"] is None
+    assert data["steady"] == []
     assert len(data["knees"]) == 1
 
 
