@@ -167,7 +167,9 @@ def _read_use(file: Path) -> RigUse | None:
 
 def _key(rig: Rig) -> str:
     target = rig.drive.target
-    if Path(target).exists():
+    if rig.file.host != "local":
+        target = f"{rig.file.host} {target}"  # every host has a /dev/nvme0n1
+    elif Path(target).exists():
         target = os.path.realpath(target)
     return hashlib.sha256(target.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
