@@ -183,11 +183,14 @@ def _read_use(file: Path) -> RigUse | None:
 
 
 def _key(rig: Rig) -> str:
-    targets = [
-        os.path.realpath(drive.target) if Path(drive.target).exists() else drive.target
-        for drive in rig.drives.values()
-    ]
+    targets = [_place(rig.file.host, drive.target) for drive in rig.drives.values()]
     return hashlib.sha256("\n".join(targets).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _place(host: str, target: str) -> str:
+    if host != "local":
+        return f"{host} {target}"  # every host has a /dev/nvme0n1
+    return os.path.realpath(target) if Path(target).exists() else target
 
 
 def _lock_file(home: Home, rig: Rig) -> Path:

@@ -28,9 +28,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DutVm]:
 
 
 @pytest.fixture
-def vm(machine: DutVm, monkeypatch: pytest.MonkeyPatch) -> DutVm:
+def vm(machine: DutVm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DutVm:
     """The machine, for everything that this test starts."""
     monkeypatch.setenv(CONFIG_VARIABLE, str(machine.config))
+    monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
     return machine
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,15 @@ def test_a_process_is_not_mistaken_for_another_of_its_number() -> None:
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not identity_of(process.pid).alive  # a zombie
+
+
+def test_drives_of_the_same_name_in_two_hosts_are_two(home: Home, rig: Rig) -> None:
+    hosts = [
+        replace(rig, file=rig.file.model_copy(update={"host": host}))
+        for host in ("local", "box-1", "box-2")
+    ]
+    locks = [RigLock.take(home, each, "labctl run") for each in hosts]
+    with pytest.raises(RigBusy):
+        RigLock.take(home, hosts[1], "labctl run")
+    for lock in locks:
+        lock.release()
