@@ -88,8 +88,7 @@ def killed_until_completed(run: Interruptible, rng: random.Random, most: int) ->
         before = written[: written.rfind(b"\n") + 1]
         if why_not(RunRecord(run.path)):
             return killed_ns  # it was completed, and only its report was not
-        process = run.go_on()
-        run.until(RESUMED, len(killed_ns))
+        process = run.go_on_until_resumed(len(killed_ns))
     output, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0, output
     assert events_file(run.path).startswith(before)

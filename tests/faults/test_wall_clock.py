@@ -1,9 +1,11 @@
 """The wall clock is stepped while a run is on: by an hour, there and back, and at the end of summer
-time. Nothing that was measured moves, and nothing is sent with a wrong time."""
+time. Nothing that was measured moves, and nothing is sent with a wrong time. The run is sent with a
+token, which stands nowhere."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -11,12 +13,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.record import RunRecord
 from labctl.timebase import NS_PER_S
 from tests.faults.resumed_run import (
+    WITHIN_S,
     Interruptible,
     assert_completed_once,
     assert_times_ascend,
@@ -39,7 +43,7 @@ HOUR_S = 3600.0
 @pytest.fixture
 def influx() -> Iterator[FakeInflux]:
     """A server in a thread of its own, on the true clock."""
-    fake, ready, over = FakeInflux(), threading.Event(), threading.Event()
+    fake, ready, over = FakeInflux(token="sEcReT-0123456789"), threading.Event(), threading.Event()
 
     async def serve() -> None:
         async with serving(fake):
@@ -75,7 +79,8 @@ def test_a_stepped_wall_clock_moves_nothing_that_is_measured_or_sent(
         run.until("wall_clock_step", 1)
         run.until("phase_started", index=3)
         clock.step(2 * HOUR_S)
-        output, _ = run.process.communicate(timeout=120)
+        assert influx.token not in arguments_below(run.process.pid)
+        output, _ = run.process.communicate(timeout=WITHIN_S)
         assert run.process.returncode == 0, output
         assert_completed_once(run.path)
         assert_times_ascend(run.path)
@@ -88,6 +93,25 @@ def test_a_stepped_wall_clock_moves_nothing_that_is_measured_or_sent(
         {key: fields for key, fields in influx.stored.items() if key[0] != "rig"},
         points_of(run.path),
     )
+    assert_nowhere(influx.token, tmp_path / "runs", output)
     for name in {key[1] for key in influx.stored if key[0] == "power"}:
         times = sorted(key[2] for key in influx.stored if key[:2] == ("power", name))
         assert len(times) > 10 and set(np.diff(times).tolist()) == {NS_PER_S}, name
+
+
+def arguments_below(pid: int) -> str:
+    """The command lines of a process and of those that it started."""
+    lines = []
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            lines += process.cmdline()
+    assert "labctl.cli.main" in lines
+    return " ".join(lines)
+
+
+def assert_nowhere(secret: str, folder: Path, output: str) -> None:
+    """It was sent to the server, and stands in no file and nothing that was printed."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert len(files) > 20
+    assert not [file for file in files if secret.encode() in file.read_bytes()]
+    assert secret not in output
