@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 
 PHASES_FILE = "phases.parquet"
 RUNS_FILE = "run.parquet"
+DRIVES_FILE = "drives.parquet"
+TABLES = {"phases": PHASES_FILE, "runs": RUNS_FILE, "drives": DRIVES_FILE}
+"""The tables that can be asked, and the file of each in a run directory."""
 LAYOUT = 1
 """Counts up when columns change their meaning, so that older Parquet is made again."""
 
 # For columns that a run has no value of: all runs must agree on a type.
 _TEXT = frozenset(
-    ("run", "role", "sweep", "label", "pattern", "outcome", "reason", "slowed_by", "notes", "rig",
-     "plan", "drive_model", "drive_serial", "labctl_version", "throttling", "throttling_why")
+    ("run", "drive", "role", "sweep", "label", "pattern", "outcome", "reason", "slowed_by", "notes",
+     "rig", "plan", "drive_model", "drive_serial", "labctl_version", "throttling", "throttling_why")
 )  # fmt: skip
 _WHOLE = frozenset(
     ("index", "block_size_bytes", "queue_depth", "jobs", "read_pct", "begin_ns", "end_ns",
@@ -62,18 +65,15 @@ def query(sql: str, roots: Sequence[Path]) -> Answer:
     found = [path for root in roots for path in _runs_of(root)]
     left_out = []
     with tempfile.TemporaryDirectory(prefix="labctl-query-") as spare:
-        phases, runs = [], []
+        files: list[tuple[Path, ...]] = []
         for number, path in enumerate(found):
             try:
-                made = _parquet(path, Path(spare) / str(number))
+                files.append(_parquet(path, Path(spare) / str(number)))
             except JournalError as error:
                 left_out.append(str(error))
-                continue
-            phases.append(str(made[0]))
-            runs.append(str(made[1]))
         with duckdb.connect() as connection:
-            _table(connection, "phases", phases)
-            _table(connection, "runs", runs)
+            for number, name in enumerate(TABLES):
+                _table(connection, name, [str(made[number]) for made in files])
             try:
                 result = connection.execute(sql)
                 columns = tuple(str(column[0]) for column in result.description or ())
@@ -112,19 +112,20 @@ def _table(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[str
         connection.execute(f'CREATE TABLE {name} (run VARCHAR, "index" BIGINT)')
         return
     connection.execute(
-        f"CREATE TABLE {name} AS SELECT * FROM read_parquet($files, union_by_name = true)",
+        f"CREATE TABLE {name} AS SELECT * FROM read_parquet($files, union_by_name = true) "
+        "WHERE run IS NOT NULL",
         {"files": list(files)},
     )
 
 
-def _parquet(path: Path, spare: Path) -> tuple[Path, Path]:
+def _parquet(path: Path, spare: Path) -> tuple[Path, ...]:
     """The Parquet files of a run, made again when they do not fit its record."""
     wanted = fingerprint(path)
-    kept = (path / PHASES_FILE, path / RUNS_FILE)
+    kept = tuple(path / file for file in TABLES.values())
     if all(_fingerprint_of(file) == wanted for file in kept):
         return kept
     from labctl.analysis.summary import summarise
-    from labctl.report.files import phase_rows
+    from labctl.report.files import drive_rows, phase_rows
 
     record = RunRecord(path)
     summary = summarise(record)
@@ -145,14 +146,15 @@ def _parquet(path: Path, spare: Path) -> tuple[Path, Path]:
         "problems": len(summary.problems),
         "labctl_version": summary.labctl_version,
     }
-    tables = (phase_rows(summary), [run])
+    drives = drive_rows(summary) or [{"run": None, "index": None, "drive": None}]
+    tables = (phase_rows(summary), [run], drives)
     try:
         for file, rows in zip(kept, tables, strict=True):
             _write(file, rows, wanted)
         return kept
     except OSError:
         spare.mkdir()
-        made = (spare / PHASES_FILE, spare / RUNS_FILE)
+        made = tuple(spare / file for file in TABLES.values())
         for file, rows in zip(made, tables, strict=True):
             _write(file, rows, wanted)
         return made

@@ -247,7 +247,7 @@ def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
     derived = (
         "report.html", "summary.json", "phases.csv", "cpu.csv", "drives.csv", "charts",
-        "review.html", "review", "phases.parquet", "run.parquet",
+        "review.html", "review", "phases.parquet", "run.parquet", "drives.parquet",
     )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)

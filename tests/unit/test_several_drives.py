@@ -22,6 +22,7 @@ from labctl.errors import ConfigurationError, JournalError, Refused
 from labctl.fio_output import final_result, status_of
 from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import Plan, Sweep
+from labctl.query import query
 from labctl.record import READING, DriveInfo, Header, RunRecord
 from labctl.report.files import drives_csv
 from labctl.report.page import report_page
@@ -409,6 +410,16 @@ def test_a_run_in_python_has_its_drives(tmp_path: Path) -> None:
     assert len(left.rail("12V").t_ns)
     with pytest.raises(JournalError, match="no rail"):
         left.rail("3V3")
+
+
+def test_drives_can_be_asked_by_sql(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="DuckDB is not installed")
+    several(tmp_path / "several")
+    synthetic_run.build(tmp_path / "one", synthetic_run.Bench())
+    sql = 'SELECT drive, iops FROM drives WHERE "index" = 2 ORDER BY drive'
+    both = [tmp_path / "several", tmp_path / "one"]
+    assert query(sql, both).rows == (("left", 2000.0), ("right", 8000.0))
+    assert query("SELECT count(*) FROM drives WHERE drive = 'left'", both[1:]).rows == ((0,),)
 
 
 def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> None:
