@@ -161,6 +161,10 @@ class ClockPair:
     ``device_ns // 10**15`` tells epochs apart, for pairs and for readings; each is mapped with
     its own pairs alone. A process that goes on with a recording lifts what the driver counts from
     0 above the epochs that are there; device time that goes backwards is a new epoch too.
+
+    Of a channel on the host's clock it is an answer that came later than the channel's
+    ``time_u_s`` allows for: the reading of ``device_ns`` lies within half of ``round_trip_ns``
+    of it.
     """
 
     channel: str

@@ -31,6 +31,7 @@ from instruments.reading import (
     Batch,
     Channel,
     Clock,
+    ClockPair,
     HostClock,
     Quantity,
     Status,
@@ -255,7 +256,11 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if not isinstance(reading, Status) and abs(reading) >= self._dialect.overload:
             reading = Status.OVERLOAD
-        return Batch(*self._repeats.sort(name, t_ns, reading))
+        looks: tuple[ClockPair, ...] = ()
+        if late_s > _OVERHEAD_S:
+            unknown_s = self._settings.refreshed_s + late_s
+            looks = (ClockPair(name, t_ns, answered_ns, round(unknown_s * 1e9)),)
+        return Batch(*self._repeats.sort(name, t_ns, reading), looks)
 
     def close(self) -> None:
         """Give the front panel back."""

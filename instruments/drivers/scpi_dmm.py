@@ -29,6 +29,7 @@ from instruments.reading import (
     Batch,
     Channel,
     Clock,
+    ClockPair,
     HostClock,
     Quantity,
     Status,
@@ -265,13 +266,16 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
             # A stale answer: the right one may still be on its way.
             self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, str(error)),))
+        looks: tuple[ClockPair, ...] = ()
         late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.aperture_s
         if late_s > _LATE_S + self._model.overhead_s:
             detail = f"answered {late_s:.2f} s late: its time is not known"
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
         if self._settings.autorange and (changed := self._range_changed()):
             return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, changed),))
-        return Batch(*self._repeats.sort(name, t_ns, reading))
+        if late_s > self._model.overhead_s:
+            looks = (ClockPair(name, t_ns, answered_ns, round(late_s * 1e9)),)
+        return Batch(*self._repeats.sort(name, t_ns, reading), looks)
 
     def close(self) -> None:
         """Give the front panel back."""

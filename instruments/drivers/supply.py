@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,6 +27,7 @@ from instruments.reading import (
     Batch,
     Channel,
     Clock,
+    ClockPair,
     HostClock,
     Identity,
     Quantity,
@@ -191,14 +192,19 @@ class Supply:
             now_ns = self._clock()
             return batch_of((name, now_ns, Status.UNREADABLE, str(error)) for name in _QUANTITIES)
         readings: list[tuple[str, int, float | Status, str]] = []
+        looks: list[ClockPair] = []
+        refresh_ns = round(self._settings.refresh_s * 1e9)
         for quantity, (reading, asked_ns, answered_ns) in measured.items():
             detail = ""
-            if answered_ns - asked_ns > (_LATE_S + self._settings.refresh_s) * 1e9:
+            took_ns = answered_ns - asked_ns
+            if took_ns > _LATE_S * 1e9 + refresh_ns:
                 reading, detail = Status.UNREADABLE, "answered late: its time is not known"
             # It was measured at some moment of the refresh_s before.
-            t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refresh_s * 0.5e9)
+            t_ns = (asked_ns + answered_ns) // 2 - refresh_ns // 2
             readings.append((quantity, t_ns, reading, detail))
-        return batch_of(readings)
+            if took_ns > refresh_ns:
+                looks.append(ClockPair(quantity, t_ns, answered_ns, refresh_ns + took_ns))
+        return replace(batch_of(readings), clock_pairs=tuple(looks))
 
     def close(self) -> None:
         """Give the front panel back; the output stays as it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class ChannelSeries:
     scale: float = 1.0
     problems: tuple[str, ...] = ()
     zero: Zero | None = None
+    late: NDArray[np.void] = field(default_factory=lambda: np.empty(0, CLOCK_PAIR))
+    """Answers of a meter on the host's clock that came later than its ``time_u_s`` allows for."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -63,7 +65,14 @@ class ChannelSeries:
 
     def doubt_ns(self, begin_ns: int, end_ns: int) -> float:
         """Half-width of what is unknown about a reading's time in a phase, ns."""
-        return self.clock.u_between_ns(begin_ns, end_ns) + self.info.time_u_s * 1e9
+        unknown_ns = self.info.time_u_s * 1e9
+        if len(self.late):
+            around_ns = round(self.info.interval_s * 1e9)
+            stamps = self.late["device_ns"]
+            near = (stamps >= begin_ns - around_ns) & (stamps <= end_ns + around_ns)
+            widths = self.late["round_trip_ns"][near]
+            unknown_ns = max(unknown_ns, float(widths.max(initial=0)) / 2)
+        return self.clock.u_between_ns(begin_ns, end_ns) + unknown_ns
 
     def inside(self, begin_ns: int, end_ns: int, boundary_u_ns: int) -> tuple[int, int]:
         """The readings whose integration window, widened by all doubt, lies in the phase."""
@@ -229,7 +238,9 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
     if device and len(stamps):
         clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
     zero = record.zero_of(info.name)
-    return ChannelSeries(info, stamps, raw, clock, problems=problems, zero=zero)
+    series = ChannelSeries(info, stamps, raw, clock, problems=problems, zero=zero)
+    late = record.clock_pairs(info.name) if info.clock == "host" else ()
+    return replace(series, late=np.asarray(late)) if len(late) else series
 
 
 def _with_looks(stamps: Ints, raw: Floats, looks: Ints) -> tuple[Ints, Floats, tuple[str, ...]]:

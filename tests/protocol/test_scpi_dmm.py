@@ -140,6 +140,17 @@ def test_a_late_answer_has_no_known_time() -> None:
         assert status.status is Status.UNREADABLE and "late" in status.detail
 
 
+def test_an_answer_somewhat_late_says_how_much_is_unknown_about_its_time() -> None:
+    """60 ms more than the integration: the reading lies within 30 ms of the middle."""
+    with ExpectedExchange(*start(), ("READ?", "+1.2E+01")) as line:
+        instrument = meter(line, Clock(step_ns=80_000_000))
+        instrument.start()
+        batch = instrument.read()
+        (look,) = batch.clock_pairs
+        assert look.device_ns == batch.blocks[0].t_ns[0] == look.host_ns - 40_000_000
+        assert look.round_trip_ns == 60_000_000 > 2e9 * instrument.channels[0].time_u_s
+
+
 def test_no_answer_says_what_to_do() -> None:
     with ExpectedExchange(*start(), ("READ?", NoAnswer("v12: nothing"))) as line:
         instrument = meter(line)

@@ -20,7 +20,7 @@ from labctl.analysis.results import Estimate
 from labctl.analysis.series import ChannelSeries, RailSeries, ordered
 from labctl.analysis.summary import summarise
 from labctl.plan import Pattern, Phase, Role
-from labctl.record import ChannelInfo, RailInfo
+from labctl.record import CLOCK_PAIR, ChannelInfo, RailInfo
 from tests.unit.synthetic_run import (
     CHANNELS,
     IDLE,
@@ -60,6 +60,15 @@ def rail(name: str, t_v: np.ndarray, v: np.ndarray, t_i: np.ndarray, i: np.ndarr
 def constant(name: str, volts: float, amps: float, seconds: float = 10.0) -> RailSeries:
     t = np.arange(0.0, seconds, 0.1)
     return rail(name, t, np.full(len(t), volts), t, np.full(len(t), amps))
+
+
+def test_answers_that_came_late_widen_the_doubt_of_their_phase_alone() -> None:
+    info = ChannelInfo("v.voltage", "voltage", "V", interval_s=0.1, time_u_s=0.01)
+    late = np.array([(5 * S, 5 * S, 60_000_000)], CLOCK_PAIR)
+    stamps = np.arange(100) * (S // 10)
+    channel = ChannelSeries(info, stamps, np.ones(100), ClockMap(), late=late)
+    assert channel.doubt_ns(4 * S, 6 * S) == 30e6
+    assert channel.doubt_ns(6 * S, 8 * S) == 10e6
 
 
 def test_the_sum_of_products_and_not_the_product_of_sums() -> None:
