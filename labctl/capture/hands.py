@@ -19,7 +19,7 @@ from labctl.capture.fio import FioProcess
 from labctl.capture.header import FIO_CHANNELS
 from labctl.capture.host.spawn import DriveHost
 from labctl.capture.monitor import Interval, Monitor, intervals
-from labctl.capture.sequence import Narrator
+from labctl.capture.roles import Narrator
 from labctl.capture.stopping import StopRequest
 from labctl.drive_state import DriveState
 from labctl.errors import JournalError, RunFailed
@@ -41,7 +41,7 @@ def of_drive(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DriveHands:
-    """Acts on the drives of ``rig``, where they live; see :class:`labctl.capture.sequence.Hands`.
+    """Acts on the drives of ``rig``, where they live; see :class:`labctl.capture.roles.Hands`.
 
     ``drives``, ``drive_states`` and ``controls`` by the drive's name, which is empty where there
     is only one. ``at_rest`` says whether no fio of ours is there.

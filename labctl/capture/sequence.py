@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from labctl.capture.fio import FioProcess
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.looks import LOOK_EVERY_S, Looks, Sensed
+from labctl.capture.looks import LOOK_EVERY_S, Looks
 from labctl.capture.repetition import prepared_again
+from labctl.capture.roles import Hands, Narrator
 from labctl.capture.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
@@ -29,34 +30,6 @@ HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
 ATTEMPTS = 3
 """How often a phase is begun that the drive's heat or the way to its host does not let end."""
-
-
-class Narrator(Protocol):
-    """Takes what happens to phases."""
-
-    def phase_began(self, phase: Phase, t_ns: int) -> None:
-        """``phase`` does its first I/O about now."""
-        ...
-
-    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
-        """Something for the journal happened (now, unless ``t_ns`` is given)."""
-        ...
-
-
-class Hands(Sensed, Protocol):
-    """What is done to the drive. Each checks first that it may be done, and raises Refused."""
-
-    async def start_fio(self, phase: Phase) -> FioProcess:
-        """Start the fio of a phase, to be held. Raises RunFailed."""
-        ...
-
-    async def purge(self, phase: Phase) -> None:
-        """Take the drive back to fresh. Raises RunFailed."""
-        ...
-
-    async def set_power_state(self, state: int) -> None:
-        """Choose an NVMe power state. Raises RunFailed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
