@@ -47,7 +47,7 @@ def record(
     seconds: Annotated[float, typer.Option(help="For how long.")] = 30.0,
     to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
 ) -> None:
-    """Record what an instrument says and is told, to send it to somebody."""
+    """Record what an instrument says, to send it to somebody."""
     from labctl.cli import sessions
 
     raise typer.Exit(sessions.record(rig, instrument, seconds, to))
@@ -85,7 +85,7 @@ def calibrate(
     show: Annotated[bool, typer.Option("--show", help="Only print what is stored.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Zero offsets of the meters, with the drive off; or two meters against each other."""
+    """Zero the meters with the drive off; compare two meters."""
     from labctl.cli import calibrating
 
     modes = [bool(against), compare, show, bool(channels or switch_off)]

@@ -82,7 +82,7 @@ def trim_check(
     size: Annotated[str, typer.Option(help="How much to write and discard.")] = "16m",
     json_output: JsonOption = False,
 ) -> None:
-    """Write, discard and read back: does TRIM work? Without --folder on the raw drive."""
+    """Does TRIM work? On the raw drive, or a filesystem (--folder)."""
     from labctl.cli import trimming
 
     raise typer.Exit(trimming.check_trim(rig, folder, size, json_output))
