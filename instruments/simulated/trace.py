@@ -54,16 +54,19 @@ class TraceWriter:
         self._count = 0
         self._record = struct.Struct("<q8dq4q")
         _HEADER.pack_into(self._map, 0, 0, capacity)
+        # stored in one go: pack_into writes zeros first, and a reader would see no ticks at all
+        self._shown_count = memoryview(self._map)[:8].cast("q")
 
     def append(self, *values: float) -> None:
         """Append one tick; ``values`` in the order of :data:`TICK`."""
         offset = _HEADER_BYTES + (self._count % self._capacity) * TICK.itemsize
         self._record.pack_into(self._map, offset, *values)
         self._count += 1
-        _HEADER.pack_into(self._map, 0, self._count, self._capacity)
+        self._shown_count[0] = self._count
 
     def close(self) -> None:
         """Unmap the file (it stays for readers that still have it)."""
+        self._shown_count.release()
         self._map.close()
 
 

@@ -54,6 +54,7 @@ class ReplayResult:
     joules_per_gb: Estimate | None
     service_part: float | None
     rate_part: float | None
+    throttled_s: float = 0.0
 
 
 def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult, ...]:
@@ -104,6 +105,7 @@ def _result(
         joules_per_gb=joules,
         service_part=_part(service_us, None if first is None else first.service_mean_us),
         rate_part=_part(bytes_per_s * 1e-6, None if first is None else first.mb_per_s),
+        throttled_s=item.throttled_s,
     )
 
 

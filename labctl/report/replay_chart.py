@@ -53,6 +53,7 @@ def _numbers(one: ReplayResult, repeated: bool) -> Row:
         **{f"over_{slow.over_ms}_ms_pct": slow.most_pct for slow in one.slow},
         "busy_pct": None if one.busy is None else one.busy.part * 100,
         "busy_from": None if one.busy is None else one.busy.source,
+        "throttled": f"{one.throttled_s:.1f} s" if one.throttled_s else "",
         "watts": None if one.watts is None else one.watts.value,
         "watts_u": None if one.watts is None else one.watts.u,
         "joules_per_gb": None if one.joules_per_gb is None else one.joules_per_gb.value,

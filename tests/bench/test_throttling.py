@@ -26,7 +26,7 @@ LABCTL = (sys.executable, "-m", "labctl.cli.main")
 TOLERANCE_S = 2.0
 
 PLAN = """
-name = "three causes"
+name = "three-causes"
 idle_before_s = 2
 idle_after_s = 0
 [[sweeps]]

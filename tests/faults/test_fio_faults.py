@@ -106,7 +106,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline(
     monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 1.0)
     work = tmp_path / "000_qd4"
     fio = await FioProcess.start(
-        phase(0, duration_s=1.0), drive_of(simulated), work, Timebase(), lambda *_: None
+        phase(0, duration_s=1.0), {"": drive_of(simulated)}, work, Timebase(), lambda *_: None
     )
     await fio.wait_held()
     fio.release()

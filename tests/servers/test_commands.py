@@ -174,7 +174,11 @@ async def test_over_a_real_broker_commands_are_answered_also_after_it_was_away(
     )
     told: list[str] = []
     daemon = Daemon(
-        home, [load_rig(rig_file)], home.runs, ServiceSettings(commands=True), told.append
+        home,
+        [load_rig(rig_file)],
+        home.runs,
+        ServiceSettings(commands=True, large_commands=True),
+        told.append,
     )
     listening = asyncio.create_task(take_commands(daemon))
     try:

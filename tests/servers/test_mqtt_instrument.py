@@ -192,7 +192,7 @@ class Notes:
 
 def test_the_owner_connects_again(broker: Mosquitto) -> None:
     notes = Notes()
-    owner = Owner("plug", plug(broker, interval_s=60.0), time.monotonic_ns, notes)
+    owner = Owner("plug", plug(broker, interval_s=60.0), time.monotonic_ns, notes, attempts=3)
     owner.record_to(notes)
     owner.start()
     until(lambda: owner.state is State.READING)
