@@ -31,9 +31,9 @@ demo: env
 	@$(BIN)/labctl demo
 endif
 
-# Two at a time, then those that a busy neighbour would disturb.
+# Some at a time (most of them wait), then those that a busy neighbour would disturb.
 test: env
-	$(BIN)/pytest -n 2 --dist loadfile -m "not alone"
+	$(BIN)/pytest -n 3 --dist loadfile -m "not alone"
 	$(BIN)/pytest -m alone
 
 test-vm: env

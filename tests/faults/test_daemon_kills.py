@@ -59,7 +59,9 @@ def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
     assert fios_below(daemon.home.runs) == []
     runs = {path.name for path in find_runs(daemon.home.runs)}
     for job in daemon.queue.jobs():
-        (name,) = {item.run for item in job.attempts if item.run}
+        names = {item.run for item in job.attempts if item.run}
+        assert len(names) == 1, job.attempts
+        name = names.pop()
         assert name in runs
         assert_completed_once(daemon.home.runs / name)
         assert_times_ascend(daemon.home.runs / name)
