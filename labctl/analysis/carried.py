@@ -69,7 +69,7 @@ def _was_warmer(
     phase: PhaseSignals, item: ThrottleInterval, throttled: Sequence[tuple[int, int]]
 ) -> float | None:
     """The highest °C at which the drive was free before, if it was clearly warmer than now."""
-    if "counters moved" in item.evidence:
+    if item.counters_moved:
         return None
     now = phase.heat.highest_near(item.begin_ns)
     before = phase.heat.warmest_outside(item.begin_ns, throttled)

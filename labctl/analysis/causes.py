@@ -84,8 +84,8 @@ def explained(
         watts_during=watts_during,
         celsius=phase.heat.celsius_at(begin_ns),
     )
-    cause, words = _cause(phase, grid, item, result, carried_over)
-    return replace(result, cause=cause, evidence="; ".join([*seen, *words]))
+    judged = _cause(phase, grid, item, result, carried_over)
+    return replace(judged, evidence="; ".join([*seen, judged.evidence]))
 
 
 def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -156,7 +156,8 @@ def _costly(share: float, before: float | None, idle_watts: float | None) -> boo
 
 def _cause(
     phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval, carried_over: bool
-) -> tuple[str, list[str]]:
+) -> ThrottleInterval:
+    """``seen`` with its cause, and what of the evidence is more than its levels."""
     watts = seen.watts_before, seen.watts_during
     beside, inside = _windows(grid, item)
     share = None
@@ -164,7 +165,8 @@ def _cause(
         iops = grid.iops(*beside), grid.iops(*inside)
         share = followed(phase.idle_watts, watts, iops)
     if item.during < STALLED * item.before:
-        return _standstill(phase, grid, item, seen)
+        cause, words = _standstill(phase, grid, item, seen)
+        return replace(seen, cause=cause, evidence="; ".join(words))
     rose = watts[0] is not None and watts[1] is not None and watts[1] > WATTS_ROSE * watts[0]
     goes_on = item.at_start and carried_over
     costly = (
@@ -180,16 +182,18 @@ def _cause(
     if not costly and not rose and (heat is not None or counted is not None):
         words = [heat] if heat is not None else []
         words += [f"the drive's own counters moved: {counted}"] if counted is not None else []
-        return "thermal", words
+        moved = counted is not None
+        return replace(seen, cause="thermal", evidence="; ".join(words), counters_moved=moved)
     limit = _limited(phase, seen)
     if limit is not None:
-        return "power_limit", [limit]
+        return replace(seen, cause="power_limit", evidence=limit)
     words = ["without a link to temperature" if heat is None else heat]
     if costly:
         words.append("each write took more energy than before")
     if phase.writes and item.to_end:
-        return "write_cache", ["one lasting step down in a phase that writes", *words]
-    return "unknown", words
+        words = ["one lasting step down in a phase that writes", *words]
+    cause = "write_cache" if phase.writes and item.to_end else "unknown"
+    return replace(seen, cause=cause, evidence="; ".join(words), costly=costly)
 
 
 def _standstill(
@@ -240,7 +244,7 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
         and item.begin_ns > dips[-1].begin_ns
         and item.end_ns - item.begin_ns <= 1.2 * longest_ns
     ]
-    if len(dips) < 2 and "more energy" not in dips[0].evidence:
+    if len(dips) < 2 and not dips[0].costly:
         return list(found)
     words, period_s = "", None
     if len(dips) > 1:
@@ -296,7 +300,7 @@ def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -
         all(abs(value - getattr(other, name)) < ALIKE * value for value, name in pairs)
         for other in thermal
     )
-    if not same or "more energy" in item.evidence:
+    if not same or item.costly:
         return item
     words = f"{item.evidence}; the same levels as in a thermal one of this phase"
     return replace(item, cause="thermal", evidence=words)

@@ -115,6 +115,10 @@ class ThrottleInterval:
     """Of dips that come again: seconds from the begin of one to that of the next."""
     drive: str = ""
     """Which of several drives did less."""
+    counters_moved: bool = False
+    """The drive's own thermal counters moved in just this stretch."""
+    costly: bool = False
+    """Each operation took more energy than before."""
 
     @property
     def duration_s(self) -> float:
