@@ -1,7 +1,10 @@
-"""What a run that was killed has left behind: its fio, and settings of the drive and its host."""
+"""What a run that was killed has left behind: its fio, settings of the drive and its host, and the
+report that it had no time for."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +15,13 @@ from labctl.capture.host.ssh import machine_at
 from labctl.checks import Check, warning
 from labctl.errors import LabctlError, RunFailed
 from labctl.record import HEADER_FILE, RunRecord
+from labctl.report.write import PAGE_FILE
 from labctl.rig import Rig, parse_rig
 from labctl.service.home import find_home
 from labctl.service.processes import end_fio_of
 from labctl.service.rig_lock import use_of
+
+REPORT_WITHIN_S = 100.0
 
 
 def end_leftovers(run: Path) -> list[str]:
@@ -37,6 +43,25 @@ def _put_back(run: Path, control: DriveControl) -> list[str]:
     if problems:
         return [f"what {run.name} has set is not put back: {problem}" for problem in problems]
     return [f"{run.name} had left {left}: put back"] if left else []
+
+
+def finish_report(run: Path) -> list[str]:
+    """Make the report of a run that was completed and then killed, unless it is there.
+
+    A line for what came of it. Never raises.
+    """
+    if (run / PAGE_FILE).exists():
+        return []
+    words = [sys.executable, "-P", "-m", "labctl.cli.main", "report", str(run)]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace",
+            timeout=REPORT_WITHIN_S, check=False,
+        )  # fmt: skip
+        said = done.stderr.strip() if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    return [f"{run.name} has no report: {said}"] if said else [f"{run.name}: report made"]
 
 
 def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:

@@ -14,7 +14,7 @@ from labctl.record import RunRecord
 from labctl.rig import Rig
 from labctl.service.home import Home
 from labctl.service.job import Attempt, Job, JobState, Outcome
-from labctl.service.leftovers import end_leftovers
+from labctl.service.leftovers import end_leftovers, finish_report
 from labctl.service.processes import ProcessIdentity, boot_id
 from labctl.service.queue import Queue
 from labctl.service.rig_lock import use_of
@@ -46,7 +46,9 @@ def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     left = end_leftovers(run)
     if job.last is not None and job.last.run is None:
         queue.note(job.id, run=run.name)
-    outcome, reason = _outcome_of(run)
+    outcome, reason = outcome_of(run)
+    if outcome is Outcome.COMPLETED:
+        left += finish_report(run)
     if outcome is Outcome.INTERRUPTED:
         reason = "; ".join([what, *left])
     return queue.end(job.id, outcome, reason, phases_done(run), blameless)
@@ -99,8 +101,8 @@ def phases_done(run: Path) -> int:
     return len(done)
 
 
-def _outcome_of(run: Path) -> tuple[Outcome, str]:
-    """How a run ended, from its record alone."""
+def outcome_of(run: Path) -> tuple[Outcome, str]:
+    """How a run ended, from its record alone: what became of its process says nothing."""
     try:
         record = RunRecord(run)
     except JournalError:

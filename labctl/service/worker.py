@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from labctl.service.child import Child, Result, last_written
 from labctl.service.event_tail import EventTail
 from labctl.service.home import Home, make_folder, write_private
 from labctl.service.job import Attempt, Job, JobState, Outcome
-from labctl.service.leftovers import end_leftovers
+from labctl.service.leftovers import end_leftovers, finish_report
 from labctl.service.notices import Kind, Notices
 from labctl.service.processes import boot_id
 from labctl.service.queue import Queue, QueueError
-from labctl.service.recovery import phases_done, recover, run_of, run_to_resume
+from labctl.service.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
 from labctl.service.rig_lock import RigLock
 
 TICK_S = 1.0
@@ -268,12 +269,20 @@ class Worker:
 
     async def _keep(self, job: Job, result: Result) -> None:
         """Write down how it ended; while nothing can be written (a full disk), try again."""
+        with contextlib.suppress(LabctlError):  # its process and its run were noted since
+            job = await asyncio.to_thread(self._queue.job, job.id)
         run = result.run or await asyncio.to_thread(
             run_of, job, self._place.home, self.rig, self._place.runs
         )
         done = 0
         if run is not None:
-            for line in await asyncio.to_thread(end_leftovers, run):
+            left = await asyncio.to_thread(end_leftovers, run)
+            if result.outcome is Outcome.INTERRUPTED:
+                outcome, reason = await asyncio.to_thread(outcome_of, run)
+                if outcome is Outcome.COMPLETED:
+                    left += await asyncio.to_thread(finish_report, run)
+                    result = Result(outcome, reason, run)
+            for line in left:
                 self._place.tell(f"{self.rig.name}: {line}")
             done = await asyncio.to_thread(phases_done, run)
         while True:

@@ -160,7 +160,7 @@ def test_servers_that_are_away_stop_no_run(variant: Any) -> None:
     more = '\n[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\norg = "o"\n'
     more += '[sinks.mqtt]\nhost = "127.0.0.1"\nport = 9\n'
     code, checks = doctor(variant(more=more))
-    assert code == 0
+    assert code == 0, checks
     levels = {check["subject"]: check["level"] for check in checks}
     assert (levels["influxdb"], levels["mqtt"]) == ("warning", "warning")
 
