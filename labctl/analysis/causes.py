@@ -44,6 +44,9 @@ UNPROVEN = ("unknown", "write_cache")
 ALIKE = 0.05
 """Levels before and during that differ by less are the same."""
 
+AS_DEEP = 0.1
+"""Dips whose depths differ by less (as a share of the level before) are equally deep."""
+
 FLICKER = 3
 FLICKER_S = 3.0
 """Throttling that goes on and off this often in a row, each time for less than this."""
@@ -231,7 +234,7 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
     """Dips of a writing phase that come again, without heat, are the drive's housekeeping.
 
     So is a single one in which each write took more energy. A dip that the end of the phase cut
-    off is one more of them when it is no longer than they are.
+    off is one more of them when it is no longer than they are, or not twice as long and as deep.
     """
     dips = [item for item in found if item.cause == "unknown"]
     if not phase.writes or not dips:
@@ -242,7 +245,8 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
         for item in found
         if item.cause == "write_cache"
         and item.begin_ns > dips[-1].begin_ns
-        and item.end_ns - item.begin_ns <= 1.2 * longest_ns
+        and item.end_ns - item.begin_ns
+        <= (2.0 if abs(item.depth - dips[-1].depth) <= AS_DEEP else 1.2) * longest_ns
     ]
     if len(dips) < 2 and not dips[0].costly:
         return list(found)

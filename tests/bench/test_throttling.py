@@ -20,7 +20,7 @@ from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.summary import summarise
 from labctl.record import RunRecord, find_runs
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.alone]
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 TOLERANCE_S = 2.0

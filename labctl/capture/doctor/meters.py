@@ -27,6 +27,8 @@ INTERVALS = 4
 """Readings of the slowest channel that are waited for."""
 SLOW = 1.5
 """Readings that come this much further apart than wanted are named."""
+FEW_PART = 0.1
+"""Answers late or garbled: up to this part of the values, the host is busy or the line noisy."""
 VAGUE_CLOCK_NS = 20 * NS_PER_MS
 COARSE = 0.02
 """The floor of a meter's accuracy, as a part of what it reads, from which on it is named."""
@@ -42,6 +44,7 @@ _TODO = {
     Status.LOST: "a longer interval_s, or a faster line",
     Status.MEMORY_OVERFLOW: "a longer interval_s, or a faster line",
     Status.STUCK: "is the meter measuring?",
+    Status.UNREADABLE: "is this machine busy, or the line noisy?",
 }
 
 
@@ -121,7 +124,9 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
         text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"
         if status is Status.MARKER:
             continue
-        yield (warning if status in BESIDE_VALUES else trouble)(name, text, _TODO.get(status, ""))
+        few = status is Status.UNREADABLE and count <= FEW_PART * len(heard.values)
+        level = warning if few or status in BESIDE_VALUES else trouble
+        yield level(name, text, _TODO.get(status, ""))
     if not heard.values and not heard.statuses:
         yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")
         return
