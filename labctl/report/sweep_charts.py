@@ -313,8 +313,11 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     datasets = Datasets()
     low = min(row["us"] for row in values)
     high = max(row["us"] for row in values)
-    scale = alt.Scale(type="log", domain=[low * 0.7, high * 1.4], nice=False)
-    ticks = _log_ticks(low * 0.7, high * 1.4)
+    low, top = low * 0.7, high * 1.4
+    if any(result.throttled for result in summary.measured):
+        top = max(top, high * (high / low) ** 0.2)  # a sixth of the height, for the triangles
+    scale = alt.Scale(type="log", domain=[low, top], nice=False)
+    ticks = _log_ticks(low, top)
     both = len({row["op"] for row in values}) > 1
     small = [_latency_panel(panel, grid, scale, ticks, datasets, both=both) for panel in found]
     dashes = " Reads are drawn solid, writes dashed." if both else ""
