@@ -86,6 +86,7 @@ class List(_Command):
 
 Command = Annotated[Add | Cancel | Pause | List, Field(discriminator="do")]
 _PARSER: TypeAdapter[Add | Cancel | Pause | List] = TypeAdapter(Command)
+_ID_PARSER = TypeAdapter(CommandId)
 
 
 class Commander:
@@ -115,7 +116,7 @@ class Commander:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             key = ".".join(map(str, first["loc"])) or "command"
-            return _refused(None, f"{key}: {first['msg']}")
+            return _refused(_id_of(content), f"{key}: {first['msg']}")
         known = self._answers.get((rig, command.id))
         if known is not None:
             return known
@@ -269,6 +270,15 @@ def _brokers(
         else:
             found.append((settings, [rig.name]))
     return found
+
+
+def _id_of(content: bytes) -> str | None:
+    """The id of a command that is otherwise wrong, so that its sender knows which was refused."""
+    try:
+        said = json.loads(content)
+        return _ID_PARSER.validate_python(said["id"], strict=True)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _refused(number: str | None, reason: str) -> dict[str, Any]:

@@ -157,6 +157,16 @@ def test_objects_of_any_shape_are_answered_and_can_be_sent(
     assert json.loads(json.dumps(said, allow_nan=False)) == said
 
 
+def test_a_wrong_command_is_refused_under_its_own_id_when_that_can_be_read(
+    commander: Commander,
+) -> None:
+    assert say(commander, id="mine", do="add", plan="../x")["id"] == "mine"
+    assert say(commander, id="mine", do="reboot")["id"] == "mine"
+    for wrong in ("a b", 5, None, ["x"], {"id": "x"}):
+        assert say(commander, id=wrong, do="list")["id"] is None
+    assert commander.answer("nvme-adapter", b'["id"]')["id"] is None
+
+
 def test_a_large_or_deep_payload_is_refused(commander: Commander) -> None:
     assert "larger" in commander.answer("nvme-adapter", b"[" * 100_000)["reason"]
     assert commander.answer("nvme-adapter", b"[" * 4_000)["ok"] is False
@@ -216,7 +226,7 @@ async def _ask(server: Mosquitto, commands: list[dict[str, Any]]) -> list[dict[s
             async for message in client.messages:
                 assert isinstance(message.payload, bytes)
                 reply = json.loads(message.payload)
-                if reply["id"] == command["id"] or reply["id"] is None:
+                if reply["id"] == command["id"]:
                     replies.append(reply)
                     break
             sending.cancel()
