@@ -15,7 +15,7 @@ from labctl.record import RESUMED, Event, RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
 CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")
-"""What a phase on a host behind ssh says besides: see ``labctl.capture.fio.ClockWindow``."""
+"""What a phase on a host behind ssh says besides: see ``labctl.capture.fio_window.ClockWindow``."""
 SIGNALLED_NS = 2_000_000
 """fio prints milliseconds, and reads its clocks within about one of each other."""
 LATEST_NS = 1 << 62

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Self
@@ -32,6 +30,7 @@ from labctl.capture.fio_job import (
     job_file,
     kernel_name_of,
 )
+from labctl.capture.fio_window import STARTED_WITHIN_MS, Window, window_between
 from labctl.capture.host.spawn import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
@@ -53,37 +52,10 @@ EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
 EXIT_WITHIN_S = 20.0
 READ_OUT_WITHIN_S = 5.0
-STARTED_WITHIN_MS = 2.0
-"""fio prints milliseconds, and takes its clock readings within about one of each other."""
-
-CONTRADICTING_NS = 100 * NS_PER_MS
-"""When documents say that a phase began at times this far apart, a clock was set meanwhile."""
-
 STDOUT_FILE = "stdout"
 STDERR_FILE = "stderr"
 
 _HARMLESS = ("fio: connected to NBD server",)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """When a phase really worked: first and last I/O, and the half-width of the doubt."""
-
-    begin_ns: int
-    end_ns: int
-    u_ns: int
-    clock: ClockWindow | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClockWindow:
-    """The same for the analysis: the first I/O on the clock of the drive's host (device time of
-    ``host.wall``), fio's runtime, and between which moments of the timebase the first I/O lies."""
-
-    clock_begin_ns: int
-    runtime_ns: int
-    begin_not_before_ns: int
-    begin_not_after_ns: int
 
 
 def _ending(code: int | None) -> str:
@@ -93,20 +65,6 @@ def _ending(code: int | None) -> str:
 
 def _error_words(error: int | str) -> str:
     return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
-
-
-def _median(moments: list[Moment]) -> Moment | None:
-    """The moment in the middle, with the doubt of the newest, which knows the clock best.
-
-    None when they contradict each other: the wall clock was set meanwhile.
-    """
-    times = [moment.t_ns for moment in moments]
-    clocks = [moment.clock_ns for moment in moments if moment.clock_ns is not None]
-    for same in (times, clocks):
-        if same and max(same) - min(same) > CONTRADICTING_NS:
-            return None
-    clock_ns = round(statistics.median(clocks)) if clocks else None
-    return Moment(round(statistics.median(times)), moments[-1].u_ns, clock_ns)
 
 
 def _write_replay(replay: Replay, drive: Drive, directory: Path) -> None:
@@ -309,33 +267,13 @@ class FioProcess:
         self._process.kill()
 
     def window(self) -> Window | None:
-        """First and last I/O on the timebase, from fio's own runtime and from our signals.
-
-        fio prints wall clock and time since its first I/O together; their difference is when it
-        began. It must lie after the release, and the last I/O before the "done" signal. A phase
-        that was stopped ends when it was told to: then it was surely still at work. On another
-        host the wall clock is mapped; where it stepped meanwhile, only the signals count.
-        """
+        """First and last I/O on the timebase; None before its release."""
         if self.release_ns is None:
             return None
         ends = [at_ns for at_ns in (self.done_ns, self._stopped_ns) if at_ns is not None]
-        latest = min(ends, default=self._timebase.now_ns())
-        if self.last_status is None or not self._began:
-            return Window(self.release_ns, latest, round(5 * NS_PER_MS))
-        runtime_ns = self.last_status.runtime_ms * NS_PER_MS
-        began = _median(self._began)
-        if began is None:
-            slack_ns = latest - self.release_ns - runtime_ns
-            return Window(self.release_ns, latest, max(slack_ns, round(5 * NS_PER_MS)))
-        # The two signals bound it from both sides, however little the clock is known.
-        last_begin_ns = max(latest - runtime_ns, self.release_ns)
-        begin_ns = min(max(began.t_ns, self.release_ns), last_begin_ns)
-        end_ns = min(begin_ns + runtime_ns, latest)
-        clock_u_ns = min(began.u_ns, last_begin_ns - self.release_ns)
-        clock = None
-        if began.clock_ns is not None:
-            clock = ClockWindow(began.clock_ns, runtime_ns, self.release_ns, last_begin_ns)
-        return Window(begin_ns, end_ns, round(STARTED_WITHIN_MS * NS_PER_MS) + clock_u_ns, clock)
+        latest_ns = min(ends, default=self._timebase.now_ns())
+        runtime_ms = 0 if self.last_status is None else self.last_status.runtime_ms
+        return window_between(self.release_ns, latest_ns, runtime_ms, self._began)
 
     async def _wait_while_it_progresses(self) -> None:
         written = 0
