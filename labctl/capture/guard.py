@@ -14,6 +14,8 @@ from labctl.rig import Limits, Rig
 
 HOLDS_S = 1.5
 """How long a limit must be passed without a break."""
+BLIND_S = 30.0
+"""How long what a limit is about may be unknown before that is told: no limit holds then."""
 LITTLE_DISK_BYTES = 500_000_000
 """Free space of the journal's disk that is warned of when the rig sets no limit."""
 
@@ -26,6 +28,8 @@ class Trip:
     reason: str
     action: str
     """ "warn", "pause" or "abort"."""
+    holds_s: float = HOLDS_S
+    """How long it must be so without a break."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,16 @@ class Look:
     view: View
     celsius: Mapping[str, float]
     """Of each drive whose temperature is known, by its name; a single drive has an empty one."""
-    free_disk_bytes: int
+    free_disk_bytes: int | None
     running_s: float
 
 
 def passed(rig: Rig, look: Look) -> Iterator[Trip]:
-    """Every limit that is passed in this look. What is not known passes none."""
+    """Every limit that is passed in this look. What is not known passes none, and is warned of
+    where it has a limit."""
     limits = rig.file.limits
     yield from _heat(limits, look.celsius)
+    yield from _unwatched(rig, look)
     yield from _rails(rig, look.view)
     yield from _watts(rig, look.view)
     yield from _disk(limits, look.free_disk_bytes)
@@ -56,6 +62,23 @@ def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
             drive = f"drive {name}" if name else "the drive"
             reason = f"{drive} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
             yield Trip(f"celsius of {name}" if name else "celsius", reason, limits.when_hot)
+
+
+def _unwatched(rig: Rig, look: Look) -> Iterator[Trip]:
+    """Limits that nobody can tell about, since what they are about is not known."""
+    limits = rig.file.limits
+    if limits.celsius is not None:
+        for name in rig.drives:
+            if name not in look.celsius:
+                drive = f"drive {name}" if name else "the drive"
+                reason = f"nobody knows how hot {drive} is: {limits.celsius:g} °C is not watched"
+                limit = f"celsius of {name} unknown" if name else "celsius unknown"
+                yield Trip(limit, reason, "warn", BLIND_S)
+    if limits.watts is not None:
+        dark = [name for name, rail in look.view.rails.items() if rail.watts is None]
+        if dark:
+            reason = f"{', '.join(dark)} is not measured: {limits.watts:g} W is not watched"
+            yield Trip("watts unknown", reason, "warn", BLIND_S)
 
 
 def _rails(rig: Rig, view: View) -> Iterator[Trip]:
@@ -82,9 +105,9 @@ def _watts(rig: Rig, view: View) -> Iterator[Trip]:
         yield Trip("watts", reason, "abort")
 
 
-def _disk(limits: Limits, free_bytes: int) -> Iterator[Trip]:
+def _disk(limits: Limits, free_bytes: int | None) -> Iterator[Trip]:
     least = limits.free_disk
-    if free_bytes < (LITTLE_DISK_BYTES if least is None else least):
+    if free_bytes is not None and free_bytes < (LITTLE_DISK_BYTES if least is None else least):
         reason = f"the journal's disk has {free_bytes / 1e6:.0f} MB left"
         if least is None:
             yield Trip("free_disk", reason, "warn")
@@ -107,7 +130,7 @@ class Guard:
         tripped = [
             trip
             for name, trip in present.items()
-            if name not in self._told and now_s - self._since_s[name] >= HOLDS_S
+            if name not in self._told and now_s - self._since_s[name] >= trip.holds_s
         ]
         over = [trip for name, trip in self._told.items() if name not in present]
         for trip in tripped:

@@ -365,7 +365,13 @@ class Run:
                 self._note_required(stop)
                 self._keep_limits(hands, sequence, stop)
 
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled():
+                reason = f"limits are not watched any more: {task.exception()!r}"
+                stop.ask("failed", reason, RunFailed.exit_code)
+
         task = asyncio.create_task(watch(), name="watch")
+        task.add_done_callback(ended)
         try:
             yield
         finally:
@@ -402,10 +408,9 @@ class Run:
         """Act on limits of the rig that were passed since the last look."""
         assert self.path is not None
         now_s = self._now_s()
-        try:
+        free_bytes = None
+        with contextlib.suppress(OSError):  # the journal tells of it; the other limits hold
             free_bytes = shutil.disk_usage(self.path).free
-        except OSError:
-            return  # the journal tells of it
         look = Look(self.monitor.view(), hands.drive_celsius(), free_bytes, now_s - self._began_s)
         tripped, over = self._guard.changes(look, now_s)
         for trip in over:

@@ -121,6 +121,20 @@ async def test_a_drive_that_falls_silent_is_one_event_and_one_when_it_is_back(
     assert told[2].data["since_ns"] == 500_000_000  # before it fell silent
 
 
+async def test_a_look_that_fails_in_a_way_nobody_foresaw_is_a_silent_drive_and_hangs_nothing(
+    watch_of: Callable[..., DriveWatch], told: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = watch_of({})
+    monkeypatch.setattr(SmartReader, "read", lambda self: {}["temperature"])
+    async with asyncio.timeout(30):
+        await watch.look("before")
+    assert [event.kind for event in told] == ["drive_silent"]
+    monkeypatch.setattr(SmartReader, "read", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(30):
+            await watch.look()
+
+
 async def test_the_drives_own_power_is_recorded_at_every_look(
     watch_of: Callable[..., DriveWatch], told: list[Event]
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.guard import HOLDS_S, Guard, Look, Trip, passed
+from labctl.capture.guard import BLIND_S, HOLDS_S, Guard, Look, Trip, passed
 from labctl.capture.monitor import LiveRail, View
 from labctl.errors import ConfigurationError
 from labctl.rig import Rig, parse_rig
@@ -23,7 +23,7 @@ def look(
     celsius: float | None = 40.0,
     volts: float | None = 12.0,
     amps: float | None = 1.0,
-    free: int = 10**12,
+    free: int | None = 10**12,
     running_s: float = 60.0,
 ) -> Look:
     view = View(rails={"12V": LiveRail(volts, amps), "3V3": LiveRail(3.3, 0.1)})
@@ -55,10 +55,19 @@ def test_each_limit_says_what_was_passed_and_what_is_done(
     assert words in trip.reason
 
 
-def test_what_is_not_known_passes_no_limit() -> None:
-    strict = rig("celsius = 1\nresume_celsius = 0\nwatts = 0.5")
-    blind = look(celsius=None, volts=None, amps=None)
-    assert limits_of(strict, blind) == {}
+def test_what_is_not_known_passes_no_limit_and_is_warned_of_after_a_while() -> None:
+    strict = rig('celsius = 1\nresume_celsius = 0\nwatts = 0.5\nfree_disk = "1g"')
+    blind = look(celsius=None, volts=None, amps=None, free=None)
+    guard = Guard(strict)
+    assert guard.changes(blind, 0.0) == guard.changes(blind, BLIND_S - 1.0) == ([], [])
+    told, _ = guard.changes(blind, BLIND_S)
+    assert {(trip.limit, trip.action) for trip in told} == {
+        ("celsius unknown", "warn"),
+        ("watts unknown", "warn"),
+    }
+    assert "12V is not measured: 0.5 W is not watched" in [trip.reason for trip in told]
+    assert guard.changes(look(celsius=0.0, amps=0.0), BLIND_S + 1.0)[1] == told
+    assert limits_of(rig(), blind) == {}
 
 
 def test_one_odd_reading_trips_nothing_and_each_change_is_told_once() -> None:

@@ -15,6 +15,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from labctl.capture.host.machine import Machine
@@ -92,6 +93,8 @@ class DriveWatch:
             return self._reader.read()
         except LabctlError as error:  # the drive's host is away
             return None, str(error)
+        except (OSError, ValueError, KeyError, TypeError) as error:  # an answer nobody has seen yet
+            return None, f"its answer makes no sense: {error!r}"
 
     async def run(self) -> None:
         """Look at each boundary and every ``every_s``, until cancelled. Never raises of itself."""
@@ -143,7 +146,7 @@ class DriveWatch:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """What ``work`` gives. Its thread keeps nobody waiting: a dead drive can hold it for ever."""
+    """What ``work`` gives or raises. A dead drive may hold its thread for ever, but nobody else."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[T] = loop.create_future()
 
@@ -151,10 +154,18 @@ async def _in_thread(work: Callable[[], T]) -> T:
         if not given.done():
             given.set_result(result)
 
+    def fail(error: Exception) -> None:
+        if not given.done():
+            given.set_exception(error)
+
     def do() -> None:
-        result = work()
+        tell: Callable[[], object]
+        try:
+            tell = partial(give, work())
+        except Exception as error:
+            tell = partial(fail, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(give, result)
+            loop.call_soon_threadsafe(tell)
 
     threading.Thread(target=do, name="drive-watch", daemon=True).start()
     return await given
