@@ -37,7 +37,11 @@ def influxd() -> str | None:
 
 
 def influxd1() -> str | None:
-    """The binary of 1.x: ``$INFLUXD1``, or on PATH."""
+    """The binary of 1.x: ``$INFLUXD1``, or on PATH.
+
+    Where Go is installed: ``go install github.com/influxdata/influxdb/cmd/influxd@v1.8.10`` with
+    ``GOTOOLCHAIN=go1.20.14``.
+    """
     candidates = (os.environ.get("INFLUXD1"), shutil.which("influxd1"), shutil.which("influxd"))
     return next((found for found in candidates if found and _is_1(found)), None)
 
