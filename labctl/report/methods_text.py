@@ -105,9 +105,9 @@ def _window(report: SteadyReport) -> Iterator[str]:
         return
     first, last = report.windows[0].rounds[0] + 1, report.windows[0].rounds[-1] + 1
     if report.reached:
-        yield f"{of}reached in all: rounds {first} to {last}"
+        yield f"{of}steady state in rounds {first} to {last}"
     else:
-        yield f"{of}not reached in all, in rounds {first} to {last}"
+        yield f"{of}no steady state; the last rounds are {first} to {last}"
     for window in report.windows:
         verdict = window.verdict
         unit = "°C" if window.unit == "°C" else ""
@@ -127,12 +127,12 @@ def _qos(found: MethodResults) -> Iterator[str]:
     yield from (str(one) for one in found.verdicts)
     for item in found.slow_shares:
         parts = [
-            f"{_percent(one.least_pct, one.most_pct)} over {one.over_ms} ms"
+            f"{_percent(one.least_pct, one.most_pct)} took over {one.over_ms} ms"
             for one in item.shares
             if one.most_pct
         ]
         if parts:
-            yield f"{item.label}: {', '.join(parts)}"
+            yield f"{item.label}: of its I/Os {', '.join(parts)}"
 
 
 def _percent(least: float, most: float) -> str:

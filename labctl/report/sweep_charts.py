@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from labctl.report.charts import (
     finished,
     hues,
     joined,
+    log_ticks,
     plain,
 )
 from labctl.report.latency import directions
@@ -317,7 +317,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     if any(result.throttled for result in summary.measured):
         top = max(top, high * (high / low) ** 0.2)  # a sixth of the height, for the triangles
     scale = alt.Scale(type="log", domain=[low, top], nice=False)
-    ticks = _log_ticks(low, top)
+    ticks = log_ticks(low, top)
     both = len({row["op"] for row in values}) > 1
     small = [_latency_panel(panel, grid, scale, ticks, datasets, both=both) for panel in found]
     dashes = " Reads are drawn solid, writes dashed." if both else ""
@@ -342,14 +342,6 @@ def _latency_rows(panel: Panel) -> list[Row]:
                     text = f"{significant(us, 3)} µs"
                     rows.append({"x": point.tick, "op": op, "of": name, "us": us, "text": text})
     return rows
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 … of each decade; over many decades only its first."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1.0, 2.0, 5.0) if last - first <= 4 else (1.0,)
-    ticks = (step * 10.0**decade for decade in range(first, last + 1) for step in steps)
-    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _latency_panel(
