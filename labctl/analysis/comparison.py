@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from labctl.analysis.drives import RunOfDrive, runs_of_drives
 from labctl.analysis.live_iops import iops_estimate
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.uncertainty import ratio
@@ -59,7 +61,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run that takes part. ``name`` is a letter: A is what the others are compared with."""
+    """A run that takes part, or one drive of it. ``name`` is a letter: A is what the others are
+    compared with."""
 
     name: str
     run_id: str
@@ -68,6 +71,8 @@ class ComparedRun:
     plan_name: str
     outcome: str
     throttled: int
+    drive: str = ""
+    """Its name in the rig, where one of several drives is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +157,16 @@ QUANTITIES = (
 
 
 def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
-    """All runs against the first. Raises ValueError for fewer than two."""
+    """All runs against the first. Raises ValueError for fewer than two.
+
+    Of runs of several drives, their sum is compared at the points, and after them each drive with
+    the one of the same name, at points called ``NAME · POINT``.
+    """
     if len(runs) < 2:
         raise ValueError("a comparison needs at least two runs")
     names = [_letter(number) for number in range(len(runs))]
-    tables = [_points(record, summary) for record, summary in runs]
+    again = _drives_of_several(runs)
+    tables = [_points(record, summary, again) for record, summary in runs]
     points = list(dict.fromkeys(point for table in tables for point in table))
     shared = [point for point in points if sum(point in table for table in tables) > 1]
     rows = []
@@ -175,8 +185,9 @@ def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
                 summary.plan_name,
                 summary.outcome,
                 sum(item.throttled for item in summary.measured),
+                record.drive_name if isinstance(record, RunOfDrive) else "",
             )
-            for name, (_, summary) in zip(names, runs, strict=True)
+            for name, (record, summary) in zip(names, runs, strict=True)
         ),
         rows=tuple(rows),
         only_in={
@@ -214,11 +225,27 @@ def named_points(summary: RunSummary) -> dict[str, PhaseResult]:
     return found
 
 
-def _points(record: RunRecord, summary: RunSummary) -> dict[str, Measured]:
-    return {
+def of_drive(drive: str, point: str) -> str:
+    """The name of a point as one of several drives did it."""
+    return f"{drive} · {point}"
+
+
+def _drives_of_several(runs: Sequence[tuple[RunRecord, RunSummary]]) -> set[str]:
+    """The names of drives that more than one of the runs has beside others."""
+    counts = Counter(name for _, summary in runs for name in summary.drives)
+    return {name for name, count in counts.items() if count > 1}
+
+
+def _points(record: RunRecord, summary: RunSummary, drives: Container[str]) -> dict[str, Measured]:
+    found = {
         name: Measured(result, _iops(record, summary, result))
         for name, result in named_points(summary).items()
     }
+    for drive, one in runs_of_drives(record).items():
+        if drive in drives:
+            own = _points(one, summary.drives[drive], ())
+            found |= {of_drive(drive, name): measured for name, measured in own.items()}
+    return found
 
 
 def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estimate | None:

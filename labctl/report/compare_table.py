@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Difference, Row
+from labctl.analysis.comparison import QUANTITIES, Cell, ComparedRun, Comparison, Difference, Row
 from labctl.analysis.gate import GateResult
 from labctl.analysis.results import Estimate
 from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
@@ -30,7 +30,7 @@ _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
 
 def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
-    lines = [_who(run.name, run.run_id, run.drive_model, run.drive_serial) for run in found.runs]
+    lines = [_who(run) for run in found.runs]
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
@@ -70,9 +70,11 @@ def gate_lines(gate: GateResult) -> list[str]:
     return [*lines, f"gate: {verdict}"]
 
 
-def _who(name: str, run_id: str, model: str, serial: str) -> str:
-    drive = " ".join(filter(None, (model, serial)))
-    return textwrap.shorten(f"{name}  {run_id}  {drive}", WIDTH, placeholder="…")
+def _who(run: ComparedRun) -> str:
+    record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
+    drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
+    text = f"{run.name}  {record}  {drive}".rstrip()
+    return text if cell_len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
 
 
 def _folded(text: str) -> list[str]:
@@ -161,18 +163,18 @@ def comparison_csv(found: Comparison) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ("run", "run_id", "drive_model", "drive_serial", "point", "quantity", "unit", "value",
-         "value_u", "change", "change_u", "difference", "completed", "throttled", "unthrottled",
-         "unthrottled_u")
+        ("run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
+         "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
+         "unthrottled", "unthrottled_u")
     )  # fmt: skip
     who = {run.name: run for run in found.runs}
     for row in found.rows:
         for cell in row.cells:
             run = who[cell.run]
             writer.writerow(
-                (cell.run, run.run_id, run.drive_model, run.drive_serial, row.point, row.quantity,
-                 row.unit, *_pair(cell.value), *_pair(cell.change), cell.difference or "",
-                 cell.completed, cell.throttled, *_pair(cell.unthrottled))
+                (cell.run, run.run_id, run.drive, run.drive_model, run.drive_serial, row.point,
+                 row.quantity, row.unit, *_pair(cell.value), *_pair(cell.change),
+                 cell.difference or "", cell.completed, cell.throttled, *_pair(cell.unthrottled))
             )  # fmt: skip
     return text.getvalue()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from rich.cells import cell_len
+
 from labctl.analysis.frontier import Answer
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.power_model import RailModel
@@ -32,7 +34,15 @@ _TERMS = {
 
 
 def methods_text(found: MethodResults) -> str:
-    """Every analysis that has something to say, under a heading each."""
+    """Every analysis that has something to say, under a heading each; of several drives first
+    that of all together, then that of each."""
+    lines = [found.run_id, *_sections(found)]
+    for name, one in found.drives.items():
+        lines += ["", f"── {name} {'─' * max(0, WIDTH - 4 - cell_len(name))}", *_sections(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _sections(found: MethodResults) -> list[str]:
     sections = (
         ("Headline averages", _averages(found)),
         ("Consistency (IOPS of each second, last part of the phase)", _consistency(found)),
@@ -54,7 +64,7 @@ def methods_text(found: MethodResults) -> str:
         inside = [part for line in body for part in _folded(line)]
         if inside:
             lines += ["", title, *inside]
-    return "\n".join([found.run_id, *lines]) + "\n"
+    return lines
 
 
 def _folded(line: str) -> list[str]:
