@@ -163,10 +163,15 @@ class Series:
 
 
 def run_tags(header: Header) -> dict[str, str]:
-    """The tags of everything of one run. ``drive`` is its serial, or its model without one."""
+    """The tags of everything of one run. ``drive`` is its serial, or its model without one.
+
+    Several drives together stand in brackets: they come before each of them in every list, and
+    cannot be taken for a drive.
+    """
+    drive = header.drive.serial or header.drive.model
     return {
         "rig": header.rig_name,
-        "drive": header.drive.serial or header.drive.model,
+        "drive": f"({drive})" if header.drives and drive else drive,
         "run": header.run_id,
     }
 

@@ -495,7 +495,7 @@ def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> N
             if name == measurement
         }
 
-    both = "S-left + S-right"
+    both = "(S-left + S-right)"
     assert tags_of("power") == {("S-left", "12V"), ("S-right", "3V3")}
     assert tags_of("io") == {(name, "read") for name in (both, "S-left", "S-right")}
     iops = {

@@ -242,6 +242,8 @@ def test_two_drives_of_a_model_without_serials_stay_two_series(tmp_path: Path) -
     header = RunRecord(MadeRun(tmp_path).path).header
     twins = {name: DriveInfo(model="X1") for name in ("left", "right")}
     tags = drive_tags(replace(header, drives={**twins, "third": DriveInfo("X1", "S3")}))
+    together = run_tags(replace(header, drives=twins, drive=DriveInfo("2 × X1", "0A1 + 0A2")))
+    assert sorted([together["drive"], "0A1", "AB"])[0] == "(0A1 + 0A2)", "the first in a list"
     assert [tags[name]["drive"] for name in ("left", "right", "third")] == [
         "X1 (left)", "X1 (right)", "S3",
     ]  # fmt: skip
