@@ -49,6 +49,8 @@ class Quantity:
     of: Callable[[Measured], Estimate | None]
     has_unthrottled: bool = True
     """Whether it is known of the part of a phase in which the drive did not throttle."""
+    in_parts: bool = True
+    """Whether a change is told as a part of the value. Of °C it is not: 0 °C is no zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class ComparedRun:
 class Cell:
     """One quantity at one point in one run, against the same in run A.
 
-    ``change`` is (this − A) / A with U, None for A itself and where one of them is missing.
+    ``change`` is (this − A) / A with U, of temperatures this − A in K; None for A itself and
+    where one of them is missing.
     ``unthrottled``: of the part of a throttled phase in which the drive did not throttle.
     """
 
@@ -94,13 +97,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One quantity at one point: a cell a run, in their order."""
+    """One quantity at one point: a cell a run, in their order. ``in_parts``: see Quantity."""
 
     point: str
     quantity: str
     unit: str
     better: int
     cells: tuple[Cell, ...]
+    in_parts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ QUANTITIES = (
     Quantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
     Quantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
     Quantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
-    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False),
+    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
 )
 """Latency and temperature come without an uncertainty: their differences are only shown."""
 
@@ -265,6 +269,8 @@ def _row(
     for name, one, value in zip(names, measured, values, strict=True):
         first = name == names[0]
         change, difference = (None, None) if first else difference_of(values[0], value)
+        if change is not None and values[0] is not None and not quantity.in_parts:
+            change = Estimate(change.value * values[0].value, change.u * values[0].value)
         cells.append(
             Cell(
                 run=name,
@@ -276,7 +282,9 @@ def _row(
                 unthrottled=None if one is None else _unthrottled(quantity, one),
             )
         )
-    return Row(point, quantity.name, quantity.unit, quantity.better, tuple(cells))
+    return Row(
+        point, quantity.name, quantity.unit, quantity.better, tuple(cells), quantity.in_parts
+    )
 
 
 def _unthrottled(quantity: Quantity, measured: Measured) -> Estimate | None:

@@ -70,7 +70,7 @@ def compare(
     gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse it may be; repeatable."),
+        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse; celsius_max=K; repeatable."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")

@@ -89,7 +89,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         (
             row_cells[0].run,
             [
-                f"{_value(row.quantity, cell)} {_change(cell)}"
+                f"{_value(row.quantity, cell)} {_change(row, cell)}"
                 for row, cell in zip(rows, row_cells, strict=True)
             ],
         )
@@ -146,20 +146,24 @@ def _value(quantity: str, cell: Cell) -> str:
     return throttled + prefixed_with_uncertainty(cell.value)
 
 
-def _change(cell: Cell) -> str:
+def _change(row: Row, cell: Cell) -> str:
     mark = MARKS[cell.difference or Difference.MISSING]
-    if cell.change is None:
-        return f"{NOTHING:>7}{mark}"
-    return f"{signed_percent(cell.change.value):>7}{mark}"
+    text = NOTHING if cell.change is None else change_text(row, cell.change.value)
+    return f"{text:>7}{mark}"
 
 
-def signed_percent(part: float) -> str:
-    """A change as a person reads it: 0.0123 → ``+1.2%``."""
-    return f"{part:+.1%}".replace("-", MINUS)
+def change_text(row: Row, change: float) -> str:
+    """A change as a person reads it: ``+1.2%``, ``+1613%``, ``−0.4 K``."""
+    if not row.in_parts:
+        text = f"{change:+.1f} K"
+    else:
+        text = f"{change:+.1%}" if abs(change) < 10 else f"{change:+.0%}"
+    return text.replace("-", MINUS)
 
 
 def comparison_csv(found: Comparison) -> str:
-    """One row a point, quantity and run; changes are parts (0.01 is 1 %), U is k = 2."""
+    """One row a point, quantity and run; changes are parts (0.01 is 1 %), of temperatures K; U is
+    k = 2."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
