@@ -147,12 +147,20 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         top = max(top, summary.idle_watts.value)
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
+    partly = [point for panel in found for point in panel.points if _is_part(point.result)]
     idle = " The dashed line is the idle power." if summary.idle_watts is not None else ""
+    if partly:
+        idle += " A pale bar has not all rails: its height is not the drive's power."
     caption = (
         "Mean power of each phase, stacked by rail. The error bar is the expanded uncertainty "
         f"(k = 2) of the total.{idle}{throttle_words(summary.measured)}"
     )
     return finished("watts", "Watts", caption, joined(small, grid.columns), datasets)
+
+
+def _is_part(result: PhaseResult) -> bool:
+    """Whether the watts of a rail are missing, so that the others are no total."""
+    return bool(result.rails) and result.watts is None
 
 
 def _watts_panel(
@@ -168,6 +176,7 @@ def _watts_panel(
                 "rail": name,
                 "order": rails.index(name),
                 "watts": rail.watts.value,
+                "opacity": 0.35 if _is_part(point.result) else 1.0,
                 "text": f"{with_uncertainty(rail.watts)} W",
             }
             for point in panel.points
@@ -181,6 +190,7 @@ def _watts_panel(
             y=y,
             color=alt.Color("rail:N", scale=colours, title="rail", legend=top_legend()),
             order=alt.Order("order:Q"),
+            opacity=alt.Opacity("opacity:Q", scale=None),
             tooltip=[alt.Tooltip("rail:N"), alt.Tooltip("text:N", title="mean ± U")],
         )
     ]

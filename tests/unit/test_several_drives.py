@@ -205,10 +205,14 @@ def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:
     assert "uri=nbd://x" in right and "new_group=1" in right
 
 
-def test_a_trace_is_for_one_drive() -> None:
-    phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, replay=Replay("t"))
-    (mistake,) = rig().mistakes_with((phase,), "p")
-    assert mistake.key == "drives" and "one drive" in mistake.allowed
+def test_a_trace_is_replayed_on_every_drive() -> None:
+    phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, queue_depth=4, jobs=1,
+                  replay=Replay("t"))  # fmt: skip
+    assert rig().mistakes_with((phase,), "p") == []
+    text = job_file(phase, rig().drives, {"left", "right"})
+    for target in ("/dev/nvme0n1", "/dev/nvme1n1"):
+        assert f"read_iolog=replay.log\nreplay_redirect={target}\n" in text
+    assert text.count("new_group=1") == 2
 
 
 def fio_document(iops: dict[str, float], seconds: float) -> dict[str, Any]:
