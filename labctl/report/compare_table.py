@@ -30,7 +30,7 @@ _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
 
 def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
-    lines = [_who(run) for run in found.runs]
+    lines = _who(found.runs)
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
@@ -70,11 +70,16 @@ def gate_lines(gate: GateResult) -> list[str]:
     return [*lines, f"gate: {verdict}"]
 
 
-def _who(run: ComparedRun) -> str:
-    record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
-    drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
-    text = f"{run.name}  {record}  {drive}".rstrip()
-    return text if cell_len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+def _who(runs: Sequence[ComparedRun]) -> list[str]:
+    """A line a run; two, where one of them has no room for its drive."""
+    told = []
+    for run in runs:
+        record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
+        drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
+        told.append((f"{run.name}  {record}", drive))
+    if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in told):
+        return [f"{record}  {drive}".rstrip() for record, drive in told]
+    return [line for record, drive in told for line in (record, *_folded(f"   {drive}"))]
 
 
 def _folded(text: str) -> list[str]:
@@ -95,8 +100,10 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         )
         for row_cells in zip(*(row.cells[1:] for row in rows), strict=True)
     ]
-    label = min(max(map(cell_len, names)), 30)
     base = max(map(cell_len, [*first, rows[0].cells[0].run]))
+    widest = max(cell_len(text) for head, texts in columns for text in (head, *texts))
+    room = WIDTH - 2 - 2 * _GAP - base - widest
+    label = min(max(map(cell_len, names)), max(room, 30))
     left = 2 + label + _GAP + base
     part: list[tuple[str, list[str]]] = []
     used = left
