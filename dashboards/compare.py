@@ -151,7 +151,8 @@ def dashboard() -> build.Dashboard:
             UID,
             "Compare",
             "Several runs or drives side by side: watts, IOPS per watt and joules per gigabyte "
-            "at each queue depth. Of several runs of one drive, the newest counts.",
+            "at each queue depth. Of several runs of one drive, the newest counts. Of a rig with "
+            "several drives choose one of them in Drive, or all together, who stand in brackets.",
             time_from="now-7d",
         )
         .with_variable(datasource_variable())

@@ -312,7 +312,6 @@ def _every_phase() -> build.Row:
 
 def dashboard() -> build.Dashboard:
     """The dashboard."""
-    phases_of = matches("rig", "drive")
     return (
         page(
             UID,
@@ -323,10 +322,11 @@ def dashboard() -> build.Dashboard:
         )
         .with_variable(datasource_variable())
         .with_variable(several("rig", "Rig", distinct("rig", "index", "phase")))
+        .with_variable(one("run", "Run", distinct("run", "index", "phase", matches("rig")), True))
+        # Of several drives in the run all together, which stand in brackets, come first.
         .with_variable(
-            several("drive", "Drive", distinct("drive", "index", "phase", matches("rig")))
+            one("drive", "Drive", distinct("drive", "index", "phase", matches("rig", "run")))
         )
-        .with_variable(one("run", "Run", distinct("run", "index", "phase", phases_of), True))
         .with_variable(
             several("workload", "Workload", workloads(RUN), all_value="").regex(WORKLOAD_REGEX)
         )

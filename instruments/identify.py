@@ -26,6 +26,7 @@ from instruments.drivers.pushed_display import PushedDisplay
 from instruments.errors import InstrumentError, ProtocolError
 from instruments.transports import SerialFormat, SerialLine, VisaLine
 
+_POLLED: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
 
@@ -71,13 +72,17 @@ def ask_visa(resource: str, library: str = "@py") -> Found:
 
 
 def driver_for(model: str) -> tuple[str, str]:
-    """The driver that names this model, and the model as its settings spell it."""
-    for name in drivers.names():
+    """The driver that names this model, and the model as its settings spell it.
+
+    One that asks for each reading comes last: a meter that also has another driver is read
+    better by that, from its memory and on its own clock.
+    """
+    for name in sorted(drivers.names(), key=lambda name: (name == _POLLED, name)):
         field = drivers.settings_model(name).model_fields.get("model")
         for known in get_args(field.annotation) if field is not None else ():
             if model.upper() in (str(known).upper(), f"DMM{known}".upper()):
                 return name, str(known)
-    return ("scpi_dmm", "generic") if model else ("", "")
+    return (_POLLED, "generic") if model else ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,10 @@ def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
         if value and (field.is_required() or key in known):
             lines.append(f'{key} = "{value}"')
         elif field.is_required():
-            lines.append(f"# {key} =")
+            words = [one for one in get_args(field.annotation) if isinstance(one, str)]
+            lines.append(
+                " ".join([f"# {key} =", " or ".join(f'"{one}"' for one in words)]).rstrip()
+            )
     return lines
 
 

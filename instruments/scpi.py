@@ -106,6 +106,14 @@ def parse_error(text: str) -> tuple[int, str]:
         raise ProtocolError(f"expected an error (code,message), got {text[:60]!r}") from None
 
 
+_ECHOES: Final = (
+    "sends back what it is sent, as for a person at a terminal; switch that off at its panel (a "
+    "Fluke 8845A: INSTR SETUP, PORT IF, RS232: COMPUTER instead of TERMINAL)"
+)
+"""Fluke 8845A/8846A Programmers Manual, "RS-232 Modes of Operation": its terminal mode echoes
+each character and prompts; computer mode does not."""
+
+
 def _is_model(model: str, identity: Identity) -> bool:
     """Whether ``model`` is a word of the identity's model, or one with a variant (``-SC``).
 
@@ -187,6 +195,8 @@ class ScpiSession:
         try:
             return parse_identity(self.ask("*IDN?"))
         except ProtocolError as error:
+            if "*IDN?" in str(error):
+                raise ProtocolError(f"{self.who}: {_ECHOES}") from None
             raise ProtocolError(f"{self.who}: {error}; switch the meter off and on") from None
 
     def expect_identity(self, model: str, serial: str = "") -> Identity:

@@ -58,10 +58,12 @@ class Answer:
 def query(sql: str, roots: Sequence[Path]) -> Answer:
     """Ask all runs under ``roots`` (or run directories themselves).
 
-    Raises ConfigurationError for SQL that is none (with the columns that there are), LabctlError
-    when DuckDB is not installed.
+    Raises ConfigurationError for SQL that is none (with the tables that there are), JournalError
+    for a directory that is none, LabctlError when DuckDB is not installed.
     """
     duckdb = _duckdb()
+    if not sql.strip(" ;\n\t"):
+        raise ConfigurationError([Mistake("query", "SQL", sql, "a question: SELECT * FROM runs")])
     found = [path for root in roots for path in _runs_of(root)]
     left_out = []
     with tempfile.TemporaryDirectory(prefix="labctl-query-") as spare:
@@ -75,11 +77,12 @@ def query(sql: str, roots: Sequence[Path]) -> Answer:
             for number, name in enumerate(TABLES):
                 _table(connection, name, [str(made[number]) for made in files])
             try:
-                result = connection.execute(sql)
-                columns = tuple(str(column[0]) for column in result.description or ())
-                rows = tuple(result.fetchall())
+                result: Any = connection.execute(sql)
+                told = result is not None and result.description
+                columns = tuple(str(column[0]) for column in told or ())
+                rows = tuple(result.fetchall()) if told else ()
             except duckdb.Error as error:
-                raise ConfigurationError([_mistake(connection, sql, error)]) from error
+                raise ConfigurationError([_mistake(sql, error)]) from error
     return Answer(columns, rows, tuple(left_out))
 
 
@@ -92,19 +95,16 @@ def _duckdb() -> Any:
 
 
 def _runs_of(root: Path) -> list[Path]:
+    if not root.is_dir():
+        raise JournalError(f"{root}: there is no such directory of runs (--runs)")
     return find_runs(root) or ([root] if (root / "run.json").is_file() else [])
 
 
-def _mistake(connection: duckdb.DuckDBPyConnection, sql: str, error: Exception) -> Mistake:
-    try:
-        shown = connection.execute(
-            "SELECT table_name, string_agg(column_name, ', ' ORDER BY column_index) "
-            "FROM duckdb_columns() WHERE NOT internal GROUP BY table_name ORDER BY table_name"
-        ).fetchall()
-    except Exception:  # the connection itself is gone: the first error says why
-        shown = []
-    known = "; ".join(f"{table}: {columns}" for table, columns in shown)
-    return Mistake("query", "SQL", sql, f"{error}\nwhat there is: {known}")
+def _mistake(sql: str, error: Exception) -> Mistake:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    tables = ", ".join(sorted(TABLES))
+    lines.append(f'the tables are {tables}; "DESCRIBE phases" names the columns of one')
+    return Mistake("query", "SQL", sql, "\n".join(lines))
 
 
 def _table(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[str]) -> None:

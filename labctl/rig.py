@@ -298,9 +298,6 @@ class Rig:
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""
         mistakes = []
-        if self.file.drives and any(phase.replay is not None for phase in phases):
-            allowed = f"a trace is replayed on one drive, and {plan_file} has one: use [drive]"
-            mistakes.append(Mistake(self.path, "drives", None, allowed))
         depths = sorted({phase.queue_depth for phase in phases if phase.queue_depth > 1})
         for one in self.each_drive().values() if depths else ():
             if one.drive.engine not in ASYNC_ENGINES:

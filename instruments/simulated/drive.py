@@ -33,6 +33,7 @@ from .trace import TraceWriter
 from .truth import TruthWriter
 
 _FLUSH_TICKS = 250  # truth and hwmon each 250 ms
+_COMMAND_TICKS = 20
 _SMART_TICKS = 500
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
 _START_SECONDS: Final = 20.0
@@ -58,6 +59,8 @@ class SimulatedDrive:
             self._trace.append(*tick)
             self._truth.append(tick)
             self._ticks += 1
+            if self._ticks % _COMMAND_TICKS == 0:
+                self._face.take_power_state()
             if self._ticks % _FLUSH_TICKS == 0:
                 self._truth.flush(ssd.ended_bursts())
                 self._face.update_temperatures()

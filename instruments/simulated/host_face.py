@@ -24,10 +24,14 @@ command=$1
 [ $# -gt 0 ] && shift
 json=no
 device=
+feature=
+value=
 while [ $# -gt 0 ]; do
     case $1 in
         -o | --output-format) [ "$2" = json ] && json=yes; shift ;;
         -ojson | --output-format=json) json=yes ;;
+        -f | --feature-id) feature=$2; shift ;;
+        -v | --value) value=$2; shift ;;
         -*) ;;
         *) device=$1 ;;
     esac
@@ -40,6 +44,21 @@ case $command in
             exit 22
         fi ;;
     list) ;;
+    get-feature | set-feature)
+        if [ -z "$device" ] || [ "$feature" != 2 ]; then
+            echo "the simulated nvme has power management only: -f 2 and a device" >&2
+            exit 22
+        fi
+        if [ "$command" = set-feature ]; then
+            if ! grep -qx "$value" "$state/power-states"; then
+                echo "NVMe status: Invalid Field in Command(0x2002)" >&2
+                exit 1
+            fi
+            echo "$value" > "$state/.power-state" && mv "$state/.power-state" "$state/power-state"
+        fi
+        printf '%s:0x02 (Power Management), Current value:0x%08x\\n' \\
+            "$command" "$(cat "$state/power-state")"
+        exit 0 ;;
     *) echo "ERROR: Invalid sub-command '$command' for global command nvme" >&2; exit 1 ;;
 esac
 if [ $json = no ]; then
@@ -70,6 +89,9 @@ class HostFace:
             (self._hwmon / name).write_text(text + "\n", encoding="ascii")
         self._write_json("id-ctrl", self._id_ctrl())
         self._write_json("list", self._list())
+        count = 1 + len(ssd.parameters.identity.lower_max_power_watts)
+        replace_text(self._state / "power-states", "".join(f"{n}\n" for n in range(count)))
+        replace_text(self._state / "power-state", f"{ssd.power_state}\n")
         self.update_temperatures()
         self.update_smart_log()
         shim = directory / "nvme"
@@ -83,6 +105,10 @@ class HostFace:
             ("temp2_input", self._ssd.case_celsius),
         ):
             replace_text(self._hwmon / name, f"{round(celsius * 1000)}\n")
+
+    def take_power_state(self) -> None:
+        """Tell the drive the power state that the host has set."""
+        self._ssd.power_state = int((self._state / "power-state").read_text(encoding="ascii"))
 
     def update_smart_log(self) -> None:
         """Write what ``nvme smart-log`` tells."""
@@ -125,8 +151,8 @@ class HostFace:
 
     def _id_ctrl(self) -> dict[str, object]:
         p = self._ssd.parameters
+        powers = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
         state = {
-            "max_power": round(p.identity.max_power_watts * 100),  # of 0.01 W: scale 0
             "max_power_scale": 0,
             "non-operational_state": 0,
             "entry_lat": 0,
@@ -150,7 +176,7 @@ class HostFace:
             "mdts": 5,
             "cntlid": 0,
             "ver": 0x10300,
-            "npss": 0,
+            "npss": len(powers) - 1,
             "wctemp": _kelvin(p.thermal.warning_celsius),
             "cctemp": _kelvin(p.thermal.critical_celsius),
             "tnvmcap": p.identity.capacity_bytes,
@@ -159,7 +185,8 @@ class HostFace:
             "mntmt": _kelvin(p.throttle.light.leave_celsius),
             "mxtmt": _kelvin(p.throttle.heavy.enter_celsius),
             "nn": 1,
-            "psds": [state],
+            # in 0.01 W: scale 0
+            "psds": [{"max_power": round(watts * 100), **state} for watts in powers],
         }
 
     def _list(self) -> dict[str, object]:

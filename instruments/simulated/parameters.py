@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -43,6 +44,15 @@ class Identity(_Section):
     power_cycles: Annotated[int, Field(ge=0)]
     max_power_watts: Positive
     """Of power state 0, as Identify Controller tells it."""
+    lower_max_power_watts: Annotated[tuple[Positive, ...], Field(max_length=31)]
+    """Of power states 1, 2 …: in those the drive slows down so as not to draw more."""
+
+    @model_validator(mode="after")
+    def _powers_fall(self) -> Self:
+        powers = (self.max_power_watts, *self.lower_max_power_watts)
+        if any(one <= other for one, other in pairwise(powers)):
+            raise ValueError("lower_max_power_watts must fall from state to state")
+        return self
 
 
 class Nand(_Section):

@@ -36,6 +36,8 @@ FLUSH: Final = 5
 TRIM: Final = 6
 
 _TICK_S = TICK_NS * 1e-9
+_POWER_WEIGHT: Final = 1 / 50  # of a tick in the mean that a power state limits: 50 ms
+_SLOWER, _FASTER, _SLOWEST = 0.99, 1.002, 0.01  # how a power state is held, each tick
 _MAPPING_UNIT_BYTES = 4096  # a smaller write costs a whole one
 _STREAMS = 32  # sequential streams that the controller follows, as queue depths go
 _SPREAD = 4096  # length of the tables of random numbers; a power of two
@@ -123,6 +125,11 @@ class Ssd:
         self._released_share = 1 - math.exp(-_TICK_S / (power.decoupling_ms * 1e-3))
         self._rail_12v = _Supply(p.rails.rail_12v)
         self._rail_3v3 = _Supply(p.rails.rail_3v3)
+
+        self.power_state = 0
+        self._power_limits = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
+        self._power_share = 1.0  # of its speed, that the power state leaves
+        self._mean_watts = power.idle_watts
 
         heat = p.thermal
         idle = power.idle_watts
@@ -253,6 +260,7 @@ class Ssd:
             watts = idle_watts * rail.idle_share + activity_watts * rail.activity_share
             supply.draw(watts if watts > 0 else 0.0, t_ns)
         self._warm(idle_watts + activity_watts)
+        self._hold_power(idle_watts + activity_watts)
         self._set_speeds()
         return (
             t_ns,
@@ -353,11 +361,21 @@ class Ssd:
         self.level_ns[level] += TICK_NS
         self.throttle_level = level
 
+    def _hold_power(self, watts: float) -> None:
+        """In a lower power state, slow down until the mean stays at its limit."""
+        self._mean_watts += (watts - self._mean_watts) * _POWER_WEIGHT
+        if self.power_state == 0:
+            self._power_share = 1.0
+        elif self._mean_watts > self._power_limits[self.power_state]:
+            self._power_share = max(self._power_share * _SLOWER, _SLOWEST)
+        else:
+            self._power_share = min(self._power_share * _FASTER, 1.0)
+
     def _set_speeds(self) -> None:
-        """What throttle, cache and garbage collection leave until the next tick."""
+        """What throttle, power state, cache and garbage collection leave until the next tick."""
         p = self.parameters
         cache, collection = p.write_cache, p.garbage_collection
-        pace = self._pace_for_level[self.throttle_level]
+        pace = self._pace_for_level[self.throttle_level] / self._power_share
         self._die_ns = p.nand.read_us * 1e3 * pace
         self._program_ns = p.nand.program_us * 1e3 * pace
         self._read_byte_ns = 1e9 / p.controller.read_bytes_per_s * pace

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from labctl.analysis.drives import RunOfDrive, runs_of_drives
 from labctl.analysis.live_iops import iops_estimate
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.uncertainty import ratio
@@ -47,6 +49,8 @@ class Quantity:
     of: Callable[[Measured], Estimate | None]
     has_unthrottled: bool = True
     """Whether it is known of the part of a phase in which the drive did not throttle."""
+    in_parts: bool = True
+    """Whether a change is told as a part of the value. Of °C it is not: 0 °C is no zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run that takes part. ``name`` is a letter: A is what the others are compared with."""
+    """A run that takes part, or one drive of it. ``name`` is a letter: A is what the others are
+    compared with."""
 
     name: str
     run_id: str
@@ -68,13 +73,16 @@ class ComparedRun:
     plan_name: str
     outcome: str
     throttled: int
+    drive: str = ""
+    """Its name in the rig, where one of several drives is meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One quantity at one point in one run, against the same in run A.
 
-    ``change`` is (this − A) / A with U, None for A itself and where one of them is missing.
+    ``change`` is (this − A) / A with U, of temperatures this − A in K; None for A itself and
+    where one of them is missing.
     ``unthrottled``: of the part of a throttled phase in which the drive did not throttle.
     """
 
@@ -89,13 +97,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One quantity at one point: a cell a run, in their order."""
+    """One quantity at one point: a cell a run, in their order. ``in_parts``: see Quantity."""
 
     point: str
     quantity: str
     unit: str
     better: int
     cells: tuple[Cell, ...]
+    in_parts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +155,22 @@ QUANTITIES = (
     Quantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
     Quantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
     Quantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
-    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False),
+    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
 )
 """Latency and temperature come without an uncertainty: their differences are only shown."""
 
 
 def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
-    """All runs against the first. Raises ValueError for fewer than two."""
+    """All runs against the first. Raises ValueError for fewer than two.
+
+    Of runs of several drives, their sum is compared at the points, and after them each drive with
+    the one of the same name, at points called ``NAME · POINT``.
+    """
     if len(runs) < 2:
         raise ValueError("a comparison needs at least two runs")
     names = [_letter(number) for number in range(len(runs))]
-    tables = [_points(record, summary) for record, summary in runs]
+    again = _drives_of_several(runs)
+    tables = [_points(record, summary, again) for record, summary in runs]
     points = list(dict.fromkeys(point for table in tables for point in table))
     shared = [point for point in points if sum(point in table for table in tables) > 1]
     rows = []
@@ -175,8 +189,9 @@ def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
                 summary.plan_name,
                 summary.outcome,
                 sum(item.throttled for item in summary.measured),
+                record.drive_name if isinstance(record, RunOfDrive) else "",
             )
-            for name, (_, summary) in zip(names, runs, strict=True)
+            for name, (record, summary) in zip(names, runs, strict=True)
         ),
         rows=tuple(rows),
         only_in={
@@ -214,11 +229,27 @@ def named_points(summary: RunSummary) -> dict[str, PhaseResult]:
     return found
 
 
-def _points(record: RunRecord, summary: RunSummary) -> dict[str, Measured]:
-    return {
+def of_drive(drive: str, point: str) -> str:
+    """The name of a point as one of several drives did it."""
+    return f"{drive} · {point}"
+
+
+def _drives_of_several(runs: Sequence[tuple[RunRecord, RunSummary]]) -> set[str]:
+    """The names of drives that more than one of the runs has beside others."""
+    counts = Counter(name for _, summary in runs for name in summary.drives)
+    return {name for name, count in counts.items() if count > 1}
+
+
+def _points(record: RunRecord, summary: RunSummary, drives: Container[str]) -> dict[str, Measured]:
+    found = {
         name: Measured(result, _iops(record, summary, result))
         for name, result in named_points(summary).items()
     }
+    for drive, one in runs_of_drives(record).items():
+        if drive in drives:
+            own = _points(one, summary.drives[drive], ())
+            found |= {of_drive(drive, name): measured for name, measured in own.items()}
+    return found
 
 
 def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estimate | None:
@@ -238,6 +269,8 @@ def _row(
     for name, one, value in zip(names, measured, values, strict=True):
         first = name == names[0]
         change, difference = (None, None) if first else difference_of(values[0], value)
+        if change is not None and values[0] is not None and not quantity.in_parts:
+            change = Estimate(change.value * values[0].value, change.u * values[0].value)
         cells.append(
             Cell(
                 run=name,
@@ -249,7 +282,9 @@ def _row(
                 unthrottled=None if one is None else _unthrottled(quantity, one),
             )
         )
-    return Row(point, quantity.name, quantity.unit, quantity.better, tuple(cells))
+    return Row(
+        point, quantity.name, quantity.unit, quantity.better, tuple(cells), quantity.in_parts
+    )
 
 
 def _unthrottled(quantity: Quantity, measured: Measured) -> Estimate | None:

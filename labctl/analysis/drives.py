@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval, ThrottleVerdict
 from labctl.analysis.verdict import NONE, OPEN, THROTTLED
+from labctl.errors import JournalError
 from labctl.record import Event, Header, RunRecord
 
 _FIO = "fio."
@@ -88,6 +89,15 @@ def _header_of(header: Header, name: str) -> Header:
 def runs_of_drives(record: RunRecord) -> dict[str, RunRecord]:
     """The run as each of its drives sees it, by name; empty where there is one drive."""
     return {name: RunOfDrive(record, name) for name in record.header.drives}
+
+
+def run_of_drive(record: RunRecord, name: str) -> RunRecord:
+    """The run as the drive ``name`` sees it. Raises JournalError when it had no such drive."""
+    known = runs_of_drives(record)
+    if name not in known:
+        had = f"its drives are {', '.join(known)}" if known else "it had one drive only"
+        raise JournalError(f"{record.path} has no drive {name!r}: {had}")
+    return known[name]
 
 
 def run_of_all(record: RunRecord) -> RunRecord:

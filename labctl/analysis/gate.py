@@ -11,8 +11,9 @@ A gate file is TOML::
     points = "randread 4k*"
     worse_pct = 10
 
-A limit is broken when the run is worse than it beyond the uncertainty of the difference. When only
-the uncertainty reaches over it, it is undecided, which passes unless the gate is strict.
+A limit on ``celsius_max`` is in K, and called ``worse_kelvin``. A limit is broken when the run is
+worse than it beyond the uncertainty of the difference. When only the uncertainty reaches over it,
+it is undecided, which passes unless the gate is strict.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Row
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of
 
 KNOWN = tuple(quantity.name for quantity in QUANTITIES)
+IN_KELVIN = frozenset(quantity.name for quantity in QUANTITIES if not quantity.in_parts)
 
 
 class Limit(BaseModel):
@@ -40,7 +42,8 @@ class Limit(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     quantity: str
-    worse_pct: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    worse_pct: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    worse_kelvin: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     points: str = "*"
 
     @field_validator("quantity")
@@ -49,6 +52,22 @@ class Limit(BaseModel):
         if value not in KNOWN:
             raise ValueError(f"one of {', '.join(KNOWN)}")
         return value
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Limit:
+        wanted, other = ("worse_pct", "worse_kelvin")
+        if self.quantity in IN_KELVIN:
+            wanted, other = other, wanted
+        if getattr(self, wanted) is None or getattr(self, other) is not None:
+            raise ValueError(f"a limit on {self.quantity} needs {wanted}, and that alone")
+        return self
+
+    @property
+    def worse(self) -> float:
+        """How much worse: percent, or K."""
+        found = self.worse_kelvin if self.worse_pct is None else self.worse_pct
+        assert found is not None
+        return found
 
 
 class Gate(BaseModel):
@@ -71,24 +90,26 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One limit at one point of one run. ``worse_pct`` < 0 is better; U in percent, too."""
+    """One limit at one point of one run, in ``unit`` (% or K). ``worse`` < 0 is better."""
 
     run: str
     point: str
     quantity: str
-    limit_pct: float
-    worse_pct: float | None
-    u_pct: float | None
+    unit: str
+    limit: float
+    worse: float | None
+    u: float | None
     verdict: Verdict
 
     def __str__(self) -> str:
         where = f"{self.run}: {self.point}: {self.quantity}"
-        if self.worse_pct is None:
+        if self.worse is None:
             return f"{where}: not measured in both runs"
-        u = f" ± {self.u_pct:.2g}" if self.u_pct is not None else ""
+        u = f" ± {self.u:.2g}" if self.u is not None else ""
+        change = "worse" if self.worse >= 0 else "better"
         return (
-            f"{where}: {self.worse_pct:+.2f}{u} % worse, {self.limit_pct:g} % allowed: "
-            f"{self.verdict}"
+            f"{where}: {abs(self.worse):.2f}{u} {self.unit} {change}, {self.limit:g} {self.unit} "
+            f"worse allowed: {self.verdict}"
         )
 
 
@@ -127,7 +148,9 @@ def parse_allowances(texts: Sequence[str]) -> list[Limit]:
     for text in texts:
         quantity, _, percent = text.partition("=")
         try:
-            limits.append(Limit(quantity=quantity.strip(), worse_pct=float(percent)))
+            name = quantity.strip()
+            key = "worse_kelvin" if name in IN_KELVIN else "worse_pct"
+            limits.append(Limit.model_validate({"quantity": name, key: float(percent)}))
         except ValidationError as error:
             mistakes += mistakes_of(error, f"--allow {text}")
         except ValueError:
@@ -163,18 +186,20 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
 
 def _checks(row: Row, limit: Limit) -> Iterator[Check]:
     for cell in row.cells[1:]:
-        worse, u, verdict = _judge(row, cell, limit.worse_pct)
-        yield Check(cell.run, row.point, row.quantity, limit.worse_pct, worse, u, verdict)
+        worse, u, verdict = _judge(row, cell, limit.worse)
+        unit = "%" if row.in_parts else "K"
+        yield Check(cell.run, row.point, row.quantity, unit, limit.worse, worse, u, verdict)
 
 
-def _judge(row: Row, cell: Cell, limit_pct: float) -> tuple[float | None, float | None, Verdict]:
+def _judge(row: Row, cell: Cell, limit: float) -> tuple[float | None, float | None, Verdict]:
     if cell.change is None or not cell.completed:
         return None, None, Verdict.MISSING
-    worse = -row.better * cell.change.value * 100
+    factor = 100 if row.in_parts else 1
+    worse = -row.better * cell.change.value * factor
     known = math.isfinite(cell.change.u)
-    u = cell.change.u * 100 if known else 0.0
-    if worse - u > limit_pct:
+    u = cell.change.u * factor if known else 0.0
+    if worse - u > limit:
         verdict = Verdict.BROKEN
     else:
-        verdict = Verdict.UNDECIDED if worse + u > limit_pct else Verdict.PASSED
+        verdict = Verdict.UNDECIDED if worse + u > limit else Verdict.PASSED
     return worse, u if known else None, verdict

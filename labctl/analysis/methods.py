@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from labctl.analysis.averages import Average, low_depth_averages, mixed_averages
 from labctl.analysis.conditioned import Conditioned, conditioned_against_fresh
 from labctl.analysis.consistency import TAIL_S, Consistency, consistency
+from labctl.analysis.drives import runs_of_drives
 from labctl.analysis.efficiency import Knee, Marginal, Share, knees, marginals, rail_shares
 from labctl.analysis.frontier import Answer, Frontier, frontiers, least_watts, most_iops
 from labctl.analysis.idle import IdleResult, idle_results
@@ -70,6 +71,8 @@ class MethodResults:
     soaks: tuple[Soak, ...]
     replays: tuple[ReplayResult, ...]
     idle: tuple[IdleResult, ...]
+    drives: dict[str, MethodResults] = field(default_factory=dict)
+    """Where several drives worked at once: what they say of each, by its name in the rig."""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary of numbers and words."""
@@ -87,7 +90,8 @@ def methods_of(
     wanted_iops: float | None = None,
     qos: tuple[float, float] = (QOS_PERCENT, QOS_LIMIT_US),
 ) -> MethodResults:
-    """Every analysis of a run. ``limit_watts`` and ``wanted_iops`` ask the frontier."""
+    """Every analysis of a run, and of each of several drives in it. ``limit_watts`` and
+    ``wanted_iops`` ask the frontier."""
     measured, points = summary.measured, summary.points
     models = fit_rails(summary.phases)
     lines = frontiers(points)
@@ -114,6 +118,17 @@ def methods_of(
         soaks=soaks(record, summary),
         replays=replay_results(record, summary),
         idle=idle_results(record.header, summary.phases),
+        drives={
+            name: methods_of(
+                run,
+                summary.drives[name],
+                tail_s=tail_s,
+                limit_watts=limit_watts,
+                wanted_iops=wanted_iops,
+                qos=qos,
+            )
+            for name, run in runs_of_drives(record).items()
+        },
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.phase import Phase
+
 SAME_WITHIN = 1e-9
 """Relative: another processor or numpy may round the last digits of a sum differently."""
 
@@ -22,20 +24,41 @@ class Mismatch:
     stated: Any
     derived: Any
 
+    @property
+    def place(self) -> str:
+        """The phase that it is of, or nothing."""
+        return self.where.partition(": ")[0] if ": " in self.where else ""
+
     def __str__(self) -> str:
-        text = f"{self.where}: stated {_short(self.stated)}, derived {_short(self.derived)}"
-        numbers = all(
-            isinstance(value, int | float) and not isinstance(value, bool)
-            for value in (self.stated, self.derived)
-        )
-        if numbers and self.stated:
-            text += f" ({self.derived / self.stated - 1:+.2g})"
-        return text
+        what = self.where.removeprefix(f"{self.place}: ") if self.place else self.where
+        if not (_is_number(self.stated) and _is_number(self.derived)):
+            return f"{what}: stated {_short(self.stated)}, derived {_short(self.derived)}"
+        part = (self.derived / self.stated - 1) if self.stated else math.nan
+        digits = _digits_that_differ(part)
+        change = f" ({part * 100:+.2g} %)" if math.isfinite(part) else ""
+        return f"{what}: stated {self.stated:.{digits}g}, derived {self.derived:.{digits}g}{change}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _digits_that_differ(part: float) -> int:
+    """How many digits tell two numbers apart that differ by this part of themselves."""
+    if not math.isfinite(part) or part == 0:
+        return 17
+    return min(17, max(5, 2 - math.floor(math.log10(abs(part)))))
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if value is None or value == ABSENT:
+        return "nothing"
+    if isinstance(value, dict | list):
+        return "a result"
+    if _is_number(value):
+        return f"{value:.6g}"
+    text = str(value)
+    return f"‘{text}’" if len(text) <= 60 else f"‘{text[:57]}…’"
 
 
 def mismatches(stated: dict[str, Any], derived: dict[str, Any]) -> tuple[Mismatch, ...]:
@@ -55,13 +78,14 @@ def _labels(summary: dict[str, Any]) -> list[str]:
     phases = summary.get("phases")
     if not isinstance(phases, list):
         return []
-    return [
-        f"{item['phase'].get('pattern')} {item['phase'].get('block_size_bytes')} "
-        f"QD{item['phase'].get('queue_depth')}"
-        if isinstance(item, dict) and isinstance(item.get("phase"), dict)
-        else ""
-        for item in phases
-    ]
+    return [_label(item.get("phase")) if isinstance(item, dict) else "" for item in phases]
+
+
+def _label(phase: Any) -> str:
+    try:
+        return Phase.from_json(phase).label
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return ""  # of another version, or changed by hand: its number names it
 
 
 def _named(where: tuple[str | int, ...], labels: list[str]) -> str:
@@ -70,11 +94,12 @@ def _named(where: tuple[str | int, ...], labels: list[str]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
             if number == 1 and where[0] == "phases" and part < len(labels):
-                text += f" {labels[part]}:"
-        elif text.endswith(":"):
-            text += f" {part}"
+                text += f" {labels[part]}".rstrip()
+                text += ": " if len(where) > 2 else ""
+        elif not text or text.endswith(": "):
+            text += str(part)
         else:
-            text += f".{part}" if text else str(part)
+            text += f".{part}"
     return text
 
 

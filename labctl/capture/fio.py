@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Self
@@ -67,14 +67,18 @@ def _error_words(error: int | str) -> str:
     return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
 
 
-def _write_replay(replay: Replay, drive: Drive, directory: Path) -> None:
-    """Put the log of a trace where fio looks for it. Raises RunFailed."""
-    if drive.size_bytes is None:
+def _write_replay(replay: Replay, sizes: Sequence[int | None], directory: Path) -> None:
+    """Put the log of a trace where fio looks for it: one for all drives, which fits the smallest.
+
+    Raises RunFailed.
+    """
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
         raise RunFailed(
             f"replay of {replay.trace}: the drive's size is not known: drive.size_bytes"
         )
     try:
-        write_log(replay, directory / REPLAY_FILE, drive.size_bytes)
+        write_log(replay, directory / REPLAY_FILE, min(known))
     except TraceError as error:
         raise RunFailed(str(error)) from error
 
@@ -165,14 +169,14 @@ class FioProcess:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             name = ""
-            if phase.replay is not None and devices:
+            if phase.replay is not None and devices and len(drives) == 1:
                 (drive,) = drives.values()
                 name = await asyncio.to_thread(kernel_name_of, drive, host.machine)
             job = job_file(phase, drives, devices, name)
             (directory / JOB_FILE).write_text(job, encoding="utf-8")
             if phase.replay is not None:
-                (drive,) = drives.values()
-                await asyncio.to_thread(_write_replay, phase.replay, drive, directory)
+                sizes = [drive.size_bytes for drive in drives.values()]
+                await asyncio.to_thread(_write_replay, phase.replay, sizes, directory)
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
         status_every = f"--status-interval={STATUS_EVERY_MS}ms"

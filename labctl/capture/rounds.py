@@ -62,10 +62,13 @@ def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:
 
 
 def rounds_end(
-    phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase
+    phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase, drives: int = 1
 ) -> RoundsEnd | None:
-    """Why the rounds end with the one that ``last`` ends; None when the next one follows."""
-    written = _written_bytes(phases, values, last)
+    """Why the rounds end with the one that ``last`` ends; None when the next one follows.
+
+    ``values`` are of all ``drives`` together, the limits of bytes are of each.
+    """
+    written = _written_bytes(phases, values, last) / drives
     if written >= last.steady_from_bytes and _is_steady(phases, values, last):
         return RoundsEnd.STEADY
     enough = last.rounds_until_bytes

@@ -303,8 +303,9 @@ class Run:
         kept = self._resumption
         done, values = (kept.done, kept.values) if kept is not None else ((), None)
         sequence = PhaseSequence(
-            self.phases, hands, self, self.timebase.now_ns, done, values, self.plan.resume
-        )
+            self.phases, hands, self, self.timebase.now_ns, done, values, self.plan.resume,
+            len(self.drives),
+        )  # fmt: skip
         self._sequence = sequence
         if isinstance(hands.host, RemoteHost):
             hands.host.record_to(self._journal, self.event)

@@ -56,10 +56,11 @@ class PhaseSequence:
         done: Collection[int] = (),
         values: Mapping[int, PointValues] | None = None,
         resume: Resume = "repeat",
+        drives: int = 1,
     ) -> None:
         """``values``: of phases in ``done``, by index, for the rules that end rounds.
 
-        ``resume``: what a lost host means to the plan.
+        ``resume``: what a lost host means to the plan. ``drives``: how many work at once.
         """
         self.failed: list[str] = []
         self._phases = tuple(phases)
@@ -69,6 +70,7 @@ class PhaseSequence:
         self._over = set(done)
         self._values = dict(values or {})
         self._resume = resume
+        self._drives = drives
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
@@ -344,7 +346,7 @@ class PhaseSequence:
         following = self._next()
         if not phase.round or (following is not None and phase.same_round(following)):
             return
-        ended = rounds_end(self._phases, self._values, phase)
+        ended = rounds_end(self._phases, self._values, phase, self._drives)
         if ended is None:
             return
         self._narrator.event(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from labctl.analysis.summary import summarise
@@ -15,6 +17,7 @@ from labctl.report.files import summary_json
 
 DIFFERS = 1
 SHOWN = 20
+WIDTH = 80
 
 
 def bundle(run_directory: Path, output: Path | None, json_output: bool) -> None:
@@ -62,15 +65,28 @@ def verify(file: Path, json_output: bool) -> int:
         }
         print(json.dumps(data, ensure_ascii=False, indent=1))
         return 0 if good else DIFFERS
-    for problem in problems:
-        print(f"file: {problem}")
-    for one in differing[:SHOWN]:
-        print(f"number: {one}")
-    if len(differing) > SHOWN:
-        print(f"number: and {len(differing) - SHOWN} more (--json names all)")
-    members = len(unpacked.manifest.members)
     if good:
-        print(f"verified: {members} files, every number derived again")
-    else:
-        print(f"NOT verified: {len(problems)} files and {len(differing)} numbers differ")
-    return 0 if good else DIFFERS
+        print(f"verified: {len(unpacked.manifest.members)} files, every number derived again")
+        return 0
+    for line in _difference_lines(problems, differing):
+        print(line)
+    return DIFFERS
+
+
+def _difference_lines(problems: Sequence[str], differing: Sequence[Mismatch]) -> Iterator[str]:
+    """What differs, phase by phase, in 80 columns."""
+    for problem in problems:
+        yield from _folded(f"file: {problem}", "      ")
+    place = ""
+    for one in differing[:SHOWN]:
+        if one.place and one.place != place:
+            yield f"number: {one.place}"
+        place = one.place
+        yield from _folded(f"  {one}" if place else f"number: {one}", "      ")
+    if len(differing) > SHOWN:
+        yield f"and {len(differing) - SHOWN} numbers more (--json names all)"
+    yield f"NOT verified: {len(problems)} files and {len(differing)} numbers differ"
+
+
+def _folded(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)

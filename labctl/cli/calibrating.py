@@ -166,5 +166,6 @@ def _print_check(check: CrossCheck) -> None:
     verdict = "they agree" if check.agree else "they contradict each other"
     print(
         f"difference {check.difference:+.3g} {check.unit} ± {check.u:.2g} {check.unit} "
-        f"(U, k = 2), En = {check.en:.2g}: {verdict} ({check.n} pairs, {day_of(check.taken)})"
+        f"(U, k = 2; {check.n} pairs, {day_of(check.taken)})"
     )
+    print(f"En = {check.en:.2g}: {verdict}")

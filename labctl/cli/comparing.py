@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labctl.analysis.comparison import compare
+from labctl.analysis.drives import run_of_drive, runs_of_drives
 from labctl.analysis.gate import Gate, GateResult, check_gate, parse_allowances, parse_gate
 from labctl.analysis.plain import plain_json
 from labctl.analysis.summary import summarise
@@ -29,14 +30,17 @@ def compare_runs(
 ) -> int:
     """Compare runs with the first; the exit code is 1 when a gate fails.
 
-    Raises ConfigurationError for a wrong gate or too few runs, JournalError for what is no run.
+    ``RUN:DRIVE`` is one drive of a run of several; a single run of several drives is compared
+    drive by drive. Raises ConfigurationError for a wrong gate or too few runs, JournalError for
+    what is no run.
     """
-    if len(runs) < 2:
-        raise ConfigurationError(
-            [Mistake("command line", "RUN", None, "name at least two runs to compare")]
-        )
     gate = _gate(gate_file, allowances, strict)
-    records = [RunRecord(path) for path in runs]
+    records = [_record(path) for path in runs]
+    if len(records) == 1:
+        records = list(runs_of_drives(records[0]).values())
+    if len(records) < 2:
+        allowed = "name at least two runs to compare, or one of several drives"
+        raise ConfigurationError([Mistake("command line", "RUN", None, allowed)])
     pairs = [(record, summarise(record)) for record in records]
     found = compare(pairs)
     result = check_gate(found, gate) if gate is not None else None
@@ -59,6 +63,14 @@ def compare_runs(
         if html is not None:
             print(f"page: {html}")
     return _code(result)
+
+
+def _record(path: Path) -> RunRecord:
+    """The run, or what one of its drives saw where a path ends with ``:DRIVE``."""
+    run, colon, drive = str(path).rpartition(":")
+    if path.exists() or not colon or not Path(run).is_dir():
+        return RunRecord(path)
+    return run_of_drive(RunRecord(Path(run)), drive)
 
 
 def _code(result: GateResult | None) -> int:

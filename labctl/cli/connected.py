@@ -32,7 +32,7 @@ def list_instruments(addresses: Sequence[str], ask: bool, json_output: bool) -> 
     if json_output:
         print(json.dumps({"connected": rows, "asked": found}, indent=1))
         return int(failed)
-    _print(rows, found)
+    _print(rows, found, asked=ask)
     return int(failed)
 
 
@@ -61,7 +61,7 @@ def _asked(address: str, port: str) -> dict[str, Any]:
     }
 
 
-def _print(rows: Sequence[dict[str, str]], found: Sequence[dict[str, Any]]) -> None:
+def _print(rows: Sequence[dict[str, str]], found: Sequence[dict[str, Any]], *, asked: bool) -> None:
     if not rows:
         print("nothing found: no serial ports, no VISA resources")
     for row in rows:
@@ -74,5 +74,6 @@ def _print(rows: Sequence[dict[str, str]], found: Sequence[dict[str, Any]]) -> N
         for line in item["rig"]:
             print(f"  {line}")
     if rows and not found:
-        print("\nlabctl instruments --ask asks VISA resources who they are; a serial port is")
-        print("asked only by name: labctl instruments /dev/ttyUSB0")
+        if not asked:
+            print("\nlabctl instruments --ask asks VISA resources who they are.")
+        print("\nA serial port is asked only by name: labctl instruments /dev/ttyUSB0")

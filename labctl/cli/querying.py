@@ -6,10 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from labctl.query import answer_csv, answer_json, query
+from labctl.query import Answer, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
 
 
@@ -22,13 +24,44 @@ def run_query(sql: str, roots: Sequence[Path], csv_output: bool, json_output: bo
         print(answer_json(answer))
     elif csv_output:
         print(answer_csv(answer), end="")
+    elif _fits(answer, console := Console(soft_wrap=False)):
+        console.print(_table(answer))
     else:
-        table = Table(box=None, pad_edge=False)
-        for name in answer.columns:
-            table.add_column(name, overflow="fold")
-        for row in answer.rows:
-            table.add_row(*(_shown(value) for value in row))
-        Console(soft_wrap=False).print(table)
+        _print_records(answer)
+
+
+NARROW = 20
+"""Columns of a terminal that a wide column may be folded into."""
+
+
+def _fits(answer: Answer, console: Console) -> bool:
+    """Whether a table can be read: each column whole, or folded to no less than ``NARROW``."""
+    columns = zip(*([_shown(value) for value in row] for row in answer.rows), strict=True)
+    texts = list(columns) or [()] * len(answer.columns)
+    widths = (
+        min(NARROW, max(map(cell_len, (name, *column))))
+        for name, column in zip(answer.columns, texts, strict=True)
+    )
+    return sum(widths) + 2 * len(answer.columns) <= console.width + 2
+
+
+def _table(answer: Answer) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in answer.columns:
+        table.add_column(name, overflow="fold")
+    for row in answer.rows:
+        table.add_row(*(Text(_shown(value)) for value in row))  # no markup: names stay names
+    return table
+
+
+def _print_records(answer: Answer) -> None:
+    """A line a column, for what has too many of them to stand side by side."""
+    wide = max(map(cell_len, answer.columns))
+    for number, row in enumerate(answer.rows):
+        if number:
+            print()
+        for name, value in zip(answer.columns, row, strict=True):
+            print(f"{name}{' ' * (wide - cell_len(name))}  {_shown(value)}")
 
 
 def _shown(value: object) -> str:

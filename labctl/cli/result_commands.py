@@ -63,11 +63,14 @@ def review(
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run directories; RUN:DRIVE is one of several."),
+    ],
     gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse it may be; repeatable."),
+        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse; celsius_max=K; repeatable."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
@@ -78,7 +81,7 @@ def compare(
 ) -> None:
     """Compare runs with the first one.
 
-    Exit code 1 when a gate fails.
+    A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
     """
     from labctl.cli import comparing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from labctl.analysis.results import PhaseResult
@@ -47,8 +47,15 @@ BLOCK_SIZE = Axis(
     format_size,
 )
 JOBS = Axis("jobs", "jobs", lambda phase: phase.jobs, str, lambda jobs: f"{jobs} jobs")
+POWER_STATE = Axis(
+    "power_state",
+    "NVMe power state",
+    lambda phase: -1 if phase.power_state is None else phase.power_state,
+    lambda state: "as it was" if state < 0 else f"PS{state}",
+    lambda state: "as it was" if state < 0 else f"PS {state}",
+)
 
-_BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS)
+_BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +98,13 @@ def _workload(phase: Phase, axis: Axis) -> str:
         parts.append(f"×{phase.jobs} jobs")
     if phase.buffer_compress_pct:
         parts.append(f"{phase.buffer_compress_pct}% compressible")
+    if phase.power_state is not None and axis is not POWER_STATE:
+        parts.append(f"PS{phase.power_state}")
     return " ".join(parts)
 
 
-def _axis_of(phases: Sequence[Phase]) -> Axis:
-    """The first axis along which one workload of these phases varies."""
+def axis_of(phases: Iterable[Phase]) -> Axis:
+    """The axis of a sweep with these phases: the first along which one workload of them varies."""
     for axis in _BY_PREFERENCE:
         values: dict[str, set[int]] = {}
         for phase in phases:
@@ -128,7 +137,7 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
         sweeps.setdefault(result.phase.sweep, []).append(result)
     found: list[Panel] = []
     for sweep, members in sweeps.items():
-        axis = _axis_of([member.phase for member in members])
+        axis = axis_of([member.phase for member in members])
         workloads: dict[str, list[PhaseResult]] = {}
         for member in members:
             workloads.setdefault(_workload(member.phase, axis), []).append(member)

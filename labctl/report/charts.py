@@ -6,6 +6,7 @@ specification into a picture, both without a network.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -93,6 +94,21 @@ def finished(name: str, title: str, caption: str, body: Spec, datasets: Datasets
         "datasets": datasets.rows,
     }
     return Chart(name, title, caption, spec)
+
+
+def log_domain(low: float, high: float) -> tuple[float, float]:
+    """The ends of a logarithmic axis for values from ``low`` to ``high``, both above 0: at least a
+    decade, for on less even a steady drive looks like noise."""
+    middle = math.sqrt(low * high)
+    return min(low * 0.8, middle / 10**0.5), max(high * 1.25, middle * 10**0.5)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """1, 2, 5, 10 … of each decade; over many decades only its first."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    steps = (1.0, 2.0, 5.0) if last - first <= 4 else (1.0,)
+    ticks = (step * 10.0**decade for decade in range(first, last + 1) for step in steps)
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def hues(names: tuple[str, ...]) -> list[str]:

@@ -7,7 +7,7 @@ from labctl.analysis.gate import GateResult
 from labctl.analysis.results import RunSummary
 from labctl.report.charts import static_svg
 from labctl.report.compare_charts import comparison_charts
-from labctl.report.compare_table import signed_percent
+from labctl.report.compare_table import change_text
 from labctl.report.page import Drawn, offline_page
 
 
@@ -25,7 +25,7 @@ def comparison_page(found: Comparison, first: RunSummary, gate: GateResult | Non
                 for quantity in QUANTITIES
                 if found.quantity(quantity.name)
             ],
-            "percent": signed_percent,
+            "change_text": change_text,
             "significant_difference": Difference.SIGNIFICANT,
             "unknown_difference": Difference.UNKNOWN,
         },

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import altair as alt
 
-from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Quantity, named_points
+from labctl.analysis.comparison import (
+    QUANTITIES,
+    Cell,
+    Comparison,
+    Quantity,
+    named_points,
+    of_drive,
+)
 from labctl.analysis.comparison import Row as ComparedRow
 from labctl.analysis.results import RunSummary
 from labctl.report.axes import Panel, panels
@@ -31,24 +39,39 @@ _WIDTHS = {1: 760, 2: 465, 3: 300}
 
 def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]:
     """A chart a quantity; ``first`` is the summary of run A, whose sweeps give the panels."""
-    shown = panels(first.points)
-    names = {result.phase.index: name for name, result in named_points(first).items()}
-    charts = (_chart(found, quantity, shown, names) for quantity in QUANTITIES)
+    shown = [
+        ComparedPanel(
+            panel if not drive else replace(panel, title=of_drive(drive, panel.title)),
+            {
+                result.phase.index: of_drive(drive, name) if drive else name
+                for name, result in named_points(summary).items()
+            },
+        )
+        for drive, summary in {"": first, **first.drives}.items()
+        for panel in panels(summary.points)
+    ]
+    charts = (_chart(found, quantity, shown) for quantity in QUANTITIES)
     return tuple(chart for chart in charts if chart is not None)
 
 
-def _chart(
-    found: Comparison, quantity: Quantity, shown: Sequence[Panel], points_by: Mapping[int, str]
-) -> Chart | None:
+@dataclass(frozen=True, slots=True)
+class ComparedPanel:
+    """A panel of run A, or of a drive in it; ``names`` of its points, by the phase's index."""
+
+    panel: Panel
+    names: Mapping[int, str]
+
+
+def _chart(found: Comparison, quantity: Quantity, shown: Sequence[ComparedPanel]) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
     names = tuple(run.name for run in found.runs)
     datasets = Datasets()
     parts: list[Spec] = []
     columns = min(max(len(shown), 1), 3)
-    for panel in shown:
-        points = _points(panel, rows, points_by)
+    for one in shown:
+        points = _points(one.panel, rows, one.names)
         if points:
-            parts.append(_panel(panel, points, quantity, names, datasets, _WIDTHS[columns]))
+            parts.append(_panel(one.panel, points, quantity, names, datasets, _WIDTHS[columns]))
     if not parts:
         return None
     title = quantity.title[0].upper() + quantity.title[1:]

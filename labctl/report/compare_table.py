@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Difference, Row
+from labctl.analysis.comparison import QUANTITIES, Cell, ComparedRun, Comparison, Difference, Row
 from labctl.analysis.gate import GateResult
 from labctl.analysis.results import Estimate
 from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
@@ -30,7 +30,7 @@ _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
 
 def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
-    lines = [_who(run.name, run.run_id, run.drive_model, run.drive_serial) for run in found.runs]
+    lines = _who(found.runs)
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
@@ -70,9 +70,16 @@ def gate_lines(gate: GateResult) -> list[str]:
     return [*lines, f"gate: {verdict}"]
 
 
-def _who(name: str, run_id: str, model: str, serial: str) -> str:
-    drive = " ".join(filter(None, (model, serial)))
-    return textwrap.shorten(f"{name}  {run_id}  {drive}", WIDTH, placeholder="…")
+def _who(runs: Sequence[ComparedRun]) -> list[str]:
+    """A line a run; two, where one of them has no room for its drive."""
+    told = []
+    for run in runs:
+        record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
+        drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
+        told.append((f"{run.name}  {record}", drive))
+    if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in told):
+        return [f"{record}  {drive}".rstrip() for record, drive in told]
+    return [line for record, drive in told for line in (record, *_folded(f"   {drive}"))]
 
 
 def _folded(text: str) -> list[str]:
@@ -87,14 +94,16 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         (
             row_cells[0].run,
             [
-                f"{_value(row.quantity, cell)} {_change(cell)}"
+                f"{_value(row.quantity, cell)} {_change(row, cell)}"
                 for row, cell in zip(rows, row_cells, strict=True)
             ],
         )
         for row_cells in zip(*(row.cells[1:] for row in rows), strict=True)
     ]
-    label = min(max(map(cell_len, names)), 30)
     base = max(map(cell_len, [*first, rows[0].cells[0].run]))
+    widest = max(cell_len(text) for head, texts in columns for text in (head, *texts))
+    room = WIDTH - 2 - 2 * _GAP - base - widest
+    label = min(max(map(cell_len, names)), max(room, 30))
     left = 2 + label + _GAP + base
     part: list[tuple[str, list[str]]] = []
     used = left
@@ -144,35 +153,39 @@ def _value(quantity: str, cell: Cell) -> str:
     return throttled + prefixed_with_uncertainty(cell.value)
 
 
-def _change(cell: Cell) -> str:
+def _change(row: Row, cell: Cell) -> str:
     mark = MARKS[cell.difference or Difference.MISSING]
-    if cell.change is None:
-        return f"{NOTHING:>7}{mark}"
-    return f"{signed_percent(cell.change.value):>7}{mark}"
+    text = NOTHING if cell.change is None else change_text(row, cell.change.value)
+    return f"{text:>7}{mark}"
 
 
-def signed_percent(part: float) -> str:
-    """A change as a person reads it: 0.0123 → ``+1.2%``."""
-    return f"{part:+.1%}".replace("-", MINUS)
+def change_text(row: Row, change: float) -> str:
+    """A change as a person reads it: ``+1.2%``, ``+1613%``, ``−0.4 K``."""
+    if not row.in_parts:
+        text = f"{change:+.1f} K"
+    else:
+        text = f"{change:+.1%}" if abs(change) < 10 else f"{change:+.0%}"
+    return text.replace("-", MINUS)
 
 
 def comparison_csv(found: Comparison) -> str:
-    """One row a point, quantity and run; changes are parts (0.01 is 1 %), U is k = 2."""
+    """One row a point, quantity and run; changes are parts (0.01 is 1 %), of temperatures K; U is
+    k = 2."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ("run", "run_id", "drive_model", "drive_serial", "point", "quantity", "unit", "value",
-         "value_u", "change", "change_u", "difference", "completed", "throttled", "unthrottled",
-         "unthrottled_u")
+        ("run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
+         "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
+         "unthrottled", "unthrottled_u")
     )  # fmt: skip
     who = {run.name: run for run in found.runs}
     for row in found.rows:
         for cell in row.cells:
             run = who[cell.run]
             writer.writerow(
-                (cell.run, run.run_id, run.drive_model, run.drive_serial, row.point, row.quantity,
-                 row.unit, *_pair(cell.value), *_pair(cell.change), cell.difference or "",
-                 cell.completed, cell.throttled, *_pair(cell.unthrottled))
+                (cell.run, run.run_id, run.drive, run.drive_model, run.drive_serial, row.point,
+                 row.quantity, row.unit, *_pair(cell.value), *_pair(cell.change),
+                 cell.difference or "", cell.completed, cell.throttled, *_pair(cell.unthrottled))
             )  # fmt: skip
     return text.getvalue()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from rich.cells import cell_len
+
 from labctl.analysis.frontier import Answer
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.power_model import RailModel
@@ -32,7 +34,15 @@ _TERMS = {
 
 
 def methods_text(found: MethodResults) -> str:
-    """Every analysis that has something to say, under a heading each."""
+    """Every analysis that has something to say, under a heading each; of several drives first
+    that of all together, then that of each."""
+    lines = [found.run_id, *_sections(found)]
+    for name, one in found.drives.items():
+        lines += ["", f"── {name} {'─' * max(0, WIDTH - 4 - cell_len(name))}", *_sections(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _sections(found: MethodResults) -> list[str]:
     sections = (
         ("Headline averages", _averages(found)),
         ("Consistency (IOPS of each second, last part of the phase)", _consistency(found)),
@@ -54,7 +64,7 @@ def methods_text(found: MethodResults) -> str:
         inside = [part for line in body for part in _folded(line)]
         if inside:
             lines += ["", title, *inside]
-    return "\n".join([found.run_id, *lines]) + "\n"
+    return lines
 
 
 def _folded(line: str) -> list[str]:
@@ -105,9 +115,9 @@ def _window(report: SteadyReport) -> Iterator[str]:
         return
     first, last = report.windows[0].rounds[0] + 1, report.windows[0].rounds[-1] + 1
     if report.reached:
-        yield f"{of}reached in all: rounds {first} to {last}"
+        yield f"{of}steady state in rounds {first} to {last}"
     else:
-        yield f"{of}not reached in all, in rounds {first} to {last}"
+        yield f"{of}no steady state; the last rounds are {first} to {last}"
     for window in report.windows:
         verdict = window.verdict
         unit = "°C" if window.unit == "°C" else ""
@@ -127,12 +137,12 @@ def _qos(found: MethodResults) -> Iterator[str]:
     yield from (str(one) for one in found.verdicts)
     for item in found.slow_shares:
         parts = [
-            f"{_percent(one.least_pct, one.most_pct)} over {one.over_ms} ms"
+            f"{_percent(one.least_pct, one.most_pct)} took over {one.over_ms} ms"
             for one in item.shares
             if one.most_pct
         ]
         if parts:
-            yield f"{item.label}: {', '.join(parts)}"
+            yield f"{item.label}: of its I/Os {', '.join(parts)}"
 
 
 def _percent(least: float, most: float) -> str:

@@ -12,6 +12,7 @@ from labctl.analysis.methods import MethodResults
 from labctl.analysis.results import RunSummary
 from labctl.record import RunRecord
 from labctl.report.charts import png_of_svg, static_svg
+from labctl.report.matrix_chart import matrix_figures
 from labctl.report.methods_text import methods_text
 from labctl.report.page import Drawn, offline_page
 from labctl.report.replay_chart import replay_figure
@@ -23,6 +24,7 @@ from labctl.report.review_charts import (
     steady_figure,
     transfer_figure,
 )
+from labctl.report.saturation_chart import saturation_figures
 from labctl.report.soak_chart import soak_figure
 from labctl.report.sweep_charts import sweep_charts
 
@@ -47,9 +49,11 @@ def review_figures(
             seconds, iops = live_iops(record, result)
             figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
     figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
+    figures += matrix_figures(summary.points)
     figures.append(replay_figure(methods.replays))
     for number, report in enumerate(methods.steady, start=1):
         figures.append(steady_figure(report, f"steady-{number}" if number > 1 else "steady"))
+    figures += saturation_figures(record, summary)
     for number, soak in enumerate(methods.soaks):
         figures.append(soak_figure(record, summary, soak, f"soak-{number + 1}"))
     return tuple(figure for figure in figures if figure is not None)

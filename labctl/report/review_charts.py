@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
-import numpy as np
 
 from labctl.analysis.averages import Average
 from labctl.analysis.consistency import Consistency, Floats, per_second
@@ -31,6 +30,8 @@ from labctl.report.charts import (
     finished,
     hues,
     joined,
+    log_domain,
+    log_ticks,
     plain,
 )
 from labctl.report.numbers import duration, prefixed, with_uncertainty
@@ -188,11 +189,9 @@ def consistency_figure(
 def _scatter(data: alt.Chart, values: Floats, title: str, mean: alt.Chart, log: bool) -> Spec:
     low, high = float(values.min()), float(values.max())
     if log:
-        # at least a decade: on less, even a steady drive looks like noise
-        middle = float(np.sqrt(low * high))
-        low, high = min(low * 0.8, middle / 10**0.5), max(high * 1.25, middle * 10**0.5)
+        low, high = log_domain(low, high)
         scale = alt.Scale(type="log", domain=[low, high], nice=False)
-        axis = alt.Axis(labelExpr=PREFIXED, values=_log_ticks(low, high), minExtent=40)
+        axis = alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40)
     else:
         scale = alt.Scale(domain=[0, high * 1.1 or 1.0], nice=False)
         axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=40)
@@ -201,12 +200,6 @@ def _scatter(data: alt.Chart, values: Floats, title: str, mean: alt.Chart, log: 
     points = data.mark_point(filled=True, size=10, opacity=0.65, color=BLUE).encode(x=x, y=y)
     line = mean.mark_rule(color=RED, strokeWidth=1.2).encode(y=alt.Y("y:Q", scale=scale))
     return plain(alt.layer(points, line).properties(title=title, width=_HALF, height=200))
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    steps = (1.0, 2.0, 5.0) if high / low < 1e4 else (1.0,)
-    return [step * 10.0**d for d in decades for step in steps if low <= step * 10.0**d <= high]
 
 
 def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from labctl.report.charts import (
     finished,
     hues,
     joined,
+    log_ticks,
     plain,
 )
 from labctl.report.latency import directions
@@ -147,12 +147,20 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         top = max(top, summary.idle_watts.value)
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
+    partly = [point for panel in found for point in panel.points if _is_part(point.result)]
     idle = " The dashed line is the idle power." if summary.idle_watts is not None else ""
+    if partly:
+        idle += " A pale bar has not all rails: its height is not the drive's power."
     caption = (
         "Mean power of each phase, stacked by rail. The error bar is the expanded uncertainty "
         f"(k = 2) of the total.{idle}{throttle_words(summary.measured)}"
     )
     return finished("watts", "Watts", caption, joined(small, grid.columns), datasets)
+
+
+def _is_part(result: PhaseResult) -> bool:
+    """Whether the watts of a rail are missing, so that the others are no total."""
+    return bool(result.rails) and result.watts is None
 
 
 def _watts_panel(
@@ -168,6 +176,7 @@ def _watts_panel(
                 "rail": name,
                 "order": rails.index(name),
                 "watts": rail.watts.value,
+                "opacity": 0.35 if _is_part(point.result) else 1.0,
                 "text": f"{with_uncertainty(rail.watts)} W",
             }
             for point in panel.points
@@ -181,6 +190,7 @@ def _watts_panel(
             y=y,
             color=alt.Color("rail:N", scale=colours, title="rail", legend=top_legend()),
             order=alt.Order("order:Q"),
+            opacity=alt.Opacity("opacity:Q", scale=None),
             tooltip=[alt.Tooltip("rail:N"), alt.Tooltip("text:N", title="mean ± U")],
         )
     ]
@@ -317,7 +327,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     if any(result.throttled for result in summary.measured):
         top = max(top, high * (high / low) ** 0.2)  # a sixth of the height, for the triangles
     scale = alt.Scale(type="log", domain=[low, top], nice=False)
-    ticks = _log_ticks(low, top)
+    ticks = log_ticks(low, top)
     both = len({row["op"] for row in values}) > 1
     small = [_latency_panel(panel, grid, scale, ticks, datasets, both=both) for panel in found]
     dashes = " Reads are drawn solid, writes dashed." if both else ""
@@ -342,14 +352,6 @@ def _latency_rows(panel: Panel) -> list[Row]:
                     text = f"{significant(us, 3)} µs"
                     rows.append({"x": point.tick, "op": op, "of": name, "us": us, "text": text})
     return rows
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10 … of each decade; over many decades only its first."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    steps = (1.0, 2.0, 5.0) if last - first <= 4 else (1.0,)
-    ticks = (step * 10.0**decade for decade in range(first, last + 1) for step in steps)
-    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _latency_panel(

@@ -12,9 +12,9 @@ import numpy as np
 
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.timeline import Silence, Timeline, Trace
-from labctl.plan import Role
+from labctl.phase import Pattern, Phase, Role
 from labctl.report import headline
-from labctl.report.axes import panels
+from labctl.report.axes import axis_of, panels
 from labctl.report.charts import (
     GROUPED,
     INK,
@@ -46,6 +46,7 @@ _ROLE_COLOURS = {
     Role.PREPARE: "#e3d9c6",
 }
 _BANDS = ("#c9dbe8", "#dfeaf2")
+_STEPS = {Pattern.IDLE: "idle", Pattern.PURGE: "purge", Pattern.COOL: "cool"}
 _LIMITS = {"warning": "#e69f00", "critical": RED}
 
 
@@ -232,6 +233,7 @@ class _Happened:
 def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> Any:
     """Which phase was when, named as far as there is room."""
     rows: list[Row] = []
+    names = _fitting(summary.phases, axis)
     for number, result in enumerate(summary.phases):
         begin_ns, end_ns = max(result.begin_ns, axis.begin_ns), min(result.end_ns, axis.end_ns)
         rows.append(
@@ -240,7 +242,7 @@ def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> An
                 "t2": axis.at(end_ns),
                 "middle": axis.at((begin_ns + end_ns) / 2),
                 "colour": _ROLE_COLOURS.get(result.phase.role, _BANDS[number % 2]),
-                "label": _fitting(result, axis.pixels(begin_ns, end_ns)),
+                "label": names[number],
                 "phase": result.phase.label,
                 "outcome": result.outcome,
             }
@@ -284,20 +286,41 @@ def _cut(text: str, pixels: float) -> str:
     return f"{text[: room - 1]}…" if room > 4 else ""
 
 
-def _fitting(result: PhaseResult, pixels: float) -> str:
-    """The longest name of a phase that its band has room for."""
-    phase = result.phase
-    names = [phase.label]
-    if phase.role is Role.MEASURE:
-        names += [f"QD{phase.queue_depth}", str(phase.queue_depth)]
-        if phase.pattern.mixed:
-            names[1:] = [f"{phase.read_pct}%"]
-    elif phase.role is Role.PREPARE:
-        names += ["fill"]
-    else:
-        names += ["idle"]
-    room = pixels / _CHARACTER_PX
-    return next((name for name in names if len(name) < room), "")
+def _fitting(phases: Sequence[PhaseResult], axis: _TimeAxis) -> list[str]:
+    """What stands in the band of each phase: the longest kind of name that fits every phase of
+    its sweep that has room for one at all, so that a sweep is named in one way."""
+    found = [""] * len(phases)
+    sweeps: dict[tuple[str, Role], list[int]] = {}
+    for place, result in enumerate(phases):
+        sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(place)
+    for places in sweeps.values():
+        names = _names([phases[place].phase for place in places])
+        fits = {}
+        for place, kinds in zip(places, names, strict=True):
+            room = axis.pixels(phases[place].begin_ns, phases[place].end_ns) / _CHARACTER_PX
+            for kind, name in enumerate(kinds):
+                if len(name) < room:
+                    fits[place] = kind
+                    break
+        chosen = max(fits.values(), default=0)
+        for place, kinds in zip(places, names, strict=True):
+            found[place] = kinds[chosen] if place in fits else ""
+    return found
+
+
+def _names(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+    """What each phase of a sweep may be called, from long to short."""
+    first = phases[0]
+    if first.role is not Role.MEASURE:
+        return [(phase.label, _STEPS.get(phase.pattern, "fill")) for phase in phases]
+    if first.round and len({phase.point for phase in phases}) == 1:
+        return [(phase.label, f"round {phase.round}", str(phase.round)) for phase in phases]
+    along = axis_of(phases)
+    values = [along.value(phase) for phase in phases]
+    return [
+        (phase.label, along.point(value), along.tick(value))
+        for phase, value in zip(phases, values, strict=True)
+    ]
 
 
 def _rounded(value: float) -> float | None:

@@ -17,7 +17,7 @@ from labctl.sinks.mqtt_topics import (
     payload,
     topic_name,
 )
-from labctl.sinks.points import Point, Series, run_tags
+from labctl.sinks.points import Point, Series, drive_tags, run_tags
 
 NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
 """The tag that tells the series of a measurement apart."""
@@ -47,18 +47,26 @@ class RigMessages:
     """Makes the messages of a rig, or of one run on it."""
 
     def __init__(
-        self, prefix: str, tags: Mapping[str, str], plan: str | None = None, phases: int = 0
+        self,
+        prefix: str,
+        tags: Mapping[str, str],
+        plan: str | None = None,
+        phases: int = 0,
+        drives: Mapping[str, str] | None = None,
     ) -> None:
-        """``tags`` are what each message says of where it comes from; ``rig`` is among them."""
+        """``tags`` are what each message says of where it comes from; ``rig`` is among them.
+        ``drives``: of several drives their names in the rig, by what their points call them."""
         self.base = base_topic(prefix, tags["rig"])
         self._tags = dict(tags)
+        self._drives = dict(drives or {})
         self._plan = plan
         self._phases = phases
 
     @classmethod
     def of_run(cls, prefix: str, header: Header) -> RigMessages:
         """Those of a run."""
-        return cls(prefix, run_tags(header), header.plan_name, len(header.phases))
+        drives = {tags["drive"]: name for name, tags in drive_tags(header).items()}
+        return cls(prefix, run_tags(header), header.plan_name, len(header.phases), drives)
 
     @property
     def availability(self) -> Availability:
@@ -71,9 +79,8 @@ class RigMessages:
         return Availability(online, offline)
 
     def is_of_all(self, tags: Mapping[str, str]) -> bool:
-        """Whether something is not one drive's alone, where there are several: a topic has one
-        value, and that of a phase or a direction is their sum."""
-        return tags.get("drive") == self._tags.get("drive")
+        """Whether something is not one drive's alone, where there are several."""
+        return tags.get("drive") not in self._drives
 
     def state(self, t_ns: int, state: str, outcome: str | None, reason: str | None) -> Message:
         """What the rig is doing, and how its run ended."""
@@ -91,10 +98,19 @@ class RigMessages:
         return self._message("phase", t_ns, {"active": active, **self._of_phase(point)})
 
     def result(self, point: Point) -> Message:
-        """The numbers of a phase that ended."""
+        """The numbers of a phase that ended; of several drives, all of them or one of them."""
         index = point.fields["index"]
-        values = {"id": self._identity("result", index), **self._of_phase(point)}
-        return self._message("result", point.t_ns, values)
+        if self.is_of_all(point.tags):
+            values = {"id": self._identity("result", index), **self._of_phase(point)}
+            return self._message("result", point.t_ns, values)
+        name = self._drives[point.tags["drive"]]
+        values = {
+            "id": self._identity("result", index, name),
+            "name": name,
+            **self._of_phase(point),
+            "drive": point.tags["drive"],
+        }
+        return self._message("drive_result", point.t_ns, values, name)
 
     def event(self, point: Point) -> Message:
         """An event. Told twice it has the same id."""
@@ -104,6 +120,7 @@ class RigMessages:
             "id": self._identity("event", point.t_ns, kind, severity, title),
             "kind": kind,
             "severity": severity,
+            **_whose(point.tags),
             **point.fields,
         }
         return self._message("event", point.t_ns, values, kind)
@@ -113,15 +130,17 @@ class RigMessages:
         kind, tag = series.measurement, NAMED_BY[series.measurement]
         t_ns = int(series.t_ns[-1])
         columns = {name: column[-1] for name, column in series.columns.items()}
-        values = {tag: series.tags[tag], **series.constants, **columns}
-        return t_ns, self._message(kind, t_ns, values, series.tags[tag])
+        values = {tag: series.tags[tag], **_whose(series.tags), **series.constants, **columns}
+        if kind != "io" or self.is_of_all(series.tags):
+            return t_ns, self._message(kind, t_ns, values, series.tags[tag])
+        name = self._drives[series.tags["drive"]]
+        values["name"] = name
+        return t_ns, self._message("drive_io", t_ns, values, name, series.tags[tag])
 
-    def _message(
-        self, kind: str, t_ns: int, values: Mapping[str, object], name: str | None = None
-    ) -> Message:
+    def _message(self, kind: str, t_ns: int, values: Mapping[str, object], *names: str) -> Message:
         topic = TOPICS[kind]
         content = payload(kind, {**moment(t_ns), **self._tags, **values})
-        return Message(topic_name(self.base, kind, name), content, topic.qos, topic.retained)
+        return Message(topic_name(self.base, kind, *names), content, topic.qos, topic.retained)
 
     def _of_phase(self, point: Point) -> dict[str, object]:
         tags = {name: value for name, value in point.tags.items() if name not in self._tags}
@@ -132,3 +151,8 @@ class RigMessages:
     def _identity(self, *parts: object) -> str:
         text = json.dumps([self._tags["rig"], self._tags["run"], *parts])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _whose(tags: Mapping[str, str]) -> dict[str, str]:
+    """The drive that something is of, which of several may be one alone."""
+    return {"drive": tags["drive"]} if "drive" in tags else {}

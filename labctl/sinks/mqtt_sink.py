@@ -109,8 +109,6 @@ class MqttSink:
         self._publisher.deliver(list(self._to_deliver(part.points)))
         if self._live:
             for series in part.series:
-                if series.measurement == "io" and not self._messages.is_of_all(series.tags):
-                    continue
                 self._show(*self._messages.newest(series))
         mark = (self._publisher.accepted, part.cursor)
         if self._marks and self._marks[-1][0] == mark[0]:
@@ -155,11 +153,9 @@ class MqttSink:
                 yield self._messages.event(point)
                 if self._live:
                     self._follow(point.tags["kind"], point.t_ns)
-            elif not self._messages.is_of_all(point.tags):
-                continue
             elif "outcome" in point.fields:
                 yield self._messages.result(point)
-            else:
+            elif self._messages.is_of_all(point.tags):
                 self._phase = point
                 if self._live:
                     self._show_phase(point.t_ns, active=True)

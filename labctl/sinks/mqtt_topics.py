@@ -30,7 +30,7 @@ _TYPES: Mapping[Kind, type] = {Kind.FLOAT: float, Kind.INTEGER: int, Kind.TEXT: 
 class Topic:
     """One kind of message.
 
-    ``path`` lies below the rig; a level in ``<>`` is a name. ``fields`` are what its JSON object
+    ``path`` lies below the rig; each level in ``<>`` is a name. ``fields`` are what its JSON object
     may hold (what is not known is left out), ``families`` prefixes of fields named after rails
     and sensors. Without fields the payload is a word.
     """
@@ -104,6 +104,19 @@ TOPICS: Mapping[str, Topic] = {
         fields={**_COMMON, "id": str, **_PHASE, **_RESULT},
         families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
     ),
+    "drive_io": Topic(
+        "drive/<name>/io/<op>",
+        qos=0,
+        retained=False,
+        fields={**_COMMON, "name": str, "op": str, **_of("io")},
+    ),
+    "drive_result": Topic(
+        "drive/<name>/result",
+        qos=1,
+        retained=False,
+        fields={**_COMMON, "name": str, "id": str, **_PHASE, **_RESULT},
+        families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
+    ),
     "event": Topic(
         "event/<kind>",
         qos=1,
@@ -123,11 +136,11 @@ def base_topic(prefix: str, rig: str) -> str:
     return f"{prefix}/{level(rig)}"
 
 
-def topic_name(base: str, kind: str, name: str | None = None) -> str:
-    """The topic of a message; ``name`` fills the level in ``<>``."""
-    path = TOPICS[kind].path
-    if name is not None:
-        path = f"{path.partition('<')[0]}{level(name)}"
+def topic_name(base: str, kind: str, *names: str) -> str:
+    """The topic of a message; ``names`` fill the levels in ``<>``, in their order."""
+    given = iter(names)
+    levels = TOPICS[kind].path.split("/")
+    path = "/".join(level(next(given)) if one.startswith("<") else one for one in levels)
     return f"{base}/{path}"
 
 

@@ -6,6 +6,7 @@ and a test holds the dashboards' queries against it. A field that is not known i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -162,10 +163,15 @@ class Series:
 
 
 def run_tags(header: Header) -> dict[str, str]:
-    """The tags of everything of one run. ``drive`` is its serial, or its model without one."""
+    """The tags of everything of one run. ``drive`` is its serial, or its model without one.
+
+    Several drives together stand in brackets: they come before each of them in every list, and
+    cannot be taken for a drive.
+    """
+    drive = header.drive.serial or header.drive.model
     return {
         "rig": header.rig_name,
-        "drive": header.drive.serial or header.drive.model,
+        "drive": f"({drive})" if header.drives and drive else drive,
         "run": header.run_id,
     }
 
@@ -173,11 +179,14 @@ def run_tags(header: Header) -> dict[str, str]:
 def drive_tags(header: Header) -> dict[str, dict[str, str]]:
     """The tags of what is one drive's alone, by the drive's name; empty where there is one drive.
 
-    A drive without serial and model goes by its name in the rig.
+    A drive without serial and model goes by its name in the rig; two of the same model without
+    serials have their names behind it.
     """
+    told = {name: info.serial or info.model or name for name, info in header.drives.items()}
+    again = {text for text, count in Counter(told.values()).items() if count > 1}
     return {
-        name: {**run_tags(header), "drive": info.serial or info.model or name}
-        for name, info in header.drives.items()
+        name: {**run_tags(header), "drive": f"{text} ({name})" if text in again else text}
+        for name, text in told.items()
     }
 
 

@@ -160,7 +160,7 @@ def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
         'driver = "es51922"',
         f'port = "{serial}"',
     ]
-    assert "# function =" in asked[serial]["rig"]
+    assert '# function = "voltage" or "current"' in asked[serial]["rig"]
     assert asked[logger]["driver"] == "k204"
     assert asked[resource]["driver"] == "scpi_dmm"
     assert 'model = "SDM3065X"' in asked[resource]["rig"]

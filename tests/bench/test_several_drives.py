@@ -13,8 +13,13 @@ from instruments.simulated.bench import DEFAULT_METERS, BenchConfig
 from instruments.simulated.several import SeveralBenches
 from instruments.simulated.truth import Truth
 from labctl.analysis.summary import summarise
+from labctl.capture.fio import FioProcess
 from labctl.cli.demonstration import compare
+from labctl.fio_output import final_result
+from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.record import CPU_TIMES, RunRecord, find_runs
+from labctl.rig import Drive
+from labctl.timebase import Timebase
 
 pytestmark = pytest.mark.bench
 
@@ -70,3 +75,32 @@ def test_each_drive_gets_its_own_watts_and_work(tmp_path: Path) -> None:
     assert asked == {"left", "right"}
     assert sum(event.kind == CPU_TIMES for event in record.events) >= 2
     assert "left" in done.stdout and "right" in done.stdout
+
+
+async def test_one_trace_is_replayed_on_every_drive(tmp_path: Path) -> None:
+    """With the real fio, on two files: each drive gets all of the trace, and its own numbers."""
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"{n / 100},{'RW'[n % 3 == 0]},{n * 65536},4096\n" for n in range(90))
+    trace.write_text("timestamp,type,offset,size\n" + rows)
+    sizes = {"left": 64 << 20, "right": 32 << 20}
+    drives = {
+        name: Drive(target=str(tmp_path / name), engine="libaio", size_bytes=size)
+        for name, size in sizes.items()
+    }
+    phase = Phase(
+        0, Role.MEASURE, "s", Pattern.REPLAY, 0.9, queue_depth=8, jobs=1, read_pct=67,
+        replay=Replay(str(trace)),
+    )  # fmt: skip
+    fio = await FioProcess.start(phase, drives, tmp_path / "0", Timebase(), lambda *_: None)
+    await fio.wait_held()
+    fio.release()
+    await fio.wait_done()
+    assert await fio.finish() == ""
+    document = (tmp_path / "0" / "stdout").read_text()
+    for result, drives_count in (
+        *((final_result(document, name), 1) for name in drives), (final_result(document), 2)
+    ):  # fmt: skip
+        assert result is not None and result.read is not None and result.write is not None
+        assert (result.read.total_ios, result.write.total_ios) == (
+            60 * drives_count, 30 * drives_count,
+        )  # fmt: skip

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from instruments.drivers.scpi_dmm import ScpiDmm, ScpiDmmSettings, accuracy_of
 from instruments.drivers.truevolt import TruevoltSettings
-from instruments.errors import NoAnswer, SettingRefused, WrongInstrument
+from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
@@ -268,6 +268,16 @@ def test_another_maker_is_refused_and_generic_takes_any() -> None:
         meter(line).open()
     with ExpectedExchange(identity) as line:
         assert meter(line, model="generic", range=10.0).open().model == "GDM8351"
+
+
+def test_a_meter_that_echoes_is_told_from_a_wrong_one() -> None:
+    """A Fluke in terminal mode sends back what it is sent, and a prompt."""
+    echo = ("*IDN?", "*IDN?")
+    changes = {"resource": "ASRL/dev/ttyS0::INSTR", "baud": 9600}
+    with ExpectedExchange(("SYST:REM", None), echo, echo) as line:
+        instrument = meter(line, model="8845A", range=10.0, **changes)
+        with pytest.raises(ProtocolError, match="COMPUTER instead of TERMINAL"):
+            instrument.open()
 
 
 def test_a_meter_on_rs232_is_put_in_remote_first() -> None:

@@ -31,6 +31,7 @@ from tests.servers.mqtt_run import (
     sink_of,
 )
 from tests.servers.mqtt_server import Listener, Mosquitto, mosquitto, retained
+from tests.unit.test_several_drives import several
 
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")
 
@@ -41,6 +42,30 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     server.start()
     yield server
     server.kill()
+
+
+async def test_each_of_several_drives_is_told_below_its_name(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    path, over = several(tmp_path).path, asyncio.Event()
+    over.set()
+    sink = MqttSink(path, settings_of(broker), lambda _: None, live=True, pace=QUICK)
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        await ship(path, [sink], over=over)
+        for kind in ("drive/left/io/read", "drive/right/io/read", "io/read"):
+            await listener.until_told(f"labctl/bench/{kind}")
+        base = "labctl/bench/drive"
+        await listener.until(lambda: len(listener.said(f"{base}/right/result")) >= 3)
+        left = {one["index"]: one for one in listener.said(f"{base}/left/result")}
+        right = {one["index"]: one for one in listener.said(f"{base}/right/result")}
+        whole = {one["index"]: one for one in listener.said("labctl/bench/result")}
+        last = {name: json.loads(text) for name, text in listener.last().items() if b"{" in text}
+    assert (left[2]["iops"], right[2]["iops"], whole[2]["iops"]) == (2000, 8000, 10000)
+    assert (right[2]["name"], right[2]["drive"]) == ("right", "S-right")
+    assert left[2]["watts"] + right[2]["watts"] == pytest.approx(whole[2]["watts"])
+    assert len({left[2]["id"], right[2]["id"], whole[2]["id"]}) == 3
+    assert last[f"{base}/right/io/read"]["iops"] == 8000
+    assert last["labctl/bench/power/3V3"]["drive"] == "S-right", "whose rail it is"
 
 
 async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from labctl.analysis.comparison import (
     named_points,
 )
 from labctl.analysis.gate import Gate, Limit, Verdict, check_gate, parse_allowances, parse_gate
-from labctl.analysis.results import Estimate, RunSummary
+from labctl.analysis.results import Estimate, RunSummary, TemperatureResult
 from labctl.analysis.summary import summarise
 from labctl.analysis.window import rounds_of_mean, steady_rounds_of, window_means
 from labctl.cli.comparing import compare_runs
@@ -284,3 +284,24 @@ def test_what_was_done_in_rounds_is_one_point_and_what_came_again_has_a_name() -
     ]
     assert [item.phase.round for item in rounds_of_mean(summary, means[0])] == [2, 3, 4, 5, 6]
     assert rounds_of_mean(summary, named["randread 4k QD1"]) == ()
+
+
+def test_temperatures_are_compared_in_kelvins(made: Callable[..., Path]) -> None:
+    """A share of °C means nothing: 40 to 42 °C is 2 K, not 5 %."""
+    pairs = []
+    for warmer in (0.0, 2.0):
+        record = RunRecord(made(7))
+        summary = summarise(record)
+        warm = {"drive": TemperatureResult(40.0, 40.0 + warmer, 40.0)}
+        phases = tuple(replace(item, temperatures=warm) for item in summary.phases)
+        pairs.append((record, replace(summary, phases=phases)))
+    found = compare(pairs)
+    cell = found.quantity("celsius_max")[0].cells[1]
+    assert cell.change is not None and cell.change.value == pytest.approx(2.0)
+    assert "+2.0 K?" in comparison_text(found)
+    for allowed, verdict in ((3, Verdict.PASSED), (1, Verdict.BROKEN)):
+        gate = Gate(limits=parse_allowances([f"celsius_max={allowed}"]))
+        checks = check_gate(found, gate).checks
+        assert {(check.verdict, check.unit) for check in checks} == {(verdict, "K")}
+    with pytest.raises(ConfigurationError, match="worse_kelvin"):
+        parse_gate('[[limits]]\nquantity = "celsius_max"\nworse_pct = 3', "g")

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from instruments import drivers
 from instruments.drivers import specifications
 from instruments.drivers.sorting import sort_readings
+from instruments.identify import driver_for
 from instruments.instrument import Instrument
 from instruments.reading import Status
 
@@ -172,3 +173,12 @@ def test_sorting_numbers_from_statuses() -> None:
         (over, 5, 1),
     ]
     assert sort_readings("v", [], []) == ((), ())
+
+
+def test_a_meter_that_can_stream_is_suggested_with_the_driver_that_streams() -> None:
+    suggested = {
+        model: driver_for(model)[0] for model in ("34465A", "34401A", "DMM6500", "SDM3055")
+    }
+    assert suggested == {
+        "34465A": "truevolt", "34401A": "scpi_dmm", "DMM6500": "dmm6500", "SDM3055": "scpi_dmm",
+    }  # fmt: skip

@@ -29,6 +29,8 @@ def rows(heading: str) -> dict[str, str]:
     for fields, kind in re.findall(r"^\| (`.*?) \| (.*?) \|", section, re.MULTILINE):
         for name in re.findall(r"`([^`]+)`", fields):
             found[name] = kind
+    for other in re.findall(r"The fields of (`[^`]+`)", section):
+        found |= rows(other)
     return found
 
 
@@ -64,6 +66,7 @@ def test_any_name_is_one_level_and_can_be_read_back(name: str) -> None:
 def test_names_fill_the_level_in_brackets() -> None:
     assert topic_name("labctl/bench", "power", "12 V") == "labctl/bench/power/12%20V"
     assert topic_name("labctl/bench", "state") == "labctl/bench/state"
+    assert topic_name("b", "drive_io", "a/b", "read") == "b/drive/a%2Fb/io/read"
     assert len(level("ü" * 5_000)) < 2_000
 
 

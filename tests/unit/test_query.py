@@ -11,7 +11,7 @@ import pytest
 
 from labctl.analysis.summary import summarise
 from labctl.cli.querying import run_query
-from labctl.errors import ConfigurationError
+from labctl.errors import ConfigurationError, JournalError
 from labctl.query import PHASES_FILE, answer_csv, answer_json, fingerprint, query
 from labctl.record import RunRecord
 from tests.unit.synthetic_run import WORK, Bench, build
@@ -102,9 +102,31 @@ def test_a_run_that_cannot_be_written_to_is_read_all_the_same(
 
 
 def test_wrong_sql_names_what_there_is(runs: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"(?s)wats.*phases: run, index, role") as caught:
+    with pytest.raises(ConfigurationError, match=r"(?s)wats.*DESCRIBE phases") as caught:
         query("SELECT wats FROM phases", [runs])
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("sql", ["", " ;\n"])
+def test_no_question_and_no_directory_are_told(sql: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a question"):
+        query(sql, [tmp_path])
+    with pytest.raises(JournalError, match="no such directory"):
+        query("SELECT 1", [tmp_path / "nowhere"])
+
+
+def test_many_columns_are_shown_one_below_the_other(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run_query("SELECT * FROM phases LIMIT 2", [runs], False, False)
+    lines = capsys.readouterr().out.splitlines()
+    wide = lines[0].index("2026")
+    assert sum(line[:wide].rstrip() == "label" for line in lines) == 2
+    run_query("SELECT '[red]:x:' AS name, 1 AS one", [runs], False, False)
+    assert "[red]:x:" in capsys.readouterr().out, "a name is no markup"
+    run_query("DESCRIBE phases", [runs], False, False)
+    assert "watts_12V" in capsys.readouterr().out
 
 
 def test_a_run_that_cannot_be_read_is_left_out_and_named(runs: Path) -> None:

@@ -77,3 +77,13 @@ def test_every_measured_phase_stands_in_exactly_one_place(
     for panel in found:
         ticks = [point.tick for point in panel.points]
         assert len(set(ticks)) == len(ticks)
+
+
+def test_power_states_are_an_axis_and_not_the_same_point_again() -> None:
+    sweep = Sweep(pattern=["randread"], queue_depth=[32], power_state=[0, 1, 2], duration_s=5)
+    (panel,) = panels(summary_of(plan(sweep)).measured)
+    assert panel.title == "randread 4k QD32"
+    assert [point.tick for point in panel.points] == ["PS0", "PS1", "PS2"]
+    deeper = Sweep(pattern=["randread"], queue_depth=[1, 32], power_state=[0, 2], duration_s=5)
+    titles = [panel.title for panel in panels(summary_of(plan(deeper)).measured)]
+    assert titles == ["randread 4k PS0", "randread 4k PS2"]

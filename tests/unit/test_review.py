@@ -22,6 +22,7 @@ from labctl.cli.reporting import make_report, wants_review
 from labctl.plan import Sweep
 from labctl.record import RunRecord
 from labctl.report.charts import static_svg
+from labctl.report.matrix_chart import matrix_figures
 from labctl.report.review import review_figures, write_review
 from labctl.report.review_charts import (
     Figure,
@@ -31,6 +32,7 @@ from labctl.report.review_charts import (
     steady_figure,
     transfer_figure,
 )
+from labctl.report.saturation_chart import saturation_figures
 from tests.unit.test_report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
 
 SIZES = Sweep(
@@ -184,3 +186,50 @@ def test_the_review_is_written_where_the_plan_asks_for_it(
     assert wants_review(again) is wanted
     make_report(again)
     assert (again.path / "review.html").exists() is wanted
+
+
+def test_block_sizes_and_read_shares_stand_in_tables_with_the_watts_beside() -> None:
+    """The matrix of the PTS IOPS test, and that of LATENCY (one I/O at a time)."""
+    sizes, shares = ["1m", "64k", "4k", "512"], [100, 65, 0]
+    iops = Sweep(
+        name="IOPS", pattern=["randrw"], block_size=sizes, read_pct=shares, queue_depth=[16],
+        jobs=[2], duration_s=5,
+    )  # fmt: skip
+    latency = iops.model_copy(update={"name": "latency", "queue_depth": (1,), "jobs": (1,)})
+    measured = summary_of(plan(iops, latency, MIXES)).measured
+    first, second = matrix_figures(measured)
+    rows = check(first)
+    assert len(rows) == 12 and {row["size"] for row in rows} == {"512", "4k", "64k", "1m"}
+    item = next(i for i in measured if (i.phase.block_size_bytes, i.phase.read_pct) == (65536, 65))
+    (row,) = (row for row in rows if (row["size"], row["read_pct"]) == ("64k", "65"))
+    assert item.watts is not None
+    assert (float(row["iops"]), float(row["watts"])) == (item.iops, item.watts.value)
+    assert '"IOPS"' in json.dumps(first.chart.spec), "a table of them"
+    check(second)
+    assert "mean latency" in json.dumps(second.chart.spec)
+    assert second.chart.name == "matrix-2"
+
+
+def test_write_saturation_runs_along_what_was_written(tmp_path: Path) -> None:
+    rounds = Sweep(
+        name="wsat", pattern=["randwrite"], queue_depth=[32], duration_s=60, rounds=7, span="1g"
+    )
+    record, summary = drive_of_rounds(tmp_path, rounds)
+    (figure,) = saturation_figures(record, summary)
+    rows = check(figure)
+    ios = [item.write.total_ios for item in summary.measured if item.write is not None]
+    assert [float(row["drive_writes"]) for row in rows] == pytest.approx(
+        [sum(ios[: n + 1]) * 4096 / 2**30 for n in range(7)]
+    )
+    assert "capacities written" in json.dumps(figure.chart.spec)
+    two = replace(record.header, drives={"a": record.header.drive, "b": record.header.drive})
+    record.header = two
+    (both,) = saturation_figures(record, summary)
+    assert float(check(both)[-1]["drive_writes"]) == pytest.approx(
+        float(rows[-1]["drive_writes"]) / 2
+    ), "each of two drives was written over half as often"
+
+
+def drive_of_rounds(root: Path, sweep: Sweep) -> tuple[RunRecord, RunSummary]:
+    summary = summary_of(plan(sweep))
+    return record_of(root, summary, silent=False), summary

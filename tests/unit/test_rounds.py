@@ -35,6 +35,7 @@ def after(
     iops: Sequence[float],
     watts: Sequence[float | None] = (),
     celsius: Sequence[float | None] = (),
+    drives: int = 1,
 ) -> RoundsEnd | None:
     """The verdict after the last of these rounds; the phases begin after the idle one."""
     planned = phases_of(more)
@@ -46,7 +47,7 @@ def after(
         for n, phase in enumerate(planned[: last + 1])
     }
     idle = [Phase(0, Role.IDLE_BEFORE, "idle", planned[0].pattern, 1.0)]
-    return rounds_end([*idle, *planned], values, planned[last])
+    return rounds_end([*idle, *planned], values, planned[last], drives)
 
 
 def test_the_published_rounds_go_on_and_even_ones_end() -> None:
@@ -77,6 +78,13 @@ def test_rounds_end_when_the_drive_was_written_over_often_enough() -> None:
     uneven = [1000.0, 2000.0, 1000.0, 2000.0, 1000.0, 2000.0, 1000.0]
     assert after("until_drive_writes = 2", uneven[:6]) is RoundsEnd.WRITTEN
     assert after("until_drive_writes = 4", uneven) is None
+
+
+def test_several_drives_are_each_written_over_as_often_as_asked() -> None:
+    uneven = [1000.0, 2000.0, 1000.0, 2000.0, 1000.0, 2000.0, 1000.0]
+    assert after("until_drive_writes = 1", uneven[:6], drives=2) is RoundsEnd.WRITTEN
+    assert after("until_drive_writes = 2", uneven, drives=2) is None
+    assert after("steady_from_drive_writes = 1", STEADY, drives=2) is None
 
 
 def test_a_window_is_measured_before_they_end_for_what_was_written() -> None:

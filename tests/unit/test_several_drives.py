@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labctl.analysis.comparison import compare
+from labctl.analysis.gate import check_gate, parse_gate
+from labctl.analysis.methods import methods_of
 from labctl.analysis.summary import summarise
 from labctl.capture.drive.target import check_targets
 from labctl.capture.fio_job import job_file
 from labctl.capture.guard import Look, passed
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.monitor import View
+from labctl.cli.comparing import compare_runs
 from labctl.drive_state import DriveState, HostState, PcieLink, PciePort
 from labctl.errors import ConfigurationError, JournalError, Refused
 from labctl.fio_output import final_result, status_of
@@ -24,7 +28,9 @@ from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import Plan, Sweep
 from labctl.query import query
 from labctl.record import READING, DriveInfo, Header, RunRecord
+from labctl.report.compare import comparison_page
 from labctl.report.files import drives_csv
+from labctl.report.methods_text import methods_text
 from labctl.report.page import report_page
 from labctl.report.run_charts import run_charts
 from labctl.report.table import table_text
@@ -199,10 +205,14 @@ def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:
     assert "uri=nbd://x" in right and "new_group=1" in right
 
 
-def test_a_trace_is_for_one_drive() -> None:
-    phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, replay=Replay("t"))
-    (mistake,) = rig().mistakes_with((phase,), "p")
-    assert mistake.key == "drives" and "one drive" in mistake.allowed
+def test_a_trace_is_replayed_on_every_drive() -> None:
+    phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, queue_depth=4, jobs=1,
+                  replay=Replay("t"))  # fmt: skip
+    assert rig().mistakes_with((phase,), "p") == []
+    text = job_file(phase, rig().drives, {"left", "right"})
+    for target in ("/dev/nvme0n1", "/dev/nvme1n1"):
+        assert f"read_iolog=replay.log\nreplay_redirect={target}\n" in text
+    assert text.count("new_group=1") == 2
 
 
 def fio_document(iops: dict[str, float], seconds: float) -> dict[str, Any]:
@@ -412,6 +422,61 @@ def test_a_run_in_python_has_its_drives(tmp_path: Path) -> None:
         left.rail("3V3")
 
 
+def test_the_analyses_tell_of_all_drives_and_then_of_each(tmp_path: Path) -> None:
+    record = several(tmp_path).record
+    found = methods_of(record, summarise(record))
+    assert list(found.drives) == ["left", "right"]
+    (left,) = found.drives["left"].models
+    assert left.rail == "12V", "a drive's model is of its own rail"
+    text = methods_text(found)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.index("── left ─") < text.index("── right ─")
+    assert set(found.to_json()["drives"]) == {"left", "right"}
+
+
+def test_a_comparison_has_the_sum_and_then_each_drive(tmp_path: Path) -> None:
+    runs = [several(tmp_path / name).record for name in "ab"]
+    found = compare([(record, summarise(record)) for record in runs])
+    points = [row.point for row in found.quantity("iops")]
+    assert points[-4:] == [
+        f"{drive} · randread 4k QD{depth}" for drive in ("left", "right") for depth in (2, 4)
+    ]
+    row = next(row for row in found.quantity("iops") if row.point == "right · randread 4k QD4")
+    assert [cell.value.value for cell in row.cells if cell.value is not None] == [8000.0, 8000.0]
+    limits = parse_gate('[[limits]]\nquantity = "watts"\nworse_pct = 5\npoints = "left ·*"', "g")
+    assert {check.point for check in check_gate(found, limits).checks} == {
+        point.point for point in found.quantity("watts") if point.point.startswith("left · ")
+    }
+    page = comparison_page(found, summarise(runs[0]))
+    assert "left · randread 4k" in page
+
+
+def test_drives_of_one_run_can_be_compared_with_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = several(tmp_path / "two").path
+    assert compare_runs([path], None, (), False, tmp_path / "page.html", True, False) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {(row["run"], row["drive"], row["drive_serial"]) for row in rows} == {
+        ("A", "left", "S-left"), ("B", "right", "S-right"),
+    }  # fmt: skip
+    (change,) = (
+        float(row["change"])
+        for row in rows
+        if (row["run"], row["point"], row["quantity"]) == ("B", "randread 4k QD4", "iops")
+    )
+    assert change == pytest.approx(3.0)
+    alone = synthetic_run.build(tmp_path / "one", synthetic_run.Bench()).path
+    one = Path(f"{path}:right")
+    assert compare_runs([alone, one], None, (), False, None, False, False) == 0
+    said = capsys.readouterr().out
+    assert f"B  {path.name}:right" in said
+    with pytest.raises(JournalError, match="no drive 'up': its drives are left, right"):
+        compare_runs([alone, Path(f"{path}:up")], None, (), False, None, False, False)
+    with pytest.raises(ConfigurationError, match="at least two runs"):
+        compare_runs([alone], None, (), False, None, False, False)
+
+
 def test_drives_can_be_asked_by_sql(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="DuckDB is not installed")
     several(tmp_path / "several")
@@ -434,7 +499,7 @@ def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> N
             if name == measurement
         }
 
-    both = "S-left + S-right"
+    both = "(S-left + S-right)"
     assert tags_of("power") == {("S-left", "12V"), ("S-right", "3V3")}
     assert tags_of("io") == {(name, "read") for name in (both, "S-left", "S-right")}
     iops = {

@@ -387,3 +387,20 @@ def test_bursts_end_after_3_ms_without_a_request() -> None:
         Burst(1 * TICK_NS, 9 * TICK_NS, 2),
         Burst(13 * TICK_NS, 14 * TICK_NS, 1),
     ]
+
+
+def test_a_lower_power_state_limits_the_watts_by_slowing_down() -> None:
+    drive = Load(QUIET | COLD)
+    free = drive.run("write", 131072, 32, 1.0)
+    assert drive.watts(0.3, 0.9) > 20
+    limited = {}
+    for state, begin_s in ((1, 1.1), (2, 4.1)):
+        drive.ssd.power_state = state
+        drive.idle(begin_s - drive.ssd.t_ns * 1e-9)
+        limited[state] = drive.run("write", 131072, 32, 2.8)
+        limit = drive.parameters.identity.lower_max_power_watts[state - 1]
+        assert 0.75 * limit < drive.watts(begin_s + 1, begin_s + 2.7) <= limit
+    assert limited[2] < 0.6 * limited[1] < 0.6 * free
+    drive.ssd.power_state = 0
+    drive.idle(0.1)
+    assert drive.run("write", 131072, 32, 1.0) == pytest.approx(free, rel=0.05)

@@ -23,7 +23,7 @@ from labctl.sinks.event_points import (
 )
 from labctl.sinks.follower import Follower
 from labctl.sinks.phase_points import result_point, started_point
-from labctl.sinks.points import SCHEMA, rig_point, run_tags
+from labctl.sinks.points import SCHEMA, drive_tags, rig_point, run_tags
 from tests.servers.influx_lines import stored_by
 from tests.servers.influx_run import MadeRun, S, drained, points_of
 from tests.unit import synthetic_run
@@ -236,3 +236,14 @@ def test_a_sign_of_life_says_only_what_is_known() -> None:
         "journal_lag_s": 1.5,
         "alive": 0,
     }
+
+
+def test_two_drives_of_a_model_without_serials_stay_two_series(tmp_path: Path) -> None:
+    header = RunRecord(MadeRun(tmp_path).path).header
+    twins = {name: DriveInfo(model="X1") for name in ("left", "right")}
+    tags = drive_tags(replace(header, drives={**twins, "third": DriveInfo("X1", "S3")}))
+    together = run_tags(replace(header, drives=twins, drive=DriveInfo("2 × X1", "0A1 + 0A2")))
+    assert sorted([together["drive"], "0A1", "AB"])[0] == "(0A1 + 0A2)", "the first in a list"
+    assert [tags[name]["drive"] for name in ("left", "right", "third")] == [
+        "X1 (left)", "X1 (right)", "S3",
+    ]  # fmt: skip
