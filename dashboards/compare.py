@@ -66,9 +66,7 @@ def _charts() -> build.Row:
                 half,
             ).decimals(2)
         )
-        .with_panel(
-            _side_by_side("IOPS", "I/O operations per second.", "iops", '"iops"', half).decimals(0)
-        )
+        .with_panel(_side_by_side("IOPS", "I/O operations per second.", "iops", '"iops"', half))
     )
 
 
@@ -76,7 +74,7 @@ def _table() -> build.Row:
     names = {
         "run": "run",
         "drive": "drive",
-        "label": "label",
+        "label": "phase",
         "watts": "total W",
         "watts_u": "± W",
         "iops": "IOPS",
@@ -107,14 +105,16 @@ def _table() -> build.Row:
             "/^(total W|± W|unthrottled W)$/", [prop("unit", "none"), prop("decimals", 4)]
         )
         .override_by_regexp("/^(unthrottled )?IOPS/", [prop("unit", "none"), prop("decimals", 0)])
+        .override_by_name("drive", [prop("custom.width", 150)])
+        .override_by_name("phase", [prop("custom.width", 160)])
         .override_by_name("J/GB", [prop("unit", "none"), prop("decimals", 3)])
-        .override_by_regexp("/latency$/", [prop("unit", "µs"), prop("decimals", 0)])
+        .override_by_regexp("/latency$/", [prop("unit", "µs")])
         .override_by_name("hottest", [prop("unit", "celsius"), prop("decimals", 1)])
         .override_by_name("throttled", [prop("unit", "s"), prop("decimals", 1)])
         .override_by_name(
             "run",
             [
-                prop("custom.width", 330),
+                prop("custom.width", 260),
                 prop(
                     "links",
                     [

@@ -68,7 +68,9 @@ def _rigs() -> build.Row:
                 )
             ]
         )
-        .override_by_name("last heartbeat", [prop("unit", "dateTimeFromNow")])
+        .override_by_name(
+            "last heartbeat", [prop("unit", "dateTimeFromNow"), prop("custom.width", 130)]
+        )
         .override_by_name("rig", [_link("Rig live", "labctl-rig-live", "rig")])
         .override_by_name("state", colored_text(STATE_COLORS))
         .override_by_name("queue", [prop("unit", "none"), prop("decimals", 0)])
@@ -158,7 +160,9 @@ def _last_day() -> build.Row:
                 Size(12, 7),
             )
             .override_by_name("Time", [prop("unit", "dateTimeFromNow"), prop("custom.width", 120)])
-            .override_by_name("rig", [_link("Rig live", "labctl-rig-live", "rig")])
+            .override_by_name(
+                "rig", [_link("Rig live", "labctl-rig-live", "rig"), prop("custom.width", 110)]
+            )
             .override_by_name("severity", [prop("custom.width", 80), *severity_colors()])
             .time_from(day)
         )

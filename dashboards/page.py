@@ -57,5 +57,8 @@ def to_json(dashboard: build.Dashboard) -> str:
         panels += panel.pop("panels", [])
         if panel["type"] == "row":
             panel |= {"panels": [], "collapsed": False}
+    for panel in panels:
+        if "timeFrom" in panel:  # its row says so; on a narrow panel the badge covers the title
+            panel["hideTimeOverride"] = True
     data["panels"] = [{**panel, "id": number} for number, panel in enumerate(panels, start=1)]
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

@@ -20,6 +20,9 @@ from dashboards.mappings import colored_text
 GAP_MS = 15_000
 """Readings further apart than this are not joined by a line."""
 
+LEAST_COLUMN_PX = 106
+"""Of a table. Grafana's own 150 cut the right half of a wide one off."""
+
 OK_COLOR, WARNING_COLOR, BAD_COLOR = "green", "orange", "red"
 
 
@@ -191,9 +194,11 @@ def bars(
 
 
 def gauge_bars(say: Say, unit: str, query: Builder[Dataquery], size: Size) -> bargauge.Panel:
-    """One horizontal bar a series, coloured by threshold."""
+    """One horizontal bar a series, with its name also where it is the only one, coloured by
+    threshold."""
     return (
         _said(bargauge.Panel(), say, size, unit, [query])
+        .display_name("${__series.name}")
         .color_scheme(by_threshold())
         .orientation(look.VizOrientation.HORIZONTAL)
         .display_mode(look.BarGaugeDisplayMode.BASIC)
@@ -220,4 +225,5 @@ def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline
 def listing(say: Say, query: Builder[Dataquery], size: Size) -> table.Panel:
     """A table of the rows as they come."""
     panel = _said(table.Panel(), say, size, "string", [query])
-    return panel.override_by_regexp(*MISSING).show_header(True)
+    narrow = ("/.*/", [prop("custom.minWidth", LEAST_COLUMN_PX)])
+    return panel.override_by_regexp(*MISSING).override_by_regexp(*narrow).show_header(True)

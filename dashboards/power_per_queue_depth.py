@@ -19,7 +19,7 @@ from dashboards.influx import (
     rows,
     several,
 )
-from dashboards.mappings import STEADY, as_override
+from dashboards.mappings import STEADY, as_override, colored_text
 from dashboards.page import page
 from dashboards.panels import (
     BAD_COLOR,
@@ -42,6 +42,9 @@ RUN = matches("rig", "drive", "run")
 MEASURED = measured("rig", "drive", "run")
 RAILS = "(${rail:regex})"
 NO_PHASE = "No measured phase of this run in the time range"
+SLANTED = -30
+"""Degrees: whole labels of neighbours do not run into each other."""
+
 BY_DEPTH = [sorted_by("qd"), without("Time", "qd")]
 """Numerically: tags would sort as text (1, 16, 32, 4)."""
 
@@ -232,14 +235,14 @@ COLUMNS = {
     "iops": "IOPS",
     "bytes_per_s": "throughput",
     "iops_per_watt": "IOPS/W",
-    "bytes_per_joule": "bytes/J",
-    "joules": "energy",
-    "joules_per_io": "energy per I/O",
-    "latency_mean_us": "mean latency",
-    "latency_p99_us": "p99 latency",
-    "celsius_max": "hottest",
     "throttling": "throttling",
     "throttled_s": "throttled",
+    "celsius_max": "hottest",
+    "latency_mean_us": "mean latency",
+    "latency_p99_us": "p99 latency",
+    "bytes_per_joule": "bytes/J",
+    "joules": "energy",
+    "joules_per_io": "energy/IO",
     "unthrottled_watts": "unthrottled W",
     "unthrottled_iops": "unthrottled IOPS",
     "alignment_ms": "alignment",
@@ -258,8 +261,9 @@ def _every_phase() -> build.Row:
         ),
         "s",
         rows(f'SELECT "label", "throttled_s" FROM "phase" WHERE {MEASURED}'),
-        Size(12, 8),
-    ).transformations([without("Time"), renamed({"throttled_s": "throttled"})])
+        Size(12, 10),
+    ).x_tick_label_rotation(SLANTED)
+    throttled.transformations([without("Time"), renamed({"throttled_s": "throttled"})])
     heat = bars(
         Say(
             "Temperature per phase",
@@ -268,8 +272,9 @@ def _every_phase() -> build.Row:
         ),
         "celsius",
         rows(f'SELECT "label", "celsius_max" FROM "phase" WHERE {MEASURED}'),
-        Size(12, 8),
-    ).transformations([without("Time"), renamed({"celsius_max": "highest"})])
+        Size(12, 10),
+    ).x_tick_label_rotation(SLANTED)
+    heat.transformations([without("Time"), renamed({"celsius_max": "highest"})])
     fields = ", ".join(
         f'"{field}"' if field != "watts_u" else f'"watts_u", /^watts_{RAILS}(_u)?$/'
         for field in COLUMNS
@@ -292,7 +297,7 @@ def _every_phase() -> build.Row:
                 renamed_by("^watts_(.*)$", "W $1"),
             ]
         )
-        .override_by_name("phase", [prop("custom.width", 230)])
+        .override_by_name("phase", [prop("custom.width", 170)])
         .override_by_regexp(
             "/^(total W|unthrottled W|W .*)$/", [prop("unit", "none"), prop("decimals", 4)]
         )
@@ -301,9 +306,10 @@ def _every_phase() -> build.Row:
         .override_by_name("throughput", [prop("unit", "Bps")])
         .override_by_name("bytes/J", [prop("unit", "decbytes")])
         .override_by_regexp("/^energy/", [prop("unit", "joule")])
-        .override_by_regexp("/latency$/", [prop("unit", "µs"), prop("decimals", 0)])
+        .override_by_regexp("/latency$/", [prop("unit", "µs")])
         .override_by_name("hottest", [prop("unit", "celsius"), prop("decimals", 1)])
         .override_by_regexp("/^(throttled|duration)$/", [prop("unit", "s"), prop("decimals", 1)])
+        .override_by_name("throttling", colored_text({"throttled": BAD_COLOR}))
         .override_by_name("alignment", [prop("unit", "ms"), prop("decimals", 2)])
         .override_by_name("steady", [as_override(STEADY)])
     )

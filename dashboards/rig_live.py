@@ -257,7 +257,7 @@ def _workload() -> build.Row:
                 "iops",
                 'mean("iops") AS "iops"',
                 "$tag_op",
-            ).decimals(0)
+            )
         )
         .with_panel(
             of_io(
