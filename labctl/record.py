@@ -47,6 +47,9 @@ FIO_DIR = "fio"
 RESUMED = "run_resumed"
 """The event with which a second process goes on with a run that was cut off."""
 
+HELD_UP = "held_up"
+"""The event of labctl itself having stood still: stopped, or not scheduled."""
+
 CPU_TIMES = "cpu_times"
 """The event of a look at what each core of the drive's host did so far."""
 

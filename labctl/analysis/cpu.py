@@ -44,7 +44,9 @@ def cpu_looks(events: Iterable[Event]) -> tuple[CpuLook, ...]:
         counted = {
             str(core): tuple(ticks)
             for core, ticks in cores.items()
-            if isinstance(ticks, list) and len(ticks) > 6 and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
+            if isinstance(ticks, list)
+            and len(ticks) > 6
+            and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
         }
         if counted:
             looks.append(CpuLook(event.t_ns, counted))

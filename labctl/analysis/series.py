@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
