@@ -106,7 +106,7 @@ def assert_nothing_lost(
     record, summary = RunRecord(run.path), run.summary()
     told = [line for line in summary.problems if line.startswith("interrupted")]
     assert bool(told) == bool(killed_ns) and len(told) <= len(killed_ns)
-    assert_true(summary, folder, record.anchor)
+    assert_true(record, summary, folder)
     for name, lost_s in lost_before(run.path, killed_ns).items():
         for kill_ns, seconds in lost_s.items():
             print(f"{name:24} {seconds * 1000:8.1f} ms lost")
@@ -134,6 +134,7 @@ def test_after_a_loss_of_power_it_goes_on_in_another_boot(
     assert events_file(run.path).startswith(whole)
     (resumed,) = [event for event in RunRecord(run.path).events if event.kind == RESUMED]
     assert resumed.data["anchor"]["boot_id"] != "a boot that is over"
+    assert_true(RunRecord(run.path), summary, folder, since_ns=resumed.t_ns)
     assert summary.outcome == "completed"
 
 
