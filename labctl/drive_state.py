@@ -257,16 +257,16 @@ def _as(hint: Any, value: Any) -> Any:
     raise TypeError(f"{str(value)[:40]!r} is there for {getattr(hint, '__name__', hint)}")
 
 
-_MOST_INT = 1 << 63
+_MOST_INT, _MOST_FLOAT = 1 << 63, 1e30
 
 
 def _is_of(hint: Any, value: Any) -> bool:
-    """Whether a value may stand in such a field; numbers must fit into 64 bits."""
+    """Whether a value may stand in such a field; what no quantity is so large as may not."""
     if hint is Any:
         return True
     if hint is float:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) < float("inf")
+        return number and abs(value) < _MOST_FLOAT
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_INT
     return isinstance(value, hint)

@@ -231,9 +231,11 @@ class Header:
         for number, phase in enumerate(header.phases):
             if phase.index != number:
                 raise ValueError(f"phase {number} says that it is phase {phase.index}")
-        for channel in header.channels:
-            if not _CHANNEL_NAME.fullmatch(channel.name):
-                raise ValueError(f"{channel.name[:40]!r} is no name of a channel")
+        names = [channel.name for channel in header.channels]
+        names += [name for rail in header.rails for name in (rail.voltage, rail.current)]
+        for name in (*names, *header.temperatures.values()):
+            if not _CHANNEL_NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a channel")
         return header
 
 
@@ -373,8 +375,8 @@ class RunRecord:
         """
         for event in reversed(self.events):
             if event.kind == RESUMED:
-                with contextlib.suppress(KeyError, TypeError):
-                    return Anchor(**event.data["anchor"])
+                with contextlib.suppress(*NO_EVENT):
+                    return known(Anchor, event.data["anchor"])
         return self.header.anchor
 
 

@@ -23,6 +23,8 @@ from labctl.rig import load_rig
 from labctl.service.daemon import _addresses
 from labctl.service.event_tail import EventTail
 from labctl.service.home import Home
+from labctl.service.recovery import outcome_of, phases_done
+from labctl.service.run_look import RunLook
 from labctl.service.settings import ServiceSettings
 from labctl.service.status import daemon_info
 from labctl.sinks.cursor import Cursor
@@ -79,6 +81,8 @@ def read_back(run: Path) -> None:
         lambda: summarise(RunRecord(run)),
         lambda: drained(Follower(run, Cursor())),
         lambda: EventTail(run).new_events(),
+        lambda: (outcome_of(run), phases_done(run)),
+        lambda: RunLook(run).view(),
         lambda: resumption(run),
     ):
         try:
