@@ -32,6 +32,7 @@ from labctl.record import (
     READING,
     Event,
     Header,
+    written_records,
 )
 
 WRITE_WITHIN_S = 0.03
@@ -309,7 +310,9 @@ def reopen(path: Path) -> dict[str, int]:
         for file in sorted((path / CHANNELS_DIR).iterdir()):
             record = CLOCK_PAIR if file.suffix == ".clock" else READING
             size = file.stat().st_size
-            torn = size % record.itemsize
+            count = size // record.itemsize
+            written = written_records(np.memmap(file, record, "r", shape=(count,))) if count else 0
+            torn = size - written * record.itemsize
             if torn:
                 cut[f"{CHANNELS_DIR}/{file.name}"] = torn
                 os.truncate(file, size - torn)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -43,6 +45,14 @@ def _allowed(kind: str, message: str) -> str:
         return "no such key here"
     plain = message.removeprefix("Value error, ").replace("Input should be", "must be")
     return plain.replace("String should", "must")
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """What ``text`` says, whatever it is. Raises ConfigurationError."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
 
 
 def is_file(path: Path) -> bool:

@@ -193,14 +193,5 @@ class Phase:
         return f"{self.index:03d}_{words}"
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; :meth:`from_json` reads it back."""
+        """A plain dictionary; :func:`labctl.drive_state.known` reads it back."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Phase:
-        """The phase that :meth:`to_json` wrote."""
-        replay = data.get("replay")
-        kinds = {"role": Role(data["role"]), "pattern": Pattern(data["pattern"])}
-        steady_on = tuple(data.get("steady_on", ("iops",)))
-        replayed = None if replay is None else Replay(**replay)
-        return cls(**{**data, **kinds, "replay": replayed, "steady_on": steady_on})

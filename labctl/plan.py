@@ -19,7 +19,6 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -37,7 +36,7 @@ from pydantic import (
 )
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import is_file, mistakes_of, read_configuration
+from labctl.mistakes import is_file, mistakes_of, parse_toml, read_configuration
 from labctl.phase import Pattern, Phase, Replay, Role, format_size, parse_size
 from labctl.scaling import scaled_axes, scaled_bytes
 from labctl.steps import Fill, Seconds, Size, Step, sync_burst
@@ -350,10 +349,7 @@ class Plan(BaseModel):
 
 def parse_plan(text: str, file: str) -> Plan:
     """The plan that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
+    data = parse_toml(text, file)
     _beside(data, Path(file).parent)
     try:
         return Plan.model_validate(data)

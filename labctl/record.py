@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,11 +47,22 @@ FIO_DIR = "fio"
 RESUMED = "run_resumed"
 """The event with which a second process goes on with a run that was cut off."""
 
+HELD_UP = "held_up"
+"""The event of labctl itself having stood still: stopped, or not scheduled."""
+
 CPU_TIMES = "cpu_times"
 """The event of a look at what each core of the drive's host did so far."""
 
 HOST_CLOCK = "host.wall"
 """The looks at the wall clock of the drive's host, which fio there prints."""
+
+LAST_NS = 1 << 62
+"""In the year 2116: no time of a record is later, and the sum of two times fits into 64 bits."""
+
+NO_EVENT = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading JSON raises that is not what it should be."""
+
+_CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +217,8 @@ class Header:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:
-        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer.
+        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer, one of
+        NO_EVENT when it is none: a channel's name is that of a file, and leaves no folder.
 
         Keys that a newer labctl added within the same format are left out.
         """
@@ -214,23 +227,16 @@ class Header:
                 f"the run was written in format {data['format']}, this labctl reads up to "
                 f"{FORMAT}: update labctl"
             )
-        parts = {
-            "phases": tuple(Phase.from_json(item) for item in data["phases"]),
-            "channels": tuple(known(ChannelInfo, item) for item in data["channels"]),
-            "rails": tuple(known(RailInfo, item) for item in data["rails"]),
-            "drive": known(DriveInfo, data["drive"]),
-            "drives": {
-                name: known(DriveInfo, item) for name, item in data.get("drives", {}).items()
-            },
-            "drive_states": {
-                name: DriveState.from_json(item)
-                for name, item in data.get("drive_states", {}).items()
-            },
-            "anchor": Anchor(**data["anchor"]),
-        }
-        if data.get("calibration") is not None:
-            parts["calibration"] = known(UsedCalibration, data["calibration"])
-        return known(cls, {**data, **parts})
+        header = known(cls, data)
+        for number, phase in enumerate(header.phases):
+            if phase.index != number:
+                raise ValueError(f"phase {number} says that it is phase {phase.index}")
+        names = [channel.name for channel in header.channels]
+        names += [name for rail in header.rails for name in (rail.voltage, rail.current)]
+        for name in (*names, *header.temperatures.values()):
+            if not _CHANNEL_NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a channel")
+        return header
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +253,22 @@ class Event:
 
     @classmethod
     def from_line(cls, line: str) -> Event:
-        """The event of one line. Raises ValueError or KeyError when it is not one."""
+        """The event of one line. Raises one of NO_EVENT when it is none."""
         data = json.loads(line)
-        return cls(t_ns=int(data.pop("t")), kind=str(data.pop("kind")), data=data)
+        t_ns = int(data.pop("t"))
+        if not 0 <= t_ns < LAST_NS:
+            raise ValueError("a time that is none")
+        return cls(t_ns=t_ns, kind=str(data.pop("kind")), data=data)
+
+
+def written_records(rows: NDArray[np.void]) -> int:
+    """How many records there are before those at the end that are nothing but zeros: a file system
+    may leave a file that long after a loss of power, and never have had the data."""
+    if not len(rows) or rows[-1].tobytes().strip(b"\0"):
+        return len(rows)
+    words = rows.view(np.int64).reshape(len(rows), -1)
+    written = np.flatnonzero(words.any(axis=1))
+    return int(written[-1]) + 1 if len(written) else 0
 
 
 class RunRecord:
@@ -266,7 +285,7 @@ class RunRecord:
             self.header = Header.from_json(json.loads((path / HEADER_FILE).read_text("utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, *NO_EVENT) as error:
             raise JournalError(f"{path / HEADER_FILE} cannot be read: {error}") from error
         self.events = self._read_events()
 
@@ -282,7 +301,7 @@ class RunRecord:
                 if not line.endswith("\n"):
                     raise ValueError
                 events.append(Event.from_line(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except NO_EVENT:
                 where = "torn last line" if number == len(lines) else f"unreadable line {number}"
                 self.problems.append(f"{EVENTS_FILE}: {where} dropped")
         return tuple(events)
@@ -310,19 +329,33 @@ class RunRecord:
 
     def clock_pairs(self, name: str) -> NDArray[np.void]:
         """The looks at a channel's device clock, dtype CLOCK_PAIR; empty for a host clock."""
-        return self._mapped(f"{name}.clock", CLOCK_PAIR)
+        looks = self._mapped(f"{name}.clock", CLOCK_PAIR)
+        good = looks["round_trip_ns"] >= 0
+        for times in ("device_ns", "host_ns", "round_trip_ns"):
+            good &= (looks[times] > -LAST_NS) & (looks[times] < LAST_NS)
+        if good.all():
+            return looks
+        self._problem(f"{CHANNELS_DIR}/{name}.clock: {int((~good).sum())} spoilt looks dropped")
+        return looks[good]
 
     def _mapped(self, name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
         file = self.path / CHANNELS_DIR / name
         size = file.stat().st_size if file.is_file() else 0
         count, torn = divmod(size, dtype.itemsize)
         if torn:
-            problem = f"{CHANNELS_DIR}/{name}: torn last record dropped"
-            if problem not in self.problems:
-                self.problems.append(problem)
+            self._problem(f"{CHANNELS_DIR}/{name}: torn last record dropped")
         if not count:
             return np.empty(0, dtype)
-        return np.memmap(file, dtype=dtype, mode="r", shape=(count,))
+        rows: NDArray[np.void] = np.memmap(file, dtype=dtype, mode="r", shape=(count,))
+        written = written_records(rows)
+        if written < count:
+            told = f"{count - written} last records dropped that were never written"
+            self._problem(f"{CHANNELS_DIR}/{name}: {told}")
+        return rows[:written]
+
+    def _problem(self, text: str) -> None:
+        if text not in self.problems:
+            self.problems.append(text)
 
     def fio_dir(self, phase: Phase) -> Path:
         """Where fio's own files of a phase are."""
@@ -342,8 +375,8 @@ class RunRecord:
         """
         for event in reversed(self.events):
             if event.kind == RESUMED:
-                with contextlib.suppress(KeyError, TypeError):
-                    return Anchor(**event.data["anchor"])
+                with contextlib.suppress(*NO_EVENT):
+                    return known(Anchor, event.data["anchor"])
         return self.header.anchor
 
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from instruments.reading import Channel, Quantity
 from instruments.ssh import DESTINATION_PATTERN
 from labctl.calibration import MAX_AGE_DAYS
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of, read_configuration
+from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
 from labctl.rail import ChannelName, Finite, Name, Positive, Rail, channel_alone
 from labctl.record import HOST_CLOCK, DriveInfo, RailInfo
@@ -312,10 +311,7 @@ class Rig:
 
 def parse_rig(text: str, path: str) -> Rig:
     """The rig that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError([Mistake(path, "TOML", None, str(error))]) from error
+    data = parse_toml(text, path)
     mistakes: list[Mistake] = []
     file: RigFile | None = None
     try:

@@ -64,3 +64,49 @@ def _mount(point: Path, *what: str) -> Iterator[Path]:
         yield point
     finally:
         _run("umount", str(point))
+
+
+class FailingDisk:
+    """A disk of its own that turns read-only as the kernel does it to a disk with an error."""
+
+    def __init__(self, device: str, point: Path) -> None:
+        self.point = point
+        self._device = device
+
+    def fail(self) -> None:
+        """Have its filesystem find an error (``errors=remount-ro`` of ext4(5))."""
+        trigger = Path("/sys/fs/ext4") / Path(self._device).name / "trigger_fs_error"
+        trigger.write_text("1")
+
+    def mount(self) -> None:
+        """Make it usable."""
+        try:
+            _run("mount", "-o", "errors=remount-ro", self._device, str(self.point))
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"nothing may be mounted here: {error.stderr.strip()}")
+
+    def repair(self) -> None:
+        """As a person does it: unmount, check, mount."""
+        _run("umount", str(self.point))
+        checked = subprocess.run(
+            ["e2fsck", "-f", "-y", self._device], capture_output=True, text=True, check=False
+        )
+        assert checked.returncode < 4, checked.stdout  # e2fsck(8): 1 and 2 are corrected errors
+        self.mount()
+
+
+@contextlib.contextmanager
+def failing_disk(folder: Path) -> Iterator[FailingDisk]:
+    """A mounted ext4 that can fail. Skips where there can be none."""
+    with loop_device(folder) as (device, _):
+        if shutil.which("mkfs.ext4") is None:
+            pytest.skip("no mkfs.ext4 here (Debian: apt install e2fsprogs)")
+        _run("mkfs.ext4", "-q", device)
+        point = folder / "failing"
+        point.mkdir()
+        disk = FailingDisk(device, point)
+        disk.mount()
+        try:
+            yield disk
+        finally:
+            _run("umount", str(point))

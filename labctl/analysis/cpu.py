@@ -23,6 +23,9 @@ _USER, _SYSTEM, _IDLE = (0, 1), (2, 5, 6), (3, 4)
 core that waits for I/O is free for other work. What is left is steal: another virtual machine."""
 
 
+MOST_TICKS = 1 << 63
+
+
 @dataclass(frozen=True, slots=True)
 class CpuLook:
     """The counters of each core, by its number, at a moment of the run's timebase."""
@@ -41,7 +44,9 @@ def cpu_looks(events: Iterable[Event]) -> tuple[CpuLook, ...]:
         counted = {
             str(core): tuple(ticks)
             for core, ticks in cores.items()
-            if isinstance(ticks, list) and len(ticks) > 6 and all(type(n) is int for n in ticks)
+            if isinstance(ticks, list)
+            and len(ticks) > 6
+            and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
         }
         if counted:
             looks.append(CpuLook(event.t_ns, counted))

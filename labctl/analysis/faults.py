@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from instruments.reading import BESIDE_VALUES, Status
 from labctl.analysis.host_clock import host_problems
@@ -16,7 +17,7 @@ from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
 from labctl.phase import Role
-from labctl.record import RESUMED, RunRecord
+from labctl.record import HELD_UP, RESUMED, RunRecord
 
 PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are said not to be measurable. One study needed at least
@@ -238,6 +239,7 @@ def run_problems(
             line += ", not back at the end"
         lines.append(line)
     lines += _interruptions(record)
+    lines += _held_up(record, channels, spans)
     lines += host_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
@@ -265,8 +267,48 @@ def _interruptions(record: RunRecord) -> Iterator[str]:
         yield f"interrupted {where}, resumed after {gap_s:.1f} s"
 
 
+def _held_up(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
+) -> Iterator[str]:
+    """A line for each time that labctl itself stood still, with what each meter lost by it.
+
+    One with a memory loses nothing. Of the others a reading is missing for each interval, as it
+    usually was, for which there is none.
+    """
+    for event in record.events:
+        if event.kind != HELD_UP:
+            continue
+        seconds = _seconds(event.data.get("seconds"))
+        begin_ns = event.t_ns - round(seconds * 1e9)
+        lost = {
+            name: count
+            for name, series in channels.items()
+            if (count := _missing(series, begin_ns, event.t_ns))
+        }
+        inside = [span for span in spans if span.begin_ns < event.t_ns and begin_ns < span.end_ns]
+        where = "".join(
+            f", in phase {span.phase.index + 1} ({span.phase.label})" for span in inside
+        )
+        told = ", ".join(f"{count} of {name}" for name, count in lost.items())
+        yield (
+            f"labctl stood still for {seconds:.1f} s{where}: stopped, or the machine was too busy "
+            f"or asleep; {told or 'no'} readings are missing"
+        )
+
+
+def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
+    """How many readings are missing between two that lie around a stretch."""
+    low, high = series.index_at(np.array([begin_ns, end_ns])).tolist()
+    low, high = max(low - 1, 0), min(high + 1, len(series))
+    usual_ns = series.interval_ns(0, len(series))
+    if high - low < 2 or not usual_ns > 0:
+        return 0
+    steps = np.diff(series.elapsed_ns(low, high, begin_ns))
+    return int(np.maximum(np.rint(steps / usual_ns) - 1, 0).sum())
+
+
 def _seconds(value: object) -> float:
-    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    good = isinstance(value, int | float) and 0 < value < 1e300
     return float(value) if good else 0.0  # type: ignore[arg-type]
 
 

@@ -19,7 +19,6 @@ it is undecided, which passes unless the gate is strict.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from labctl.analysis.comparison import QUANTITIES, Cell, Comparison, Row
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of
+from labctl.mistakes import mistakes_of, parse_toml
 
 KNOWN = tuple(quantity.name for quantity in QUANTITIES)
 IN_KELVIN = frozenset(quantity.name for quantity in QUANTITIES if not quantity.in_parts)
@@ -135,9 +134,7 @@ class GateResult:
 def parse_gate(text: str, file: str) -> Gate:
     """The gate that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
     try:
-        return Gate.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
+        return Gate.model_validate(parse_toml(text, file))
     except ValidationError as error:
         raise ConfigurationError(mistakes_of(error, file)) from error
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.drive_state import known
 from labctl.phase import Phase
 
 SAME_WITHIN = 1e-9
@@ -83,7 +84,7 @@ def _labels(summary: dict[str, Any]) -> list[str]:
 
 def _label(phase: Any) -> str:
     try:
-        return Phase.from_json(phase).label
+        return known(Phase, phase).label
     except (TypeError, KeyError, ValueError, AttributeError):
         return ""  # of another version, or changed by hand: its number names it
 

@@ -28,6 +28,8 @@ at most 2.5 s."""
 ATTEMPTS = 2
 """An instrument may be busy with what a client before left behind, or slow just once."""
 SILENCE_S = 3.0
+LISTENED_S = 2.0
+"""The most that one look at an instrument counts for: reading it takes no longer."""
 SILENCE_INTERVALS = 6
 """An instrument is silent after 3 s or six missing readings, whichever is longer."""
 STOP_WITHIN_S = 3.0
@@ -104,7 +106,7 @@ class Owner(threading.Thread):
         self._recorder: Recorder | None = None
         self._spans: dict[str, _Span] = {}
         self._stop_asked = threading.Event()
-        self._lost_ns = 0
+        self._heard_ns = self._lost_ns = clock()
         intervals = [channel.interval_s for channel in instrument.channels]
         self._silence_s = max(SILENCE_S, SILENCE_INTERVALS * max(intervals, default=0.0))
 
@@ -144,14 +146,18 @@ class Owner(threading.Thread):
         self.state = State.STOPPED
 
     def _read_until_stopped(self) -> None:
-        last = time.monotonic()
+        silent_s, before = 0.0, time.monotonic()
         while not self._stop_asked.is_set():
             batch = self.instrument.read()
             now = time.monotonic()
+            # while this process stood still nobody listened: that is no silence of the meter
+            silent_s += min(now - before, LISTENED_S)
+            before = now
             if batch.blocks or batch.statuses:
-                last = now
-            elif now - last > self._silence_s:
-                raise InstrumentError(f"silent for {now - last:.1f} s")
+                silent_s = 0.0
+                self._heard_ns = self._clock()
+            elif silent_s > self._silence_s:
+                raise InstrumentError(f"silent for {silent_s:.1f} s")
             self._take(batch)
 
     def _take(self, batch: Batch) -> None:
@@ -213,6 +219,7 @@ class Owner(threading.Thread):
                 gap_s=gap_s,
                 identity=str(self.identity),
             )
+        self._heard_ns = self._clock()
         self._listener.state(self.instrument_name, self.state, "")
 
     def _lost(self, reason: str) -> None:
@@ -221,7 +228,7 @@ class Owner(threading.Thread):
         self.reason = reason
         if self.state is State.LOST:
             return
-        self._lost_ns = self._clock()
+        self._lost_ns = self._heard_ns
         self.lost_at = time.monotonic()
         if self.state is State.CONNECTING:  # whoever waits for it tells of it
             self.state = State.LOST

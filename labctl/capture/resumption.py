@@ -173,7 +173,7 @@ def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
     done = {index for index, end in ends.items() if end.data.get("outcome") == "completed"}
     for event in events:
         last = event.data.get("index")
-        if event.kind == "steady_state" and last in done:
+        if event.kind == "steady_state" and isinstance(last, int) and last in done:
             done.update(later_rounds(phases, phases[last]))
     return done
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ from labctl.errors import (
 )
 from labctl.journal import Journal
 from labctl.plan import Phase, Plan
-from labctl.record import RESUMED, Event
+from labctl.record import HELD_UP, RESUMED, Event
 from labctl.rig import Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
@@ -57,6 +58,9 @@ ABANDON_WITHIN_S = 1.0
 REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
 WALL_STEP_NS = 100 * NS_PER_MS
+LOOK_EVERY_S = 1.0
+HELD_UP_S = 2.0
+"""Later than this for its next look, labctl stood still: meters without a memory lost readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,11 +361,15 @@ class Run:
     async def _watching(
         self, hands: DriveHands, sequence: PhaseSequence, stop: StopRequest
     ) -> AsyncIterator[None]:
-        """Look after what may go wrong beside the phases, once a second."""
+        """Look after what may go wrong beside the phases, each second."""
 
         async def watch() -> None:
             while True:
-                await asyncio.sleep(1.0)
+                looked = time.monotonic()
+                await asyncio.sleep(LOOK_EVERY_S)
+                late_s = time.monotonic() - looked - LOOK_EVERY_S
+                if late_s > HELD_UP_S:
+                    self.event(HELD_UP, seconds=round(late_s, 3))
                 self._note_wall_step()
                 self._note_required(stop)
                 self._keep_limits(hands, sequence, stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from labctl.cli.finding import rig_files
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.mistakes import read_configuration
+from labctl.mistakes import parse_toml, read_configuration
 from labctl.plan import built_in_plans, load_plan, parse_plan
 from labctl.record import RunRecord, find_runs
 from labctl.rig import load_rig, parse_rig
@@ -114,8 +113,8 @@ def check(file: Path, json_output: bool) -> None:
 
 def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+        data = parse_toml(text, name)
+    except ConfigurationError:
         data = {}
     kind = "plan" if "sweeps" in data else "rig"
     try:

@@ -161,6 +161,8 @@ def _sentence(run: Run, event: Event) -> str:
             return f"{data['channel']}: {data['status']} {data['detail']}".rstrip()
         case "wall_clock_step":
             return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
+        case "held_up":
+            return f"labctl stood still for {data['seconds']:.1f} s (meters may miss readings)"
         case "drive_counters":
             moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
             return f"thermal counters of {_drive(data)} moved: {moved}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -111,9 +112,14 @@ def _refuse_foreign_instruments() -> None:
     raise SystemExit(2)
 
 
+OTHERS_WRITE = 0o002
+"""Whatever the umask says, nobody outside the group may change a record."""
+
+
 def main() -> None:
     """Entry point: one clear message and the right exit code for every error."""
     _refuse_foreign_instruments()
+    os.umask(os.umask(0) | OTHERS_WRITE)
     from labctl.errors import LabctlError
 
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.summary import summarise
 from labctl.calibration import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.mistakes import parse_toml
 from labctl.record import Header, RunRecord
 from labctl.report import table
 from labctl.report.write import write_report
@@ -47,8 +47,8 @@ def make_report(record: RunRecord) -> RunSummary:
 def wants_review(record: RunRecord) -> bool:
     """Whether the plan of a run asks for the review page."""
     try:
-        return tomllib.loads(record.header.plan_text).get("report") == "review"
-    except tomllib.TOMLDecodeError:
+        return parse_toml(record.header.plan_text, "plan").get("report") == "review"
+    except ConfigurationError:
         return False  # a record of somebody else's making
 
 

@@ -17,12 +17,16 @@ from labctl.service.home import find_home
 from labctl.service.settings import service_settings
 from labctl.service.watchmen import tell_in_the_morning, watch_disk
 
+PRIVATE = 0o077
+
 
 def serve(names: Sequence[str], runs: Path | None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. Raises ConfigurationError, RigBusy, HomeUnusable."""
     rigs = _rigs(names)
     home = find_home()
     extras = (tell_in_the_morning, watch_disk, take_commands)
+    if runs is None:
+        os.umask(PRIVATE)  # where runs go that others shall see, their folder and the umask say it
     daemon = Daemon(home, rigs, runs or home.runs, service_settings(), tell, extras)
     asyncio.run(daemon.run())
 

@@ -166,7 +166,7 @@ class Daemon:
 def _addresses(settings: ServiceSettings, tell: Tell) -> tuple[str, ...]:
     try:
         addresses = settings.addresses()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         tell(f"no notices: {settings.notify_file}: {error}")
         return ()
     if addresses and not can_send():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.record import EVENTS_FILE, Event
+from labctl.record import EVENTS_FILE, NO_EVENT, Event
 
 MOST_AT_ONCE = 1 << 20
 
@@ -30,6 +30,6 @@ class EventTail:
         for line in whole.split(b"\n"):
             try:
                 events.append(Event.from_line(line.decode("utf-8", "replace")))
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except NO_EVENT:
                 continue  # an unreadable line is the report's to tell
         return events

@@ -8,7 +8,6 @@ only for the drive that was meant (``docs/decisions/0011``).
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from labctl.capture.run import expand_for
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of, read_configuration
+from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import Plan, load_plan
 from labctl.rig import Rig
 from labctl.service.estimate import estimate, timed_s
@@ -168,9 +167,7 @@ def read_matrix(file: Path, find_rig: Callable[[str], Rig], now: datetime) -> li
         allowed = f"must be at most {MOST_MATRIX_CHARACTERS} characters"
         raise ConfigurationError([Mistake(str(file), "size", len(text), allowed)])
     try:
-        matrix = _Matrix.model_validate(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError([Mistake(str(file), "TOML", None, str(error))]) from error
+        matrix = _Matrix.model_validate(parse_toml(text, str(file)))
     except ValidationError as error:
         raise ConfigurationError(mistakes_of(error, str(file))) from error
     mistakes: dict[Mistake, None] = {}

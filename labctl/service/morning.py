@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labctl.record import NO_EVENT
 from labctl.service.home import read_small
 from labctl.service.job import Job, JobState, Outcome
 
@@ -131,7 +132,7 @@ def _report(job: Job, runs: Path) -> JobReport:
     if last.run is not None:
         try:
             report |= _found(_summary(runs / last.run), look_at)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, *NO_EVENT):
             look_at.append(f"it has no usable summary: labctl report {runs / last.run}")
     return JobReport(**report, look_at=tuple(look_at))
 
@@ -147,10 +148,11 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is damaged.
     """
-    from labctl.plan import Phase
+    from labctl.drive_state import known
+    from labctl.phase import Phase
 
     phases = summary["phases"]
-    labels = {id(item): Phase.from_json(item["phase"]).label for item in phases}
+    labels = {id(item): known(Phase, item["phase"]).label for item in phases}
     measured = [item for item in phases if item["phase"]["role"] == "measure"]
     found: dict[str, Any] = {
         "phases": len(phases),

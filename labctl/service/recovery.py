@@ -96,7 +96,9 @@ def phases_done(run: Path) -> int:
     done = {
         event.data.get("index")
         for event in events
-        if event.kind == "phase_ended" and event.data.get("outcome") == "completed"
+        if event.kind == "phase_ended"
+        and event.data.get("outcome") == "completed"
+        and isinstance(event.data.get("index"), int)
     }
     return len(done)
 

@@ -158,7 +158,7 @@ def holder_of(home: Home, rig: Rig) -> Holder | None:
         found = json.loads(read_small(first, _MOST_BYTES))
         process = ProcessIdentity(int(found["pid"]), int(found["pid_ticks"]), str(found["boot_id"]))
         return Holder(process, str(found["what"])[:200])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

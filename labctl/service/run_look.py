@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from labctl.capture.acquisition import State
 from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View, live_rail
+from labctl.drive_state import known
 from labctl.fio_output import DIRECTIONS
 from labctl.plan import Phase
-from labctl.record import CHANNELS_DIR, CPU_TIMES, READING, Event, RunRecord
+from labctl.record import CHANNELS_DIR, CPU_TIMES, NO_EVENT, READING, Event, RunRecord
 from labctl.rig import FIO_INSTRUMENT
 from labctl.service.event_tail import EventTail
 from labctl.service.shipping import RunClock
@@ -39,7 +40,7 @@ class RunLook:
         """The present moment on the run's timebase."""
         self.ended: Event | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self._done: set[object] = set()
+        self._done: set[int] = set()
         self._path = run
         self._tail = EventTail(run)
         self._phase: Phase | None = None
@@ -84,12 +85,14 @@ class RunLook:
         if event.kind != CPU_TIMES:  # counters, for the analysis alone
             self.events.append(event)
         data = event.data
+        index = data.get("index")
         match event.kind:
-            case "phase_started" if 0 <= data.get("index", -1) < len(self.header.phases):
-                self._phase, self._begin_ns = self.header.phases[data["index"]], event.t_ns
+            case "phase_started":
+                if isinstance(index, int) and 0 <= index < len(self.header.phases):
+                    self._phase, self._begin_ns = self.header.phases[index], event.t_ns
             case "phase_ended":
-                if data.get("outcome") == "completed":
-                    self._done.add(data.get("index"))
+                if isinstance(index, int) and data.get("outcome") == "completed":
+                    self._done.add(index)
             case "instrument_lost":
                 self._states[str(data.get("instrument"))] = State.LOST
             case "instrument_back":
@@ -102,8 +105,8 @@ class RunLook:
                 self.ended, self._phase = None, None
                 self._states = dict.fromkeys(self._states, State.READING)
                 self._statuses.clear()
-                with contextlib.suppress(KeyError, TypeError):
-                    self.now_ns = RunClock(Anchor(**data["anchor"])).now_ns
+                with contextlib.suppress(*NO_EVENT):
+                    self.now_ns = RunClock(known(Anchor, data["anchor"])).now_ns
             case "run_ended":
                 self.ended = event
 

@@ -48,7 +48,7 @@ class ServiceSettings(BaseModel):
     """Runs may take this many bytes before a warning."""
 
     def addresses(self) -> tuple[str, ...]:
-        """Where notices go, as it stands now. Raises OSError, UnicodeDecodeError (the file)."""
+        """Where notices go, as it stands now. Raises OSError, ValueError (the file)."""
         text = os.environ.get(NOTIFY_VARIABLE, "")
         if self.notify_file is not None:
             text += "\n" + Path(self.notify_file).expanduser().read_text("utf-8")

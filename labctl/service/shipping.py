@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from labctl.sinks.sink import Sink, SinkReport
 
 POLL_S = 0.2
-"""How often a run that is on is looked at. The journal is written every 100 ms."""
+"""How often a run that is on is looked at. The journal is written within 30 ms."""
 
 BEAT_S = 5.0
 GRACE_S = 10.0

@@ -128,7 +128,7 @@ def daemon_info(home: Home) -> DaemonInfo | None:
         process = ProcessIdentity(int(data["pid"]), int(data["pid_ticks"]), str(data["boot_id"]))
         since_s, runs = float(data["since_s"]), Path(str(data["runs"]))
         return DaemonInfo(process.pid, process.alive, since_s, runs, tuple(map(str, data["rigs"])))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

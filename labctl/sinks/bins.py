@@ -125,7 +125,10 @@ class BinStream(ABC):
             if stop >= end:
                 self._again.pop(0)
             return begin, stop
-        begin = self._shown
+        # What was never read has no bins: a meter that was away for a year, or a wrong time.
+        next_ns = [channel.moment_after(self._shown, 0) for channel in self.channels]
+        read_ns = min((t for t in next_ns if t is not None and t >= self._shown), default=target)
+        begin = max(self._shown, min(self._edge(read_ns), target))
         self._shown = max(begin, self._limited(begin, target))
         return begin, self._shown
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from labctl.drive_state import known
 from labctl.errors import LabctlError
 from labctl.journal import write_durably
+from labctl.record import LAST_NS
 
 FORMAT = 1
 SINKS_DIR = "sinks"
@@ -48,14 +50,20 @@ class Cursor:
     @classmethod
     def from_json(cls, text: str) -> Cursor:
         """What :func:`save` wrote. Raises ValueError when it is something else."""
-        data = json.loads(text)
+        try:
+            data = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from error
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise ValueError(f"not a cursor of format {FORMAT}")
         try:
-            told = tuple((int(t_ns), str(severity)) for t_ns, severity in data["throttling"])
-            return cls(**{**data, "throttling": told})
+            cursor = known(cls, data)
         except (TypeError, KeyError) as error:
             raise ValueError(str(error)) from error
+        places = (cursor.events, cursor.bin_ns, *cursor.bins.values(), *cursor.records.values())
+        if not all(0 <= place < LAST_NS for place in places):
+            raise ValueError("a place that is none")
+        return cursor
 
 
 class CursorFile:

@@ -8,7 +8,7 @@ from typing import Any
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.plan import Phase
-from labctl.record import CPU_TIMES, RESUMED, Event
+from labctl.record import CPU_TIMES, HELD_UP, RESUMED, Event
 from labctl.sinks.points import Point, Value
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
@@ -21,6 +21,7 @@ _SEVERITIES = {
     "status_began": WARNING,
     "status": WARNING,
     "wall_clock_step": WARNING,
+    HELD_UP: WARNING,
     "drive_counters": WARNING,
     "drive_silent": WARNING,
     "paused": WARNING,
@@ -91,6 +92,8 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
             return title, str(data.get("detail") or ""), _seconds(data)
         case "wall_clock_step":
             return "wall clock stepped", f"by {data.get('seconds')} s", None
+        case "held_up":
+            return "labctl stood still", "", _number(data.get("seconds"))
         case "drive_state":
             return f"drive{_which(data)} asked {data.get('when')} the run", "", None
         case "drive_counters":

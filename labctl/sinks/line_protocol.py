@@ -70,7 +70,10 @@ def _field(kind: Kind, value: Value) -> str | None:
     """The value as it stands behind the ``=``; None when it cannot be written."""
     if kind is Kind.TEXT:
         return quoted_text(str(value))
-    number = float(value)
+    try:
+        number = float(value)
+    except (ValueError, TypeError, OverflowError):  # an event of somebody else's making
+        return None
     if not math.isfinite(number):
         return None
     return f"{int(value)}i" if kind is Kind.INTEGER else repr(number)

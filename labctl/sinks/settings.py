@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from labctl.errors import ConfigurationError, Mistake
-from labctl.mistakes import mistakes_of
+from labctl.mistakes import mistakes_of, parse_toml
 
 TOKEN_VARIABLE = "LABCTL_INFLUX_TOKEN"
 SITE_VARIABLE = "LABCTL_SITE"
@@ -128,11 +127,7 @@ def _read(file: Path) -> str:
 
 
 def _section(name: str, text: str, file: str) -> dict[str, Any]:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
-    found: Any = data
+    found: Any = parse_toml(text, file)
     for key in name.split("."):
         found = found.get(key, {}) if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping):

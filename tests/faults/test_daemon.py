@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -31,8 +33,20 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A data directory that is private in the end, though there is no umask at all."""
+    before = os.umask(0)
+    try:
+        yield tmp_path / "home"
+        seen = [f"{mode:o} {path}" for path, mode in modes_below(tmp_path / "home") if mode & 0o077]
+        assert seen == []
+    finally:
+        os.umask(before)
+
+
+def modes_below(folder: Path) -> list[tuple[Path, int]]:
+    paths = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    return [(path, stat.S_IMODE(path.stat().st_mode)) for path in paths]
 
 
 def queued(home: Path, rig: Path, plan: Path, *more: str) -> list[int]:
@@ -59,10 +73,8 @@ def test_it_does_job_after_job_and_refuses_others_meanwhile(
     assert (run / "report.html").exists()
     runs = {daemon.queue.job(number).last.run for number in (first, second)}  # type: ignore[union-attr]
     assert len(runs) == 2
-    assert (
-        labctl(home, "run", str(bench.rig), str(plan), "--runs", str(tmp_path / "r")).returncode
-        == 0
-    )
+    labctl(home, "run", str(bench.rig), str(plan), "--runs", str(tmp_path / "r"))
+    assert [path for path, mode in modes_below(tmp_path / "r") if mode & 0o002] == []
 
 
 def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(

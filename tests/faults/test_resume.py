@@ -1,6 +1,7 @@
 """A run that is cut off, in whatever way, goes on: nothing of it is lost but the moment.
 
-``LABCTL_RESUME_KILLS`` says how often a sweep is killed (3, or hundreds for a long night).
+``LABCTL_RESUME_KILLS`` says how often a sweep is killed (3, or hundreds for a long night),
+``LABCTL_STOPPED_S`` for how long one is stopped.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -40,6 +42,7 @@ __all__ = ["small_disk"]
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
 KILLS = int(os.environ.get("LABCTL_RESUME_KILLS", "3"))
+STOPPED_S = float(os.environ.get("LABCTL_STOPPED_S", "9"))
 LOST_S = 0.25
 """What a kill may cost, from the moment at which the first reading that is lost was due."""
 
@@ -103,7 +106,7 @@ def assert_nothing_lost(
     record, summary = RunRecord(run.path), run.summary()
     told = [line for line in summary.problems if line.startswith("interrupted")]
     assert bool(told) == bool(killed_ns) and len(told) <= len(killed_ns)
-    assert_true(summary, folder, record.anchor)
+    assert_true(record, summary, folder)
     for name, lost_s in lost_before(run.path, killed_ns).items():
         for kill_ns, seconds in lost_s.items():
             print(f"{name:24} {seconds * 1000:8.1f} ms lost")
@@ -131,6 +134,7 @@ def test_after_a_loss_of_power_it_goes_on_in_another_boot(
     assert events_file(run.path).startswith(whole)
     (resumed,) = [event for event in RunRecord(run.path).events if event.kind == RESUMED]
     assert resumed.data["anchor"]["boot_id"] != "a boot that is over"
+    assert_true(RunRecord(run.path), summary, folder, since_ns=resumed.t_ns)
     assert summary.outcome == "completed"
 
 
@@ -179,20 +183,30 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
 
 
 def test_stopped_for_some_seconds_it_goes_on_by_itself(bench: Bench, tmp_path: Path) -> None:
-    """SIGSTOP of labctl alone: fio works on, and meters with a memory lose nothing."""
-    run = Interruptible(bench.rig, plan_file(tmp_path, 9, "[8]"), tmp_path / "runs")
+    """SIGSTOP of labctl alone, for longer than what fio prints fits into a usual pipe: fio works
+    on, meters with a memory lose nothing, what the others lost is counted."""
+    run = Interruptible(bench.rig, plan_file(tmp_path, STOPPED_S + 3, "[8]"), tmp_path / "runs")
     process = run.go_on()
     run.until("phase_started", index=1)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(4)
+    time.sleep(STOPPED_S)
     process.send_signal(signal.SIGCONT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0, output
     assert_completed_once(run.path)
     assert_times_ascend(run.path)
-    record = RunRecord(run.path)
+    record, summary = RunRecord(run.path), run.summary()
     assert miscounted(record) == []
     assert not any(event.data.get("channel") == CHANNEL for event in record.events)
+    told = [line for line in summary.problems if line.startswith("labctl stood still for")]
+    (marked,) = [line for line in told if "in phase 2 (randread 4k QD8)" in line]
+    lost = {name: int(count) for count, name in re.findall(r"(\d+) of ([\w.]+)", marked)}
+    polled = record.channel("v12.voltage").interval_s
+    assert lost["v12.voltage"] > 0.7 * STOPPED_S / polled
+    assert "i12.voltage" not in lost and "i33.current" not in lost
+    lost_for = [e.data["reason"] for e in record.events if e.kind == "instrument_lost"]
+    assert not any("silent" in reason for reason in lost_for)  # nobody listened, and that is all
+    assert summary.phases[1].iops is not None and summary.phases[1].iops > 100
 
 
 def test_after_a_full_disk_was_freed_it_goes_on(

@@ -84,7 +84,7 @@ def test_a_stepped_wall_clock_moves_nothing_that_is_measured_or_sent(
         assert run.process.returncode == 0, output
         assert_completed_once(run.path)
         assert_times_ascend(run.path)
-        assert_true(run.summary(), bench.directory, RunRecord(run.path).anchor)
+        assert_true(RunRecord(run.path), run.summary(), bench.directory)
     record = RunRecord(run.path)
     assert abs(record.header.anchor.wall_ns / NS_PER_S - begin.timestamp()) < 60
     steps = [event.data["seconds"] for event in record.events if event.kind == "wall_clock_step"]

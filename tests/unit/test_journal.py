@@ -89,7 +89,7 @@ def test_a_journal_cut_at_any_byte_reads_back_to_there(
     journal = started(root)
     for index in range(20):
         journal.event("phase_started", index, index=index, text="ü" * index)
-    journal.readings("i12", block([float(n) for n in range(50)]))
+    journal.readings("i12", block([float(n) for n in range(1, 51)]))
     journal.close()
     path = find_runs(root)[0]
     for name in ("journal.jsonl", "channels/i12.voltage"):
@@ -99,10 +99,34 @@ def test_a_journal_cut_at_any_byte_reads_back_to_there(
     record = RunRecord(path)
     assert [event.t_ns for event in record.events] == list(range(len(record.events)))
     assert record.readings("i12.voltage")["v"].tolist() == [
-        float(n) for n in range(min(cut // 16, 50))
+        float(n) for n in range(1, min(cut // 16, 50) + 1)
     ]
     torn = cut < 800 and cut % 16 != 0
     assert any("i12.voltage" in problem for problem in record.problems) == torn
+
+
+@pytest.mark.parametrize("zeros", [5, 16, 23, 4096])
+def test_zeros_that_a_loss_of_power_leaves_at_the_end_are_no_readings(
+    tmp_path: Path, zeros: int
+) -> None:
+    """A file system may have the new size of a file on disk, and not what was written to it."""
+    journal = started(tmp_path)
+    journal.readings("i12", block([1.0, 2.0, 0.0], begin=7))
+    journal.clock_pairs("i12", (ClockPair("voltage", 10, 20, 3),))
+    journal.event("phase_started", 5, index=0)
+    journal.close()
+    (path,) = find_runs(tmp_path)
+    names = ("journal.jsonl", "channels/i12.voltage", "channels/i12.voltage.clock")
+    whole = {name: (path / name).read_bytes() for name in names}
+    for name in names:
+        (path / name).write_bytes(whole[name] + bytes(zeros))
+    record = RunRecord(path)
+    assert len(record.events) == 1
+    assert record.readings("i12.voltage")["t"].tolist() == [7, 8, 9]
+    assert len(record.clock_pairs("i12.voltage")) == 1
+    assert {problem.partition(": ")[0] for problem in record.problems} == set(names)
+    assert journals.reopen(path) == dict.fromkeys(names, zeros)
+    assert {name: (path / name).read_bytes() for name in names} == whole
 
 
 def test_a_spoilt_line_in_the_middle_costs_only_itself(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from labctl.capture.rounds import PointValues, RoundsEnd, rounds_end
+from labctl.drive_state import known
 from labctl.errors import ConfigurationError
 from labctl.phase import Phase, Role
 from labctl.plan import load_plan, parse_plan
@@ -96,7 +97,7 @@ def test_write_saturation_has_the_ends_of_the_standard() -> None:
     rounds = [phase for phase in planned if phase.round]
     assert len(rounds) * rounds[0].duration_s == 24 * 3600
     assert rounds[0].rounds_until_bytes == 4 * 10**12
-    again = [Phase.from_json(phase.to_json()) for phase in planned]
+    again = [known(Phase, phase.to_json()) for phase in planned]
     assert again == list(planned)
 
 

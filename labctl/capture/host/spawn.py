@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,14 +108,27 @@ class DriveHost(Protocol):
         ...
 
 
+async def _wide_pipe() -> tuple[asyncio.StreamReader, int]:
+    """What fio prints, and where to: it goes on for a minute when nobody reads (labctl is stopped).
+    A fio whose pipe is full neither ends nor tells its results."""
+    reading, writing = os.pipe()
+    with contextlib.suppress(OSError):  # more than this user may have: then the usual size
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_LIMIT)
+    reader = asyncio.StreamReader(limit=PIPE_LIMIT)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb")
+    )
+    return reader, writing
+
+
 class LocalProcess:
     """A process of this machine."""
 
     lost = ""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin and process.stdout and process.stderr
-        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+    def __init__(self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader) -> None:
+        assert process.stdin and process.stderr
+        self.stdin, self.stdout, self.stderr = process.stdin, stdout, process.stderr
         self._process = process
 
     @property
@@ -156,16 +171,20 @@ class LocalHost:
         self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
     ) -> LocalProcess:
         """See :class:`DriveHost`. The kernel kills it when this process dies."""
-        process = await asyncio.create_subprocess_exec(
-            *("setpriv", "--pdeathsig", "KILL", *argv),
-            cwd=directory,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=PIPE_LIMIT,
-        )
-        return LocalProcess(process)
+        stdout, writing = await _wide_pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("setpriv", "--pdeathsig", "KILL", *argv),
+                cwd=directory,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=writing,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=PIPE_LIMIT,
+            )
+        finally:
+            os.close(writing)
+        return LocalProcess(process, stdout)
 
     def moment_of(self, wall_ns: int) -> Moment:
         """See :class:`DriveHost`."""
