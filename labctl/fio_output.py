@@ -36,6 +36,7 @@ __all__ = [
     "FioResult",
     "Status",
     "Totals",
+    "comes_back_empty",
     "document_of_drive",
     "documents",
     "final_result",
@@ -167,6 +168,26 @@ def _jobs_by_drive(jobs: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, A
 def document_of_drive(document: dict[str, Any], drive: str) -> dict[str, Any]:
     """A document of several drives with the jobs of one of them alone."""
     return {**document, "jobs": _jobs_by_drive(jobs_of(document)).get(drive, [])}
+
+
+def comes_back_empty(before: Status | None, now: Status, block_bytes: int, operations: int) -> bool:
+    """Whether more than so many ``operations`` moved hardly a byte since the status ``before``.
+
+    Behind the end of a file, and of a device that is gone, Linux answers a read with no bytes and
+    no error; fio (3.33, libaio) counts it and goes on. ``block_bytes``: of the smallest operation.
+    """
+    pairs = [(before.totals if before else {}, now.totals)]
+    pairs += [
+        (before.drives.get(name, {}) if before else {}, totals)
+        for name, totals in now.drives.items()
+    ]
+    for earlier, later in pairs:
+        for name, totals in later.items():
+            then = earlier.get(name, Totals())
+            ios, moved = totals.ios - then.ios, totals.bytes - then.bytes
+            if ios > operations and 2 * moved < ios * block_bytes:
+                return True
+    return False
 
 
 def _runtime_ms(job: dict[str, Any]) -> int:

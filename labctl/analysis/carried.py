@@ -20,6 +20,9 @@ from labctl.analysis.slowdowns import REDUCED
 CLEARLY_WARMER = 3.0
 """°C: a drive has more sensors than it shows, and throttles by the warmest of them."""
 
+BESIDE_NS = 1_000_000_000
+"""A rise this close to the end of a slow stretch is its end."""
+
 LEAST_NS = 2_000_000_000
 """A drive must have been too warm for this long, in a stretch that is longer than this."""
 
@@ -129,6 +132,9 @@ def filled(
         (item for item in found if item.cause == "thermal"), key=lambda item: item.begin_ns
     )
     others = [item for item in found if item.cause != "thermal"]
+    # Where a dip of the flash ends, IOPS rise, and the drive is as hot as before.
+    ends_ns = [item.end_ns for item in others]
+    rises_ns = [t_ns for t_ns in rises_ns if all(abs(t_ns - end) > BESIDE_NS for end in ends_ns)]
     more: list[ThrottleInterval] = []
     at = phase.begin_ns
     for low, high in [*((item.begin_ns, item.end_ns) for item in thermal), (phase.end_ns, 0)]:

@@ -11,6 +11,15 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+CALM_POINTS = 40
+CALM_PARTS = 20
+FAR_CALMER = 3.0
+"""The calmest of ``CALM_PARTS`` parts of a series, each of so many points, tells how much it
+scatters by itself, if the whole scatters this many times as much."""
+
+CALMEST = 1.5
+"""How much more such parts scatter than the calmest of them seem to."""
+
 LONGEST = 1200
 """Longest segment looked for, in points; it bounds the work on series without any change."""
 
@@ -63,3 +72,17 @@ def scatter_of_steps(y: Floats) -> float:
         level = level[: len(level) // 2 * 2].reshape(-1, 2).mean(axis=1)
         size *= 2
     return worst
+
+
+def calm_scatter(y: Floats) -> float:
+    """:func:`scatter_of_steps`, of the calm parts of a series where these are far calmer than all.
+
+    A series that goes up and down at every second step scatters by what is looked for.
+    """
+    whole = scatter_of_steps(y)
+    starts = range(0, len(y) - CALM_POINTS + 1, CALM_POINTS // 2)
+    parts = sorted(scatter_of_steps(y[start : start + CALM_POINTS]) for start in starts)
+    if not parts:
+        return whole
+    calm = CALMEST * parts[len(parts) // CALM_PARTS]
+    return calm if FAR_CALMER * calm < CALMEST * whole else whole

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labctl.analysis.changes import scatter_of_steps, segment_bounds
+from labctl.analysis.changes import calm_scatter, scatter_of_steps, segment_bounds
 from labctl.analysis.series import Floats
 from labctl.analysis.signals import Grid
 
@@ -34,6 +34,9 @@ AROUND_S = 3.0
 
 LEAST_CHANGE = 0.02
 """Penalty of a further level in squared logarithms: 7 % for 2 s are just worth one."""
+
+RESTLESS = 0.15
+"""Relative standard deviation of a single status from which on an abrupt fall may not stand out."""
 
 FLOOR = 0.01
 """Share of the median below which levels are not told apart."""
@@ -73,7 +76,7 @@ class Levels:
         """Cut a phase into its levels."""
         z = np.log(grid.x + FLOOR)
         shortest = grid.points(SHORTEST_S)
-        noise = scatter_of_steps(z)
+        noise = calm_scatter(z)
         penalty = max(4 * noise**2 * np.log(max(len(z), 2)), LEAST_CHANGE)
         bounds = segment_bounds(z, penalty, shortest)
         return cls(grid.x, tuple(bounds), noise, grid.points(AROUND_S))
@@ -137,6 +140,11 @@ def _ended(
 ) -> Slowdown:
     during = levels.mean(steps[0], steps[1])
     return Slowdown(*steps, reference, during, at_start=False, to_end=to_end)
+
+
+def is_restless(grid: Grid | None) -> bool:
+    """Whether the statuses of a phase scatter so much that a fall may be hidden in them."""
+    return grid is not None and scatter_of_steps(np.log(grid.x + FLOOR)) > RESTLESS
 
 
 def rises(levels: Levels) -> list[int]:

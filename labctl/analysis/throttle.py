@@ -44,6 +44,10 @@ BURST_S = 5.0
 HANDED_ON_NS = 3_000_000_000
 """A phase that begins this soon after a throttled stretch may have begun throttled."""
 
+NO_PAUSE_NS = 1_250_000_000
+"""A pause of throttling that is told as shorter is the shortest level that there can be, two
+statuses of fio: the drive may have been let go for any part of it."""
+
 
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
@@ -66,8 +70,43 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
         if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
             # How cool it was while it throttled is known since the first of these phases.
             last = replace(last, begin_ns=hot.begin_ns)
-    found = at_one_ceiling(found, phases)
+    found = _without_pauses(at_one_ceiling(found, phases))
     return tuple(sorted(found, key=lambda item: (item.begin_ns, -item.end_ns)))
+
+
+def _without_pauses(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """Thermal stretches of a phase that are no further apart than can be resolved, as one.
+
+    Not before the end: what a drive did while it was let go is no sign of one that throttles.
+    """
+    thermal: list[ThrottleInterval] = []
+    for item in sorted(found, key=lambda one: one.begin_ns):
+        if item.cause != "thermal":
+            continue
+        last = thermal[-1] if thermal else None
+        if (
+            last is not None
+            and item.phase_index == last.phase_index
+            and item.begin_ns - last.end_ns < NO_PAUSE_NS
+        ):
+            thermal[-1] = _one_of(last, item)
+        else:
+            thermal.append(item)
+    return [*(item for item in found if item.cause != "thermal"), *thermal]
+
+
+def _one_of(first: ThrottleInterval, second: ThrottleInterval) -> ThrottleInterval:
+    """Both as one, by the evidence of the first."""
+    words = "; let go for a moment"
+    parts = first.duration_s, second.duration_s
+    during = parts[0] * first.iops_during + parts[1] * second.iops_during
+    return replace(
+        first,
+        end_ns=max(first.end_ns, second.end_ns),
+        iops_during=during / sum(parts),
+        counters_moved=first.counters_moved or second.counters_moved,
+        evidence=first.evidence if words in first.evidence else first.evidence + words,
+    )
 
 
 def throttled_stretches(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from labctl.analysis.heat import NEAR_WARNING
 from labctl.analysis.results import ThrottleInterval, ThrottleVerdict
-from labctl.analysis.signals import FEWEST, PhaseSignals
+from labctl.analysis.signals import FEWEST, PhaseSignals, on_grid
+from labctl.analysis.slowdowns import is_restless
 from labctl.analysis.throttle import THROTTLING
 
 NONE = "none seen"
@@ -46,12 +47,18 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
+        unproven = [item for item in own if item.cause == "write_cache" and not item.costly]
+        if unproven:
+            words = "may be heat as well as flash, and the drive names no warning temperature"
+            return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
         return ThrottleVerdict(NONE, "no abrupt fall; the drive names no warning temperature")
     if warmest < warning - NEAR_WARNING:
         return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
     near = f"{warmest:.0f} °C, warning at {warning:.0f} °C, and no counter that moves"
     if few:
         return ThrottleVerdict(OPEN, f"too short to see a change, {near}")
+    if is_restless(on_grid(phase)):
+        return ThrottleVerdict(OPEN, f"IOPS go up and down from status to status: {near}")
     coolest = phase.heat.coolest(phase.begin_ns, phase.end_ns)
     if coolest is not None and coolest < warning - NEAR_WARNING:
         return ThrottleVerdict(NONE, f"{coolest:.0f} to {warmest:.0f} °C without an abrupt fall")

@@ -34,7 +34,7 @@ from labctl.capture.fio_window import STARTED_WITHIN_MS, Window, window_between
 from labctl.capture.host.spawn import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.errors import JournalError, RunFailed
-from labctl.fio_output import DocumentStream, Status, status_of
+from labctl.fio_output import DocumentStream, Status, comes_back_empty, status_of
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
@@ -50,6 +50,10 @@ NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
+EMPTY = 100
+"""Operations a job that moved nothing, from which on a status tells of a drive that is gone. fio
+reads its counters while they move: a few operations may be ahead of their bytes."""
+SECTOR_BYTES = 512
 EXIT_WITHIN_S = 20.0
 READ_OUT_WITHIN_S = 5.0
 STDOUT_FILE = "stdout"
@@ -138,6 +142,7 @@ class FioProcess:
         self._busy_ms: list[int] = []
         self._complaints: list[str] = []
         self._errors: tuple[int | str, ...] = ()
+        self._empty = False
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
             asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
@@ -223,8 +228,8 @@ class FioProcess:
             self.kill()
             return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
         await self._read_out()
-        if code:
-            return self._complaint(self.lost or _ending(code))
+        if code or self._empty:
+            return self._complaint(self.lost or self._ended())
         if self._errors:
             told = ", ".join(map(_error_words, self._errors))
             return self._complaint(f"exit code 0, yet it reports {told}")
@@ -319,7 +324,13 @@ class FioProcess:
     def _raise_if_gone(self) -> None:
         if self._process.returncode is not None or self.lost:
             kind = HostUnreachable if self.lost else RunFailed
-            raise kind(self._complaint(self.lost or _ending(self._process.returncode)))
+            raise kind(self._complaint(self.lost or self._ended()))
+
+    def _ended(self) -> str:
+        """Why fio is gone, in words."""
+        if self._empty:
+            return "what it reads comes back empty; is the drive still there, and as large?"
+        return _ending(self._process.returncode)
 
     def _complaint(self, how: str) -> str:
         said = "; ".join([how, *self._complaints[:3]])
@@ -356,6 +367,12 @@ class FioProcess:
         """Keep a status; what fio printed while it was held says nothing."""
         self._errors = status.errors or self._errors
         if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
+            return
+        least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes
+        if comes_back_empty(self.last_status, status, least_bytes, EMPTY * self._jobs):
+            self._empty = True
+            self.kill()
+        if self._empty:
             return
         shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:

@@ -108,6 +108,31 @@ async def test_a_drive_that_vanishes_fails_the_phase_and_hangs_nothing(
     await fio.stop()
 
 
+async def test_a_drive_that_reads_as_empty_fails_the_phase(tmp_path: Path) -> None:
+    """So does a device that is gone: no error, no bytes, and many more I/Os than before."""
+    target = tmp_path / "target"
+    target.write_bytes(bytes(32 << 20))
+    statuses: list[Status] = []
+    fio = await FioProcess.start(
+        phase(0, duration_s=60),
+        {"": Drive(target=str(target), engine="libaio", size_bytes=32 << 20)},
+        tmp_path / "0",
+        Timebase(),
+        lambda status, _: statuses.append(status),
+    )
+    await fio.wait_held()
+    fio.release()
+    async with asyncio.timeout(50):
+        while not statuses:
+            await asyncio.sleep(0.05)
+        os.truncate(target, 0)
+        with pytest.raises(RunFailed, match="is the drive still there"):
+            await fio.wait_done()
+    assert "is the drive still there" in await fio.finish()
+    assert all(one.totals["read"].bytes > 2000 * one.totals["read"].ios for one in statuses)
+    await fio.stop()
+
+
 async def test_stopping_keeps_the_totals(simulated: DriveProcess, tmp_path: Path) -> None:
     fio = await FioProcess.start(
         phase(0, duration_s=60),

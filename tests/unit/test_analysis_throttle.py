@@ -29,6 +29,13 @@ def square(t: np.ndarray, stretches: list[tuple[float, float]], level: float) ->
     return factor
 
 
+def on_and_off(t: np.ndarray, begin: float, on_s: float, off_s: float) -> np.ndarray:
+    """Half the level for ``on_s`` in turn with all of it for ``off_s``, means of half seconds."""
+    fine = t[:, None] + np.linspace(-0.25, 0.25, 51)
+    down = (fine >= begin) & ((fine - begin) % (on_s + off_s) < on_s)
+    return 1 - 0.5 * down.mean(axis=1)
+
+
 def signals(
     shape: Shape,
     *,
@@ -158,6 +165,47 @@ def test_light_then_heavy_is_one_interval() -> None:
     assert matched(found[0], (50.0, 90.0))
 
 
+@pytest.mark.parametrize(("pause_s", "told"), [(0.5, 1), (1.0, 1), (2.0, 2), (5.0, 2)])
+def test_a_drive_let_go_for_less_than_can_be_resolved_throttled_all_the_time(
+    pause_s: float, told: int
+) -> None:
+    stretches = [(40.0, 70.0), (70.0 + pause_s, 110.0)]
+    found = find_throttling(
+        [
+            signals(
+                lambda t: square(t, stretches, 0.4),
+                celsius=lambda t: hysteresis(t, [(40.0, 110.0)]),
+            )
+        ]
+    )
+    assert [item.cause for item in found] == ["thermal"] * told
+    assert matched(found[0], (40.0, 110.0 if told == 1 else 70.0))
+    assert matched(found[-1], (40.0 if told == 1 else 70.0 + pause_s, 110.0))
+    assert throttled_s(found, 0) == pytest.approx(70 - (pause_s if told == 2 else 0), abs=1.1)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize(("on_s", "off_s"), [(0.6, 0.8), (0.9, 0.8), (1.7, 0.5)])
+def test_throttling_that_goes_on_and_off_with_every_status_does_not_pass_for_noise(
+    on_s: float, off_s: float, writes: bool
+) -> None:
+    """It makes up most of the phase, so that hardly anything else scatters less."""
+    found = find_throttling(
+        [
+            signals(
+                lambda t: on_and_off(t, 30.0, on_s, off_s),
+                celsius=lambda t: np.interp(t, [-30, 30], [60, WARNING]),
+                writes=writes,
+                noise=0.004,
+                duration_s=300.0,
+            )
+        ]
+    )
+    thermal = [item for item in found if item.cause == "thermal"]
+    assert thermal[0].begin_ns / S == pytest.approx(30.0, abs=2.0)
+    assert throttled_s(found, 0) > 60
+
+
 def test_a_phase_that_starts_throttled() -> None:
     first = signals(lambda t: square(t, [(60, 999)], 0.5), celsius=lambda t: 60 + (t + 30) / 4.5)
     second = signals(
@@ -194,6 +242,24 @@ def test_a_phase_that_is_throttled_from_end_to_end() -> None:
     assert throttled_s(find_throttling([first, cooled, willing]), 1) == 0.0
     as_good = find_throttling([first, second(81, 1, 0.97, 180.02), willing])
     assert [item.phase_index for item in as_good] == [0]
+
+
+def test_the_end_of_a_dip_of_the_flash_does_not_let_a_hot_drive_go() -> None:
+    """Before the dip it was too warm to be free. In the dip fewer IOPS take the same watts."""
+    first = signals(lambda t: square(t, [(60, 999)], 0.5), celsius=lambda t: 60 + (t + 30) / 4.5)
+    onset = 60 + 90 / 4.5
+    second = signals(
+        lambda t: 0.5 * square(t, [(100, 110)], 0.4),
+        celsius=lambda t: np.where(t < 90, onset + 4, onset - 1),
+        watts=lambda t: 7 + 0 * t,
+        writes=True,
+        begin_s=180.02,
+        index=1,
+        seed=1,
+    )
+    found = [item for item in find_throttling([first, second]) if item.phase_index == 1]
+    (thermal,) = (item for item in found if item.cause == "thermal")
+    assert (thermal.begin_ns, thermal.end_ns) == (second.begin_ns, second.end_ns)
 
 
 def test_heat_alone_does_not_carry_throttling_over() -> None:

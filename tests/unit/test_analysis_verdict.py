@@ -12,7 +12,14 @@ from labctl.analysis.throttle import find_throttling, throttled_s, throttled_str
 from labctl.analysis.unthrottled import free_pieces
 from labctl.analysis.verdict import verdict
 from labctl.record import Event
-from tests.unit.test_analysis_throttle import S, Shape, hysteresis, signals, square
+from tests.unit.test_analysis_throttle import (
+    WARNING,
+    S,
+    Shape,
+    hysteresis,
+    signals,
+    square,
+)
 
 
 def counted(*said: tuple[float, dict[str, float]]) -> Counters:
@@ -43,6 +50,34 @@ def test_a_drive_that_was_hot_throughout() -> None:
     assert verdict(replace(phase, counters=still), []).verdict == "none seen"
     moved = counted((0, {"thm_temp1_trans_count": 4}), (180, {"thm_temp1_trans_count": 5}))
     assert verdict(replace(phase, counters=moved), []).verdict == "cannot be excluded"
+
+
+def test_a_phase_that_scatters_near_the_warning_cannot_be_judged() -> None:
+    """It came from below, but a fall would be hidden in what its statuses differ by."""
+    for noise, wanted in ((0.01, "none seen"), (0.2, "cannot be excluded")):
+        phase = signals(
+            lambda t: np.ones(len(t)),
+            celsius=lambda t: np.interp(t, [-30, 60], [50, WARNING]),
+            noise=noise,
+        )
+        assert verdict(phase, find_throttling([phase])).verdict == wanted
+
+
+@pytest.mark.parametrize(
+    ("warning", "wanted"), [(WARNING, "none seen"), (None, "cannot be excluded")]
+)
+def test_a_step_in_writes_is_only_the_flash_where_the_drive_is_known_to_be_cool(
+    warning: float | None, wanted: str
+) -> None:
+    phase = signals(
+        lambda t: square(t, [(40, 999)], 0.5),
+        writes=True,
+        celsius=lambda t: 55 + 0.02 * t,
+        warning=warning,
+    )
+    found = find_throttling([phase])
+    assert [item.cause for item in found] == ["write_cache"]
+    assert verdict(phase, found).verdict == wanted
 
 
 def test_a_short_hot_phase_cannot_be_judged() -> None:

@@ -13,6 +13,9 @@ from labctl.capture.monitor import intervals
 from labctl.fio_output import (
     DocumentStream,
     FioResult,
+    Status,
+    Totals,
+    comes_back_empty,
     documents,
     final_result,
     status_of,
@@ -340,3 +343,33 @@ def test_no_value_anywhere_raises(data: dict[str, Any], changes: list[tuple[int,
     json.dumps([[part.iops for part in (result.read, result.write) if part]] if result else [])
     for item in [*found, data]:
         status_of(item)
+
+
+@pytest.mark.parametrize(
+    ("ios", "moved", "empty"),
+    [
+        (5000, 5000 * 4096, False),
+        (5000, 0, True),
+        (5000, 100 * 4096, True),  # gone in the middle of the interval
+        (5000, 4996 * 4096, False),  # counted before their bytes were
+        (4, 0, False),
+        (0, 0, False),
+    ],
+)
+def test_reads_that_bring_nothing_are_those_of_a_drive_that_is_gone(
+    ios: int, moved: int, empty: bool
+) -> None:
+    def status(ios: int, moved: int) -> Status:
+        return Status({"read": Totals(ios, moved), "write": Totals()}, 1000, None)
+
+    before = status(70_000, 70_000 * 4096)
+    assert comes_back_empty(before, status(70_000 + ios, 70_000 * 4096 + moved), 4096, 100) == empty
+    assert comes_back_empty(None, status(ios, moved), 4096, 100) == empty
+
+
+def test_one_of_several_drives_that_is_gone_is_told_whatever_the_others_do() -> None:
+    work = {"read": Totals(9_000, 9_000 * 4096)}
+    both = {"read": Totals(10_000, 9_000 * 4096)}
+    one_gone = {"a": work, "b": {"read": Totals(1_000, 0)}}
+    assert not comes_back_empty(None, Status(both, 1000, None), 4096, 100)
+    assert comes_back_empty(None, Status(both, 1000, None, drives=one_gone), 4096, 100)

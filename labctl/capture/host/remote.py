@@ -31,8 +31,9 @@ from labctl.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 8.0
-BACK_WITHIN_S = 180.0
-"""A run waits this long for a lost host: time for it to restart."""
+BACK_WITHIN_S = 600.0
+"""A run waits this long for a lost host: time for it to restart. The firmware of a server alone may
+take minutes."""
 LOOK_EVERY_S = 2.0
 LOOKS_A_ROUND = 3
 FIRST_ROUNDS = 12
