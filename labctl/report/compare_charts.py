@@ -11,6 +11,7 @@ import altair as alt
 from labctl.analysis.comparison import (
     QUANTITIES,
     Cell,
+    ComparedRun,
     Comparison,
     Quantity,
     named_points,
@@ -64,12 +65,13 @@ class ComparedPanel:
 
 def _chart(found: Comparison, quantity: Quantity, shown: Sequence[ComparedPanel]) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
-    names = tuple(run.name for run in found.runs)
+    called = _called(found.runs)
+    names = tuple(called.values())
     datasets = Datasets()
     parts: list[Spec] = []
     columns = min(max(len(shown), 1), 3)
     for one in shown:
-        points = _points(one.panel, rows, one.names)
+        points = _points(one.panel, rows, one.names, called)
         if points:
             parts.append(_panel(one.panel, points, quantity, names, datasets, _WIDTHS[columns]))
     if not parts:
@@ -81,7 +83,25 @@ def _chart(found: Comparison, quantity: Quantity, shown: Sequence[ComparedPanel]
     return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
-def _points(panel: Panel, rows: Mapping[str, ComparedRow], names: Mapping[int, str]) -> list[Row]:
+def _called(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """What the legend calls each run: its letter, and what tells it from the others."""
+    for words in (
+        [run.drive for run in runs],
+        [run.drive_model for run in runs],
+        [run.drive_serial for run in runs],
+        [run.run_id for run in runs],
+    ):
+        if all(words) and len(set(words)) == len(runs):
+            break
+    return {run.name: f"{run.name} {word}" for run, word in zip(runs, words, strict=True)}
+
+
+def _points(
+    panel: Panel,
+    rows: Mapping[str, ComparedRow],
+    names: Mapping[int, str],
+    called: Mapping[str, str],
+) -> list[Row]:
     found: list[Row] = []
     for point in panel.points:
         row = rows.get(names[point.result.phase.index])
@@ -95,7 +115,7 @@ def _points(panel: Panel, rows: Mapping[str, ComparedRow], names: Mapping[int, s
             found.append(
                 {
                     "x": point.tick,
-                    "run": cell.run,
+                    "run": called[cell.run],
                     "y": cell.value.value,
                     "low": cell.value.value - u,
                     "high": cell.value.value + u,
@@ -140,7 +160,7 @@ def _panel(
     y = alt.Y("y:Q", scale=scale, title=_titled(quantity), axis=axis)
     colour = alt.Color(
         "run:N",
-        title="run",
+        title=None,
         scale=alt.Scale(domain=list(names), range=hues(names)),
         legend=alt.Legend(orient="top", direction="horizontal"),
     )

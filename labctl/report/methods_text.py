@@ -24,6 +24,8 @@ from labctl.report.numbers import (
 )
 
 WIDTH = 80
+_FEWEST_SECONDS = 30
+"""Of fewer the consistency is not told: it is the scatter of a handful of numbers."""
 
 _TERMS = {
     "idle": ("idle", 1.0, "W"),
@@ -85,6 +87,8 @@ def _averages(found: MethodResults) -> Iterator[str]:
 def _consistency(found: MethodResults) -> Iterator[str]:
     for item in found.consistencies:
         one = item.consistency
+        if one.seconds < _FEWEST_SECONDS:
+            continue
         spread = NOTHING if one.spread is None else f"{one.spread:.1%}"
         text = (
             f"{item.label}: mean {prefixed(one.mean)}, σ {prefixed(one.std)}, "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import vl_convert
 
+from labctl.analysis.consistency import TAIL_S
 from labctl.analysis.live_iops import live_iops
 from labctl.analysis.methods import MethodResults
-from labctl.analysis.results import RunSummary
+from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record import RunRecord
 from labctl.report.charts import png_of_svg, static_svg
 from labctl.report.matrix_chart import matrix_figures
@@ -33,6 +36,9 @@ FOLDER = "review"
 
 CONSISTENCY_FROM_S = 120.0
 """Shorter phases get no consistency chart: it would say nothing of a worn-in drive."""
+MUCH_LONGER, FEW = 5.0, 4
+"""Of those up to the last part that is looked at, a phase gets one that is so many times longer
+than usual in the run, or one of few: the points of a sweep are not told as 36 charts."""
 
 
 def review_figures(
@@ -42,12 +48,16 @@ def review_figures(
     measured = summary.measured
     figures = [headline_bars(methods.averages)]
     by_index = {item.phase.index: item for item in measured}
-    for number, one in enumerate(methods.consistencies):
+    long = [
+        one
+        for one in methods.consistencies
+        if _is_about_consistency(by_index[one.phase_index], measured)
+    ]
+    for number, one in enumerate(long, start=1):
         result = by_index[one.phase_index]
-        if result.duration_s >= CONSISTENCY_FROM_S:
-            name = f"consistency-{number + 1}"
-            seconds, iops = live_iops(record, result)
-            figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
+        seconds, iops = live_iops(record, result)
+        name = f"consistency-{number}"
+        figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
     figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
     figures += matrix_figures(summary.points)
     figures.append(replay_figure(methods.replays))
@@ -57,6 +67,14 @@ def review_figures(
     for number, soak in enumerate(methods.soaks):
         figures.append(soak_figure(record, summary, soak, f"soak-{number + 1}"))
     return tuple(figure for figure in figures if figure is not None)
+
+
+def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) -> bool:
+    usual_s = statistics.median(item.duration_s for item in measured)
+    return result.duration_s > TAIL_S or (
+        result.duration_s >= CONSISTENCY_FROM_S
+        and (result.duration_s >= MUCH_LONGER * usual_s or len(measured) <= FEW)
+    )
 
 
 def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults) -> list[Path]:

@@ -230,6 +230,22 @@ def test_write_saturation_runs_along_what_was_written(tmp_path: Path) -> None:
     ), "each of two drives was written over half as often"
 
 
-def drive_of_rounds(root: Path, sweep: Sweep) -> tuple[RunRecord, RunSummary]:
-    summary = summary_of(plan(sweep))
+def drive_of_rounds(root: Path, *sweeps: Sweep) -> tuple[RunRecord, RunSummary]:
+    summary = summary_of(plan(*sweeps))
     return record_of(root, summary, silent=False), summary
+
+
+def test_consistency_is_drawn_of_the_test_for_it_and_not_of_every_point_of_a_sweep(
+    tmp_path: Path,
+) -> None:
+    sweep = Sweep(name="QD", pattern=["randread"], queue_depth=[1, 2, 4, 8, 16, 32], duration_s=180)
+    scaled = LONG.model_copy(update={"duration_s": 126})
+    for long, shown in ((LONG, 1), (scaled, 0)):
+        record, summary = drive_of_rounds(tmp_path / str(shown), sweep, long)
+        figures = review_figures(record, summary, methods_of(record, summary))
+        names = [one.chart.name for one in figures]
+        assert names.count("consistency-1") == shown and "consistency-2" not in names
+    quick = sweep.model_copy(update={"duration_s": 6})
+    record, summary = drive_of_rounds(tmp_path / "quick", quick, scaled)
+    figures = review_figures(record, summary, methods_of(record, summary))
+    assert "consistency-1" in [one.chart.name for one in figures], "much longer than the others"
