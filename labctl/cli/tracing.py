@@ -124,12 +124,20 @@ def _text(found: object) -> list[str]:
         f"{share(found.sequential_bytes)} of the bytes, on {found.disks} "
         f"disk{'' if found.disks == 1 else 's'}",
         f"  needs a drive of {found.span_bytes / 1e9:,.3f} GB ({found.span_bytes} bytes)",
-        f"  {number(found.duration_s)} s, {number(found.bytes_per_s, 1e-6)} MB/s, "
-        f"{number(found.iops)} IOPS",
-        f"  service time: mean {number(found.service_mean_ms)} ms, "
-        f"max {number(found.service_max_ms)} ms; busy {number(found.busy_s)} s; "
-        f"mean queue depth {number(found.mean_queue_depth)}",
     ]
+    if found.duration_s is None:
+        lines.append("  times: not known, the format has none")
+    else:
+        lines.append(
+            f"  {number(found.duration_s)} s, {number(found.bytes_per_s, 1e-6)} MB/s, "
+            f"{number(found.iops)} IOPS"
+        )
+    if found.service_mean_ms is not None:
+        lines.append(
+            f"  service time: mean {number(found.service_mean_ms)} ms, "
+            f"max {number(found.service_max_ms)} ms; busy {number(found.busy_s)} s; "
+            f"mean queue depth {number(found.mean_queue_depth)}"
+        )
     if found.slow_shares is not None:
         slow = [f"{part:.3%} over {ms} ms" for ms, part in found.slow_shares.items()]
         lines.append(f"  {', '.join(slow)}")
@@ -139,5 +147,5 @@ def _text(found: object) -> list[str]:
     if found.queue_depths is not None:
         lines += table("queue depth", found.queue_depths)
     else:
-        lines += ["", "  queue depths: not known, the format has no service times"]
+        lines += ["", "  service times and queue depths: not known, the format has none"]
     return [*lines, *_bad(found.bad_lines, found.bad_shown)]
