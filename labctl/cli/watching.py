@@ -9,7 +9,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
@@ -22,11 +22,13 @@ from labctl.cli.live import screen
 from labctl.cli.queueing import jobs_table
 from labctl.cli.standing import daemon_line, listen
 from labctl.errors import LabctlError
+from labctl.phase import Phase
 from labctl.record import Event
 from labctl.service.home import find_home
 from labctl.service.queue import Queue
 from labctl.service.remote import RemoteRig
 from labctl.service.status import Looker, RigStatus, Status
+from labctl.sinks.event_points import event_point
 
 REDRAW_EVERY_S = 0.5
 EVENTS_SHOWN = 8
@@ -121,8 +123,9 @@ def _rig_parts(rig: RigStatus, status: Status) -> Iterator[RenderableType]:
     if rig.view is not None and rig.look is not None:
         yield _picture(rig.view, rig.look.now_ns())
         yield Rule("events", style="dim")
+        phases = {phase.index: phase for phase in rig.look.header.phases}
         for event in list(rig.look.events)[-EVENTS_SHOWN:]:
-            yield _event_line(event)
+            yield _event_line(event, phases)
     yield Rule("queue", style="dim")
     jobs = [*rig.last, *((rig.running,) if rig.running else ()), *rig.waiting[:JOBS_SHOWN]]
     yield jobs_table(jobs, status.expected) if jobs else Text("nothing", style="dim")
@@ -136,12 +139,12 @@ def _picture(view: View, now_ns: int) -> RenderableType:
     return screen(view, now_ns)
 
 
-def _event_line(event: Event) -> Text:
+def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
     stamp = time.strftime("%H:%M:%S", time.localtime(event.t_ns / 1e9))
-    data = {key: value for key, value in event.data.items() if not key.endswith("_ns")}
-    words = " ".join(f"{key}={value}" for key, value in data.items() if value not in ("", None))
-    bad = event.kind in ("instrument_lost", "status_began") or "fail" in words
-    text = Text(f"{stamp}  {event.kind}  {words}", style="yellow" if bad else "dim")
+    point = event_point(event, phases, {})
+    words = ": ".join(str(point.fields[name]) for name in ("title", "text") if point.fields[name])
+    style = {"warning": "yellow", "error": "red"}.get(point.tags["severity"], "dim")
+    text = Text(f"{stamp}  {words}", style=style)
     text.truncate(79, overflow="ellipsis")
     return text
 
