@@ -153,3 +153,20 @@ def test_nothing_measured_gives_no_charts(tmp_path: Path) -> None:
     assert sweep_charts(summary) == ()
     empty = replace(summary, end_ns=summary.begin_ns)
     assert run_charts(record_of(tmp_path, summary), empty) == ()
+
+
+def test_the_phases_of_a_sweep_are_named_in_one_way(tmp_path: Path) -> None:
+    """One of them is long enough for its whole name, the others are not."""
+    summary = summary_of(plan(qd_sweep()))
+    measured = summary.measured
+    last = replace(measured[-1], end_ns=measured[-1].end_ns + 60 * 10**9)
+    phases = tuple(last if item is measured[-1] else item for item in summary.phases)
+    summary = replace(summary, phases=phases, end_ns=last.end_ns)
+    charts = run_charts(record_of(tmp_path, summary), summary)
+    spec = next(chart for chart in charts if chart.name == "run").spec
+    rows = [row for rows in spec["datasets"].values() for row in rows if "phase" in row]
+    labels = [row["label"] for row in rows if row["phase"].startswith("randread")]
+    assert len(labels) == len(measured)
+    depths = [str(item.phase.queue_depth) for item in measured]
+    shown = [(label, depth) for label, depth in zip(labels, depths, strict=True) if label]
+    assert shown and {label.removesuffix(depth) for label, depth in shown} in ({"QD "}, {""})
