@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -125,7 +127,8 @@ def show_rig(
     group = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, wall)
     group.start()
     try:
-        _show(wall, group, timebase, every_s, seconds, json_output, console)
+        with _ctrl_c() as over:
+            _show(wall, group, timebase, every_s, seconds, json_output, console, over)
     except KeyboardInterrupt:
         pass
     finally:
@@ -146,6 +149,7 @@ def _show(
     seconds: float | None,
     json_output: bool,
     console: Console,
+    over: threading.Event,
 ) -> None:
     end = math.inf if seconds is None else time.monotonic() + seconds
     with (
@@ -154,7 +158,8 @@ def _show(
         else (_Nothing()) as live
     ):
         while (left_s := end - time.monotonic()) > 0:
-            time.sleep(min(every_s, left_s))
+            if over.wait(min(every_s, left_s)):
+                return
             _connected_first(wall, group)
             seen = wall.look()
             if live is not None:
@@ -166,6 +171,17 @@ def _show(
                 clock = time.strftime("%H:%M:%S")
                 for name, needle, _ in seen:
                     print(f"{clock}  {name:<24} {_words(needle)}", flush=True)
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Is set by Ctrl-C, which then cuts no frame in two: half a frame would stay on the screen."""
+    over = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: over.set())
+    try:
+        yield over
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Nothing:
