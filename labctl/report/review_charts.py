@@ -128,7 +128,7 @@ def bars(
     data = datasets.chart(rows)
     y = alt.Y(
         "of:N", sort=order, title=None,
-        axis=alt.Axis(labels=named, ticks=False, labelLimit=260, domain=False),
+        axis=alt.Axis(labels=named, ticks=False, labelLimit=260, labelPadding=6, domain=False),
     )  # fmt: skip
     scale = alt.Scale(domain=[0, top * 1.25 or 1.0], nice=False)
     x = alt.X("y:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PREFIXED, tickCount=4))
