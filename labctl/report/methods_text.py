@@ -14,6 +14,7 @@ from labctl.analysis.replays import KERNEL, Busy
 from labctl.analysis.results import Estimate
 from labctl.analysis.soak import Recovery
 from labctl.analysis.tracking import SteadyReport
+from labctl.report.axes import LARGE_BLOCK_BYTES
 from labctl.report.numbers import (
     NOTHING,
     prefixed,
@@ -81,7 +82,10 @@ def _averages(found: MethodResults) -> Iterator[str]:
         per = (
             f", {prefixed_with_uncertainty(one.iops_per_watt)} IOPS/W" if one.iops_per_watt else ""
         )
-        yield f"{one.name}: {prefixed(one.iops)} IOPS{watts}{per}"
+        rate = f"{prefixed(one.iops)} IOPS"
+        if one.bytes_per_s >= LARGE_BLOCK_BYTES * one.iops:
+            rate = f"{significant(one.bytes_per_s / 1e6)} MB/s, {rate}"
+        yield f"{one.name}: {rate}{watts}{per}"
 
 
 def _consistency(found: MethodResults) -> Iterator[str]:

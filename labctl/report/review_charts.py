@@ -18,6 +18,7 @@ from labctl.analysis.consistency import Consistency, Floats, per_second
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.tracking import SteadyReport, Window
 from labctl.plan import format_size
+from labctl.report.axes import LARGE_BLOCK_BYTES
 from labctl.report.charts import (
     GROUPED,
     INK,
@@ -82,17 +83,30 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
         }
         for one in averages
     )
-    parts = [bars(datasets, numbers, "iops", "IOPS", BLUE, named=True)]
-    if any(one.watts for one in averages):
-        parts.append(bars(datasets, numbers, "watts", "mean power (W)", AMBER, named=False))
-    caption = "Headline averages of the reviews, and the power they took with its U (k = 2)."
+    parts = []
+    for large, name, title in ((False, "iops", "IOPS"), (True, "mb_per_s", "MB/s")):
+        own = [
+            row
+            for one, row in zip(averages, numbers, strict=True)
+            if (one.bytes_per_s >= LARGE_BLOCK_BYTES * one.iops) is large
+        ]
+        if own:
+            parts.append(bars(datasets, own, name, title, BLUE, named=True))
+            if any(one.watts for one in averages):
+                parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER, named=False))
+    caption = (
+        "Headline averages of the reviews, from 64 KiB blocks on in MB/s, and the power they took "
+        "with its U (k = 2)."
+    )
     throttled = list(dict.fromkeys(label for one in averages for label in one.throttled))
     if throttled:
         caption += (
             f" A red triangle marks those in which the drive throttled: {', '.join(throttled)}."
         )
+    columns = 2 if any(one.watts for one in averages) else 1
     return Figure(
-        finished("headline", "Headline averages", caption, joined(parts, 2), datasets), numbers
+        finished("headline", "Headline averages", caption, joined(parts, columns), datasets),
+        numbers,
     )
 
 

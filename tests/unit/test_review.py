@@ -92,6 +92,18 @@ def test_headline_bars_have_the_averages(tmp_path: Path) -> None:
     assert headline_bars(()) is None
 
 
+def test_large_blocks_have_their_headline_in_mb_per_s_and_on_a_scale_of_their_own(
+    tmp_path: Path,
+) -> None:
+    large = qd_sweep().model_copy(update={"name": "sequential", "block_size": (131072,)})
+    record, summary = drive_of_rounds(tmp_path, qd_sweep(), large)
+    figure = headline_bars(methods_of(record, summary).averages)
+    check(figure)
+    assert figure is not None
+    titles = re.findall(r'"title": "(IOPS|MB/s|mean power \(W\))"', json.dumps(figure.chart.spec))
+    assert list(dict.fromkeys(titles)) == ["IOPS", "mean power (W)", "MB/s"]
+
+
 def test_mixed_and_transfer_curves_have_every_point(tmp_path: Path) -> None:
     _, summary = reviewed(tmp_path)
     mixed = check(mixed_figure(summary.measured))
