@@ -37,26 +37,30 @@ _SHARES = ("#08306b", "#08519c", "#2171b5", "#4292c6", "#fd8d3c", "#e6550d", "#a
 """Of read shares from much to little: blue reads, orange writes."""
 
 
-def matrix_figures(points: Sequence[PhaseResult]) -> tuple[Figure, ...]:
-    """A figure a mixed sweep of several block sizes and several read shares.
-
-    ``points`` are the results of the points: of rounds the means over the window.
-    """
+def matrices(points: Sequence[PhaseResult]) -> list[list[PhaseResult]]:
+    """The points of each mixed sweep of several block sizes and several read shares."""
     sweeps: dict[tuple[int, int, int], list[PhaseResult]] = {}
     for item in points:
         phase = item.phase
         if phase.pattern.mixed and phase.replay is None and item.iops:
             key = (phase.sweep_number, phase.queue_depth, phase.jobs)
             sweeps.setdefault(key, []).append(item)
-    shown = [
+    return [
         found
         for found in sweeps.values()
         if len({item.phase.block_size_bytes for item in found}) >= LEAST_SIZES
         and len({item.phase.read_pct for item in found}) >= LEAST_SHARES
     ]
+
+
+def matrix_figures(points: Sequence[PhaseResult]) -> tuple[Figure, ...]:
+    """A figure each of :func:`matrices`.
+
+    ``points`` are the results of the points: of rounds the means over the window.
+    """
     return tuple(
         _figure(found, f"matrix-{number}" if number > 1 else "matrix")
-        for number, found in enumerate(shown, start=1)
+        for number, found in enumerate(matrices(points), start=1)
     )
 
 

@@ -15,7 +15,7 @@ from labctl.analysis.methods import MethodResults
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record import RunRecord
 from labctl.report.charts import png_of_svg, static_svg
-from labctl.report.matrix_chart import matrix_figures
+from labctl.report.matrix_chart import matrices, matrix_figures
 from labctl.report.methods_text import methods_text
 from labctl.report.page import Drawn, offline_page
 from labctl.report.replay_chart import replay_figure
@@ -58,7 +58,9 @@ def review_figures(
         seconds, iops = live_iops(record, result)
         name = f"consistency-{number}"
         figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
-    figures += [mixed_figure(summary.points), transfer_figure(summary.points)]
+    tables = {item.phase.index for found in matrices(summary.points) for item in found}
+    curves = [item for item in summary.points if item.phase.index not in tables]
+    figures += [mixed_figure(curves), transfer_figure(summary.points)]
     figures += matrix_figures(summary.points)
     figures.append(replay_figure(methods.replays))
     for number, report in enumerate(methods.steady, start=1):

@@ -222,6 +222,18 @@ def test_block_sizes_and_read_shares_stand_in_tables_with_the_watts_beside() -> 
     assert second.chart.name == "matrix-2"
 
 
+def test_what_stands_in_tables_is_not_drawn_as_many_curves_too(tmp_path: Path) -> None:
+    iops = Sweep(
+        name="IOPS", pattern=["randrw"], block_size=["1m", "64k", "4k"], read_pct=[100, 65, 0],
+        queue_depth=[16], duration_s=5,
+    )  # fmt: skip
+    record, summary = drive_of_rounds(tmp_path, iops, MIXES)
+    figures = review_figures(record, summary, methods_of(record, summary))
+    named = {one.chart.name: one for one in figures}
+    assert "matrix" in named
+    assert {row["workload"] for row in check(named["mixed"])} == {"randrw 4k QD3"}
+
+
 def test_write_saturation_runs_along_what_was_written(tmp_path: Path) -> None:
     rounds = Sweep(
         name="wsat", pattern=["randwrite"], queue_depth=[32], duration_s=60, rounds=7, span="1g"
