@@ -19,8 +19,12 @@ Spec = dict[str, Any]
 
 INK = "#333333"
 RED = "#c8102e"
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#a05a2c")
-"""Colours that people with any colour vision tell apart (after Okabe and Ito, 2008)."""
+HUES = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#a05a2c"),
+    *("#6a3d9a", "#8f8f00", "#444444", "#00b3a6"),
+)
+"""The first six people with any colour vision tell apart (after Okabe and Ito, 2008); the others
+are for eight block sizes in one chart. Red is for what throttled."""
 
 PNG_SCALE = 2.0
 PREFIXED = "datum.value == 0 ? '0' : format(datum.value, '~s')"
