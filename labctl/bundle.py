@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labctl.errors import JournalError
-from labctl.record import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, RunRecord
+from labctl.record import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, NO_EVENT, RunRecord
 
 BUNDLE_FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -39,6 +39,10 @@ LARGEST_MEMBER = 1 << 40
 _CHUNK = 1 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
 _PACKAGES = ("labctl", "numpy", "altair", "pydantic")
+
+
+_NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, LookupError)
+"""What reading an archive raises that is damaged, encrypted, or of another kind than ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Manifest:
                 for name, one in data["members"].items()
             }
             return cls(str(data["run_id"]), members, dict(data["versions"]), data["format"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except NO_EVENT as error:
             raise JournalError(f"{MANIFEST} cannot be read: {error}") from error
 
 
@@ -200,7 +204,7 @@ def unpack_bundle(bundle: Path, into: Path) -> Unpacked:
                     problems.append(f"{name}: {problem}")
     except FileNotFoundError as error:
         raise JournalError(f"{bundle}: there is no such file") from error
-    except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
+    except (OSError, *_NO_ARCHIVE) as error:
         raise JournalError(f"{bundle} is no bundle of labctl, or a torn one: {error}") from error
     return Unpacked(run, manifest, _summary(run / SUMMARY_FILE), tuple(problems))
 
@@ -240,7 +244,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
                 file.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except _NO_ARCHIVE as error:
         return f"cannot be unpacked ({error})"
     if size != member.size:
         return f"has {size} bytes, the manifest says {member.size}"
@@ -250,7 +254,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
 def _summary(file: Path) -> dict[str, Any] | None:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, *NO_EVENT):
         return None
     return data if isinstance(data, dict) else None
 
@@ -260,7 +264,7 @@ def enough_room(bundle: Path, into: Path) -> None:
     try:
         with zipfile.ZipFile(bundle) as archive:
             needed = sum(info.file_size for info in archive.infolist())
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, *_NO_ARCHIVE):
         return
     free = shutil.disk_usage(into).free
     if needed > free:

@@ -286,7 +286,7 @@ def _reason(error: ApiException) -> str:
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict):
         text = str(data.get("message") or data.get("error") or text)

@@ -95,16 +95,20 @@ def test_a_daemon_cannot_begin_on_it_and_says_why(
         assert READ_ONLY in refused.stderr and "Traceback" not in refused.stderr
 
 
+def mount(folder: Path, *words: str) -> None:
+    done = subprocess.run(
+        ["mount", *words, str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+
+
 @contextlib.contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     """The folder, mounted over itself so that nothing in it can be changed."""
-    for words in (("--bind", str(folder)), ("-o", "remount,ro,bind")):
-        done = subprocess.run(
-            ["mount", *words, str(folder)], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+    mount(folder, "--bind", str(folder))
     try:
+        mount(folder, "-o", "remount,ro,bind")
         yield
     finally:
         subprocess.run(["umount", str(folder)], check=True)

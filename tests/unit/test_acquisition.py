@@ -155,6 +155,23 @@ def test_silence_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "silent for 0.1 s" in seen.events[0][1]["reason"]
 
 
+class StandsStill(Scripted):
+    """In the middle of a ``read`` the whole process stands still."""
+
+    def read(self) -> Batch:
+        if self.calls.count("read") == 1:
+            time.sleep(0.5)
+        return super().read()
+
+
+def test_what_nobody_listened_to_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acquisition, "SILENCE_S", 0.2)
+    monkeypatch.setattr(acquisition, "LISTENED_S", 0.05)
+    meter = StandsStill([numbers(1.0), Batch(), numbers(2.0)], [])
+    seen = watch(meter, lambda seen: len(seen.values) == 2)
+    assert "instrument_lost" not in seen.kinds
+
+
 def test_statuses_are_one_event_a_change_with_their_count() -> None:
     meter = Scripted(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -267,6 +268,15 @@ def test_lost_instruments_statuses_and_torn_records_are_problems(tmp_path: Path)
     assert "channels/i3.current: torn last record dropped" in summary.problems
     assert any("lower bound" in note for note in summary.phases[1].notes)
     assert not any("lower bound" in note for note in summary.phases[2].notes)
+
+
+def test_a_stop_of_labctl_says_where_it_was_and_what_each_meter_lost_by_it(tmp_path: Path) -> None:
+    meters = {"v12.voltage": Meter(rate_hz=10.0, lost=((24.0, 27.0),))}
+    run = build(tmp_path, Bench(meters=meters, events=(("held_up", 27.0, {"seconds": 3.0}),)))
+    (told,) = [line for line in summarise(run.record).problems if "stood still" in line]
+    assert told.startswith("labctl stood still for 3.0 s, in phase 3 (randread 4k QD4): stopped")
+    (count,) = re.findall(r"(\d+) of v12.voltage readings are missing", told)
+    assert 28 <= int(count) <= 31  # ten a second, and edges
 
 
 def test_idle_after_the_work_stands_in_for_idle_before(tmp_path: Path) -> None:

@@ -204,6 +204,34 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     assert not (tmp_path.parent / "evil").exists()
 
 
+def test_spoilt_words_of_the_archive_itself_are_found_refused_or_mean_nothing(
+    packed: Path, capsys: Capture
+) -> None:
+    """Also where they say that a file is encrypted, or packed in another way."""
+    rng, whole = random.Random(6), packed.read_bytes()
+    begins = [place for place in range(len(whole)) if whole[place : place + 4] == b"PK\x01\x02"]
+    refused = 0
+    for _ in range(25):
+        data = bytearray(whole)
+        for place in rng.sample(begins, 3):
+            data[place + rng.choice((8, 9, 10, 16, 20, 24, 28, 42))] ^= 1 << rng.randrange(8)
+        packed.write_bytes(data)
+        try:
+            verdict(packed, capsys)
+        except JournalError as error:
+            refused += 1
+            assert "bundle" in str(error)
+    assert refused
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5_000, '{"format": 1, "members": {"a/b": {"size": 1e999}}}']
+)
+def test_a_manifest_that_is_none(text: str) -> None:
+    with pytest.raises(JournalError, match="cannot be read"):
+        Manifest.from_json(text)
+
+
 def test_a_newer_bundle_says_so() -> None:
     with pytest.raises(JournalError, match="update labctl"):
         Manifest.from_json('{"format": 99, "members": {}, "run_id": "x", "versions": {}}')

@@ -282,7 +282,7 @@ def sanitize_state(text: str) -> tuple[int | None, int | None]:
     """
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, None
     found = {key.lower(): value for key, value in _entries(data)}
     status = found.get("sstat")
