@@ -9,6 +9,7 @@ A level that drifts is followed, so a slow recovery or decline is none.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,7 +146,7 @@ def is_restless(grid: Grid | None) -> bool:
     if grid is None:
         return False
     scatter = scatter_of_steps(np.log(grid.x + FLOOR))
-    return 3 * scatter > -float(np.log(REDUCED)) * grid.points(AROUND_S) ** 0.5
+    return bool(scatter > -math.log(REDUCED) / 3 * math.sqrt(grid.points(AROUND_S)))
 
 
 def rises(levels: Levels) -> list[int]:
