@@ -92,8 +92,8 @@ Host {HOST} {USERS_HOST}
         # /dev/kvm may be there and not work, in a machine that is itself virtual
         accel = os.environ.get("DUT_VM_ACCEL", "tcg")
         append = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off quiet loglevel=5"
-        # One processor for all its threads: that of the drive (QEMU 7.2) looks at the doorbells in
-        # the guest's memory without a barrier, and now and then misses one for good.
+        # One processor for all its threads. On two, I/Os of the drive have stood still for a minute
+        # (QEMU 7.2), as when a doorbell in the guest's memory is missed; never seen on one.
         one = max(os.sched_getaffinity(0))
         return [
             *("taskset", "--cpu-list", str(one), "qemu-system-x86_64"),
