@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 CALM_POINTS = 40
 CALM_PARTS = 20
 FAR_CALMER = 3.0
-"""The calmest of ``CALM_PARTS`` parts of a series, each of so many points, tells how much it
+"""The first part of a series of so many points, or the calmest of ``CALM_PARTS``, tells how much it
 scatters by itself, if the whole scatters this many times as much."""
 
 CALMEST = 1.5
@@ -81,8 +81,8 @@ def calm_scatter(y: Floats) -> float:
     """
     whole = scatter_of_steps(y)
     starts = range(0, len(y) - CALM_POINTS + 1, CALM_POINTS // 2)
-    parts = sorted(scatter_of_steps(y[start : start + CALM_POINTS]) for start in starts)
+    parts = [scatter_of_steps(y[start : start + CALM_POINTS]) for start in starts]
     if not parts:
         return whole
-    calm = CALMEST * parts[len(parts) // CALM_PARTS]
+    calm = CALMEST * min(parts[0], sorted(parts)[len(parts) // CALM_PARTS])
     return calm if FAR_CALMER * calm < CALMEST * whole else whole

@@ -9,6 +9,7 @@ A level that drifts is followed, so a slow recovery or decline is none.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +35,6 @@ AROUND_S = 3.0
 
 LEAST_CHANGE = 0.02
 """Penalty of a further level in squared logarithms: 7 % for 2 s are just worth one."""
-
-RESTLESS = 0.15
-"""Relative standard deviation of a single status from which on an abrupt fall may not stand out."""
 
 FLOOR = 0.01
 """Share of the median below which levels are not told apart."""
@@ -143,8 +141,12 @@ def _ended(
 
 
 def is_restless(grid: Grid | None) -> bool:
-    """Whether the statuses of a phase scatter so much that a fall may be hidden in them."""
-    return grid is not None and scatter_of_steps(np.log(grid.x + FLOOR)) > RESTLESS
+    """Whether the statuses of a phase scatter so much that a fall to ``REDUCED`` for ``AROUND_S``
+    may be hidden in them (three standard deviations)."""
+    if grid is None:
+        return False
+    scatter = scatter_of_steps(np.log(grid.x + FLOOR))
+    return bool(scatter > -math.log(REDUCED) / 3 * math.sqrt(grid.points(AROUND_S)))
 
 
 def rises(levels: Levels) -> list[int]:

@@ -54,7 +54,7 @@ def test_a_drive_that_was_hot_throughout() -> None:
 
 def test_a_phase_that_scatters_near_the_warning_cannot_be_judged() -> None:
     """It came from below, but a fall would be hidden in what its statuses differ by."""
-    for noise, wanted in ((0.01, "none seen"), (0.2, "cannot be excluded")):
+    for noise, wanted in ((0.01, "none seen"), (0.15, "cannot be excluded")):
         phase = signals(
             lambda t: np.ones(len(t)),
             celsius=lambda t: np.interp(t, [-30, 60], [50, WARNING]),

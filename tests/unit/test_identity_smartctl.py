@@ -112,20 +112,25 @@ def test_the_temperature_object_comes_first_and_kelvin_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "told"),
     [
-        "Smartctl open device: /dev/nvme0 failed: Permission denied",
-        "Smartctl open device: /dev/sdb failed: No such device",
-        "/dev/sdb: Unable to detect device type",
+        ("Smartctl open device: /dev/nvme0 failed: Permission denied", "run labctl as root there"),
+        (
+            "Read NVMe Identify Controller failed: NVME_IOCTL_ADMIN_CMD: Permission denied",
+            "run labctl as root there",
+        ),
+        ("Smartctl open device: /dev/sdb failed: No such device", "was it pulled?"),
+        ("/dev/sdb: Unable to detect device type", "this kind of drive does not answer"),
+        ("/dev/sdb: Unknown USB bridge [0x1:0x2]", "Unknown USB bridge"),
     ],
 )
-def test_a_drive_that_could_not_be_asked_is_a_line_with_the_reason(message: str) -> None:
+def test_a_drive_that_could_not_be_asked_is_a_line_with_what_to_do(message: str, told: str) -> None:
     said = {"exit_status": 2, "messages": [{"string": message, "severity": "error"}]}
     report = parse_smartctl(json.dumps({"json_format_version": [1, 0], "smartctl": said}))
     assert report is not None
     assert report.smart is None
     (line,) = report.problems
-    assert message in line
+    assert told in line
 
 
 def test_exit_bits_about_health_do_not_hide_the_values() -> None:

@@ -9,7 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from labctl.capture.identity.tool_output import boolean, celsius, integer, json_object, number, text
+from labctl.capture.host.machine import Completed
+from labctl.capture.identity.tool_output import (
+    boolean,
+    celsius,
+    failure,
+    integer,
+    json_object,
+    number,
+    text,
+)
 from labctl.drive_state import LbaFormat, PowerState, SmartLog
 
 _COULD_NOT_ASK = 0b11
@@ -109,7 +118,7 @@ def _problems(data: Mapping[str, Any]) -> Iterable[str]:
     status = integer(about.get("exit_status")) or 0
     if status & _COULD_NOT_ASK:
         why = "; ".join(said) or f"exit status {status}"
-        yield f"no SMART from smartctl: {why} (pulled, not permitted, or behind a bridge?)"
+        yield failure("smartctl", "smartmontools", Completed(status, "", why), "SMART")
     elif boolean(_section(data, "smart_status").get("passed")) is False:
         yield "SMART says that the drive is failing"
 
