@@ -60,6 +60,9 @@ class IdleResult:
     highest_watts: float | None
     spike_watts: float | None
     sight: tuple[SpikeSight, ...]
+    gb_per_watt: Estimate | None = None
+    """Capacity per watt, 10⁹ bytes (SNIA Emerald's metric for ready idle); None where the size of
+    a drive is not known."""
 
 
 def spike_sight(header: Header) -> tuple[SpikeSight, ...]:
@@ -80,6 +83,9 @@ def _sight(rail: str, channel: ChannelInfo) -> SpikeSight:
 def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleResult, ...]:
     """Every idle phase of a run."""
     sight = spike_sight(header)
+    drives = tuple(header.drives.values()) or (header.drive,)
+    sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
+    capacity_gb = sum(sizes) / 1e9 if len(sizes) == len(drives) else None
     found = []
     for item in results:
         if item.phase.pattern is not Pattern.IDLE:
@@ -97,6 +103,13 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
                 highest_watts=series.max if series else None,
                 spike_watts=spike,
                 sight=sight,
+                gb_per_watt=_per_watt(capacity_gb, item.watts),
             )
         )
     return tuple(found)
+
+
+def _per_watt(capacity_gb: float | None, watts: Estimate | None) -> Estimate | None:
+    if capacity_gb is None or watts is None or watts.value <= 0:
+        return None
+    return Estimate(capacity_gb / watts.value, capacity_gb * watts.u / watts.value**2)

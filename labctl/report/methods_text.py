@@ -298,6 +298,7 @@ def _idle(found: MethodResults) -> Iterator[str]:
         spike = ""
         if one.spike_watts is not None:
             spike = f", a spike to at least {significant(one.spike_watts, 3)} W"
-        yield f"{one.label}: {with_uncertainty(one.watts)} W{spike}"
+        capacity = f", {with_uncertainty(one.gb_per_watt)} GB/W" if one.gb_per_watt else ""
+        yield f"{one.label}: {with_uncertainty(one.watts)} W{capacity}{spike}"
     if found.idle:
         yield from (str(sight) for sight in found.idle[0].sight)

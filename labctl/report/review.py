@@ -15,6 +15,7 @@ from labctl.analysis.methods import MethodResults
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record import RunRecord
 from labctl.report.charts import png_of_svg, static_svg
+from labctl.report.efficiency_chart import efficiency_figure
 from labctl.report.matrix_chart import matrices, matrix_figures
 from labctl.report.methods_text import methods_text
 from labctl.report.page import Drawn, offline_page
@@ -46,7 +47,10 @@ def review_figures(
 ) -> tuple[Figure, ...]:
     """Every chart of the reviews that the run has data for."""
     measured = summary.measured
-    figures = [headline_bars(methods.averages)]
+    figures = [
+        headline_bars(methods.averages),
+        efficiency_figure(summary.points, methods.idle),
+    ]
     by_index = {item.phase.index: item for item in measured}
     long = [
         one

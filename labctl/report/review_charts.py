@@ -77,8 +77,8 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
             "figure": one.name,
             "iops": one.iops,
             "mb_per_s": one.bytes_per_s / 1e6,
-            **_pair("watts", one.watts),
-            **_pair("iops_per_watt", one.iops_per_watt),
+            **pair("watts", one.watts),
+            **pair("iops_per_watt", one.iops_per_watt),
             "throttled": ", ".join(one.throttled),
         }
         for one in averages
@@ -110,7 +110,8 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
     )
 
 
-def _pair(name: str, estimate: Estimate | None) -> Row:
+def pair(name: str, estimate: Estimate | None) -> Row:
+    """The columns of a number with its uncertainty: ``name`` and ``name_u``."""
     if estimate is None:
         return {name: None, f"{name}_u": None}
     return {name: estimate.value, f"{name}_u": estimate.u}
@@ -233,7 +234,7 @@ def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "read_pct": item.phase.read_pct,
             "iops": item.iops,
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
-            **_pair("watts", item.watts),
+            **pair("watts", item.watts),
             **_throttling(item),
         }
         for item in sorted(mixed, key=lambda one: -one.phase.read_pct)
@@ -252,8 +253,8 @@ def _throttling(item: PhaseResult) -> Row:
     """Whether a phase throttled, and what it did while it did not."""
     return {
         "throttled_s": item.throttled_s,
-        **_pair("iops_unthrottled", item.iops_unthrottled),
-        **_pair("watts_unthrottled", item.watts_unthrottled),
+        **pair("iops_unthrottled", item.iops_unthrottled),
+        **pair("watts_unthrottled", item.watts_unthrottled),
     }
 
 
@@ -279,7 +280,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "size": format_size(item.phase.block_size_bytes),
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
             "iops": item.iops,
-            **_pair("watts", item.watts),
+            **pair("watts", item.watts),
             **_throttling(item),
         }
         for item in shown

@@ -22,6 +22,7 @@ from labctl.cli.reporting import make_report, wants_review
 from labctl.plan import Sweep
 from labctl.record import RunRecord
 from labctl.report.charts import static_svg
+from labctl.report.efficiency_chart import efficiency_figure
 from labctl.report.matrix_chart import matrix_figures
 from labctl.report.review import review_figures, write_review
 from labctl.report.review_charts import (
@@ -90,6 +91,33 @@ def test_headline_bars_have_the_averages(tmp_path: Path) -> None:
     assert found[0].watts is not None
     assert float(rows[0]["watts_u"]) == found[0].watts.u
     assert headline_bars(()) is None
+
+
+def test_efficiency_has_a_bar_for_each_workload_and_each_idling(tmp_path: Path) -> None:
+    active = [
+        Sweep(name=name, pattern=[name], block_size=[size], queue_depth=[32], duration_s=5)
+        for name, size in (("randread", "8k"), ("randwrite", "8k"), ("read", "256k"))
+    ]
+    summary = summary_of(plan(*active))
+    record = record_of(tmp_path, summary, silent=False)
+    idle = methods_of(record, summary).idle
+    figure = efficiency_figure(summary.points, idle)
+    rows = check(figure)
+    assert [row["figure"] for row in rows] == [
+        *("randread 8k QD32", "randwrite 8k QD32", "read 256k QD32"),
+        *(one.label for one in idle),
+    ]
+    last = summary.points[-1]
+    assert last.bytes_per_joule is not None
+    assert float(rows[2]["mb_per_s_per_watt"]) == pytest.approx(last.bytes_per_joule.value / 1e6)
+    size_bytes = record.header.drive.size_bytes
+    assert size_bytes is not None and idle[0].watts is not None
+    assert idle[0].gb_per_watt is not None
+    assert idle[0].gb_per_watt.value == pytest.approx(size_bytes / 1e9 / idle[0].watts.value)
+    share = idle[0].watts.u / idle[0].watts.value
+    assert idle[0].gb_per_watt.u == pytest.approx(share * idle[0].gb_per_watt.value)
+    assert efficiency_figure(summary.points, []) is None
+    assert efficiency_figure(summary.points[:2], idle) is None
 
 
 def test_large_blocks_have_their_headline_in_mb_per_s_and_on_a_scale_of_their_own(
