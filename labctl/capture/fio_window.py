@@ -70,7 +70,8 @@ def window_between(
 
 
 def _middle_of(moments: Sequence[Moment]) -> Moment | None:
-    """The moment in the middle, with the doubt of the newest, which knows the clock best.
+    """The moment in the middle, with the doubt of the newest, which knows the clock best, and by
+    how far they lie apart if that is more than fio's milliseconds make of it.
 
     None when they contradict each other: the wall clock was set meanwhile.
     """
@@ -80,4 +81,8 @@ def _middle_of(moments: Sequence[Moment]) -> Moment | None:
         if same and max(same) - min(same) > CONTRADICTING_NS:
             return None
     clock_ns = round(statistics.median(clocks)) if clocks else None
-    return Moment(round(statistics.median(times)), moments[-1].u_ns, clock_ns)
+    middle_ns = round(statistics.median(times))
+    # A busy machine may leave fio waiting between its two clock readings.
+    apart_ns = max(abs(t_ns - middle_ns) for t_ns in times)
+    apart_ns = max(apart_ns - round(STARTED_WITHIN_MS * NS_PER_MS) // 2, 0)
+    return Moment(middle_ns, moments[-1].u_ns + apart_ns, clock_ns)

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.bench
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 S = 1_000_000_000
 
+UNDER_WAY_NS = round(0.02 * S)
+"""Between fio and the drive, on a machine that has other things to do."""
+
 
 @pytest.mark.parametrize("ahead_s", [0.0, 37.5])
 async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
@@ -59,8 +62,8 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
     to_monotonic = timebase.anchor.to_monotonic_ns
     begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
     first, last = windows
-    assert abs(to_monotonic(first.begin_ns) - begin) <= first.u_ns
-    assert abs(to_monotonic(last.end_ns) - end) <= last.u_ns
+    assert abs(to_monotonic(first.begin_ns) - begin) <= first.u_ns + UNDER_WAY_NS
+    assert abs(to_monotonic(last.end_ns) - end) <= last.u_ns + UNDER_WAY_NS
     assert first.clock is not None and last.clock is not None
     assert last.clock.clock_begin_ns - first.clock.clock_begin_ns == pytest.approx(
         last.begin_ns - first.begin_ns, abs=0.02 * S

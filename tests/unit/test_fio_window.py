@@ -17,7 +17,14 @@ def test_it_begins_where_fios_own_clock_says() -> None:
     window = window_between(RELEASE_NS, RELEASE_NS + 10_020 * NS_PER_MS, 10_000, began)
     assert window.begin_ns == RELEASE_NS + 4 * NS_PER_MS
     assert window.end_ns == window.begin_ns + 10 * NS_PER_S
-    assert window.u_ns == 3 * NS_PER_MS and window.clock is None
+    assert window.u_ns == 7 * NS_PER_MS, "2 of fio's, 1 of the clock, and they lie 5 apart"
+    assert window.clock is None
+
+
+def test_documents_that_agree_add_no_doubt() -> None:
+    began = [Moment(RELEASE_NS + at * NS_PER_MS, NS_PER_MS, None) for at in (3, 4, 4, 5)]
+    window = window_between(RELEASE_NS, RELEASE_NS + 10_020 * NS_PER_MS, 10_000, began)
+    assert window.u_ns == 3 * NS_PER_MS
 
 
 def test_the_first_io_on_another_host_is_told_on_its_clock_and_between_its_bounds() -> None:
