@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
 from dashboards.influx import THROTTLED, Query, datasource_variable, event_annotations, rows
-from dashboards.mappings import METERS, as_override, colored_text, value_mappings
+from dashboards.mappings import IN_COLOUR, METERS, as_override, colored_text, value_mappings
 from dashboards.page import page
 from dashboards.panels import (
     BAD_COLOR,
@@ -74,7 +74,7 @@ def _rigs() -> build.Row:
         .override_by_name("rig", [_link("Rig live", "labctl-rig-live", "rig")])
         .override_by_name("state", colored_text(STATE_COLORS))
         .override_by_name("queue", [prop("unit", "none"), prop("decimals", 0)])
-        .override_by_name("meters", [as_override(METERS)])
+        .override_by_name("meters", [as_override(METERS), *IN_COLOUR])
         .override_by_name("journal lag", [prop("unit", "s"), prop("decimals", 1)])
     )
     outcomes = (

@@ -48,13 +48,15 @@ def as_override(mappings: list[ValueMapping]) -> DynamicConfigValue:
     return DynamicConfigValue(id_val="mappings", value=mappings)
 
 
-def colored_text(colors: Mapping[str, str]) -> list[DynamicConfigValue]:
-    """Overrides that show a table's texts in colours.
+IN_COLOUR = (
+    DynamicConfigValue(id_val="custom.displayMode", value="color-text"),
+    DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+)
+"""Overrides that show a table's cell in the colour of its mapping: Grafana up to 9.4 reads the
+first, later ones the second."""
 
-    In both spellings: Grafana up to 9.4 reads ``displayMode``, later ones ``cellOptions``.
-    """
-    return [
-        as_override(value_mappings({text: (text, color) for text, color in colors.items()})),
-        DynamicConfigValue(id_val="custom.displayMode", value="color-text"),
-        DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
-    ]
+
+def colored_text(colors: Mapping[str, str]) -> list[DynamicConfigValue]:
+    """Overrides that show a table's texts in colours."""
+    mappings = value_mappings({text: (text, color) for text, color in colors.items()})
+    return [as_override(mappings), *IN_COLOUR]

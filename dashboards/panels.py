@@ -216,7 +216,7 @@ def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline
         .show_value(look.VisibilityMode.AUTO)
         .row_height(0.8)
         .fill_opacity(70)
-        .line_width(0)
+        .line_width(1)
         .legend(common.VizLegendOptions().show_legend(False).calcs([]))
         .tooltip(tooltip_of_all())
     )

@@ -17,7 +17,7 @@ from dashboards.influx import (
     rows,
     several,
 )
-from dashboards.mappings import METERS
+from dashboards.mappings import METERS, text_mappings
 from dashboards.page import page
 from dashboards.panels import (
     BAD_COLOR,
@@ -224,7 +224,7 @@ def _drive() -> build.Row:
         Say("Phases", "Which phase ran when.", NO_RUN),
         rows(f'SELECT "title" AS "phase" {PHASES}'),
         size=size,
-    )
+    ).mappings(text_mappings((r"^phase \d+/\d+ (.*)$", "$1")))
     return (
         build.Row("Drive")
         .with_panel(power)
