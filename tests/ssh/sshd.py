@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -103,8 +104,12 @@ KbdInteractiveAuthentication no
     def sessions(self) -> list[psutil.Process]:
         """The processes that serve connections: all that sshd has started itself, and so on."""
         assert self.process is not None
-        found = psutil.Process(self.process.pid).children(recursive=True)
-        return [process for process in found if process.name().startswith("sshd")]
+        sessions = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that ends meanwhile serves nobody
+                if process.name().startswith("sshd"):
+                    sessions.append(process)
+        return sessions
 
     def signal_sessions(self, number: signal.Signals) -> None:
         """Send a signal to every process that serves a connection."""
