@@ -196,10 +196,12 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
     with the reading after the last one that is recorded, until the kill. Below 0: it was not.
 
     A meter's own pace is the median distance of its readings, which are of the middle of their
-    window. Only of channels that had readings in the process that was killed.
+    window. Only of channels that had readings in the process that was killed, and of kills before
+    the last phase was over: then the meters are stopped, and there is nothing to lose.
     """
     record = RunRecord(path)
     begins = [event.t_ns for event in record.events if event.kind in ("run_started", RESUMED)]
+    over_ns = max(event.t_ns for event in record.events if event.kind == "phase_ended")
     lost: dict[str, dict[int, float]] = {}
     for info in record.header.channels:
         if info.name.startswith("fio"):
@@ -209,6 +211,8 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
         pace_ns = max(float(np.median(np.diff(host_ns))), info.interval_s * NS_PER_S)
         for kill_ns in killed_ns:
             kill = record.header.anchor.from_monotonic_ns(kill_ns)
+            if kill > over_ns:
+                continue
             begin = max(begin for begin in begins if begin < kill)
             inside = host_ns[(host_ns > begin) & (host_ns <= kill)]
             if len(inside):
