@@ -52,18 +52,19 @@ statuses of fio: the drive may have been let go for any part of it."""
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
     grids = [on_grid(phase) for phase in phases]
+    cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in grids]
     alone: list[ThrottleInterval] = []
-    for phase, grid in zip(phases, grids, strict=True):
-        seen = [] if grid is None else _of_phase(phase, grid, None, None)
+    for phase, cut in zip(phases, cuts, strict=True):
+        seen = [] if cut is None else _of_phase(phase, *cut, None, None)
         alone += doubted(phase, seen, alone)
     what = known(phases, alone)
     found: list[ThrottleInterval] = []
     last: ThrottleInterval | None = None
-    for number, (phase, grid) in enumerate(zip(phases, grids, strict=True)):
+    for number, (phase, cut) in enumerate(zip(phases, cuts, strict=True)):
         hot = last if number and _handed_over(last, phases[number - 1], phase) else None
-        seen = [] if grid is None else _of_phase(phase, grid, hot, what.onset_celsius)
+        seen = [] if cut is None else _of_phase(phase, *cut, hot, what.onset_celsius)
         seen = doubted(phase, alike(seen), found)
-        intervals = filled(phase, seen, _rises(grid), hot, what)
+        intervals = filled(phase, seen, [] if cut is None else _rises(*cut), hot, what)
         found += intervals
         thermal = [item for item in intervals if item.cause == "thermal"]
         last = max(thermal, key=lambda item: item.end_ns, default=None)
@@ -145,10 +146,13 @@ def _handed_over(last: ThrottleInterval | None, before: PhaseSignals, phase: Pha
 
 
 def _of_phase(
-    phase: PhaseSignals, grid: Grid, hot: ThrottleInterval | None, onset: float | None
+    phase: PhaseSignals,
+    grid: Grid,
+    levels: Levels,
+    hot: ThrottleInterval | None,
+    onset: float | None,
 ) -> list[ThrottleInterval]:
     """All slowdowns that show inside a phase."""
-    levels = Levels.of(grid)
     if phase.writes:
         lets_go = partial(_lets_go, phase, grid, onset)
         found = slow_stretches(phase, grid, levels, hot is not None, lets_go)
@@ -200,11 +204,8 @@ def _handed_on(
     return Slowdown(0, rise, beside, before, levels.mean(0, rise), at_start=True, to_end=False)
 
 
-def _rises(grid: Grid | None) -> list[int]:
+def _rises(grid: Grid, levels: Levels) -> list[int]:
     """The moments (ns) at which IOPS rose abruptly."""
-    if grid is None:
-        return []
-    levels = Levels.of(grid)
     return [
         grid.moment(low)
         for previous, low, high in zip(
