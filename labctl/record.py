@@ -65,6 +65,10 @@ NO_EVENT = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Recu
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 
 
+LONGEST_S = 1e7
+"""No meter's interval, integration, tick or doubt is longer, in seconds: four months."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelInfo:
     """A channel as the header keeps it; ``name`` is ``instrument.channel``.
@@ -236,6 +240,10 @@ class Header:
         for name in (*names, *header.temperatures.values()):
             if not _CHANNEL_NAME.fullmatch(name):
                 raise ValueError(f"{name[:40]!r} is no name of a channel")
+        for channel in header.channels:
+            spans = (channel.interval_s, channel.aperture_s, channel.clock_tick_s, channel.time_u_s)
+            if not all(0 <= seconds <= LONGEST_S for seconds in spans):
+                raise ValueError(f"{channel.name} takes readings for longer than there is time")
         return header
 
 
