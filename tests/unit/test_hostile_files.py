@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -91,7 +92,14 @@ def read_back(run: Path) -> None:
             assert str(error)
 
 
-many = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = int(os.environ.get("LABCTL_FUZZ", "0"))
+"""How many files of each kind to spoil at random; 0: the same few each time."""
+
+many = settings(
+    max_examples=FUZZ or 60,
+    derandomize=not FUZZ,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 @many
