@@ -26,7 +26,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labctl.errors import JournalError
-from labctl.record import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, NO_EVENT, RunRecord
+from labctl.from_json import UNREADABLE
+from labctl.record import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, RunRecord
 
 BUNDLE_FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -90,7 +91,7 @@ class Manifest:
                 for name, one in data["members"].items()
             }
             return cls(str(data["run_id"]), members, dict(data["versions"]), data["format"])
-        except NO_EVENT as error:
+        except UNREADABLE as error:
             raise JournalError(f"{MANIFEST} cannot be read: {error}") from error
 
 
@@ -254,7 +255,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
 def _summary(file: Path) -> dict[str, Any] | None:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, *NO_EVENT):
+    except (OSError, *UNREADABLE):
         return None
     return data if isinstance(data, dict) else None
 

@@ -1,21 +1,12 @@
 """What a drive and its host are, and in what state: plain values, kept in a run's header.
 
 ``None`` and empty mean "not known", never zero. Temperatures are in °C whatever the tool printed.
-A reader takes what it knows and leaves out what a newer labctl has added.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import types
-import typing
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from enum import Enum
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,62 +202,5 @@ class DriveState:
     problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; :func:`known` reads it back, also that of another version."""
+        """A plain dictionary; :func:`labctl.from_json.known` reads back also another version's."""
         return asdict(self)
-
-
-def known(cls: type[T], data: dict[str, Any]) -> T:
-    """A dataclass from a dictionary: nested ones too, and without the keys it does not know.
-
-    Raises TypeError when a required key is missing, or a value is of another type than declared,
-    ValueError when it is none of an enumeration.
-    """
-    hints = _hints(typing.cast(Hashable, cls))
-    assert is_dataclass(cls)
-    names = {item.name for item in fields(cls)}
-    found = {name: _as(hints[name], value) for name, value in data.items() if name in names}
-    return cls(**found)
-
-
-_hints = functools.cache(typing.get_type_hints)
-
-
-def _as(hint: Any, value: Any) -> Any:
-    """``value`` as read from JSON, as the type that a field is declared with.
-
-    Raises TypeError, ValueError.
-    """
-    options = typing.get_args(hint)
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        for option in options:
-            with contextlib.suppress(TypeError, ValueError):
-                return _as(option, value)
-    elif origin is tuple and isinstance(value, list | tuple):
-        if options[-1] is Ellipsis:
-            return tuple(_as(options[0], item) for item in value)
-        return tuple(_as(*pair) for pair in zip(options, value, strict=True))
-    elif origin is dict and isinstance(value, dict):
-        return {_as(options[0], key): _as(options[1], item) for key, item in value.items()}
-    elif isinstance(hint, type) and is_dataclass(hint) and isinstance(value, dict):
-        return known(hint, value)
-    elif isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(value)
-    elif _is_of(origin or hint, value):
-        return value
-    raise TypeError(f"{str(value)[:40]!r} is there for {getattr(hint, '__name__', hint)}")
-
-
-_MOST_INT, _MOST_FLOAT = 1 << 63, 1e30
-
-
-def _is_of(hint: Any, value: Any) -> bool:
-    """Whether a value may stand in such a field; what no quantity is so large as may not."""
-    if hint is Any:
-        return True
-    if hint is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) < _MOST_FLOAT
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_INT
-    return isinstance(value, hint)

@@ -193,5 +193,5 @@ class Phase:
         return f"{self.index:03d}_{words}"
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary; :func:`labctl.drive_state.known` reads it back."""
+        """A plain dictionary; :func:`labctl.from_json.known` reads it back."""
         return asdict(self)

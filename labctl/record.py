@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from instruments.reading import Channel
 from labctl.calibration import UsedCalibration, Zero
-from labctl.drive_state import DriveState, known
+from labctl.drive_state import DriveState
 from labctl.errors import JournalError
+from labctl.from_json import UNREADABLE, known
 from labctl.plan import Phase
 from labctl.timebase import Anchor
 
@@ -58,9 +59,6 @@ HOST_CLOCK = "host.wall"
 
 LAST_NS = 1 << 62
 """In the year 2116: no time of a record is later, and the sum of two times fits into 64 bits."""
-
-NO_EVENT = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What reading JSON raises that is not what it should be."""
 
 _CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 
@@ -222,7 +220,7 @@ class Header:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:
         """The header that :meth:`to_json` wrote. Raises JournalError when it is newer, one of
-        NO_EVENT when it is none: a channel's name is that of a file, and leaves no folder.
+        UNREADABLE when it is none: a channel's name is that of a file, and leaves no folder.
 
         Keys that a newer labctl added within the same format are left out.
         """
@@ -261,7 +259,7 @@ class Event:
 
     @classmethod
     def from_line(cls, line: str) -> Event:
-        """The event of one line. Raises one of NO_EVENT when it is none."""
+        """The event of one line. Raises one of UNREADABLE when it is none."""
         data = json.loads(line)
         t_ns = int(data.pop("t"))
         if not 0 <= t_ns < LAST_NS:
@@ -293,7 +291,7 @@ class RunRecord:
             self.header = Header.from_json(json.loads((path / HEADER_FILE).read_text("utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)") from None
-        except (OSError, *NO_EVENT) as error:
+        except (OSError, *UNREADABLE) as error:
             raise JournalError(f"{path / HEADER_FILE} cannot be read: {error}") from error
         self.events = self._read_events()
 
@@ -309,7 +307,7 @@ class RunRecord:
                 if not line.endswith("\n"):
                     raise ValueError
                 events.append(Event.from_line(line))
-            except NO_EVENT:
+            except UNREADABLE:
                 where = "torn last line" if number == len(lines) else f"unreadable line {number}"
                 self.problems.append(f"{EVENTS_FILE}: {where} dropped")
         return tuple(events)
@@ -383,7 +381,7 @@ class RunRecord:
         """
         for event in reversed(self.events):
             if event.kind == RESUMED:
-                with contextlib.suppress(*NO_EVENT):
+                with contextlib.suppress(*UNREADABLE):
                     return known(Anchor, event.data["anchor"])
         return self.header.anchor
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from labctl.from_json import is_number
 from labctl.record import Event
 
 TRANSITIONS = ("thm_temp1_trans_count", "thm_temp2_trans_count")
@@ -179,9 +180,4 @@ def _readings(event: Event) -> Iterator[Reading]:
 def _known(data: object) -> dict[str, float]:
     if not isinstance(data, dict):
         return {}
-    return {name: data[name] for name in _KNOWN if _good(data, name)}
-
-
-def _good(data: dict[str, object], name: str) -> bool:
-    value = data.get(name)
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return {name: data[name] for name in _KNOWN if is_number(data.get(name))}

@@ -16,6 +16,7 @@ from labctl.analysis.results import RailResult
 from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
+from labctl.from_json import is_number
 from labctl.phase import Role
 from labctl.record import HELD_UP, RESUMED, RunRecord
 
@@ -308,8 +309,7 @@ def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
 
 
 def _seconds(value: object) -> float:
-    good = isinstance(value, int | float) and 0 < value < 1e300
-    return float(value) if good else 0.0  # type: ignore[arg-type]
+    return float(value) if is_number(value) and value > 0 else 0.0
 
 
 def _times(count: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from labctl.analysis.align import ClockMap, fit_clock
 from labctl.analysis.results import ClockResult
+from labctl.from_json import is_number
 from labctl.record import HOST_CLOCK, RunRecord
 
 
@@ -61,5 +62,4 @@ def _epochs(record: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def _number(value: object) -> float | None:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if good else None  # type: ignore[arg-type]
+    return float(value) if is_number(value) else None

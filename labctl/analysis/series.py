@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.align import EPOCH_NS, ClockMap, fit_clock, without_setbacks
 from labctl.calibration import Zero
+from labctl.from_json import MOST
 from labctl.record import CLOCK_PAIR, ChannelInfo, RailInfo, RunRecord
 
 Ints = NDArray[np.int64]
@@ -18,9 +19,6 @@ Floats = NDArray[np.float64]
 
 GUESS_FROM = 4096
 """Readings from which on the place of a moment is guessed before it is searched."""
-
-MOST = 1e30
-"""What is larger was never measured, and squares and sums of it would overflow."""
 
 CHECKED_AT_ONCE = 1 << 17
 """Readings whose order is checked at a time."""

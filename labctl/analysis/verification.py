@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from labctl.drive_state import known
+from labctl.from_json import known
 from labctl.phase import Phase
 
 SAME_WITHIN = 1e-9

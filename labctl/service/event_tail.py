@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.record import EVENTS_FILE, NO_EVENT, Event
+from labctl.from_json import UNREADABLE
+from labctl.record import EVENTS_FILE, Event
 
 MOST_AT_ONCE = 1 << 20
 
@@ -30,6 +31,6 @@ class EventTail:
         for line in whole.split(b"\n"):
             try:
                 events.append(Event.from_line(line.decode("utf-8", "replace")))
-            except NO_EVENT:
+            except UNREADABLE:
                 continue  # an unreadable line is the report's to tell
         return events

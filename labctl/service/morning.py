@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from labctl.record import NO_EVENT
+from labctl.from_json import UNREADABLE, known
 from labctl.service.home import read_small
 from labctl.service.job import Job, JobState, Outcome
 
@@ -132,7 +132,7 @@ def _report(job: Job, runs: Path) -> JobReport:
     if last.run is not None:
         try:
             report |= _found(_summary(runs / last.run), look_at)
-        except (OSError, *NO_EVENT):
+        except (OSError, *UNREADABLE):
             look_at.append(f"it has no usable summary: labctl report {runs / last.run}")
     return JobReport(**report, look_at=tuple(look_at))
 
@@ -148,7 +148,6 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is damaged.
     """
-    from labctl.drive_state import known
     from labctl.phase import Phase
 
     phases = summary["phases"]

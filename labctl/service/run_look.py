@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from labctl.capture.acquisition import State
 from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View, live_rail
-from labctl.drive_state import known
 from labctl.fio_output import DIRECTIONS
+from labctl.from_json import UNREADABLE, known
 from labctl.plan import Phase
-from labctl.record import CHANNELS_DIR, CPU_TIMES, NO_EVENT, READING, Event, RunRecord
+from labctl.record import CHANNELS_DIR, CPU_TIMES, READING, Event, RunRecord
 from labctl.rig import FIO_INSTRUMENT
 from labctl.service.event_tail import EventTail
 from labctl.service.shipping import RunClock
@@ -105,7 +105,7 @@ class RunLook:
                 self.ended, self._phase = None, None
                 self._states = dict.fromkeys(self._states, State.READING)
                 self._statuses.clear()
-                with contextlib.suppress(*NO_EVENT):
+                with contextlib.suppress(*UNREADABLE):
                     self.now_ns = RunClock(known(Anchor, data["anchor"])).now_ns
             case "run_ended":
                 self.ended = event

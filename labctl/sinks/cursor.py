@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from labctl.drive_state import known
 from labctl.errors import LabctlError
+from labctl.from_json import known
 from labctl.journal import write_durably
 from labctl.record import LAST_NS
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labctl.analysis.results import ThrottleInterval
+from labctl.from_json import is_number
 from labctl.plan import Phase
 from labctl.record import CPU_TIMES, HELD_UP, RESUMED, Event
 from labctl.sinks.points import Point, Value
@@ -139,7 +140,7 @@ def _seconds(data: Mapping[str, Any]) -> float | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if is_number(value) else None
 
 
 def _which(data: Mapping[str, Any]) -> str:

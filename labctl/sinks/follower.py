@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from labctl.analysis.heat import Heat
 from labctl.analysis.results import ThrottleInterval
 from labctl.fio_output import DIRECTIONS
+from labctl.from_json import UNREADABLE
 from labctl.plan import Phase
-from labctl.record import EVENTS_FILE, NO_EVENT, RESUMED, ChannelInfo, Event, RunRecord
+from labctl.record import EVENTS_FILE, RESUMED, ChannelInfo, Event, RunRecord
 from labctl.sinks.bins import BinStream, PlainStream, RailStream
 from labctl.sinks.channels import GrowingChannel
 from labctl.sinks.cursor import Cursor
@@ -216,7 +217,7 @@ class Follower:
                 place += len(line)
                 try:
                     yield Event.from_line(line.decode("utf-8", "replace")), place
-                except NO_EVENT:
+                except UNREADABLE:
                     continue  # a torn line with another behind it: RunRecord says so
 
     def _next_events(self) -> Iterator[Point]:

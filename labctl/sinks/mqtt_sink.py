@@ -15,7 +15,8 @@ from types import TracebackType
 
 import aiomqtt
 
-from labctl.record import NO_EVENT, RESUMED, Event, RunRecord
+from labctl.from_json import UNREADABLE
+from labctl.record import RESUMED, Event, RunRecord
 from labctl.sinks.cursor import Cursor, CursorFile
 from labctl.sinks.follower import Slice
 from labctl.sinks.home_assistant import discovery
@@ -243,5 +244,5 @@ def _is_of_another_run(found: bytes | None, run: str, ended_ns: int) -> bool:
     try:
         state = json.loads(found or b"{}")
         return state.get("run", run) != run and int(state.get("t_ns", 0)) > ended_ns
-    except NO_EVENT:
+    except UNREADABLE:
         return False

@@ -9,7 +9,8 @@ import pytest
 
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.identify import identify
-from labctl.drive_state import DriveState, LbaFormat, known
+from labctl.drive_state import DriveState, LbaFormat
+from labctl.from_json import known
 from tests.unit.machine_of_files import DIRECTORY, REGULAR, MachineOfFiles
 from tests.unit.test_identity_nvme_cli import CTRL, SMART
 from tests.unit.test_identity_smartctl import NVME, SATA

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.drive_state import known
 from labctl.errors import ConfigurationError
+from labctl.from_json import known
 from labctl.plan import (
     Pattern,
     Phase,

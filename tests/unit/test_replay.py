@@ -8,9 +8,9 @@ import pytest
 
 from labctl.analysis.faults import reaps_late
 from labctl.capture.fio_job import busy_ms_of, job_file
-from labctl.drive_state import known
 from labctl.errors import ConfigurationError
 from labctl.fio_output import FioResult
+from labctl.from_json import known
 from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import load_plan, parse_plan
 from labctl.rig import Drive

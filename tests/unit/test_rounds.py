@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from labctl.capture.rounds import PointValues, RoundsEnd, rounds_end
-from labctl.drive_state import known
 from labctl.errors import ConfigurationError
+from labctl.from_json import known
 from labctl.phase import Phase, Role
 from labctl.plan import load_plan, parse_plan
 
