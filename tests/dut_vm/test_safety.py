@@ -105,6 +105,14 @@ def asked(bench: Bench, vm: DutVm, connection: Path, tmp_path: Path) -> Asked:
             id="device mapper",
         ),
         pytest.param(
+            "systemd-run -q --unit=other "
+            f"sh -c 'mknod /root/xvdb b $(stat -c \"0x%t 0x%T\" {DRIVE}) && exec 9<>/root/xvdb "
+            "&& exec sleep 600' && sleep 2",
+            "systemctl stop other; rm -f /root/xvdb",
+            "open for writing in sleep (pid ",
+            id="open without a claim, by another name",
+        ),
+        pytest.param(
             f"blockdev --setro {DRIVE}", f"blockdev --setrw {DRIVE}", "blockdev --setrw",
             id="write-protected",
         ),
@@ -158,6 +166,20 @@ def test_another_namespace_in_use_forbids_what_acts_on_the_whole_drive(
         assert asked.refused() == ""
     finally:
         vm.run(f"umount /mnt; wipefs -qa {SECOND_NAMESPACE}")
+
+
+def test_a_claim_of_another_namespace_forbids_what_acts_on_the_whole_drive(
+    vm: DutVm, asked: Asked
+) -> None:
+    """As ZFS claims its members: no mount, no holder."""
+    claim = f"perl -e 'sysopen F, \"{SECOND_NAMESPACE}\", 0202 or die; sleep 600'"
+    try:
+        vm.run(f"systemd-run -q --unit=other {claim} && sleep 2")
+        refusal = asked.refused(whole_drive=True)
+        assert f"{SECOND_NAMESPACE}, of one drive with {DRIVE}, is in use" in refusal
+        assert asked.refused() == ""
+    finally:
+        vm.run("systemctl stop other")
 
 
 def test_what_is_no_drive_is_named_as_such(vm: DutVm, asked: Asked) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from labctl.capture.drive.node import look_at
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.remote import RemoteHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
@@ -58,6 +60,15 @@ NOISY = (
 )
 
 
+async def assert_it_connects() -> None:
+    host = RemoteHost(HOST, Timebase().now_ns)
+    try:
+        await host.connect()
+        assert len(host.boot_id) == 36
+    finally:
+        await host.close()
+
+
 async def test_what_a_login_prints_is_not_taken_for_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,12 +81,25 @@ async def test_what_a_login_prints_is_not_taken_for_an_answer(
         assert machine.read_texts(["/proc/sys/kernel/ostype"]) == local.read_texts(
             ["/proc/sys/kernel/ostype"]
         )
-        host = RemoteHost(HOST, Timebase().now_ns)
-        try:
-            await host.connect()
-            assert len(host.boot_id) == 36
-        finally:
-            await host.close()
+        await assert_it_connects()
+
+
+@pytest.mark.parametrize("shell", ["dash -c", "busybox sh -c", "fish -c"])
+async def test_the_login_shell_may_be_another_than_bash(
+    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(shell.split()[0]) is None:
+        pytest.skip(f"no {shell.split()[0]} here")
+    with Sshd(tmp_path / "sshd", login=f'exec {shell} "$SSH_ORIGINAL_COMMAND"') as server:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(server.config))
+        machine, local = SshMachine(HOST), LocalMachine()
+        words = ["a b", "'q'", '"d"', "$HOME", "\\n", "!x", "*", "é", "", "a\nb"]
+        argv = ["sh", "-c", 'printf "%s|" "$@"; exit 3', "sh", *words]
+        assert machine.run(argv) == local.run(argv)
+        paths = ["/proc/sys/kernel/ostype", "/sys/class/block/*/size"]
+        assert machine.read_texts(paths) == local.read_texts(paths)
+        assert look_at("/dev/null", machine) == look_at("/dev/null", local)
+        await assert_it_connects()
 
 
 async def test_an_account_that_is_closed_says_so_in_one_line(
@@ -96,6 +120,16 @@ def test_files_that_cannot_be_read_are_absent(sshd: Sshd) -> None:
     assert SshMachine(HOST).read_texts([unreadable, "/proc/self/comm"]).keys() == {
         "/proc/self/comm"
     }
+
+
+async def test_a_host_key_that_changed_is_never_called_one_to_be_accepted(sshd: Sshd) -> None:
+    sshd.trust_host_key((sshd.directory / "user_key.pub").read_text())
+    host = RemoteHost(HOST, Timebase().now_ns)
+    try:
+        with pytest.raises(HostRefused, match=r"host key has changed.*ssh-keygen -R"):
+            await host.connect()
+    finally:
+        await host.close()
 
 
 def test_what_is_wrong_is_one_message_that_says_what_to_do(

@@ -109,14 +109,14 @@ def test_every_form_of_the_sanitize_log_is_read(
 
 
 def test_a_power_state_is_read_set_verified_and_put_back() -> None:
-    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
+    get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
 
     def now(state: int) -> tuple[list[str], Completed]:
         said = f"get-feature:0x02 (Power Management), Current value:{state:#010x}\n"
         return get, Completed(0, said, "")
 
     def put(state: int) -> tuple[list[str], Completed]:
-        return ["nvme", "set-feature", "/dev/nvme1", "-f", "2", "-v", str(state)], OK
+        return ["nvme", "set-feature", "/dev/nvme1", "--feature-id=2", f"--value={state}"], OK
 
     ways = [now(1), put(3), now(3)], [now(3), put(4), now(4)], [now(4), put(1), now(1)]
     machine = Scripted([answer for way in ways for answer in way])
@@ -130,16 +130,29 @@ def test_a_power_state_is_read_set_verified_and_put_back() -> None:
 
 def test_a_drive_that_is_in_the_state_already_is_not_asked_to_change() -> None:
     """Many have one state only, and refuse: "Feature Not Changeable"."""
-    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
-    said = "get-feature:0x02 (Power Management), Current value:00000000\n"
+    get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
+    said = '{\n  "Feature":"0x02",\n  "Current value":"0x00000000"\n}\n'  # a host's nvme-cli.conf
     control = DriveControl(Scripted([(get, Completed(0, said, ""))]), NVME)
     control.set_power_state(0)
     assert control.restore() == []
 
 
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ("get-feature:0x2 (Power Management), Current value:0x000003\n", 3),
+        ("get-feature:0x02 (Power Management), Current value:0x00000023\n", 3),  # workload hint 1
+        ('{\n  "Feature":"0x02",\n  "Name":"Power Management",\n  "Current":"0x00000004"\n}\n', 4),
+    ],
+)
+def test_what_get_feature_printed_over_the_versions(said: str, state: int) -> None:
+    get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
+    assert DriveControl(Scripted([(get, Completed(0, said, ""))]), NVME).power_state() == state
+
+
 def test_under_multipath_the_controller_is_not_the_one_that_the_name_suggests() -> None:
     """Until Linux 5.4 a namespace could be nvme1n1 on the controller nvme0, and nvme1 another."""
-    get = ["nvme", "get-feature", "/dev/nvme0", "-f", "2"]
+    get = ["nvme", "get-feature", "/dev/nvme0", "--feature-id=2"]
     machine = Scripted(
         [(get, Completed(0, "get-feature:0x2 (Power Management), Current value:0x00000001\n", ""))],
         {"/sys/class/nvme/nvme0/nvme1c0n1/size": "1", "/sys/class/nvme/nvme1/nvme0c1n1/size": "1"},
@@ -148,12 +161,12 @@ def test_under_multipath_the_controller_is_not_the_one_that_the_name_suggests() 
 
 
 def test_a_power_state_that_the_drive_does_not_take_is_a_failure() -> None:
-    get = ["nvme", "get-feature", "/dev/nvme1", "-f", "2"]
+    get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
     still = Completed(0, "get-feature:0x02 (Power Management), Current value:00000000\n", "")
     machine = Scripted(
         [
             (get, still),
-            (["nvme", "set-feature", "/dev/nvme1", "-f", "2", "-v", "3"], OK),
+            (["nvme", "set-feature", "/dev/nvme1", "--feature-id=2", "--value=3"], OK),
             (get, still),
         ]
     )

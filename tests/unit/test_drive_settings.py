@@ -57,7 +57,7 @@ class Host(MachineOfFiles):
             return Completed(0, said, "")
         if list(argv[:2]) == ["nvme", "set-feature"]:
             self.sets.append(" ".join(argv))
-            self.state = int(argv[-1])
+            self.state = int(argv[-1].removeprefix("--value="))
             return Completed(0, "", "")
         if argv[:2] == ["sh", "-c"] and "echo" in argv[2]:
             for path, governor in zip(argv[4::2], argv[5::2], strict=True):

@@ -85,6 +85,22 @@ def test_without_any_tool_the_kernel_still_tells_who_it_is(machine: MachineOfFil
     assert "install smartmontools" in said
 
 
+def test_an_nvme_cli_without_its_old_names_is_asked_by_the_new_ones(
+    machine: MachineOfFiles,
+) -> None:
+    """3.0 groups its commands, and a distribution may leave the old names out."""
+    for name, output in _BY_COMMAND.items():
+        old = Completed(1, "", f"ERROR: Invalid sub-command '{name}'\nnvme-3.0\nusage: nvme")
+        machine.programs[f"nvme {name}"] = old
+        kind, _, what = name.partition("-")
+        group = "log smart" if name == "smart-log" else f"{kind} {what}"
+        answers(machine, {f"nvme {group} /dev/nvme0n1 -o json": output})
+    state = identify(machine, "/dev/nvme0n1")
+    assert len(state.power_states) == 2 and state.lba_formats == (LbaFormat(4096, in_use=True),)
+    assert state.smart is not None and state.smart.composite_celsius == 45.0
+    assert state.problems == ()
+
+
 def test_smartctl_stands_in_for_nvme_cli_without_a_complaint(machine: MachineOfFiles) -> None:
     answers(machine, {"smartctl -j -x /dev/nvme0n1": NVME})
     state = identify(machine, "/dev/nvme0n1")
@@ -176,6 +192,15 @@ def test_a_target_that_is_not_there_is_no_exception(machine: MachineOfFiles, tar
     state = identify(machine, target)
     assert state.serial == ""
     assert state.problems or state.findings
+
+
+@pytest.mark.parametrize("target", ["/dev/nvme9n1", "/dev/disk/by-id/nvme-x"])
+def test_a_drive_that_is_not_there_is_no_file(machine: MachineOfFiles, target: str) -> None:
+    machine.nodes["/dev"] = (DIRECTORY, "0:6")
+    state = identify(machine, target)
+    assert (state.kind, state.findings) == ("", ())
+    (problem,) = state.problems
+    assert "is the drive connected" in problem
 
 
 def test_an_nbd_address_has_only_a_host(machine: MachineOfFiles) -> None:

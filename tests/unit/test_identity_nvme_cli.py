@@ -92,7 +92,8 @@ def test_a_smart_log_is_read_in_celsius_with_its_counters() -> None:
         ({"data_units_read": 14051417.0}, "data_units_read", 14051417),
         ({"data_units_read": "14051417"}, "data_units_read", 14051417),
         ({"data_units_read": "14,051,417"}, "data_units_read", 14051417),
-        ({"data_units_read": str(2**100 + 1)}, "data_units_read", 2**100 + 1),
+        ({"data_units_read": str(2**60 + 1)}, "data_units_read", 2**60 + 1),
+        ({"data_units_read": 2**128 - 1}, "data_units_read", None),
         ({"data_units_read": -1}, "data_units_read", None),
         ({"critical_warning": "0x2"}, "critical_warning", 2),
         ({"critical_warning": {"value": 5, "available_spare": 1}}, "critical_warning", 5),
@@ -145,6 +146,9 @@ def test_the_drives_own_power_is_decoded_with_its_scale() -> None:
     assert interval_watts(1 << 20 | 2 << 16 | 712) == pytest.approx(7.12)  # with its type
     assert interval_watts(0) is None
     assert interval_watts(456) is None  # scale "not reported"
+    assert interval_watts(3 << 16 | 456) is None  # reserved
+    assert interval_watts(2 << 16) is None  # nothing measured yet: no drive answers at 0 W
+    assert interval_watts(0xFFFFFFFF) is None and interval_watts(2 << 16 | 0xFFFF) is None
     log = parse_smart_log(
         json.dumps(SMART | {"interval_power_measurement": 2 << 16 | 456, "olec": "987654321"})
     )

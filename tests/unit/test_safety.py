@@ -154,3 +154,26 @@ def test_the_disk_that_holds_the_journal_is_refused(tmp_path: Path, elsewhere: P
         meant = rig(str(device), more="destructive = true\nserial = ''")
         with pytest.raises(Refused):
             check_target(meant, [WRITE], elsewhere)
+
+
+def test_a_file_that_somebody_else_made_is_not_written_over(
+    tmp_path: Path, elsewhere: Path
+) -> None:
+    file = elsewhere / "guest.qcow2"
+    file.write_bytes(b"x" * 8192)
+    check_target(rig(str(file)), [READ], tmp_path)
+    for more in ("", "size_bytes = '1m'"):
+        with pytest.raises(Refused, match=r"is there already, with 8192 bytes.*size_bytes = 8192"):
+            check_target(rig(str(file), more=more), [WRITE], tmp_path)
+    for more in ("size_bytes = 8192", "destructive = true"):
+        check_target(rig(str(file), more=more), [WRITE], tmp_path)
+    file.write_bytes(b"")
+    check_target(rig(str(file), more="size_bytes = '1m'"), [WRITE], tmp_path)
+
+
+def test_the_image_of_a_loop_device_is_not_written_over(
+    loop_device: Path, tmp_path: Path, elsewhere: Path
+) -> None:
+    image = rig(str(tmp_path / "image"), more="size_bytes = '16m'\ndestructive = true")
+    with pytest.raises(Refused, match=f"is the image of {loop_device}"):
+        check_target(image, [WRITE], elsewhere)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from labctl.capture.doctor.drive import check_rights
 from labctl.capture.drive.block_devices import read_block_devices
-from labctl.capture.drive.target import check_target, size_of
+from labctl.capture.drive.target import check_target, size_of, what_it_holds
 from labctl.capture.host.machine import LocalMachine
 from labctl.errors import Refused
 from tests.unit.test_safety import READ, WRITE, rig
@@ -77,6 +78,20 @@ def test_a_free_device_may_be_written_and_is_not_changed_by_asking(
     write()
     assert (tmp_path / "image").read_bytes() == before
     assert size_of(loop, MACHINE) == BYTES
+
+
+def test_what_nobody_has_open_is_named_before_it_is_lost(
+    loop: Path, tmp_path: Path, elsewhere: Path
+) -> None:
+    """As a pool that is exported: it may be written, and the doctor says what would be lost."""
+    meant = rig(str(loop), more=f"destructive = true\nserial = '{tmp_path}/image'")
+    assert what_it_holds(meant) == ()
+    run("mkfs.ext4", "-q", str(loop))
+    assert what_it_holds(meant) == ("ext4",)
+    said = [check.text for check in check_rights(meant, [WRITE], elsewhere, MACHINE)]
+    assert any("it holds ext4" in text for text in said), said
+    said = [check.text for check in check_rights(meant, [READ], elsewhere, MACHINE)]
+    assert not any("it holds" in text for text in said)
 
 
 def test_a_link_to_it_is_the_same_device(
@@ -215,3 +230,23 @@ def test_every_member_of_a_real_btrfs_is_in_use(
             run("umount", str(point))
     finally:
         subprocess.run(["losetup", "-d", other], check=False)
+
+
+def test_a_process_that_writes_without_a_claim_is_named(
+    loop: Path, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """As a virtual machine does, under whatever name its container knows the drive."""
+    alias = tmp_path / "xvdb"
+    os.mknod(alias, 0o60600, loop.stat().st_rdev)
+    reads = os.open(alias, os.O_RDONLY)
+    try:
+        write()
+        writes = os.open(alias, os.O_RDWR)
+        try:
+            with pytest.raises(Refused, match=rf"open for writing in .* \(pid {os.getpid()}\)"):
+                write()
+        finally:
+            os.close(writes)
+    finally:
+        os.close(reads)
+    write()

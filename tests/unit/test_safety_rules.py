@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from labctl.capture.drive import users
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import Completed
 from labctl.errors import ConfigurationError, Refused
@@ -93,15 +94,16 @@ def test_the_serial_of_sata_and_virtio_is_found_wherever_it_is(
 ) -> None:
     machine.add_disk("sdb", "8:16")
     if source == "page 80h":
-        machine.write("/sys/class/block/sdb/device/vpd_pg80", b"\0\x80\0\x14      S123          ")
+        machine.write("/sys/class/block/sdb/device/vpd_pg80", b"\0\x80\0\x14      SD99          ")
     elif source == "udev":
-        machine.programs["udevadm info"] = Completed(0, "ID_MODEL=x\nID_SERIAL_SHORT=S123\n", "")
+        asked = "udevadm info --query=property --name=/dev/sdb"
+        machine.programs[asked] = Completed(0, "ID_MODEL=x\nID_SERIAL_SHORT=SD99\n", "")
     elif source == "smartctl":
-        said = '{"smartctl": {"exit_status": 0}, "serial_number": "S123"}'
+        said = '{"smartctl": {"exit_status": 0}, "serial_number": "SD99"}'
         machine.programs["smartctl -j"] = Completed(0, said, "")
     else:
-        machine.write("/sys/class/block/sdb/serial", "S123\n")
-    write("/dev/sdb")
+        machine.write("/sys/class/block/sdb/serial", "SD99\n")
+    write("/dev/sdb", more="destructive = true\nserial = 'SD99'")
     with pytest.raises(Refused, match="another drive"):
         write("/dev/sdb", more="destructive = true\nserial = 'S124'")
 
@@ -317,3 +319,135 @@ def test_a_node_left_behind_by_a_pulled_drive_is_said(
     machine.nodes["/dev/nvme7n1"] = (0o060660, "259:70")
     with pytest.raises(ConfigurationError, match="the kernel does not have"):
         write("/dev/nvme7n1")
+
+
+def test_another_path_to_the_same_lun_is_the_same_data(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    """Without multipathd each path is a disk of its own, and a claim of one does not show."""
+    for name, number in (("sdb", "8:16"), ("sdc", "8:32")):
+        page = b"\0\x80\0\x04SD99"
+        machine.add_disk(name, number, device__wwid="naa.5000c500a1b2c3d4")
+        machine.write(f"/sys/class/block/{name}/device/vpd_pg80", page)
+    meant = "destructive = true\nserial = 'SD99'"
+    write("/dev/sdb", meant)
+    assert "wipefs --all --no-act /dev/sdc" in machine.asked
+    machine.mount("/data", "8:32", "/dev/sdc")
+    with pytest.raises(Refused, match="mounted on /data"):
+        write("/dev/sdb", meant)
+
+
+def add_two_paths(machine: MachineOfFiles, **marks: str) -> None:
+    """A namespace that the kernel shows as two drives: nvme4n1 and nvme5n1."""
+    for name, number in (("nvme4n1", "259:40"), ("nvme5n1", "259:50")):
+        machine.add_disk(name, number, device__serial="S9", wwid="eui.0025385b", **marks)
+
+
+def test_another_path_to_the_same_namespace_is_the_same_data(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    add_two_paths(machine, device__subsysnqn="nqn.4")
+    meant = "destructive = true\nserial = 'S9'"
+    write("/dev/nvme4n1", meant)
+    machine.add_partition("nvme5n1", "nvme5n1p1", "259:51")
+    machine.mount("/data", "259:51", "/dev/nvme5n1p1")
+    with pytest.raises(Refused, match="mounted on /data"):
+        write("/dev/nvme4n1", meant)
+
+
+def test_two_paths_are_one_drive_also_where_the_subsystem_has_no_name(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    add_two_paths(machine)
+    meant = "destructive = true\nserial = 'S9'"
+    write("/dev/nvme4n1", meant, whole_drive=True)
+    machine.mount("/data", "259:50", "/dev/nvme5n1")
+    with pytest.raises(Refused, match="mounted on /data"):
+        write("/dev/nvme4n1", meant, whole_drive=True)
+
+
+def test_the_kernel_is_asked_about_every_namespace_that_a_format_may_erase(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    """A ZFS member has neither mount nor holder: only an exclusive open tells."""
+    machine.add_disk("nvme0n2", "259:9", device__serial="S123", device__subsysnqn="nqn.0")
+    machine.add_disk("nvme0c0n1", "259:10", hidden="1", device__serial="S123")
+    busy = Completed(1, "", "wipefs: error: /dev/nvme0n2: Device or resource busy")
+    machine.programs["wipefs --all --no-act /dev/nvme0n2"] = busy
+    write()
+    with pytest.raises(Refused, match=r"/dev/nvme0n2, of one drive with /dev/nvme0n1, is in use"):
+        write(whole_drive=True)
+    assert not any(command.endswith("nvme0c0n1") for command in machine.asked)
+
+
+def test_a_serial_that_two_drives_have_names_neither(machine: MachineOfFiles, write: Check) -> None:
+    machine.add_disk("nvme7n1", "259:70", device__serial="S123", device__subsysnqn="nqn.7")
+    with pytest.raises(Refused, match="and so has /dev/nvme7n1: it does not tell which"):
+        write()
+
+
+def test_both_drives_of_a_dock_have_its_serial(machine: MachineOfFiles, write: Check) -> None:
+    for name, number in (("sdb", "8:16"), ("sdc", "8:32")):
+        machine.add_disk(name, number)
+    of_dock = Completed(0, "ID_SERIAL_SHORT=DOCK1\n", "")
+    machine.programs["udevadm info"] = of_dock
+    machine.programs["smartctl -j -i /dev/sdb"] = Completed(
+        0, '{"smartctl": {"exit_status": 0}, "serial_number": "SD99"}', ""
+    )
+    with pytest.raises(Refused, match="and so has /dev/sda, /dev/sdc: it does not tell"):
+        write("/dev/sdb", "destructive = true\nserial = 'DOCK1'")
+    write("/dev/sdb", "destructive = true\nserial = 'SD99'")
+
+
+def test_a_process_that_may_write_to_the_drive_is_named(
+    machine: MachineOfFiles, write: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual machine does not claim its disk: an exclusive open succeeds beside it."""
+    monkeypatch.setattr(users, "A_MOMENT_S", 0.0)
+    machine.add_partition("nvme0n1", "nvme0n1p1", "259:1")
+    found = "103 1 /proc/77/fd/11\n103 0 /proc/78/fd/3\n103 5 /proc/79/fd/4\n"  # 259 is 103h
+    machine.programs["sh -c find -L /proc"] = Completed(1, found, "")
+    for process, name, flags in ((77, "11", "02100002"), (78, "3", "02100000"), (79, "4", "02")):
+        machine.write(f"/proc/{process}/fdinfo/{name}", f"pos:\t0\nflags:\t{flags}\nmnt_id:\t9\n")
+    machine.write("/proc/77/comm", "qemu-system-x86\n")
+    with pytest.raises(Refused) as refusal:
+        write()
+    assert "/dev/nvme0n1p1 is open for writing in qemu-system-x86 (pid 77)" in str(refusal.value)
+    assert "pid 78" not in str(refusal.value)  # reads only
+    assert "pid 79" not in str(refusal.value)  # another drive
+    write(at_rest=False)
+
+
+def test_who_has_the_drive_open_for_a_moment_is_no_user(
+    machine: MachineOfFiles, write: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As smartd does, which asks SCSI drives through a descriptor that could write."""
+    found = Completed(0, "103 0 /proc/77/fd/3\n", "")
+    machine.programs["sh -c find -L /proc"] = found
+    machine.write("/proc/77/fdinfo/3", "flags:\t02\n")
+
+    def it_closes(_: float) -> None:
+        machine.programs["sh -c find -L /proc"] = FREE
+
+    monkeypatch.setattr(users.time, "sleep", it_closes)
+    write()
+    assert machine.programs["sh -c find -L /proc"] is FREE
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/sys/kernel/config/nvmet/subsystems/nqn.x/namespaces/1/device_path", "nvmet"),
+        ("/sys/kernel/config/target/core/fileio_0/disk/udev_path", "LIO"),
+        ("/sys/kernel/scst_tgt/devices/disk0/filename", "SCST"),
+    ],
+)
+def test_a_drive_that_is_exported_is_refused(
+    machine: MachineOfFiles, write: Check, path: str, told: str
+) -> None:
+    machine.links["/dev/disk/by-id/nvme-x"] = "/dev/nvme0n1"
+    machine.write(path, "/dev/disk/by-id/nvme-x\n[key]\n")
+    with pytest.raises(Refused, match=rf"is exported to other hosts by .*{told}"):
+        write()
+    machine.links["/dev/disk/by-id/nvme-x"] = "/dev/nvme1n1"
+    write()

@@ -32,7 +32,9 @@ def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
     """What the drive is, against what the rig says."""
     names = " ".join(filter(None, (state.model, state.serial, state.firmware)))
     size = f", {state.size_bytes / 1e9:.0f} GB" if state.size_bytes else ""
-    yield ok(DRIVE, f"{rig.drive.target}: {names or state.kind or 'not identified'}{size}")
+    known = names or state.kind
+    told = ok if known else warning
+    yield told(DRIVE, f"{rig.drive.target}: {known or 'not identified'}{size}")
     model, wanted = state.model.strip(), rig.drive.model.strip()
     if wanted and model and wanted.casefold() not in model.casefold():
         yield warning(
@@ -69,6 +71,12 @@ def check_rights(
         yield trouble(DRIVE, unreadable, "run labctl as root, or join the device's group (disk)")
     elif writes:
         yield ok(DRIVE, "the plan writes to it, and every rule for that is kept")
+        if held := target.what_it_holds(rig, machine):
+            yield warning(
+                DRIVE,
+                f"it holds {', '.join(held)}, which nobody has open and the plan destroys",
+                "be sure that nobody needs it",
+            )
     else:
         yield ok(DRIVE, "it may be read; the journal lies elsewhere")
 
@@ -168,7 +176,7 @@ def check_power_state(
         yield warning(
             DRIVE,
             f"it is in power state {now}, not 0",
-            f"nvme set-feature {state.device} -f 2 -v 0",
+            f"nvme set-feature {state.device} --feature-id=2 --value=0",
         )
     else:
         yield ok(DRIVE, f"power state {now}")

@@ -127,17 +127,34 @@ class BlockDevices:
         whole = (name for name in self.files if not self.is_partition(name))
         return frozenset({disk, *(name for name in whole if own & self._hardware(name))})
 
+    def same_storage(self, disk: str) -> frozenset[str]:
+        """Every disk that is the same blocks: other paths to a namespace or a LUN.
+
+        Each path is a device of its own to the kernel: a claim of one does not show on another.
+        """
+        wwid, serial = self._wwid(disk), self.serial_of(disk)
+        whole = (name for name in self.files if not self.is_partition(name))
+        others = (
+            name
+            for name in whole
+            if wwid and self._wwid(name) == wwid and self.serial_of(name) in (serial, "")
+        )
+        return frozenset({disk, *others})
+
+    def _wwid(self, disk: str) -> str:
+        return self.file(disk, "wwid", "device/wwid")
+
     def _hardware(self, disk: str) -> frozenset[str]:
         """What two disks that are one drive have in common."""
         marks: set[str] = set()
         match = _NVME_NAMESPACE.fullmatch(disk)
         if match:
             marks.add(f"nvme{match['instance']}")
-            nqn, serial = self.file(disk, "device/subsysnqn"), self.serial_of(disk)
-            if nqn and serial:
-                marks.add(f"{nqn} {serial}")
+            serial = self.serial_of(disk)
+            names = (self.file(disk, "device/subsysnqn"), self._wwid(disk))
+            marks |= {f"{name} {serial}" for name in names if name and serial}
         else:
-            wwid = self.file(disk, "device/wwid", "wwid")
+            wwid = self._wwid(disk)
             if wwid:
                 marks.add(wwid)
         return frozenset(marks)
@@ -149,6 +166,10 @@ class BlockDevices:
             return found
         page = self.files.get(disk, {}).get("device/vpd_pg80", "")
         return page[_VPD_HEADER_BYTES:].strip("\0 \t\r\n�") if page else ""
+
+    def kernel_serials_of(self, disk: str) -> tuple[str, ...]:
+        """The serial number that sysfs shows; of a loop device the path of its file."""
+        return tuple(filter(None, (self.serial_of(disk), self.backing_file_of(disk))))
 
     def size_bytes_of(self, name: str) -> int | None:
         """Capacity of a device."""

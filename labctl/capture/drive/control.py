@@ -20,6 +20,7 @@ from labctl.capture.drive.settings import (
     Changed,
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.errors import RunFailed
 from labctl.phase import Phase
@@ -29,6 +30,8 @@ POLL_EVERY_S = 2.0
 QUICKLY_S = 30.0
 
 _NVME = re.compile(r"/dev/(nvme\d+n\d+)(p\d+)?")
+_CURRENT_VALUE = re.compile(r'current[^":]*"?\s*:\s*"?(?:0x)?([0-9a-f]+)', re.IGNORECASE)
+"""In what get-feature prints: a line, or JSON where the configuration of nvme-cli 3.0 says so."""
 _POWER_MANAGEMENT = "2"
 """NVMe base specification 2.0, Set Features: feature identifier 02h, the state in bits 4:0."""
 _USER_DATA_ERASE = "1"
@@ -117,7 +120,7 @@ class DriveControl:
         deadline = time.monotonic() + phase.duration_s
         self._run(["nvme", "sanitize", controller, f"--sanact={_BLOCK_ERASE}"], phase)
         while True:
-            done = run_tool(self._machine, ["nvme", "sanitize-log", controller, "-o", "json"])
+            done = ask_nvme(self._machine, "sanitize-log", controller)
             progress, status = sanitize_state(done.stdout)
             if progress == _SANITIZE_OVER and status in _SUCCESSFUL:
                 return
@@ -220,15 +223,9 @@ class DriveControl:
             self._set_power_state(int(values[POWER_STATE]))
 
     def _set_power_state(self, state: int) -> None:
-        command = [
-            "nvme",
-            "set-feature",
-            self._controller,
-            "-f",
-            _POWER_MANAGEMENT,
-            "-v",
-            str(state),
-        ]
+        # in full: since nvme-cli 2.6 "-v" is no value any more, and 0 is set without a word
+        what = [f"--feature-id={_POWER_MANAGEMENT}", f"--value={state}"]
+        command = ["nvme", "set-feature", self._controller, *what]
         done = run_tool(self._machine, command, QUICKLY_S)
         if done.exit_code:
             said = " ".join((done.stderr or done.stdout).split())[:300]
@@ -242,9 +239,9 @@ class DriveControl:
 
     def power_state(self) -> int:
         """The power state that the drive is in."""
-        command = ["nvme", "get-feature", self._controller, "-f", _POWER_MANAGEMENT]
+        command = ["nvme", "get-feature", self._controller, f"--feature-id={_POWER_MANAGEMENT}"]
         done = run_tool(self._machine, command, QUICKLY_S)
-        found = re.search(r"value\s*:\s*(?:0x)?([0-9a-fA-F]+)", done.stdout)
+        found = _CURRENT_VALUE.search(done.stdout)
         if done.exit_code or found is None:
             said = " ".join((done.stderr or done.stdout).split())[:300]
             raise RunFailed(

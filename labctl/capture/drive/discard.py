@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from labctl.capture.drive.block_devices import BlockDevices
 from labctl.capture.host.machine import Machine, run_tool
+from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.tool_output import boolean, integer, json_object
 
 _READ_BEHAVIOUR = 0b111
@@ -54,7 +55,7 @@ def read_discard(name: str, blocks: BlockDevices, machine: Machine) -> Discard:
 
 
 def _of_nvme(device: str, machine: Machine) -> tuple[Promise, str]:
-    done = run_tool(machine, ["nvme", "id-ns", device, "-o", "json"])
+    done = ask_nvme(machine, "id-ns", device)
     features = integer((json_object(done.stdout) or {}).get("dlfeat"))
     if features is None:
         return Promise.UNKNOWN, ""

@@ -8,6 +8,7 @@ lies on the drive under test. All reasons are told at once, each with what to ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from labctl.capture.drive.block_devices import BlockDevices
 from labctl.capture.drive.mounts import Mount, devices_below, read_mounts, read_own_mounts
-from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.drive.users import users_of
+from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.errors import Refused
 from labctl.rig import Rig
@@ -45,6 +47,10 @@ class Device:
         """Every disk that is this piece of hardware: other namespaces, other paths."""
         return self.blocks.same_drive(self.disk)
 
+    def written(self, whole_drive: bool) -> frozenset[str]:
+        """Every disk that loses data: all of the hardware, or what is the same blocks."""
+        return self.drive if whole_drive else self.blocks.same_storage(self.disk)
+
     def __str__(self) -> str:
         return self.path if self.path == f"/dev/{self.name}" else f"{self.path} ({self.name})"
 
@@ -67,7 +73,9 @@ def check_destructive(device: Device, rig: Rig, *, whole_drive: bool, at_rest: b
         *_in_use(device, whole_drive),
     ]
     if not reasons and at_rest:
-        reasons += held_by_kernel(device)
+        opened = _opened(device, whole_drive)
+        reasons += [line for name in opened for line in held_by_kernel(device, name)]
+        reasons += users_of(_parts(device, whole_drive), device.blocks, device.machine)
     if reasons:
         raise Refused("\n".join(dict.fromkeys(reasons)))
 
@@ -77,6 +85,7 @@ def _wrong_serial(device: Device, rig: Rig) -> Iterator[str]:
     found: list[str] = []
     for serial in serials_of(device):
         if serial == wanted:
+            yield from _serial_of_another(device, serial)
             return
         found.append(serial)
     says = " or ".join(dict.fromkeys(found))
@@ -92,24 +101,42 @@ def _wrong_serial(device: Device, rig: Rig) -> Iterator[str]:
         )
 
 
+def _serial_of_another(device: Device, serial: str) -> Iterator[str]:
+    """A number that two drives have (of a dock, of a cheap batch) does not say which is meant."""
+    blocks = device.blocks
+    disks = {name for name in blocks.files if not blocks.is_partition(name)} - device.drive
+    filled = sorted(name for name in disks if blocks.size_bytes_of(name))
+    twins = [name for name in filled if serial in blocks.kernel_serials_of(name)]
+    if serial not in blocks.kernel_serials_of(device.disk):  # udev's: both drives of a dock have it
+        docked = (name for name in filled if blocks.kind_of(name) in ("sata", "scsi"))
+        twins += [name for name in docked if serial in _udev_serials(name, device.machine)]
+    if twins:
+        yield (
+            f"{device} has serial {serial}, and so has /dev/{', /dev/'.join(twins)}: it does not "
+            "tell which of them is meant; take the other out of the host"
+        )
+
+
 def serials_of(device: Device) -> Iterator[str]:
     """The serial numbers that the device goes by: the kernel's, udev's, and the drive's own.
 
     They differ behind a USB bridge. A loop device goes by the path of its file. Each source is
     asked when it is its turn.
     """
-    kernels = (device.blocks.serial_of(device.disk), device.blocks.backing_file_of(device.disk))
-    yield from (serial for serial in kernels if serial)
-    asked = ["udevadm", "info", "--query=property", f"--name=/dev/{device.disk}"]
-    for line in run_tool(device.machine, asked).stdout.splitlines():
-        name, _, value = line.partition("=")
-        if name in ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL") and value.strip():
-            yield value.strip()
+    yield from device.blocks.kernel_serials_of(device.disk)
+    yield from _udev_serials(device.disk, device.machine)
     if device.blocks.kind_of(device.disk) in ("sata", "scsi"):
         done = run_tool(device.machine, ["smartctl", "-j", "-i", f"/dev/{device.disk}"])
         report = parse_smartctl(done.stdout)
         if report is not None and report.serial:
             yield report.serial
+
+
+def _udev_serials(disk: str, machine: Machine) -> list[str]:
+    asked = ["udevadm", "info", "--query=property", f"--name=/dev/{disk}"]
+    lines = (line.partition("=") for line in run_tool(machine, asked).stdout.splitlines())
+    names = ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL")
+    return [value.strip() for name, _, value in lines if name in names and value.strip()]
 
 
 def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
@@ -136,10 +163,9 @@ def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
 
 
 def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
-    """What uses the drive. For whole_drive every namespace counts, else the disk alone."""
+    """What uses the drive. For whole_drive every namespace counts, else the same blocks alone."""
     blocks = device.blocks
-    disks = device.drive if whole_drive else frozenset({device.disk})
-    own = disks | {part for disk in disks for part in blocks.partitions_of(disk)}
+    own = _parts(device, whole_drive)
     mounts = read_mounts(device.machine)
     system = list(_system_disk(device, mounts))
     yield from system
@@ -160,6 +186,19 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
             yield f"{device} is part of a bcache; stop it (echo 1 > /sys/block/{name}/bcache/stop)"
     if blocks.file(device.name, "ro") == "1":
         yield f"{device} is write-protected; blockdev --setrw {device.path}"
+
+
+def _parts(device: Device, whole_drive: bool) -> frozenset[str]:
+    """Every disk that loses data, and its partitions."""
+    disks = device.written(whole_drive)
+    return disks | {part for disk in disks for part in device.blocks.partitions_of(disk)}
+
+
+def _opened(device: Device, whole_drive: bool) -> list[str]:
+    """What is opened to ask the kernel: the target, and each other disk that loses data."""
+    others = device.written(whole_drive) - {device.disk}
+    hidden = {name for name in others if device.blocks.file(name, "hidden") == "1"}
+    return [device.name, *sorted(others - hidden)]
 
 
 def _system_disk(device: Device, mounts: Collection[Mount]) -> Iterator[str]:
@@ -186,28 +225,44 @@ def read_swaps(machine: Machine) -> tuple[str, ...]:
     return tuple(found)
 
 
-def held_by_kernel(device: Device) -> list[str]:
-    """Why the kernel does not let the device be opened exclusively; empty when it does.
+def held_by_kernel(device: Device, name: str) -> list[str]:
+    """Why the kernel does not let ``name`` be opened exclusively; empty when it does.
+
+    ``name`` is the device, or a disk that loses its data with it.
 
     Whatever mounts or holds a device claims it, also where labctl cannot look (ZFS, containers).
     ``wipefs --all --no-act`` of util-linux opens a device with O_RDWR and O_EXCL and writes
     nothing; no other tool of coreutils or util-linux opens so without changing anything.
     """
-    command = ["wipefs", "--all", "--no-act", f"/dev/{device.name}"]
-    done = run_tool(device.machine, command)
+    done = _signatures(device, name)
     if done.exit_code == 0:
         return []
     said = " ".join(done.stderr.split()) or f"exit code {done.exit_code}"
+    what = str(device) if name == device.name else f"/dev/{name}, of one drive with {device},"
     if done.exit_code == NOT_FOUND:
         return ["wipefs is not installed on the drive's host; install util-linux"]
     if "busy" in said.lower():
         return [
-            f"{device} is in use by something that the kernel does not name (ZFS, a container, a "
-            "virtual machine?); find it with lsof or fuser and release it"
+            f"{what} is in use by something that the kernel does not name (ZFS, a container, a "
+            "target?); find it with lsof or fuser and release it"
         ]
     if "denied" in said or "not permitted" in said:
-        return [f"{device} may not be opened for writing; run labctl there as root"]
-    return [f"{device} cannot be opened for writing: {said}"]
+        return [f"{what} may not be opened for writing; run labctl there as root"]
+    return [f"{what} cannot be opened for writing: {said}"]
+
+
+def signatures_on(device: Device) -> tuple[str, ...]:
+    """What the target's begin says that it holds: ext4, LVM2_member, zfs_member, gpt, …
+
+    Nobody need have opened it: a pool that is exported, a volume group that is not active.
+    """
+    said = _signatures(device, device.name).stdout
+    return tuple(dict.fromkeys(re.findall(r"at offset 0x[0-9a-f]+ \((\w+)\):", said)))
+
+
+def _signatures(device: Device, name: str) -> Completed:
+    """What wipefs would wipe; it opens the disk exclusively, to write, and writes nothing."""
+    return run_tool(device.machine, ["wipefs", "--all", "--no-act", f"/dev/{name}"])
 
 
 def refuse_unreadable(device: Device) -> None:

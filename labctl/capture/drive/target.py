@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlparse
 from labctl.capture.drive import safety
 from labctl.capture.drive.block_devices import read_block_devices
 from labctl.capture.drive.mounts import devices_below, read_own_mounts
-from labctl.capture.drive.node import Node, look_at
+from labctl.capture.drive.node import Node, is_missing_device, look_at
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.plan import Phase
@@ -75,10 +75,12 @@ def check_target(
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
         else:
             safety.refuse_unreadable(device)
-    elif _no_device(node) and _below_dev(target) and not _in_memory(target, machine):
+    elif is_missing_device(target, node, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")
     elif node is None or stat.S_ISREG(node.mode):
         _check_file(rig, node, runs_root, machine)
+        if node is not None and writes:
+            _refuse_lost_file(rig, node, machine)
     elif stat.S_ISCHR(node.mode):
         raise _mistake(rig, "is a character device; name a namespace, such as /dev/nvme0n1")
     else:
@@ -102,6 +104,18 @@ def check_targets(
     for one in rig.each_drive().values():
         check_target(one, phases, runs_root, machine, whole_drive=whole_drive, at_rest=at_rest)
     refuse_twice(rig, machine)
+
+
+def what_it_holds(rig: Rig, machine: Machine = _LOCAL) -> tuple[str, ...]:
+    """Filesystems, volumes and partition tables of a target that is a block device, by type."""
+    node = look_at(rig.drive.target, machine)
+    if rig.drive.engine == "nbd" or node is None or not stat.S_ISBLK(node.mode):
+        return ()
+    blocks = read_block_devices(machine)
+    name = blocks.numbers.get(node.number)
+    if name is None:
+        return ()
+    return safety.signatures_on(safety.Device(rig.drive.target, name, blocks, machine))
 
 
 def refuse_twice(rig: Rig, machine: Machine) -> None:
@@ -163,19 +177,26 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
         raise Refused(safety.say_destructive(rig))
 
 
-def _no_device(node: Node | None) -> bool:
-    """Also a plain file, as dd leaves one in /dev when the drive is not there."""
-    return node is None or stat.S_ISREG(node.mode)
+def _refuse_lost_file(rig: Rig, node: Node, machine: Machine) -> None:
+    """Refuse to write over a file that somebody else made. Raises Refused.
 
-
-def _below_dev(path: str) -> bool:
-    return Path(path).is_absolute() and Path(path).is_relative_to("/dev")
-
-
-def _in_memory(path: str, machine: Machine) -> bool:
-    """Whether a path below /dev is on a filesystem for files (/dev/shm), not for devices."""
-    parent, devices = look_at(str(Path(path).parent), machine), look_at("/dev", machine)
-    return parent is not None and devices is not None and parent.filesystem != devices.filesystem
+    fio makes a scratch file as large as the rig says, at once: one of that size is its own.
+    """
+    path, meant = rig.drive.target, rig.drive.size_bytes
+    resolved, blocks = machine.resolve(path), read_block_devices(machine)
+    loops = [name for name in blocks.files if blocks.backing_file_of(name) == resolved]
+    if loops:
+        raise Refused(
+            f"{path} is the image of /dev/{loops[0]}: what is on that would be lost; name another "
+            f"file, or detach it (losetup -d /dev/{loops[0]})"
+        )
+    if node.size_bytes and node.size_bytes != meant and not rig.drive.destructive:
+        raise Refused(
+            f"{path} is there already, with {node.size_bytes} bytes, and the plan writes to it; "
+            f"name a file that is not there yet; where it is labctl's own, remove it or set "
+            f"{rig.drive_key}.size_bytes = {node.size_bytes}; where what is in it may be lost, set "
+            f"{rig.drive_key}.destructive = true"
+        )
 
 
 def _check_file(rig: Rig, node: Node | None, runs_root: Path | None, machine: Machine) -> None:

@@ -29,6 +29,8 @@ READY_WITHIN_S = CONNECT_WITHIN_S + 10.0
 CLOSE_WITHIN_S = 3.0
 CUT_WITHIN_S = 1.0
 _MOST_SAID = 200
+_MOST_LINES = 40
+"""ssh says in the first of a dozen lines that a host key has changed."""
 NO_ROOM = 73
 """Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
 
@@ -210,7 +212,8 @@ class Keeper:
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
-            self._said = [*self._said[-9:], line.decode("utf-8", "replace").rstrip()]
+            said = line.decode("utf-8", "replace").rstrip()
+            self._said = [*self._said[1 - _MOST_LINES :], said]
 
     def _over(self, reason: str) -> None:
         if not self.closed.is_set():

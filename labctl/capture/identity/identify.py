@@ -12,8 +12,9 @@ from pathlib import PurePosixPath
 
 from labctl.capture.drive.block_devices import BlockDevices, read_block_devices
 from labctl.capture.drive.mounts import devices_below, read_mounts, read_own_mounts
-from labctl.capture.drive.node import look_at
+from labctl.capture.drive.node import is_missing_device, look_at
 from labctl.capture.host.machine import TIMED_OUT, Machine, run_tool
+from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity import nvme_cli, sysfs
 from labctl.capture.identity.host import read_host
 from labctl.capture.identity.smart import GIVES
@@ -49,6 +50,10 @@ def _identify(machine: Machine, target: str, engine: str) -> DriveState:
         if name is not None:
             return _identify_disk(state, name, blocks, machine)
         return replace(state, problems=(f"the kernel has no device {node.number} (any more)",))
+    if is_missing_device(target, node, machine):
+        return replace(state, problems=(f"there is no {target}; is the drive connected?",))
+    if node is not None and not stat.S_ISREG(node.mode):
+        return replace(state, kind="other")
     return _identify_file(state, blocks, machine)
 
 
@@ -159,15 +164,15 @@ def _ask(state: DriveState, machine: Machine) -> DriveState:
 
 
 def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
-    done = run_tool(machine, ["nvme", "id-ctrl", device, "-o", "json"])
+    done = ask_nvme(machine, "id-ctrl", device)
     controller = nvme_cli.parse_id_ctrl(done.stdout)
     if controller is None:
         # what hangs once hangs again, and what is not there is not there for the others either
         problem = failure("nvme", "nvme-cli", done, "power states and limits from nvme-cli")
         return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
-    done = run_tool(machine, ["nvme", "id-ns", device, "-o", "json"])
+    done = ask_nvme(machine, "id-ns", device)
     namespace = nvme_cli.parse_id_ns(done.stdout)
-    done = run_tool(machine, ["nvme", "smart-log", device, "-o", "json"])
+    done = ask_nvme(machine, "smart-log", device)
     smart = nvme_cli.parse_smart_log(done.stdout)
     problems = () if smart else (failure("nvme", "nvme-cli", done, GIVES),)
     return _Answers(controller, namespace, smart, None, problems)

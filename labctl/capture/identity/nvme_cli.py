@@ -12,15 +12,18 @@ from typing import Any
 
 from labctl.capture.identity.tool_output import (
     boolean,
+    counter_of_32_bits,
     integer,
     json_object,
     kelvin,
     number,
     text,
+    within,
 )
 from labctl.drive_state import LbaFormat, PowerState, SmartLog
 
 _SENSORS = 8
+_FORMATS_OF_4_BITS = 16
 _WARNING_BITS = (
     ("available_spare", "avail_spare", "spare"),
     ("temp_threshold", "temperature", "temp"),
@@ -30,6 +33,8 @@ _WARNING_BITS = (
     ("pmr_ro", "persistent_memory_region_ro", "pmr"),
 )
 """Names of the bits where ``critical_warning`` is an object (``-v``), bit 0 first."""
+CRITICAL_WARNINGS = 0x7F
+"""NVMe base specification 2.1: bit 7 is reserved; FFh is a log that nobody filled in."""
 _WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
 """Scale of a power field of two bits (IPS, APS, interval power); 0 is "not reported"."""
 
@@ -66,15 +71,15 @@ def parse_smart_log(output: str) -> SmartLog | None:
     first = _Fields(data)
     composite = kelvin(first("temperature", "composite_temperature"))
     warning = _critical_warning(first("critical_warning", "critical_warrning"))
-    if composite is None and warning is None:
-        return None
+    if composite is None and (warning is None or not any(map(integer, data.values()))):
+        return None  # no log, or one that nobody filled in
     return SmartLog(
         source="nvme smart-log",
         composite_celsius=composite,
         sensor_celsius=_sensors(data),
         critical_warning=warning,
-        available_spare=integer(first("avail_spare", "available_spare")),
-        percentage_used=integer(first("percent_used", "percentage_used")),
+        available_spare=within(100, first("avail_spare", "available_spare")),
+        percentage_used=within(255, first("percent_used", "percentage_used")),
         data_units_read=integer(first("data_units_read")),
         data_units_written=integer(first("data_units_written")),
         host_read_commands=integer(first("host_read_commands", "host_reads")),
@@ -85,14 +90,16 @@ def parse_smart_log(output: str) -> SmartLog | None:
         unsafe_shutdowns=integer(first("unsafe_shutdowns")),
         media_errors=integer(first("media_errors")),
         num_err_log_entries=integer(first("num_err_log_entries")),
-        warning_temp_time=integer(first("warning_temp_time")),
-        critical_comp_time=integer(first("critical_comp_time")),
-        thm_temp1_trans_count=integer(first("thm_temp1_trans_count", "tmt1_trans_count")),
-        thm_temp2_trans_count=integer(
+        warning_temp_time=counter_of_32_bits(first("warning_temp_time")),
+        critical_comp_time=counter_of_32_bits(first("critical_comp_time")),
+        thm_temp1_trans_count=counter_of_32_bits(
+            first("thm_temp1_trans_count", "tmt1_trans_count")
+        ),
+        thm_temp2_trans_count=counter_of_32_bits(
             first("thm_temp2_trans_count", "tmp_temp2_trans_count", "tmt2_trans_count")
         ),
-        thm_temp1_total_time=integer(first("thm_temp1_total_time", "tmt1_total_time")),
-        thm_temp2_total_time=integer(first("thm_temp2_total_time", "tmt2_total_time")),
+        thm_temp1_total_time=counter_of_32_bits(first("thm_temp1_total_time", "tmt1_total_time")),
+        thm_temp2_total_time=counter_of_32_bits(first("thm_temp2_total_time", "tmt2_total_time")),
         interval_watts=interval_watts(first("interval_power_measurement", "ipm")),
         lifetime_energy=integer(
             first("op_lifetime_energy_consumed", "operational_lifetime_energy_consumed", "olec")
@@ -105,11 +112,13 @@ def interval_watts(value: Any) -> float | None:
     """The drive's own power in watts from Interval Power Measurement (bytes 240 to 243).
 
     Bits 15:0 are the value, 17:16 its scale (1: 0.1 mW, 2: 10 mW, 0: not reported); as nvme-cli
-    decodes it. A drive that cannot measure says 0.
+    decodes it. A drive that cannot measure, or has not yet, says 0; all ones is no value.
     """
     raw = integer(value)
-    unit = None if raw is None else _WATTS_PER_UNIT.get(raw >> 16 & 0b11)
-    return None if unit is None or raw is None else (raw & 0xFFFF) * unit
+    if raw is None or raw & 0xFFFF in (0, 0xFFFF):
+        return None
+    unit = _WATTS_PER_UNIT.get(raw >> 16 & 0b11)
+    return None if unit is None else (raw & 0xFFFF) * unit
 
 
 def parse_id_ctrl(output: str) -> Controller | None:
@@ -147,11 +156,24 @@ def parse_id_ns(output: str) -> Namespace | None:
     return Namespace(
         blocks=integer(data.get("nsze")),
         lba_formats=tuple(
-            LbaFormat(1 << shift, integer(item.get("ms")) or 0, index == _in_use(data, formats))
+            LbaFormat(size, _metadata_bytes(item), index == _in_use(data, formats))
             for index, item in enumerate(formats)
-            if isinstance(item, dict) and 9 <= (shift := integer(item.get("ds")) or 0) <= 24
+            if isinstance(item, dict) and (size := _data_bytes(item))
         ),
     )
+
+
+def _data_bytes(item: Mapping[str, Any]) -> int | None:
+    """As a power of two, or ("-v" of newer nvme-cli) in words: "512 bytes"."""
+    words = integer(item.get("Data Size"))
+    if words is not None:
+        return words if words > 1 else None  # 1 << 0: a format that is not there
+    shift = integer(item.get("ds")) or 0
+    return 1 << shift if 9 <= shift <= 24 else None
+
+
+def _metadata_bytes(item: Mapping[str, Any]) -> int:
+    return integer(item.get("ms", item.get("Metadata Size"))) or 0
 
 
 class _Fields:
@@ -165,9 +187,8 @@ class _Fields:
 
 
 def _critical_warning(value: Any) -> int | None:
-    plain = integer(value)
-    if plain is not None or not isinstance(value, dict):
-        return plain
+    if not isinstance(value, dict) or "value" in value:
+        return within(CRITICAL_WARNINGS, value)
     bits = [bool(integer(_Fields(value)(*names))) for names in _WARNING_BITS]
     return sum(1 << place for place, is_set in enumerate(bits) if is_set)
 
@@ -198,7 +219,7 @@ def _power_state(index: int, item: Mapping[str, Any]) -> PowerState:
         entry_us=integer(item.get("entry_lat")),
         exit_us=integer(item.get("exit_lat")),
         idle_watts=_scaled_watts(item.get("idle_power"), item.get("idle_scale")),
-        active_watts=_scaled_watts(item.get("active_power"), item.get("active_scale")),
+        active_watts=_scaled_watts(item.get("active_power"), _active_scale(item)),
     )
 
 
@@ -209,6 +230,12 @@ def _max_watts(value: Any, scale: int | None) -> float | None:
     if not found:
         return None
     return found * (0.0001 if scale else 0.01)
+
+
+def _active_scale(item: Mapping[str, Any]) -> int | None:
+    """The scale alone, or (nvme-cli 1.x) bits 7:6 of a byte whose others are the workload."""
+    byte = integer(item.get("active_work_scale"))
+    return integer(item.get("active_scale")) if byte is None else byte >> 6 & 0b11
 
 
 def _scaled_watts(value: Any, scale: Any) -> float | None:
@@ -222,8 +249,10 @@ def _scaled_watts(value: Any, scale: Any) -> float | None:
 
 def _in_use(data: Mapping[str, Any], formats: list[Any]) -> int | None:
     for index, item in enumerate(formats):
-        if isinstance(item, dict) and boolean(item.get("in_use")):
+        if isinstance(item, dict) and (boolean(item.get("in_use")) or item.get("in use") == "yes"):
             return index
     flbas = integer(data.get("flbas"))
-    # bits 3:0 and, where there are more than 16 formats, 6:5 as the upper ones
-    return None if flbas is None else flbas & 0xF | (flbas >> 5 & 0b11) << 4
+    if flbas is None:
+        return None
+    # bits 3:0 and, only where there are more than 16 formats, 6:5 as the upper ones
+    return flbas & 0xF | (flbas >> 5 & 0b11 if len(formats) > _FORMATS_OF_4_BITS else 0) << 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labctl.capture.host.machine import Machine, run_tool
+from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.nvme_cli import parse_smart_log
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
@@ -34,7 +35,7 @@ class SmartReader:
         return None, "; ".join(said)
 
     def _with_nvme_cli(self) -> tuple[SmartLog | None, str]:
-        done = run_tool(self._machine, ["nvme", "smart-log", self._device, "-o", "json"])
+        done = ask_nvme(self._machine, "smart-log", self._device)
         log = parse_smart_log(done.stdout) if done.exit_code == 0 else None
         return log, "" if log else failure("nvme", "nvme-cli", done, GIVES)
 

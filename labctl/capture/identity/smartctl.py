@@ -10,21 +10,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from labctl.capture.host.machine import Completed
+from labctl.capture.identity.nvme_cli import CRITICAL_WARNINGS
 from labctl.capture.identity.tool_output import (
     boolean,
     celsius,
+    counter_of_32_bits,
     failure,
     integer,
     json_object,
     number,
     text,
+    within,
 )
 from labctl.drive_state import LbaFormat, PowerState, SmartLog
 
 _COULD_NOT_ASK = 0b11
 """Bits 0 (command line) and 1 (device could not be opened); the others speak of its health."""
 _KNOWN_FORMAT = 1
+_COMMAND_FAILED = 0b100
+_TOO_HOT = 0b10
+"""Critical warning of an NVMe drive whose temperature alone is beyond a threshold."""
 _AIRFLOW_CELSIUS, _CELSIUS = "190", "194"
+_MOST_ATA_CELSIUS = 128
+"""A byte with a sign; smartctl, too, takes neither 0 nor what is below it for a temperature."""
 _POWER_ON_HOURS, _POWER_CYCLES = "9", "12"
 _NVME_LOG = "nvme_smart_health_information_log"
 
@@ -50,23 +58,23 @@ class SmartctlReport:
 
 
 _SAME_NAMES = (
-    "critical_warning",
-    "available_spare",
-    "percentage_used",
     "data_units_read",
     "data_units_written",
     "controller_busy_time",
     "unsafe_shutdowns",
     "media_errors",
     "num_err_log_entries",
-    "warning_temp_time",
-    "critical_comp_time",
-    "thm_temp1_trans_count",
-    "thm_temp2_trans_count",
-    "thm_temp1_total_time",
-    "thm_temp2_total_time",
 )
 """Counters that smartctl calls as nvme-cli does."""
+_THERMAL = {
+    "warning_temp_time": "warning_temp_time",
+    "critical_comp_time": "critical_comp_time",
+    "thermal_mgmt_temperature_1_transition_count": "thm_temp1_trans_count",
+    "thermal_mgmt_temperature_2_transition_count": "thm_temp2_trans_count",
+    "thermal_mgmt_temperature_1_total_time": "thm_temp1_total_time",
+    "thermal_mgmt_temperature_2_total_time": "thm_temp2_total_time",
+}
+"""The last four only where one of them is not zero, and not at all in smartmontools 7.x."""
 
 
 def parse_smartctl(output: str) -> SmartctlReport | None:
@@ -78,25 +86,30 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
     heat = _section(data, "temperature")
     protocol = text(_section(data, "device").get("protocol"))
     speed = data.get("rotation_rate")
+    smart = _smart(data)
     return SmartctlReport(
         model=text(data.get("model_name") or data.get("scsi_model_name") or data.get("product")),
         serial=text(data.get("serial_number")),
-        firmware=text(data.get("firmware_version") or data.get("revision")),
+        firmware=text(
+            data.get("firmware_version") or data.get("scsi_revision") or data.get("revision")
+        ),
         protocol=protocol,
         size_bytes=integer(_section(data, "user_capacity").get("bytes"))
         or integer(data.get("nvme_total_capacity")),
         logical_block_bytes=integer(data.get("logical_block_size")),
         physical_block_bytes=integer(data.get("physical_block_size")),
         rotational=None if speed is None else bool(integer(speed)),
-        warning_celsius=celsius(limits.get("warning", heat.get("op_limit_max"))) or None,
-        critical_celsius=celsius(
-            limits.get("critical", heat.get("critical_limit_max", heat.get("limit_max")))
-        )
-        or None,
+        warning_celsius=_first_celsius(limits.get("warning"), heat.get("op_limit_max")),
+        critical_celsius=_first_celsius(
+            limits.get("critical"),
+            heat.get("critical_limit_max"),
+            heat.get("limit_max"),
+            heat.get("drive_trip"),  # SCSI
+        ),
         power_states=_power_states(data.get("nvme_power_states")),
         lba_formats=_lba_formats(data),
-        smart=_smart(data),
-        problems=tuple(_problems(data)),
+        smart=smart,
+        problems=tuple(_problems(data, smart)),
     )
 
 
@@ -109,17 +122,19 @@ def _items(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _problems(data: Mapping[str, Any]) -> Iterable[str]:
+def _problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
     about = _section(data, "smartctl")
     version = data.get("json_format_version")
     if isinstance(version, list) and version and (integer(version[0]) or 0) > _KNOWN_FORMAT:
         yield f"smartctl prints JSON format {version[0]}, labctl knows {_KNOWN_FORMAT}; update it"
     said = [text(item.get("string")) for item in _items(about.get("messages"))]
     status = integer(about.get("exit_status")) or 0
-    if status & _COULD_NOT_ASK:
+    if smart is None and boolean(_section(data, "smart_support").get("enabled")) is False:
+        yield "no SMART: it is switched off in the drive; smartctl -s on switches it on"
+    elif status & _COULD_NOT_ASK or (status & _COMMAND_FAILED and smart is None):
         why = "; ".join(said) or f"exit status {status}"
         yield failure("smartctl", "smartmontools", Completed(status, "", why), "SMART")
-    elif boolean(_section(data, "smart_status").get("passed")) is False:
+    elif smart is not None and smart.passed is False:
         yield "SMART says that the drive is failing"
 
 
@@ -128,10 +143,13 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
     attributes = _ata_attributes(data)
     hours = integer(_section(data, "power_on_time").get("hours"))
     cycles = integer(data.get("power_cycle_count"))
-    passed = boolean(_section(data, "smart_status").get("passed"))
     degrees = _composite(data, log, attributes)
+    passed = boolean(_section(data, "smart_status").get("passed"))
     if not log and not attributes and degrees is None and hours is None and passed is None:
         return None
+    warning = within(CRITICAL_WARNINGS, log.get("critical_warning"))
+    if warning == _TOO_HOT:
+        passed = None  # smartctl says "failed" of every critical warning
     sensors = log.get("temperature_sensors")
     return SmartLog(
         source="smartctl",
@@ -141,6 +159,9 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
             for index, value in enumerate(sensors if isinstance(sensors, list) else (), start=1)
             if (found := celsius(value))
         },
+        critical_warning=warning,
+        available_spare=within(100, _spare(data, log)),
+        percentage_used=within(255, _worn(data, log)),
         host_read_commands=integer(log.get("host_reads")),
         host_write_commands=integer(log.get("host_writes")),
         power_cycles=_first(integer(log.get("power_cycles")), cycles, _POWER_CYCLES, attributes),
@@ -148,6 +169,35 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
         passed=passed,
         ata_attributes=attributes,
         **{name: integer(log.get(name)) for name in _SAME_NAMES},
+        **{ours: counter_of_32_bits(log.get(name)) for name, ours in _THERMAL.items()},
+    )
+
+
+def _spare(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
+    """In percent; smartmontools 7.4 on tell it of every kind of drive alike."""
+    return log.get("available_spare", _section(data, "spare_available").get("current_percent"))
+
+
+def _worn(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
+    """In percent of the rated life; the names of 7.4 on, and of SCSI and ATA before."""
+    general = _section(data, "endurance_used").get("current_percent")
+    scsi = data.get("scsi_percentage_used_endurance_indicator")
+    found = (log.get("percentage_used"), general, scsi, _ata_worn(data))
+    return next((value for value in found if value is not None), None)
+
+
+def _ata_worn(data: Mapping[str, Any]) -> Any:
+    """Page 07h of the device statistics (ACS), where its flag says that it is valid."""
+    pages = _items(_section(data, "ata_device_statistics").get("pages"))
+    entries = (entry for page in pages for entry in _items(page.get("table")))
+    return next(
+        (
+            entry.get("value")
+            for entry in entries
+            if entry.get("name") == "Percentage Used Endurance Indicator"
+            and boolean(_section(entry, "flags").get("valid")) is not False
+        ),
+        None,
     )
 
 
@@ -160,14 +210,31 @@ def _first(
 def _composite(
     data: Mapping[str, Any], log: Mapping[str, Any], attributes: Mapping[str, int]
 ) -> float | None:
-    for value in (_section(data, "temperature").get("current"), log.get("temperature")):
-        found = celsius(value)
-        if found is not None:
-            return found
+    current = celsius(_section(data, "temperature").get("current"))
+    if log:
+        return current if current is not None else celsius(log.get("temperature"))
+    if current:
+        return current  # 0 is how SCSI and ATA say that there is none
+    reports = _section(data, "scsi_environmental_reports").values()
+    reported = (item.get("current") for item in reports if isinstance(item, dict))
+    return _first_celsius(*reported, *_ata_temperatures(data, attributes))
+
+
+def _first_celsius(*values: Any) -> float | None:
+    return next((found for value in values if (found := celsius(value))), None)
+
+
+def _ata_temperatures(data: Mapping[str, Any], attributes: Mapping[str, int]) -> Iterable[Any]:
+    """As smartctl shows them ("32 (Min/Max 22/45)", "32.5"), or the lowest byte of the raw word."""
+    shown = {
+        text(str(item.get("id"))): text(_section(item, "raw").get("string"))
+        for item in _items(_section(data, "ata_smart_attributes").get("table"))
+    }
     for attribute in (_CELSIUS, _AIRFLOW_CELSIUS):
         if attribute in attributes:
-            return float(attributes[attribute] & 0xFF)  # minimum and maximum stand above it
-    return None
+            for found in (number(shown.get(attribute)), attributes[attribute] & 0xFF):
+                if found is not None and 0 < found < _MOST_ATA_CELSIUS:
+                    yield found
 
 
 def _ata_attributes(data: Mapping[str, Any]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from instruments.drivers.hwmon import sensor_name
 from labctl.capture.drive.block_devices import nvme_names
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.tool_output import plausible
 from labctl.drive_state import PcieLink, PciePort, TemperatureSensor
 
 _NVME = "/sys/class/nvme"
@@ -190,7 +191,8 @@ def parse_sensors(texts: Mapping[str, str]) -> tuple[TemperatureSensor, ...]:
 
 
 def _millidegrees(text: str) -> float | None:
+    """In °C; None also for what the nvme driver makes of 65535 K (no limit set) and of 0 K."""
     try:
-        return int(text) / 1000
+        return plausible(int(text) / 1000)
     except ValueError:
         return None

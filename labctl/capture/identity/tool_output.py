@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from labctl.capture.host.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Completed
@@ -15,12 +16,31 @@ from labctl.capture.host.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Co
 _KELVIN, _WHOLE_KELVIN = 273.15, 273.0
 _SCALES_APART = 200
 """No drive is as cold as this in kelvin, and none as hot in °C."""
+_COLDEST_CELSIUS, _HOTTEST_CELSIUS = -60.0, 150.0
+"""Parts are rated for -55 to 125 °C at most: what is beyond was not measured."""
+_ABSENT = 255
+"""What a field of one byte says that has no value; in kelvin nobody would leave it in °C."""
+_FAHRENHEIT = re.compile(r"\d\s*°?\s*F", re.IGNORECASE)
+_MOST_COUNTED = 1 << 63
+"""A counter of 128 bits that is larger is filled with ones, or was never written."""
+_MOST_IN_32_BITS = 0xFFFFFFFE
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_STARTS = 200
+_DEAD = (
+    "input/output error",
+    "aborted by host",
+    "abort requested",
+    "path error",
+    "controller is dead",
+    "device not ready",
+    "resource temporarily unavailable",
+)
+"""What the kernel says of a drive that is there by name alone."""
 
 
 def json_object(text: str) -> dict[str, Any] | None:
     """The largest JSON object that stands in ``text``, or None; what is around it is skipped."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # nvme-cli 1.x does not escape what Identify has
     best: tuple[int, dict[str, Any]] | None = None
     position = text.find("{")
     for _ in range(_MOST_STARTS):
@@ -57,18 +77,27 @@ def number(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """A whole number from what :func:`number` takes, exact where the tool was; None if negative.
+    """A whole number from what :func:`number` takes, exact where the tool was.
 
-    Counters are never negative: -1 is how tools say that there is none.
+    None if negative (-1 is how tools say that there is none) or too large for any counter.
     """
     if isinstance(value, dict):
         return integer(value.get("value"))
     if isinstance(value, str) and value.replace(",", "").strip().isdecimal():
         value = int(value.replace(",", ""))
-    if isinstance(value, int):
-        return int(value) if value >= 0 else None
-    found = number(value)
-    return None if found is None or found < 0 else round(found)
+    found = value if isinstance(value, int) else number(value)
+    return None if found is None or not 0 <= found < _MOST_COUNTED else round(found)
+
+
+def counter_of_32_bits(value: Any) -> int | None:
+    """What it counted; all ones is a counter that is not there."""
+    return within(_MOST_IN_32_BITS, value)
+
+
+def within(most: int, value: Any) -> int | None:
+    """A whole number from 0 to ``most``; None where the field says something else."""
+    found = integer(value)
+    return None if found is None or found > most else found
 
 
 def text(value: Any) -> str:
@@ -85,28 +114,40 @@ def boolean(value: Any) -> bool | None:
 def kelvin(value: Any) -> float | None:
     """°C from a field that is in kelvin by the specification; 0 means that it is not reported.
 
-    A value below 200 can only be °C: some tools convert first.
+    A value below 200 can only be °C: some tools convert first. What no drive can be at is None.
     """
-    found = number(value)
+    found = _degrees(value)
     if not found:
         return None
-    if found < _SCALES_APART:
-        return found
-    # Drives report whole kelvins, from which every tool subtracts 273
-    return found - (_WHOLE_KELVIN if found.is_integer() else _KELVIN)
+    if found >= _SCALES_APART:
+        # Drives report whole kelvins, from which every tool subtracts 273
+        found -= _WHOLE_KELVIN if found.is_integer() else _KELVIN
+    return plausible(found)
 
 
 def celsius(value: Any) -> float | None:
     """°C from a field that is in °C, but may have been left in kelvin."""
-    found = number(value)
-    if found is None:
+    found = _degrees(value)
+    if found is None or found == _ABSENT:
         return None
-    return kelvin(found) if found >= _SCALES_APART else found
+    return kelvin(found) if found >= _SCALES_APART else plausible(found)
+
+
+def plausible(degrees_celsius: float) -> float | None:
+    """The temperature, or None where no drive can have it: 0 K, 65535 K, FFh."""
+    return degrees_celsius if _COLDEST_CELSIUS < degrees_celsius < _HOTTEST_CELSIUS else None
+
+
+def _degrees(value: Any) -> float | None:
+    if isinstance(value, bool) or (isinstance(value, str) and _FAHRENHEIT.search(value)):
+        return None
+    return number(value)
 
 
 def failure(tool: str, package: str, done: Completed, gives: str) -> str:
     """One line: what ``tool`` did not tell (``gives``), why, and what to do about it."""
-    said = " ".join((done.stderr or done.stdout).split())
+    plain = _COLOUR.sub("", done.stderr or done.stdout)
+    said = " ".join(plain.partition("Usage:")[0].split())  # nvme-cli explains itself at length
     lower = said.lower()
     missing = f"no {gives}"
     if done.exit_code == NOT_FOUND:
@@ -123,6 +164,13 @@ def failure(tool: str, package: str, done: Completed, gives: str) -> str:
         )
     if any(words in lower for words in ("no such file", "no such device", "not found")):
         return f"{missing}: {tool} finds no such drive; was it pulled?"
+    if any(words in lower for words in _DEAD):
+        return (
+            f"{missing}: the drive does not answer {tool} ({said[:120]}); was it pulled, or has it "
+            "failed? See dmesg on its host"
+        )
     if "inappropriate ioctl" in lower or "unable to detect device type" in lower:
-        return f"{missing}: this kind of drive does not answer {tool}"
+        return f"{missing}: this kind of drive does not answer {tool}, or it is not there any more"
+    if "unknown usb bridge" in lower:
+        return f"{missing}: {said[:120]}: smartctl cannot ask through it; connect the drive without"
     return f"{missing}: {tool} ended with {done.exit_code}: {said[:200] or 'nothing said'}"

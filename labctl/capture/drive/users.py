@@ -1,0 +1,86 @@
+"""Who uses a block device without claiming it: an exclusive open succeeds beside them.
+
+Processes with the device open for writing (virtual machines, user-space targets, another fio or
+dd), and targets of the kernel that export it. nvmet opens what it exports without a claim
+(drivers/nvme/target/io-cmd-bdev.c), and so does the file back-end of LIO.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from pathlib import PurePosixPath
+
+from labctl.capture.drive.block_devices import BlockDevices
+from labctl.capture.drive.node import number_of
+from labctl.capture.host.machine import Machine
+
+_OPEN = "find -L /proc/[0-9]*/fd -maxdepth 1 -type b -exec stat -L -c '%t %T %n' {} + 2>/dev/null"
+"""By number, not by name: a container or a chroot has names of its own."""
+_WITHIN_S = 5.0
+"""50 000 descriptors take a third of a second. One to a file server that is dead takes for ever."""
+A_MOMENT_S = 1.0
+"""Who asks a drive for its health has it open for writing, too, but not for as long."""
+_WRITABLE = 0b11
+"""O_WRONLY and O_RDWR among the flags of open(2), which fdinfo shows in octal."""
+_EXPORTED = {
+    "/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path": "NVMe over fabrics (nvmet)",
+    "/sys/kernel/config/target/core/*/*/udev_path": "a SCSI target (LIO)",
+    "/sys/kernel/scst_tgt/devices/*/filename": "a SCSI target (SCST)",
+}
+
+
+def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> Iterator[str]:
+    """A line for each user of the devices ``names``, or of what stands on them: who, and what to
+    do. Those of other users' processes are seen by root alone."""
+    wanted = set(names)
+    openers = _openers(wanted, blocks, machine)
+    if openers:
+        time.sleep(A_MOMENT_S)
+        openers &= _openers(wanted, blocks, machine)
+    for process, name in sorted(openers):
+        yield (
+            f"/dev/{name} is open for writing in {process} (a virtual machine, a target, "
+            "another test?); end it, or have it let go of the drive"
+        )
+    for target, path in _exports(machine):
+        name = PurePosixPath(machine.resolve(path) or path).name
+        if wanted & blocks.stands_on(name):
+            yield f"{path} is exported to other hosts by {target}; take it out of there"
+
+
+def _openers(
+    wanted: Collection[str], blocks: BlockDevices, machine: Machine
+) -> set[tuple[str, str]]:
+    """Each process that may write to one of ``wanted`` or to what stands on it, as a person knows
+    it, and the device that it has open."""
+    opened: dict[str, str] = {}
+    for line in machine.run(["sh", "-c", _OPEN], _WITHIN_S).stdout.splitlines():
+        fields = line.split()
+        name = blocks.numbers.get(number_of(*fields[:2])) if len(fields) == 3 else None
+        if name is not None and not blocks.stands_on(name).isdisjoint(wanted):
+            opened[fields[2]] = name
+    infos = {path: path.replace("/fd/", "/fdinfo/") for path in opened}
+    comms = {path: f"{path.partition('/fd/')[0]}/comm" for path in opened}
+    texts = machine.read_texts([*infos.values(), *comms.values()]) if opened else {}
+    return {
+        (f"{texts.get(comms[path], '').strip() or 'process'} (pid {path.split('/')[2]})", name)
+        for path, name in opened.items()
+        if _may_write(texts.get(infos[path], ""))
+    }
+
+
+def _may_write(fdinfo: str) -> bool:
+    flags = (line.split()[-1] for line in fdinfo.splitlines() if line.startswith("flags:"))
+    return any(int(octal, 8) & _WRITABLE for octal in flags)
+
+
+def _exports(machine: Machine) -> Iterator[tuple[str, str]]:
+    """What exports, and the path that it was told to export."""
+    for path, text in machine.read_texts(list(_EXPORTED)).items():
+        lines = text.splitlines()
+        if lines and lines[0].startswith("/"):
+            kind = next(
+                kind for pattern, kind in _EXPORTED.items() if PurePosixPath(path).match(pattern)
+            )
+            yield kind, lines[0].strip()
