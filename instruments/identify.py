@@ -1,7 +1,7 @@
 """What is connected, and who it is.
 
 Listing opens nothing. Asking sends ``*IDN?`` to a VISA resource; a serial port, which may belong
-to anything, is only listened to and asked when somebody names it.
+to anything, is only listened to and asked when somebody names it. Messages name the address.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ from instruments.drivers import (
 )
 from instruments.drivers.pushed_display import PushedDisplay
 from instruments.errors import InstrumentError, ProtocolError
+from instruments.scpi import is_model, parse_identity
+from instruments.serial_ports import stable_path
 from instruments.transports import SerialFormat, SerialLine, VisaLine
 
 _POLLED: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
+_SCPI_BAUD: Final = ((115_200, b"\n"), (9600, b"\r\n"))
+"""As meters on serial ports come from their makers: USB inside (XDM1041), and RS-232."""
+_COMMAS_OF_IDENTITY: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Found:
     identity: str
     driver: str = ""
     model: str = ""
+    baud: int = 0
+    """At which a serial SCPI meter answered."""
 
 
 def visa_resources(library: str = "@py") -> list[str]:
@@ -60,15 +67,21 @@ def visa_resources(library: str = "@py") -> list[str]:
 
 def ask_visa(resource: str, library: str = "@py") -> Found:
     """Who is at a VISA resource. Raises ConnectionLost, NoAnswer."""
-    line = VisaLine("it", resource, library)
+    line = VisaLine(resource, resource, library)
     line.open()
     try:
         line.write(b"*IDN?\n")
         identity = line.read_line(_ANSWER_S).decode("ascii", errors="replace").strip()
     finally:
         line.close()
-    model = identity.split(",")[1].strip() if identity.count(",") else ""
-    return Found(resource, identity, *driver_for(model))
+    return Found(resource, identity, *driver_for(_model_in(identity)))
+
+
+def _model_in(identity: str) -> str:
+    try:
+        return parse_identity(identity).model
+    except ProtocolError:
+        return ""
 
 
 def driver_for(model: str) -> tuple[str, str]:
@@ -80,7 +93,7 @@ def driver_for(model: str) -> tuple[str, str]:
     for name in sorted(drivers.names(), key=lambda name: (name == _POLLED, name)):
         field = drivers.settings_model(name).model_fields.get("model")
         for known in get_args(field.annotation) if field is not None else ():
-            if model.upper() in (str(known).upper(), f"DMM{known}".upper()):
+            if is_model(str(known), model):
                 return name, str(known)
     return (_POLLED, "generic") if model else ("", "")
 
@@ -143,10 +156,11 @@ CANDIDATES: Final = (
 def ask_serial(port: str) -> Found:
     """Who is at a serial port: listens, then asks in each known meter's language.
 
-    Raises ConnectionLost.
+    SCPI comes last: its letters are commands to those that are asked with one letter.
+    Raises ConnectionLost, WrongInstrument.
     """
     for candidate in CANDIDATES:
-        line = SerialLine("it", port, candidate.line_format)
+        line = SerialLine(port, port, candidate.line_format)
         line.open()
         try:
             line.discard()
@@ -156,7 +170,31 @@ def ask_serial(port: str) -> Found:
                 return Found(port, candidate.identity, candidate.driver)
         finally:
             line.close()
+    for baud, end in _SCPI_BAUD:
+        identity = _scpi_identity(SerialLine(port, port, SerialFormat(baud)), end)
+        if identity:
+            resource = f"ASRL{stable_path(port)}::INSTR"
+            return Found(resource, identity, *driver_for(_model_in(identity)), baud)
     return Found(port, "")
+
+
+def _scpi_identity(line: SerialLine, end: bytes) -> str:
+    """What is answered to ``*IDN?``; empty: nothing. Errors it saw before are cleared."""
+    line.open()
+    try:
+        line.discard()
+        line.write(end.join([b"", b"SYST:REM", b"*IDN?", b""]))
+        data = b""
+        deadline = time.monotonic() + _LISTEN_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            data += line.read_some(left_s)
+            for answer in data.decode("ascii", errors="replace").splitlines(keepends=True):
+                if answer.endswith(("\r", "\n")) and answer.count(",") >= _COMMAS_OF_IDENTITY:
+                    line.write(end.join([b"*CLS", b"SYST:LOC", b""]))
+                    return answer.strip()
+        return ""
+    finally:
+        line.close()
 
 
 def _recognised(line: SerialLine, candidate: _Candidate) -> bool:
@@ -174,11 +212,13 @@ def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
     if not found.driver:
         return []
     known = {"model": found.model, "port": port or found.address, "resource": found.address}
+    if found.baud:
+        known["baud"] = str(found.baud)
     lines = [f"[instruments.{name}]", f'driver = "{found.driver}"']
     for key, field in drivers.settings_model(found.driver).model_fields.items():
         value = known.get(key, "")
         if value and (field.is_required() or key in known):
-            lines.append(f'{key} = "{value}"')
+            lines.append(f"{key} = {value}" if key == "baud" else f'{key} = "{value}"')
         elif field.is_required():
             words = [one for one in get_args(field.annotation) if isinstance(one, str)]
             lines.append(
@@ -188,10 +228,10 @@ def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
 
 
 def ask(address: str) -> Found:
-    """Who is at an address: a serial port if it is a path or ``usb:…``, else a VISA resource.
+    """Who is at an address: a VISA resource has ``::``, else a path or ``usb:…`` a serial port.
 
     Raises InstrumentError.
     """
-    if address.startswith(("/", "usb:")):
+    if address.startswith("usb:") or ("/" in address and "::" not in address):
         return ask_serial(address)
     return ask_visa(address)

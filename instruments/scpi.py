@@ -17,6 +17,11 @@ from instruments.transports import MessageLine
 INFINITY: Final = 9.9e37
 NOT_A_NUMBER: Final = 9.91e37
 _SENTINEL_WIDTH: Final = 5e34
+_OVERLOAD_FROM: Final = 1e9
+"""What some say for infinity (an XDM1041); others have less digits of 9.9E37."""
+_MOST_VOLTS_OR_AMPS: Final = 1e4
+"""No multimeter or bench supply reads that: a digit or a point was lost on the way."""
+_MOST_SECONDS: Final = 1e9
 _MOST_ERRORS: Final = 20
 """The error queue of the usual multimeters holds 20."""
 
@@ -31,7 +36,7 @@ _FACTORS["M"] = 1e6
 
 
 def parse_reading(text: str) -> float | Status:
-    """A reading, or why it is none. Raises ProtocolError where it is neither.
+    """A reading in V, A or W, or why it is none. Raises ProtocolError where it is neither.
 
     A comma for the point (a meter or gateway with a local number format) is understood.
     """
@@ -47,10 +52,19 @@ def parse_reading(text: str) -> float | Status:
             return Status.NO_VALUE
         raise ProtocolError(f"expected a number, got {text[:60]!r}")
     value = float(text)
-    if math.isinf(value) or abs(value) >= INFINITY - _SENTINEL_WIDTH:
+    if abs(value) >= _OVERLOAD_FROM:
         near_nan = abs(abs(value) - NOT_A_NUMBER) < _SENTINEL_WIDTH
         return Status.NO_VALUE if near_nan else Status.OVERLOAD
+    if abs(value) > _MOST_VOLTS_OR_AMPS:
+        raise ProtocolError(f"got {text[:60]!r}, which no meter can read")
     return value
+
+
+def parse_seconds(text: str) -> float:
+    """A time stamp since a beginning. Raises ProtocolError."""
+    if not _NUMBER.fullmatch(text.strip()) or not 0 <= float(text) < _MOST_SECONDS:
+        raise ProtocolError(f"expected seconds, got {text[:60]!r}")
+    return float(text)
 
 
 def parse_quantity(text: str) -> float:
@@ -59,9 +73,12 @@ def parse_quantity(text: str) -> float:
     if match is None:
         raise ProtocolError(f"expected a number, got {text[:60]!r}")
     try:
-        return float(match[1]) * _FACTORS[match[2]]
+        quantity = float(match[1]) * _FACTORS[match[2]]
     except ValueError:
-        raise ProtocolError(f"expected a number, got {text[:60]!r}") from None
+        quantity = math.inf
+    if math.isinf(quantity):
+        raise ProtocolError(f"expected a number, got {text[:60]!r}")
+    return quantity
 
 
 def parse_block(data: bytes) -> bytes:
@@ -90,7 +107,8 @@ def parse_block(data: bytes) -> bytes:
 
 def parse_identity(text: str) -> Identity:
     """The four fields of ``*IDN?``. Raises ProtocolError where there are fewer than two."""
-    fields = [part.strip().strip('"') for part in text.strip().split(",")]
+    text = "".join(mark if mark.isprintable() else " " for mark in text).strip()
+    fields = [part.strip().strip('"') for part in text.split(",")]
     if len(fields) < 2 or not fields[0] or not fields[1] or _NUMBER.fullmatch(fields[0]):
         raise ProtocolError(f"expected an identity (maker,model,…), got {text[:60]!r}")
     fields += ["", ""]
@@ -114,12 +132,19 @@ _ECHOES: Final = (
 each character and prompts; computer mode does not."""
 
 
-def _is_model(model: str, identity: Identity) -> bool:
-    """Whether ``model`` is a word of the identity's model, or one with a variant (``-SC``).
+_PROMPTS: Final = (
+    "answers with a prompt, as for a person at a terminal; is the port that of telnet (5024, where "
+    "programs are answered at 5025)?"
+)
+"""Ports of Keysight Truevolt and Siglent SDM meters."""
+
+
+def is_model(model: str, answered: str) -> bool:
+    """Whether ``model`` is a word of what was answered as model, or one with a variant (``-SC``).
 
     A DP832 is no DP832A: their limits of error differ.
     """
-    words = identity.model.upper().split()
+    words = answered.upper().split()
     return any(word == model.upper() or word.startswith(f"{model.upper()}-") for word in words)
 
 
@@ -205,7 +230,9 @@ class ScpiSession:
         Raises WrongInstrument.
         """
         identity = self.identify()
-        if model and not _is_model(model, identity):
+        if ">" in identity.maker:
+            raise ProtocolError(f"{self.who}: {_PROMPTS}")
+        if model and not is_model(model, identity.model):
             raise WrongInstrument(
                 f"{self.who}: expected a {model}, found {identity}; "
                 "check the address and the model in the rig"

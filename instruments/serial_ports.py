@@ -85,3 +85,10 @@ def port_path(who: str, port: str, there: Sequence[SerialPort] | None = None) ->
         which = ", ".join(f"{item.path} ({item.usb})" for item in found)
         raise WrongInstrument(f"{who}: {port} means several: {which}; add the serial number")
     return found[0].path
+
+
+def stable_path(port: str) -> str:
+    """The path of a port that stays when it is plugged in again, where it has one."""
+    path = port_path(port, port)
+    stays = {item.path: item.by_id for item in connected_ports()}
+    return stays.get(path, "") or path

@@ -241,6 +241,8 @@ class ReplayLine:
     def read_line(self, timeout_s: float) -> bytes:
         """The next answer."""
         data = self.read_some(timeout_s)
+        if not data and not self._left:
+            raise SessionEnded("the recording is over")
         if not data:
             raise NoAnswer("the recording has no answer here")
         return data
@@ -311,7 +313,10 @@ def begin_recording(
 
 
 def parse_session(text: str) -> Session:
-    """The session in a file. Raises ProtocolError, saying which line is wrong."""
+    """The session in a file. Raises ProtocolError, saying which line is wrong.
+
+    A last line that was cut short (its recorder was killed) and makes no sense is left out.
+    """
     lines = text.splitlines()
     if not lines or lines[0].strip() != FIRST_LINE:
         raise ProtocolError(f"not a recorded session: the first line must be {FIRST_LINE!r}")
@@ -321,15 +326,25 @@ def parse_session(text: str) -> Session:
         moments = []
         for number, line in enumerate(lines[2:], start=3):  # noqa: B007 told when it fails
             if line.strip():
-                t_s, _, rest = line.partition(" ")
-                what, _, data = rest.partition(" ")
-                if what not in ("open", "close", ">", "<", "!"):
-                    raise ValueError(f"{what!r} is not open, close, >, < or !")
-                moments.append(Moment(float(t_s), what, unescape(data)))
+                moments.append(_moment(line))
+    except (ValueError, IndexError) as error:
+        if number == 2 or number < len(lines) or text.endswith("\n"):
+            raise ProtocolError(f"line {number} of the session: {error}") from error
+    try:
         driver, name = str(header["driver"]), str(header["name"])
         return Session(driver, name, dict(header["settings"]), tuple(moments))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ProtocolError(f"line {number} of the session: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(
+            "line 2 of the session: must be a JSON object of driver, name and settings"
+        ) from error
+
+
+def _moment(line: str) -> Moment:
+    t_s, _, rest = line.partition(" ")
+    what, _, data = rest.partition(" ")
+    if what not in ("open", "close", ">", "<", "!"):
+        raise ValueError(f"{what!r} is not open, close, >, < or !")
+    return Moment(float(t_s), what, unescape(data))
 
 
 def replayed(session: Session) -> Instrument:

@@ -8,6 +8,7 @@ every way a connection can fail into :class:`~instruments.errors.ConnectionLost`
 from __future__ import annotations
 
 import contextlib
+import errno
 import select
 import socket
 import termios
@@ -123,7 +124,7 @@ class VisaLine:
             )
         except Exception as error:  # PyVISA-py raises bare Exceptions when it cannot connect
             raise ConnectionLost(
-                f"{self._who}: cannot open {self._name}: {error}; is it switched on and connected?"
+                f"{self._who}: cannot open {self._name}: {_why_no_session(self._name, error)}"
             ) from error
         self._session = session
         self._timeout_ms = 0
@@ -267,6 +268,38 @@ class VisaLine:
         return ConnectionLost(f"{self._who}: lost {self._name}: {error}")
 
 
+def _why_no_session(resource: str, error: Exception) -> str:
+    """In words, with what can be done; PyVISA opens any name and trips over it later."""
+    from pyvisa import rname
+
+    if resource.upper().startswith("ASRL"):
+        return _why_no_port(error)
+    try:
+        rname.ResourceName.from_string(resource)
+    except rname.InvalidResourceName:
+        return (
+            "it is no VISA resource (such as TCPIP0::192.168.1.20::5025::SOCKET), and no path of "
+            "a serial port"
+        )
+    return f"{error}; is it switched on and connected?"
+
+
+def _why_no_port(error: Exception) -> str:
+    """In words, with what can be done; pyserial says it twice or not at all."""
+    code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
+    match code:
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return "there is no such port; is it plugged in?"
+        case errno.EACCES | errno.EPERM:
+            return "this user may not open it (group dialout?)"
+        case errno.EAGAIN | errno.EBUSY:
+            return "another program has it open"
+        case errno.ENOTTY | errno.EISDIR:
+            return "it is no serial port"
+        case _:
+            return f"{error}; is it plugged in, and may this user open it (group dialout)?"
+
+
 class SerialLine:
     """One serial port (a pty works too).
 
@@ -306,8 +339,7 @@ class SerialLine:
                 port.open()
         except (OSError, ValueError, termios.error) as error:
             raise ConnectionLost(
-                f"{self._who}: cannot open {self._port}: {error}; is it plugged in, and may this "
-                "user open it (group dialout)?"
+                f"{self._who}: cannot open {self._port}: {_why_no_port(error)}"
             ) from error
         self._serial = port
 

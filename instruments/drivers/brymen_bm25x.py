@@ -1,14 +1,15 @@
 """Brymen BM25x (BM251s … BM257s): 15-byte frames with the segments of the display.
 
 9600 baud 8N1, the cable wants RTS and DTR set; it pushes by itself. Byte 0 is 02, the high half
-of byte i is i, the low half are segments (facts from libsigrok's table of this meter):
+of byte i is i, the low half are segments (facts from the maker's protocol as bm257s and brylog read
+it, which agree with libsigrok's table):
 
-    1 AUTO, DC, AC, relative (bit 3 first)   2 bar   3-10 four digits: bits 3-1 of the first byte
-    and all of the second; bit 0 of the first is the minus sign, then the points before the
-    second, third and fourth digit   11 hold, –, M, k   12 –, Ω, Hz, n   13 MAX, F, µ, m
-    14 MIN, V, A, –
+    1 AUTO, DC, AC, relative (bit 3 first)   2 beep, battery low, low impedance, bar's minus
+    3-10 four digits: bits 3-1 of the first byte and all of the second; bit 0 of the first is the
+    minus sign, then the points before the second, third and fourth digit   11 hold, dBm, M, k
+    12 crest, Ω, Hz, n   13 MAX, F, µ, m   14 MIN, V, A, bar's scale
 
-Where the battery symbol is, is not known: a low battery cannot be told.
+MAX and MIN together are the recording mode, in which it shows the present value.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def decode(frame: bytes) -> Display:
     if len(units) > 1 or len(prefixes) > 1:
         raise ProtocolError(f"symbols that exclude each other: {frame.hex(' ')}")
     function, unit = units[0] if units else ("nothing known", "")
+    if low[11] & 4:
+        function, unit = "level", "dBm"
     segments = [(low[4 + 2 * i] << 4 | low[3 + 2 * i]) & 0xFE for i in range(4)]
     points = [place for place in (5, 7, 9) if low[place] & 1]
     if len(points) > 1:
@@ -99,7 +102,8 @@ def decode(frame: bytes) -> Display:
         auto_range=bool(low[1] & 8),
         hold=bool(low[11] & 8),
         relative=bool(low[1] & 1),
-        extreme=bool(low[13] & 8 or low[14] & 8),
+        extreme=bool(low[12] & 8) or bool(low[13] & 8) != bool(low[14] & 8),
+        low_battery=bool(low[2] & 4),
     )
 
 

@@ -312,7 +312,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
                     self._scpi.resynchronise()
                     self._unreadable += 1
                     if self._unreadable >= _UNREADABLE_IN_A_ROW:
-                        raise ProtocolError(f"{self._scpi.who}: {error}") from None
+                        who = f"{self._scpi.who}: "
+                        raise ProtocolError(who + str(error).removeprefix(who)) from None
                     return self._deliver(stamped, ())
                 self._cursor = high
         self._unreadable = 0

@@ -7,15 +7,19 @@ flags in their low four bits, bit 3 first:
     8 max, min, relative, range mode   9 underload, peak max, peak min, 0
     10 DC, AC, auto, Hz   11 0, VBAR, hold, low-pass   12 CR   13 LF
 
-The function comes with every frame.
+The function comes with every frame. An ES51932 (Victor and RuoShui 86E) sends the same but for
+byte 11, which is hold, VBAR and two bits of its low-pass (libsigrok's es519xx; the frame that
+rusty_meter's issue 16 has of an 86E has both set).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from instruments.drivers import specifications
 from instruments.drivers.pushed_display import (
@@ -62,9 +66,11 @@ _FUNCTIONS: Mapping[int, tuple[str, str, tuple[float, ...]]] = {
 """Function byte: what it measures, unit, value of the last digit for each range."""
 
 _COUNTS: Final = 22_000
+_HOLD: Final = 0b0010
+_HOLD_ES51932: Final = 0b1000
 
 
-def decode(frame: bytes) -> Display:
+def decode(frame: bytes, hold_bit: int = _HOLD) -> Display:
     """What a frame says. Raises ProtocolError where it is none."""
     if len(frame) != FRAME_BYTES or frame[12:] != _CR_LF:
         raise ProtocolError(f"expected 14 bytes that end with CR LF, got {frame[:20]!r}")
@@ -95,7 +101,7 @@ def decode(frame: bytes) -> Display:
         dc=bool(option3 & 8),
         ac=bool(option3 & 4),
         auto_range=bool(option3 & 2),
-        hold=bool(option4 & 2),
+        hold=bool(option4 & hold_bit),
         low_battery=bool(status & 2),
         relative=bool(option1 & 2),
         extreme=bool(option1 & 12 or option2 & 6),
@@ -122,6 +128,7 @@ class Es51922Settings(PushedDisplaySettings, AccuracySettings):
 
     line_format: ClassVar[SerialFormat] = FORMAT
 
+    chip: Literal["es51922", "es51932"] = "es51922"
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
     @field_validator("range")
@@ -132,6 +139,15 @@ class Es51922Settings(PushedDisplaySettings, AccuracySettings):
             if value not in ranges:
                 raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
         return value
+
+    @model_validator(mode="after")
+    def _limits_are_known(self) -> Self:
+        if self.chip == "es51932" and self.own_accuracy is None:
+            raise ValueError(
+                "the built-in limits are a UT61E's: set accuracy_pct_of_reading and "
+                "accuracy_floor from the manual of your meter"
+            )
+        return self
 
     @property
     def ranges(self) -> tuple[float, ...]:
@@ -157,3 +173,12 @@ class Es51922(PushedDisplay):
         decode,
         _TIME_U_OF_INTERVAL,
     )
+
+    @classmethod
+    def family_of(cls, settings: PushedDisplaySettings) -> Family:
+        """That of the chip."""
+        assert isinstance(settings, Es51922Settings)
+        if settings.chip == "es51922":
+            return cls.family
+        decode_it = partial(decode, hold_bit=_HOLD_ES51932)
+        return replace(cls.family, maker="Cyrustek", model="ES51932", decode=decode_it)

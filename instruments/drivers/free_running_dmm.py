@@ -14,6 +14,7 @@ Asked faster than it measures it answers each reading twice: ``interval_s`` must
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -71,8 +72,6 @@ class _Dialect:
     """The range in effect, from the answer and the ranges. Raises ProtocolError."""
     local: tuple[str, ...] = ()
     baud: int = 9600
-    overload: float = 1e37
-    """Readings from here on mean overload."""
     serial_end: bytes = b"\n"
     """What ends a command on a serial port."""
 
@@ -88,6 +87,14 @@ def rigol_range(answer: str, ranges: tuple[float, ...]) -> float:
 def owon_range(answer: str, _ranges: tuple[float, ...]) -> float:
     """The XDM1041 answers its range as on its display: ``50 V``. Raises ProtocolError."""
     return parse_quantity(answer.replace(" ", "").strip('"'))
+
+
+def _with_greek(answer: bytes) -> str:
+    """An XDM1041 sends the omega of its display in GBK, so the mu, too."""
+    for encoding in ("utf-8", "gbk"):
+        with contextlib.suppress(UnicodeDecodeError):
+            return answer.decode(encoding).strip()
+    return answer.decode("latin-1").strip()
 
 
 def owon_literal(range_: float) -> str:
@@ -123,7 +130,6 @@ _OWON = _Dialect(
     range_of=owon_range,
     local=("SYST:LOC",),
     baud=115_200,
-    overload=1e9,
 )
 
 
@@ -136,11 +142,14 @@ class _Model:
 
 _RIGOL_REFRESH_S = {"slow": 0.4, "medium": 0.05, "fast": 0.008}
 """2.5, 20 and 123 readings a second: DM3058 Programming Guide, :TRIGger:AUTO:INTErval."""
+_DM3068_REFRESH_S = {"medium": 1 / 250, "fast": 1 / 2500}
+"""LabLink's driver of the DM3068 has these of its Programming Guide, and for slow one reading in
+2 s, longer than an answer may take here."""
 
 MODELS: Mapping[str, _Model] = {
     "DM3058": _Model(_RIGOL, _RIGOL_REFRESH_S),
     "DM3058E": _Model(_RIGOL, _RIGOL_REFRESH_S),
-    "DM3068": _Model(_RIGOL, _RIGOL_REFRESH_S),
+    "DM3068": _Model(_RIGOL, _DM3068_REFRESH_S),
     "XDM1041": _Model(_OWON, {}),
     "XDM1241": _Model(_OWON, {}),
 }
@@ -156,7 +165,13 @@ class FreeRunningDmmSettings(MultimeterSettings):
 
     @model_validator(mode="after")
     def _fits_refresh(self) -> Self:
-        if self.refresh_s is None and not MODELS[self.model].refresh_s:
+        known = MODELS[self.model].refresh_s
+        if known and self.rate not in known:
+            raise ValueError(
+                f"rate must be one of {', '.join(known)}: a {self.model} integrates longer than an "
+                f"answer may take at rate {self.rate}"
+            )
+        if self.refresh_s is None and not known:
             raise ValueError(
                 f"how fast a {self.model} measures is not known here: set refresh_s, the seconds "
                 "from reading to reading at this rate (count how often its display changes)"
@@ -254,8 +269,6 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         if late_s > _LATE_S + _OVERHEAD_S:
             detail = f"answered {late_s:.2f} s late: its time is not known"
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
-        if not isinstance(reading, Status) and abs(reading) >= self._dialect.overload:
-            reading = Status.OVERLOAD
         looks: tuple[ClockPair, ...] = ()
         if late_s > _OVERHEAD_S:
             unknown_s = self._settings.refreshed_s + late_s
@@ -293,7 +306,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         if function not in dialect.functions[self._settings.function]:
             wanted = self._settings.function
             return Status.WRONG_FUNCTION, f"measures {function[:20]}, not DC {wanted}"
-        answer = self._scpi.ask(dialect.range_query.format(node=node))
+        answer = _with_greek(self._scpi.ask_bytes(dialect.range_query.format(node=node)))
         range_ = dialect.range_of(answer, self._settings.ranges)
         if abs(range_ - self._settings.range) > 0.01 * self._settings.range:
             return Status.RANGE_CHANGED, f"range {range_:g}, not {self._settings.range:g}"

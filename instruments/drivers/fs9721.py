@@ -8,10 +8,11 @@ data sheet; the tables of libsigrok and of perfec.to/posts/ut60e agree):
     byte is the minus sign, the point after the first, second, third digit   9 µ, n, k, diode
     10 m, %, M, beep   11 F, Ω, relative, hold   12 A, V, Hz, battery low   13 the maker's own
 
-The maker's own symbols differ: °C or °F, without a unit beside it; in the VA40B bit 0 is MAX, so
-with volts or amps it is taken for an extreme. Its MIN, bit 3, cannot be: a UT60A and a TP4000ZC
-always send that bit but with a temperature (frames of the one in docs/protocols of QtDMM; notes of
-M. Mason and R. Garner on the other).
+The maker's own symbols differ: °C or °F, without a unit beside it; MAX and MIN in the VA40B, bits
+0 and 3. But a UT60A and a TP4000ZC send bit 3 with all but a temperature (frames of the one in
+docs/protocols of QtDMM; notes of M. Mason and R. Garner on the other), and meters with Bluetooth
+bit 0 with volts (frames in the tests of fs9721-utils). So only a change of the two tells MAX or
+MIN.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ def decode(frame: bytes) -> Display:
         auto_range=bool(low[0] & 2),
         hold=bool(low[11] & 1),
         relative=bool(low[11] & 2),
-        extreme=bool(low[13] & 1),
         low_battery=bool(low[12] & 1),
+        own_symbols=low[13] & 0b1001,
     )
 
 

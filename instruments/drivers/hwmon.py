@@ -33,6 +33,8 @@ from instruments.remote import Files
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
+_COLDEST_CELSIUS, _HOTTEST_CELSIUS = -200.0, 1000.0
+"""What is beyond is a sensor that does not tell: the nvme driver makes -273.15 of 0 K."""
 
 SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
@@ -179,4 +181,7 @@ class Hwmon:
 
     def _celsius(self, path: str, texts: Mapping[str, str | None]) -> float | Status:
         millidegrees = number_in(self._who, path, texts)
-        return millidegrees if isinstance(millidegrees, Status) else millidegrees / 1000
+        if isinstance(millidegrees, Status):
+            return millidegrees
+        celsius = millidegrees / 1000
+        return celsius if _COLDEST_CELSIUS < celsius < _HOTTEST_CELSIUS else Status.NO_VALUE

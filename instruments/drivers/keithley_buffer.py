@@ -6,7 +6,7 @@ import re
 
 from instruments.errors import ProtocolError
 from instruments.reading import Status
-from instruments.scpi import parse_reading
+from instruments.scpi import parse_reading, parse_seconds
 
 
 def parse_filled(text: str) -> tuple[int, int]:
@@ -31,10 +31,7 @@ def parse_stamped(text: str, count: int) -> list[tuple[float | Status, float]]:
             reading = parse_reading(value)
         except ProtocolError:
             reading = Status.UNREADABLE
-        stamp = parse_reading(seconds)
-        if isinstance(stamp, Status):
-            raise ProtocolError(f"expected seconds, got {seconds!r}")
-        stamped.append((reading, stamp))
+        stamped.append((reading, parse_seconds(seconds)))
     return stamped
 
 

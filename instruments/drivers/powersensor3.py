@@ -213,14 +213,14 @@ class PowerSensor3:
         )
 
     def _line_of_text(self) -> str:
-        """The answer to ``V``; empty where the firmware has none."""
+        """The answer to ``V``; empty where the firmware has none.
+
+        A board with a display draws it anew after ``T`` before it answers (firmware 1.5.0).
+        """
         answer = b""
         deadline = time.monotonic() + _ANSWER_S
         while b"\n" not in answer and (left_s := deadline - time.monotonic()) > 0:
-            more = self._line.read_some(min(left_s, 0.3))
-            if not more:
-                break
-            answer += more
+            answer += self._line.read_some(left_s)
         return answer.split(b"\n")[0].decode("ascii", errors="replace").strip()
 
     def _read_table(self) -> tuple[Sensor, ...]:

@@ -58,6 +58,8 @@ class Display:
     extreme: bool = False
     """Maximum, minimum or peak instead of the present value."""
     low_battery: bool = False
+    own_symbols: int = 0
+    """Bits that each maker gives a meaning of its own: some are always set, some are MAX or MIN."""
 
     @property
     def overload(self) -> bool:
@@ -126,12 +128,14 @@ class PushedDisplay:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        family, interval_s = self.family, settings.interval_s
+        self._family = family = self.family_of(settings)
+        interval_s = settings.interval_s
         self._line = line or settings.line(name)
         self._rest = b""
         self._in_step = False
         self._low_battery = False
         self._full_scale: float | None = None
+        self._own_symbols: int | None = None
         self._before = b""
         self._accounted_ns: int | None = None
         self._duplicates = 0
@@ -151,6 +155,11 @@ class PushedDisplay:
             time_u_s=interval_s * family.time_u_of_interval,
         )
 
+    @classmethod
+    def family_of(cls, settings: PushedDisplaySettings) -> Family:
+        """How a meter with these settings sends."""
+        return cls.family
+
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The one channel."""
@@ -160,7 +169,7 @@ class PushedDisplay:
         """Open the port. The meter cannot be asked who it is."""
         self._line.open()
         notes = ("it cannot be asked for its identity",)
-        return Identity(self.family.maker, self.family.model, notes=notes)
+        return Identity(self._family.maker, self._family.model, notes=notes)
 
     def start(self) -> None:
         """Forget what was sent before; the meter pushes by itself."""
@@ -177,10 +186,10 @@ class PushedDisplay:
         if not data:
             return Batch()
         arrived_ns = self._clock()
-        pieces, self._rest = self.family.split(self._rest + data)
+        pieces, self._rest = self._family.split(self._rest + data)
         if pieces and not self._in_step:
             self._in_step = True
-            if len(pieces[0]) < self.family.frame_bytes:  # we came in the middle of it
+            if len(pieces[0]) < self._family.frame_bytes:  # we came in the middle of it
                 del pieces[0]
         if not pieces:
             return Batch()
@@ -231,14 +240,27 @@ class PushedDisplay:
     ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
         name = self._channel.name
         try:
-            display = self.family.decode(piece)
+            display = self._family.decode(piece)
         except ProtocolError as error:
             return sort_readings(name, [t_ns], [Status.UNREADABLE], str(error))
         reading, detail = judge(display, self._settings)
+        if not isinstance(reading, Status):
+            reading, detail = self._unless_symbols_changed(reading, display)
         blocks, statuses = self._repeats.sort(name, t_ns, reading, detail)
         if blocks:
             statuses = (*self._beside(display, t_ns), *statuses)
         return blocks, statuses
+
+    def _unless_symbols_changed(self, value: float, display: Display) -> tuple[float | Status, str]:
+        """The value, or that a symbol of the maker's own is not as it was with the first value.
+
+        What it was then holds for good, so that one that changed while the line was down is told.
+        """
+        if self._own_symbols is None:
+            self._own_symbols = display.own_symbols
+        if display.own_symbols == self._own_symbols:
+            return value, ""
+        return Status.WRONG_FUNCTION, "a symbol of its maker's own came or went: MAX or MIN?"
 
     def _beside(self, display: Display, t_ns: int) -> tuple[StatusReading, ...]:
         """What is told of the series, once; no reading is lost, and none is counted.

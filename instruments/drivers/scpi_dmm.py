@@ -43,6 +43,10 @@ _LONGEST_APERTURE_S: Final = 0.4
 _LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
 
+_CONTROL_C: Final = "\x03"
+"""34420A User's Guide, Using Device Clear; 8845A Programmers Manual, RS-232 Modes of Operation;
+Model 2750 User's Manual, RS-232 interface operation. A Keithley answers DCL."""
+
 _HP_SETUP = ("CONF:{node} {range:g}", "{node}:NPLC {nplc:g}")
 _KEITHLEY_2000_SETUP = (
     "FORM:ELEM READ",
@@ -53,7 +57,10 @@ _KEITHLEY_2000_SETUP = (
     "TRIG:COUN 1",
     "SAMP:COUN 1",
 )
-"""Of the Model 2000 User's Manual: its CONF takes no range, and its filter is on after *RST."""
+"""Of the Model 2000 User's Manual: its CONF takes no range, and its filter is on after *RST.
+
+*RST leaves it idle, where its panel shows the last reading for ever; INIT:CONT ON ends that.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +79,10 @@ class _Model:
     """It must be told to be remote-controlled on LAN too."""
     local_by_command: bool = True
     """SYST:LOC on every interface; else only where it was told SYST:REM, on a bus the bus does."""
-    aborts: bool = True
-    """It has ABOR; another one ends a measurement with the answer to ``READ?``."""
+    stop: tuple[str, ...] = ("ABOR",)
+    """Empty where it has none: a measurement ends with the answer to ``READ?``."""
+    control_c: bool = False
+    """On RS-232 the character 3 is the device clear of other buses."""
     baud: int = 9600
     nplc_between: tuple[float, float] | None = None
     """Where any value in between will do."""
@@ -94,7 +103,8 @@ def _fluke(idn: str) -> _Model:
         "ZERO:AUTO ONCE",
         remote_on_lan=True,
         local_by_command=False,
-        aborts=False,
+        stop=(),
+        control_c=True,
     )
 
 
@@ -103,7 +113,13 @@ MODELS: Mapping[str, _Model] = {
     "SDM3055": _Model("SDM3055", _NPLC_5_DIGITS, 0.02),
     "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
     "34401A": _Model(
-        "34401A", _NPLC_HP, 0.02, "ZERO:AUTO ONCE", local_by_command=False, aborts=False
+        "34401A",
+        _NPLC_HP,
+        0.02,
+        "ZERO:AUTO ONCE",
+        local_by_command=False,
+        stop=(),
+        control_c=True,
     ),
     "34410A": _Model("34410A", _NPLC_34410A, 0.01, _AGILENT_ZERO),
     "34411A": _Model("34411A", (0.001, 0.002, *_NPLC_34410A), 0.01, _AGILENT_ZERO),
@@ -119,10 +135,12 @@ MODELS: Mapping[str, _Model] = {
         setup=_KEITHLEY_2000_SETUP,
         nplc_between=(0.01, 10.0),
         local_by_command=False,
+        stop=("ABOR", "INIT:CONT ON"),
+        control_c=True,
     ),
     "8845A": _fluke("8845A"),
     "8846A": _fluke("8846A"),
-    "generic": _Model("", (), 0.05, aborts=False),
+    "generic": _Model("", (), 0.05, stop=()),
 }
 
 
@@ -219,6 +237,10 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         self._ticks = Ticks(settings.interval_s)
 
     def _take_control(self) -> None:
+        if self._model.control_c and self._settings.is_serial:
+            # One that somebody left waiting for a trigger hears nothing else. Some answer it.
+            self._scpi.send(_CONTROL_C)
+            self._scpi.resynchronise()
         if self._has_no_remote_line():
             # A meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
@@ -280,8 +302,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
     def close(self) -> None:
         """Give the front panel back."""
         local = self._model.local_by_command or self._has_no_remote_line()
-        words = ("ABOR" if self._model.aborts else "", "SYST:LOC" if local else "")
-        self._scpi.close(*filter(None, words))
+        self._scpi.close(*self._model.stop, *(["SYST:LOC"] if local else []))
 
     def _has_no_remote_line(self) -> bool:
         """Whether the interface has no remote state of its own, so that commands set it."""

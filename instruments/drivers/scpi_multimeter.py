@@ -9,8 +9,8 @@ from instruments.reading import Channel, HostClock, Identity
 from instruments.scpi import ScpiSession
 from instruments.transports import MessageLine
 
-RESET_S: Final = 1.8
-"""The longest that ``*RST`` and a setup may take."""
+RESET_S: Final = 3.0
+"""The longest that ``*RST`` and a setup may take; what a stop waits for a meter, at most."""
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
 

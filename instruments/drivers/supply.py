@@ -109,8 +109,9 @@ class SupplySettings(VisaAddress):
     ]
     output: Annotated[int, Field(ge=1, le=3)] = 1
     interval_s: Positive = 0.5
-    refresh_s: Positive = 0.2
-    """How long the supply takes from measurement to measurement."""
+    refresh_s: Positive = 0.4
+    """How long the supply takes from measurement to measurement. Manuals do not say; lxi-tools'
+    wiki saw a DP832 measure two to three times a second."""
     voltage_pct_of_reading: NotNegative | None = None
     voltage_floor: NotNegative | None = None
     current_pct_of_reading: NotNegative | None = None

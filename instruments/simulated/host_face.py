@@ -31,7 +31,9 @@ while [ $# -gt 0 ]; do
         -o | --output-format) [ "$2" = json ] && json=yes; shift ;;
         -ojson | --output-format=json) json=yes ;;
         -f | --feature-id) feature=$2; shift ;;
-        -v | --value) value=$2; shift ;;
+        --feature-id=*) feature=${1#*=} ;;
+        -V | --value) value=$2; shift ;;
+        --value=*) value=${1#*=} ;;
         -*) ;;
         *) device=$1 ;;
     esac

@@ -43,6 +43,7 @@ _FS9721_SYMBOLS: Final[Symbols] = {
 _BRYMEN_SYMBOLS: Final[Symbols] = {
     "AUTO": (1, 8),
     "DC": (1, 4),
+    "BAT": (2, 4),
     "-": (3, 1),
     "p1": (5, 1),
     "p2": (7, 1),
@@ -140,9 +141,8 @@ class Vc820Meter(LcdMeter):
 
 
 class Bm257Meter(LcdMeter):
-    """A BM257; where its battery symbol is in the frame is not known."""
+    """A BM257."""
 
-    possible_faults = LcdMeter.possible_faults - {Fault.LOW_BATTERY}
     sender = BM257
     frame_s = len(brymen_bm25x.PLACES) * brymen_bm25x.FORMAT.byte_s
 

@@ -27,12 +27,21 @@ def list_instruments(addresses: Sequence[str], ask: bool, json_output: bool) -> 
     rows += [{"address": name, "what": "VISA", "usb": "", "stays": ""} for name in resources]
     wanted = list(dict.fromkeys([*(resources if ask else []), *addresses]))
     stays = {port.path: port.usb or port.by_id for port in ports}
-    found = [_asked(address, stays.get(address, "")) for address in wanted]
+    found = [
+        _asked(address, f"meter{number}", stays.get(address, ""))
+        for number, address in enumerate(wanted, start=1)
+    ]
     failed = any(item["error"] for item in found if item["address"] in addresses)
     if json_output:
         print(json.dumps({"connected": rows, "asked": found}, indent=1))
         return int(failed)
-    _print(rows, found, asked=ask)
+    if ask or not addresses:
+        _print_rows(rows)
+    _print_found(found)
+    if rows and not found:
+        if not ask:
+            print("labctl instruments --ask asks VISA resources who they are.")
+        print("A serial port is asked only by name: labctl instruments /dev/ttyUSB0")
     return int(failed)
 
 
@@ -45,15 +54,14 @@ def _port_row(port: SerialPort) -> dict[str, str]:
     }
 
 
-def _asked(address: str, port: str) -> dict[str, Any]:
+def _asked(address: str, name: str, port: str) -> dict[str, Any]:
     result = {"address": address, "identity": "", "driver": "", "rig": [], "error": ""}
     try:
         found = identify.ask(address)
     except InstrumentError as error:
-        return result | {"error": str(error)}
+        return result | {"error": str(error).removeprefix(f"{address}: ")}
     if not found.identity:
         return result | {"error": "nothing known answered"}
-    name = f"{found.driver or 'meter'}1"
     return result | {
         "identity": found.identity,
         "driver": found.driver,
@@ -61,7 +69,7 @@ def _asked(address: str, port: str) -> dict[str, Any]:
     }
 
 
-def _print(rows: Sequence[dict[str, str]], found: Sequence[dict[str, Any]], *, asked: bool) -> None:
+def _print_rows(rows: Sequence[dict[str, str]]) -> None:
     if not rows:
         print("nothing found: no serial ports, no VISA resources")
     for row in rows:
@@ -69,11 +77,14 @@ def _print(rows: Sequence[dict[str, str]], found: Sequence[dict[str, Any]], *, a
         for key in ("usb", "stays"):
             if row[key]:
                 print(f"{'':<32} {row[key]}")
-    for item in found:
-        print(f"\n{item['address']}: {item['error'] or item['identity']}")
+    if rows:
+        print()
+
+
+def _print_found(found: Sequence[dict[str, Any]]) -> None:
+    for number, item in enumerate(found):
+        if number:
+            print()
+        print(f"{item['address']}: {item['error'] or item['identity']}")
         for line in item["rig"]:
             print(f"  {line}")
-    if rows and not found:
-        if not asked:
-            print("\nlabctl instruments --ask asks VISA resources who they are.")
-        print("\nA serial port is asked only by name: labctl instruments /dev/ttyUSB0")

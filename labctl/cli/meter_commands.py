@@ -44,7 +44,7 @@ def read(
 def record(
     rig: RigArgument,
     instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
-    seconds: Annotated[float, typer.Option(help="For how long.")] = 30.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="For how long.")] = 30.0,
     to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
 ) -> None:
     """Record what an instrument says, to send it to somebody."""
@@ -88,6 +88,8 @@ def calibrate(
     """Zero the meters with the drive off; compare two meters."""
     from labctl.cli import calibrating
 
+    if against and any(channel.startswith("-") for channel in against):
+        raise typer.BadParameter("--against takes two channels")
     modes = [bool(against), compare, show, bool(channels or switch_off)]
     if sum(modes) > 1:
         raise typer.BadParameter("choose one of --against, --compare, --show, and zeros")

@@ -16,6 +16,7 @@ from instruments.reading import Batch
 from labctl.cli.finding import find_rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
 from labctl.mistakes import mistakes_of
+from labctl.printable import printable
 
 
 def record(rig_name: str, instrument: str, seconds: float, to: Path | None) -> int:
@@ -44,7 +45,8 @@ def record(rig_name: str, instrument: str, seconds: float, to: Path | None) -> i
     except FileExistsError:
         raise JournalError(f"{path} is there already; name another file with --to") from None
     except OSError as problem:
-        raise JournalError(f"{path} cannot be written: {problem}") from problem
+        why = problem.strerror or problem
+        raise JournalError(f"{path} cannot be written: {why}") from problem
     except InstrumentError as problem:
         path.unlink(missing_ok=True)
         raise LabctlError(str(problem)) from problem
@@ -80,8 +82,12 @@ def replay(path: Path, json_output: bool) -> int:
     try:
         session = sessions.parse_session(path.read_text(encoding="utf-8"))
         instrument = sessions.replayed(session)
-    except (OSError, UnicodeDecodeError, InstrumentError) as error:
-        raise ConfigurationError([Mistake(str(path), "session", None, str(error))]) from error
+    except UnicodeDecodeError as error:
+        raise _unplayable(path, "not a recorded session: it is no text") from error
+    except OSError as error:
+        raise _unplayable(path, error.strerror or str(error)) from error
+    except InstrumentError as error:
+        raise _unplayable(path, str(error)) from error
     except KeyError as error:
         raise ConfigurationError(
             [Mistake(str(path), "driver", str(error.args[0]), "no such driver here")]
@@ -90,22 +96,29 @@ def replay(path: Path, json_output: bool) -> int:
         raise ConfigurationError(mistakes_of(error, str(path), "settings")) from error
     units = {channel.name: channel.unit for channel in instrument.channels}
     failure = ""
+    begun = False
     try:
         identity = instrument.open()
         if not json_output:
-            print(f"{session.driver} {session.name}: {identity}")
+            print(printable(f"{session.driver} {session.name}: {identity}"))
         instrument.start()
+        begun = True
         while True:
             _print(instrument.read(), units, json_output)
     except sessions.SessionEnded:
-        pass
+        if not begun:
+            failure = f"{path} ends before the first reading was asked for"
     except InstrumentError as error:
         failure = str(error)
     finally:
         instrument.close()
     if failure:
-        print(f"labctl: {failure}", file=sys.stderr)
+        print(printable(f"labctl: {failure}"), file=sys.stderr)
     return int(bool(failure))
+
+
+def _unplayable(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError([Mistake(str(path), "session", None, why)])
 
 
 def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
@@ -123,4 +136,4 @@ def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
             print(json.dumps(told | {"detail": status.detail, "count": status.count}))
         else:
             words = f"{status.status.value} x {status.count} {status.detail}".rstrip()
-            print(f"{status.t_ns * 1e-9:12.6f} s  {status.channel:<12} {words}")
+            print(printable(f"{status.t_ns * 1e-9:12.6f} s  {status.channel:<12} {words}"))

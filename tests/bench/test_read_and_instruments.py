@@ -156,7 +156,7 @@ def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
     asked = {item["address"]: item for item in json.loads(done.stdout)["asked"]}
     assert asked[serial]["driver"] == "es51922"
     assert asked[serial]["rig"][:3] == [
-        "[instruments.es519221]",
+        "[instruments.meter1]",
         'driver = "es51922"',
         f'port = "{serial}"',
     ]

@@ -103,7 +103,7 @@ METERS = {
             name="psu",
             kind="dp832",
             point="12V",
-            settings={"model": "DP832", "output": 2, "interval_s": 0.25},
+            settings={"model": "DP832", "output": 2, "interval_s": 0.25, "refresh_s": 0.2},
         ),
     )
 }

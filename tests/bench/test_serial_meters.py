@@ -120,9 +120,8 @@ def test_faults_of_displays(create: Any, running: Running, name: str) -> None:
         with running.having(name, fault):
             statuses_until(instrument, status)
         numbers_again(instrument)
-    if name == "vc":
-        with running.having(name, "low_battery"):
-            statuses_until(instrument, Status.LOW_BATTERY)
+    with running.having(name, "low_battery"):
+        statuses_until(instrument, Status.LOW_BATTERY)
     running.inject(name, "disconnect", 0.5)
     fails(instrument, ConnectionLost)
     reconnect(instrument)

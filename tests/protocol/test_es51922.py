@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from instruments.drivers.es51922 import Es51922, Es51922Settings, decode, split_frames
 from instruments.errors import ConnectionLost, ProtocolError
@@ -33,6 +34,21 @@ def meter(
     instrument.start()
     line._unread = list(arriving)
     return instrument, line
+
+
+def test_a_meter_with_an_es51932() -> None:
+    """Source: rusty_meter's issue 16, a Victor 86E at 3.56 V; its low-pass bits are no HOLD."""
+    shown = b"103560;000:3\r\n"
+    held = b"103560;000:;\r\n"
+    limits = {"accuracy_pct_of_reading": 0.05, "accuracy_floor": 5e-3}
+    instrument, line = meter(shown, held, chip="es51932", **limits)
+    with line:
+        assert instrument.read().blocks[0].values.tolist() == pytest.approx([3.56])
+        assert [s.status for s in instrument.read().statuses] == [Status.HOLD]
+    assert instrument.open().model == "ES51932"
+    assert decode(shown).hold, "an ES51922 has HOLD there"
+    with pytest.raises(ValidationError, match="limits are a UT61E's"):
+        meter(chip="es51932")
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,33 @@ def test_a_stale_answer_is_no_moved_panel() -> None:
         assert instrument.read().blocks
 
 
+@pytest.mark.parametrize("answer", ["500 uA", "500 µA".encode(), "500 μA".encode("gbk")])
+def test_the_mu_of_a_range(answer: str | bytes) -> None:
+    """source: the tests of a web page for an XDM1041, where RANGE? has an omega in GBK."""
+    answered = answer if isinstance(answer, str) else answer + b"\r\n"
+    with ExpectedExchange(
+        ("CONF:CURR:DC 500E-6", None),
+        ("RATE F", None),
+        ("FUNC?", '"CURR"'),
+        ("RANGE?", answered),
+        ("RATE?", "F"),
+    ) as line:
+        meter(line, "XDM1041", function="current", range=500e-6).start()
+
+
+def test_a_meter_that_says_ok_to_each_command() -> None:
+    """source: the tests of a web page for an XDM1041 with V4.3.0, which pass over such lines."""
+    acknowledged: list[Step] = [(command, "OK") for command, _ in OWON[:2]]
+    function, range_, rate = OWON_CHECKS
+    until_function = [function, function, function, range_]
+    with ExpectedExchange(
+        *acknowledged, *until_function, function, range_, rate, ("MEAS1?", "-1.424190E-04")
+    ) as line:
+        instrument = meter(line, "XDM1041")
+        instrument.start()
+        assert instrument.read().blocks[0].values.tolist() == [-0.000142419]
+
+
 def test_a_stuck_reading_is_told_beside_the_value() -> None:
     noisy = [f"1.2{i % 7}E+01" for i in range(40)]
     stuck = ["1.25E+01"] * 12
@@ -241,3 +268,14 @@ def test_settings() -> None:
         meter(line, "DM3058", accuracy_pct_of_reading=None, accuracy_floor=None)
     limits = meter(line, "DM3068", accuracy_pct_of_reading=None, accuracy_floor=None)
     assert limits.channels[0].accuracy.limit(20.0) == pytest.approx(900e-6)
+
+
+def test_a_dm3068_has_other_rates_than_a_dm3058() -> None:
+    """Source: LabLink's driver of the two, after their Programming Guides."""
+    refreshes = {
+        (model, rate): meter(ExpectedExchange(), model, rate=rate, interval_s=1.0).channels[0]
+        for model, rate in (("DM3058", "slow"), ("DM3058", "medium"), ("DM3068", "medium"))
+    }
+    assert [channel.aperture_s for channel in refreshes.values()] == [0.4, 0.05, 0.004]
+    with pytest.raises(ValidationError, match="must be one of medium, fast: a DM3068 integrates"):
+        meter(ExpectedExchange(), "DM3068", rate="slow", interval_s=3.0)

@@ -22,14 +22,15 @@ FS9721_SYMBOLS = {
     "µ": (9, 8), "n": (9, 4), "k": (9, 2), "diode": (9, 1),
     "m": (10, 8), "%": (10, 4), "M": (10, 2), "beep": (10, 1),
     "F": (11, 8), "Ω": (11, 4), "REL": (11, 2), "HOLD": (11, 1),
-    "A": (12, 8), "V": (12, 4), "Hz": (12, 2), "BAT": (12, 1), "°C": (13, 4), "MAX": (13, 1),
+    "A": (12, 8), "V": (12, 4), "Hz": (12, 2), "BAT": (12, 1),
+    "MIN": (13, 8), "°C": (13, 4), "MAX": (13, 1),
 }  # fmt: skip
 FS9721_SEGMENTS = {
     "0": 0x7D, "1": 0x05, "2": 0x5B, "3": 0x1F, "4": 0x27, "5": 0x3E, "6": 0x7E, "7": 0x15,
     "8": 0x7F, "9": 0x3F, "L": 0x68, " ": 0x00, "?": 0x11,
 }  # fmt: skip
 BRYMEN_SYMBOLS = {
-    "AUTO": (1, 8), "DC": (1, 4), "AC": (1, 2), "REL": (1, 1),
+    "AUTO": (1, 8), "DC": (1, 4), "AC": (1, 2), "REL": (1, 1), "BAT": (2, 4),
     "-": (3, 1), "p1": (5, 1), "p2": (7, 1), "p3": (9, 1),
     "HOLD": (11, 8), "M": (11, 2), "k": (11, 1), "Ω": (12, 4), "Hz": (12, 2), "n": (12, 1),
     "MAX": (13, 8), "F": (13, 4), "µ": (13, 2), "m": (13, 1),
@@ -174,6 +175,7 @@ def test_what_is_no_frame(family: str) -> None:
         ("1234", ["DC", "V", "p2", "HOLD"], Status.HOLD),
         ("1234", ["DC", "V", "p2", "REL"], Status.WRONG_FUNCTION),
         ("1234", ["DC", "V", "p2", "MAX"], Status.WRONG_FUNCTION),
+        ("1234", ["DC", "V", "p2", "MIN"], Status.WRONG_FUNCTION),
         ("1234", ["AC", "V", "p2"], Status.WRONG_FUNCTION),
         ("1234", ["DC", "A", "p2"], Status.WRONG_FUNCTION),
         ("1234", ["Ω", "p2"], Status.WRONG_FUNCTION),
@@ -193,6 +195,19 @@ def test_what_is_no_reading_is_a_status(
     assert told(batch) == [status]
 
 
+def test_a_symbol_of_its_makers_own_is_told_when_it_changes() -> None:
+    usual = [fs9721_frame(f"120{i}", "DC", "V", "p2", "MIN") for i in range(3)]
+    changed = fs9721_frame("1203", "DC", "V", "p2")
+    instrument, line = meter("fs9721", usual[0], changed)
+    with line:
+        assert [values(instrument.read()) for _ in range(2)] == [[12.0], []]
+        instrument.start()
+        line._unread = [changed, usual[1], usual[2]]
+        batches = [instrument.read() for _ in range(3)]
+    assert told(batches[0]) == [Status.WRONG_FUNCTION], "what it was holds after a reconnection too"
+    assert [values(batch) for batch in batches] == [[], [12.01], [12.02]]
+
+
 def test_an_automatic_range_is_told_once_a_change(family: str) -> None:
     frame = FRAMES[family]
     shown = [
@@ -208,9 +223,9 @@ def test_an_automatic_range_is_told_once_a_change(family: str) -> None:
     assert [values(batch) for batch in batches] == [[12.34], [1.234], [1.235]]
 
 
-def test_a_low_battery_is_told_once() -> None:
-    low = fs9721_frame("1234", "DC", "V", "p2", "BAT")
-    instrument, line = meter("fs9721", low, low)
+def test_a_low_battery_is_told_once(family: str) -> None:
+    low = FRAMES[family]("1234", "DC", "V", "p2", "BAT")
+    instrument, line = meter(family, low, low)
     with line:
         assert [told(instrument.read()) for _ in range(2)] == [[Status.LOW_BATTERY], []]
 

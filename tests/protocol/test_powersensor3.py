@@ -50,28 +50,37 @@ def stream(count: int, first_us: int = 0, **changes: Any) -> bytes:
     return b"".join(frame((first_us + 50 * i) % 1024, **changes) for i in range(count))
 
 
-def meter(
-    *arriving: bytes | Exception, table: list[bytes] | None = None, **changes: Any
-) -> tuple[PowerSensor3, ExpectedExchange, Clock]:
-    values = {
-        "port": "/dev/ttyACM0",
-        "pairs": [0],
-        "voltage_pct_of_reading": 0.5,
-        "voltage_floor_volts": 0.01,
-        "current_pct_of_reading": 1.0,
-        "current_floor_amps": 0.05,
-    } | changes
+SETTINGS: dict[str, Any] = {
+    "port": "/dev/ttyACM0",
+    "pairs": [0],
+    "voltage_pct_of_reading": 0.5,
+    "voltage_floor_volts": 0.01,
+    "current_pct_of_reading": 1.0,
+    "current_floor_amps": 0.05,
+}
+
+
+def settings_with(**changes: Any) -> PowerSensor3Settings:
+    return PowerSensor3Settings.model_validate(SETTINGS | changes)
+
+
+def opening(table: list[bytes] | None = None) -> list[Any]:
+    """What is said until it is open."""
     entries = table or [entry(sensor) for sensor in range(8)]
-    line = ExpectedExchange(
+    return [
         (b"T", None),
         (b"V", b"F411-1.5.0\r\n"),
         (b"R", entries[0]),
         *((b"s", item) for item in [*entries[1:], b"D"]),
-        (b"S", stream(16)),
-    )
+    ]
+
+
+def meter(
+    *arriving: bytes | Exception, table: list[bytes] | None = None, **changes: Any
+) -> tuple[PowerSensor3, ExpectedExchange, Clock]:
+    line = ExpectedExchange(*opening(table), (b"S", stream(16)))
     clock = Clock()
-    settings = PowerSensor3Settings.model_validate(values)
-    instrument = PowerSensor3("ps", settings, clock, line)
+    instrument = PowerSensor3("ps", settings_with(**changes), clock, line)
     identity = instrument.open()
     assert identity.firmware == "F411-1.5.0"
     instrument.start()
@@ -261,14 +270,7 @@ def test_settings_that_cannot_be(bad: dict[str, Any], why: str) -> None:
 
 
 def test_another_device_on_the_port() -> None:
-    settings = PowerSensor3Settings(
-        port="-",
-        pairs=(0,),
-        voltage_pct_of_reading=1,
-        voltage_floor_volts=1,
-        current_pct_of_reading=1,
-        current_floor_amps=1,
-    )
+    settings = settings_with()
     line = ExpectedExchange((b"T", None), (b"V", b"ERR\r\n"), (b"R", b"ERR\r\n"))
     with line, pytest.raises(ProtocolError, match="is it a PowerSensor3"):
         PowerSensor3("ps", settings, Clock(), line).open()
@@ -286,3 +288,21 @@ def test_unplugged() -> None:
     line.gone = True
     instrument.close()
     assert line.closed
+
+
+class SlowVersion(ExpectedExchange):
+    """Says its version after it has been silent for once."""
+
+    silent = True
+
+    def read_some(self, timeout_s: float) -> bytes:
+        if self.silent and self._unread == [b"F411-1.5.0\r\n"]:
+            self.silent = False
+            return b""
+        return super().read_some(timeout_s)
+
+
+def test_a_board_that_draws_its_display_before_it_answers() -> None:
+    """Source: PowerSensor.ino of firmware 1.5.0, which draws after T; else V is in the table."""
+    with SlowVersion(*opening()) as line:
+        assert PowerSensor3("ps", settings_with(), Clock(), line).open().firmware == "F411-1.5.0"

@@ -82,7 +82,8 @@ def last_words(model: str) -> list[Step]:
     """On LAN. ABOR is in no list of commands of a 34401A, whose SYST:LOC is for RS-232."""
     local = [] if model in ("34401A", "2000") else ["SYST:LOC"]
     abort = [] if model in ("34401A", "8845A", "8846A", "generic") else ["ABOR"]
-    return [(command, None) for command in abort + local]
+    panel = ["INIT:CONT ON"] if model == "2000" else []  # else its panel stays idle after *RST
+    return [(command, None) for command in abort + panel + local]
 
 
 @pytest.mark.parametrize("model", list(AUTO_ZERO))
@@ -270,29 +271,50 @@ def test_another_maker_is_refused_and_generic_takes_any() -> None:
         assert meter(line, model="generic", range=10.0).open().model == "GDM8351"
 
 
+def test_the_telnet_port_of_a_meter_is_told_from_a_wrong_meter() -> None:
+    prompted = ("*IDN?", ">>Siglent Technologies,SDM3065X,SDM36,3.01")
+    with ExpectedExchange(prompted) as line, pytest.raises(ProtocolError, match="5025"):
+        meter(line).open()
+
+
 def test_a_meter_that_echoes_is_told_from_a_wrong_one() -> None:
     """A Fluke in terminal mode sends back what it is sent, and a prompt."""
     echo = ("*IDN?", "*IDN?")
     changes = {"resource": "ASRL/dev/ttyS0::INSTR", "baud": 9600}
-    with ExpectedExchange(("SYST:REM", None), echo, echo) as line:
+    with ExpectedExchange(("\x03", "1>"), ("SYST:REM", None), echo, echo) as line:
         instrument = meter(line, model="8845A", range=10.0, **changes)
         with pytest.raises(ProtocolError, match="COMPUTER instead of TERMINAL"):
             instrument.open()
 
 
-def test_a_meter_on_rs232_is_put_in_remote_first() -> None:
-    identity = ("*IDN?", "HEWLETT-PACKARD,34401A,0,11-5-2")
-    with ExpectedExchange(("SYST:REM", None), identity, ("SYST:LOC", None)) as line:
+@pytest.mark.parametrize(
+    ("model", "identity", "clear"),
+    [
+        ("34401A", "HEWLETT-PACKARD,34401A,0,11-5-2", None),
+        ("8846A", "FLUKE, 8846A, 9440016, 08/02/10-11:53", None),
+        ("2000", "KEITHLEY INSTRUMENTS INC.,MODEL 2000,1308393,A20  /A02", "DCL"),
+        ("SDM3055", "Siglent Technologies,SDM3055,SDM35GBQ4R0653,1.01.01.20R2", None),
+    ],
+)
+def test_a_meter_on_rs232_is_cleared_and_put_in_remote_first(
+    model: str, identity: str, clear: str | None
+) -> None:
+    """Source of the identities: instrument drivers on GitHub that print them."""
+    control_c: list[Step] = [] if model == "SDM3055" else [("\x03", clear)]
+    stop = [step for step in last_words(model) if step[0] != "SYST:LOC"]
+    with ExpectedExchange(
+        *control_c, ("SYST:REM", None), ("*IDN?", identity), *stop, ("SYST:LOC", None)
+    ) as line:
         changes = {"resource": "ASRL/dev/ttyS0::INSTR", "baud": 9600}
-        instrument = meter(line, model="34401A", range=10.0, **changes)
+        instrument = meter(line, model=model, range=RANGE.get(model, 10.0), **changes)
         instrument.open()
         instrument.close()
 
 
 @pytest.mark.parametrize("model", ["34401A", "2000", "8846A"])
 def test_on_gpib_the_bus_does_remote_and_local(model: str) -> None:
-    abort: list[Step] = [("ABOR", None)] if model == "2000" else []
-    with ExpectedExchange(("*IDN?", f"Maker,{model},0,1"), *abort) as line:
+    stop = [step for step in last_words(model) if step[0] != "SYST:LOC"]
+    with ExpectedExchange(("*IDN?", f"Maker,{model},0,1"), *stop) as line:
         instrument = meter(line, model=model, range=10.0, resource="GPIB0::22::INSTR")
         instrument.open()
         instrument.close()

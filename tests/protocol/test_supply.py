@@ -92,7 +92,7 @@ def test_nonsense_is_a_status_of_both_channels(answer: str | bytes) -> None:
 
 def test_a_late_answer_has_no_known_time() -> None:
     with ExpectedExchange(("*CLS", None), *MEASURE["DP832"], NO_ERROR, *MEASURE["DP832"]) as line:
-        instrument = supply(line, clock=Clock(step_ns=500_000_000))
+        instrument = supply(line, clock=Clock(step_ns=700_000_000))
         instrument.start()
         batch = instrument.read()
         assert not batch.blocks and len(batch.statuses) == 2

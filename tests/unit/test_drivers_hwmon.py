@@ -68,6 +68,9 @@ def test_a_vanished_file_and_nonsense(chip: Path) -> None:
     instrument.start()
     (chip / "temp1_input").write_text("hot\n")
     assert [s.status for s in instrument.read().statuses] == [Status.UNREADABLE]
+    for nothing in ("-273150", "65261850"):  # 0 and 65535 K
+        (chip / "temp1_input").write_text(f"{nothing}\n")
+        assert [s.status for s in instrument.read().statuses] == [Status.NO_VALUE]
     (chip / "temp1_input").unlink()
     with pytest.raises(ConnectionLost, match="vanished"):
         instrument.read()

@@ -32,6 +32,7 @@ from tests.protocol.exchange import ExpectedExchange
         ("-9.90000000E+37", Status.OVERLOAD),
         ("+9.91000000E+37", Status.NO_VALUE),
         ("1E400", Status.OVERLOAD),
+        ("+1.00000000E+09", Status.OVERLOAD),
         ("INF", Status.OVERLOAD),
         ("-INF", Status.OVERLOAD),
         ("NAN", Status.NO_VALUE),
@@ -47,7 +48,13 @@ def test_what_is_no_reading(text: str) -> None:
         parse_reading(text)
 
 
-@given(st.floats(-1e30, 1e30))
+@pytest.mark.parametrize("text", ["120518.2", "+1.20503E+08", "-87010770"])
+def test_more_than_any_meter_can_read_lost_its_point(text: str) -> None:
+    with pytest.raises(ProtocolError, match="no meter can read"):
+        parse_reading(text)
+
+
+@given(st.floats(-1e4, 1e4))
 def test_every_number_survives(value: float) -> None:
     assert parse_reading(f"{value:+.8E}") == pytest.approx(value, rel=1e-8)
 
@@ -66,7 +73,7 @@ def test_quantities(text: str, value: float) -> None:
     assert parse_quantity(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "AUTO", "..", "V"])
+@pytest.mark.parametrize("text", ["", "AUTO", "..", "V", "1E400", "-1E400V"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ProtocolError):
         parse_quantity(text)

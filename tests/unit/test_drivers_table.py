@@ -182,3 +182,17 @@ def test_a_meter_that_can_stream_is_suggested_with_the_driver_that_streams() -> 
     assert suggested == {
         "34465A": "truevolt", "34401A": "scpi_dmm", "DMM6500": "dmm6500", "SDM3055": "scpi_dmm",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answered", "driver", "model"),
+    [
+        ("MODEL DMM6500", "dmm6500", "DMM6500"),
+        ("MODEL 2000", "scpi_dmm", "2000"),
+        ("SDM3055-SC", "scpi_dmm", "SDM3055"),
+        ("DP832A", "supply", "DP832A"),
+        ("L4411A", "scpi_dmm", "generic"),
+    ],
+)
+def test_a_model_is_suggested_by_what_it_answers(answered: str, driver: str, model: str) -> None:
+    assert driver_for(answered) == (driver, model)

@@ -6,6 +6,7 @@ import socket
 import termios
 import tty
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -68,10 +69,28 @@ def test_nobody_listens() -> None:
         line.write(b"*IDN?\n")
 
 
-def test_a_port_that_is_not_there() -> None:
-    line = SerialLine("it", "/dev/does-not-exist", SerialFormat(9600))
-    with pytest.raises(ConnectionLost, match="is it plugged in"):
-        line.open()
+def test_why_a_port_cannot_be_opened(tmp_path: Path) -> None:
+    for path, why in {
+        "/dev/does-not-exist": "there is no such port; is it plugged in",
+        "/dev/null": "it is no serial port",
+        str(tmp_path): "it is no serial port",
+    }.items():
+        with pytest.raises(ConnectionLost, match=f"^it: cannot open {path}: {why}"):
+            SerialLine("it", path, SerialFormat(9600)).open()
+
+
+def test_a_port_that_another_program_reads(port: Port) -> None:
+    other = SerialLine("other", os.ttyname(port.slave), SerialFormat(9600))
+    other.open()
+    with pytest.raises(ConnectionLost, match="another program has it open"):
+        SerialLine("it", os.ttyname(port.slave), SerialFormat(9600)).open()
+    other.close()
+
+
+def test_a_name_that_is_no_resource() -> None:
+    for name in ("nonsense", "192.168.1.20", "USB0::0x1AB1::0x09C4"):
+        with pytest.raises(ConnectionLost, match="it is no VISA resource"):
+            VisaLine("it", name).open()
 
 
 def test_the_time_of_a_byte() -> None:
@@ -129,5 +148,5 @@ def test_a_serial_port_that_is_pulled(port: Port) -> None:
     with pytest.raises(ConnectionLost):
         line.discard(0.1)
     line.close()
-    with pytest.raises(ConnectionLost, match="switched on and connected"):
+    with pytest.raises(ConnectionLost, match="is it plugged in"):
         VisaLine("it", "ASRL/dev/does-not-exist::INSTR").open()

@@ -109,13 +109,24 @@ def test_a_driver_that_says_something_else() -> None:
         line.read_line(1.0)
 
 
+_HEADER = '{"driver": "k204", "name": "a", "settings": {}}'
+
+
+def test_a_last_line_that_was_cut_short_is_left_out() -> None:
+    whole = f"{FIRST_LINE}\n{_HEADER}\n0.1 open\n0.2 > A\n"
+    for cut in ("0", "0.3", "0.3 clo", "0.3 < \\x"):
+        assert parse_session(whole + cut) == parse_session(whole)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "not a recorded session"),
         (f"{FIRST_LINE}\nno json", "line 2"),
-        (f'{FIRST_LINE}\n{{"driver": "k204", "name": "a", "settings": {{}}}}\n0.1 ? a', "line 3"),
-        (f'{FIRST_LINE}\n{{"driver": "k204", "name": "a", "settings": {{}}}}\n0.1 < \\y', "line 3"),
+        (f"{FIRST_LINE}\n[1]\n", "line 2 of the session: must be a JSON object"),
+        (f'{FIRST_LINE}\n{{"name": "a", "settings": {{}}}}\n', "line 2 of the session: must be"),
+        (f"{FIRST_LINE}\n{_HEADER}\n0.1 ? a\n", "line 3"),
+        (f"{FIRST_LINE}\n{_HEADER}\n0.1 < \\y\n", "line 3"),
     ],
 )
 def test_files_that_are_none(text: str, why: str) -> None:
