@@ -23,6 +23,9 @@ CLEARLY_WARMER = 3.0
 BESIDE_NS = 1_000_000_000
 """A rise this close to the end of a slow stretch is its end."""
 
+COOLING_NS = 10_000_000_000
+"""A change of IOPS this long before a drive is cool is where it was let go."""
+
 LEAST_NS = 2_000_000_000
 """A drive must have been too warm for this long, in a stretch that is longer than this."""
 
@@ -31,11 +34,23 @@ LEAST_NS = 2_000_000_000
 class Known:
     """What a run shows of its drive. ``onset_celsius``: it throttles at least from there on.
 
-    ``free_iops``: the most that a workload did in a phase, or just before a thermal slowdown.
+    ``fell_celsius``: where it began to, as far as readings on either side tell; a sensor that is
+    read seldom may have been warmer a moment later. ``let_go_celsius``: the coolest at which it was
+    seen to be let go. ``free_iops``: the most that a workload did in a phase, or just before a
+    thermal slowdown.
     """
 
     onset_celsius: float | None
+    fell_celsius: float | None
+    let_go_celsius: float | None
     free_iops: dict[str, float]
+
+    def free_of(self, phase: PhaseSignals) -> float | None:
+        """What the workload of a phase did when it was free; None when that is not known."""
+        return self.free_iops.get(_work(phase))
+
+
+NOTHING = Known(None, None, None, {})
 
 
 def doubted(
@@ -92,6 +107,8 @@ def known(phases: Sequence[PhaseSignals], found: Sequence[ThrottleInterval]) -> 
     ]
     warmest = [phase.heat.highest_near(item.begin_ns) for phase, item in begun]
     onset = min((celsius for celsius in warmest if celsius is not None), default=None)
+    near = [phase.heat.celsius_at(item.begin_ns) for phase, item in begun]
+    fell = min((celsius for celsius in near if celsius is not None), default=None)
     levels = [
         (_work(phase), item.iops_before)
         for (phase, item), celsius in zip(begun, warmest, strict=True)
@@ -102,18 +119,62 @@ def known(phases: Sequence[PhaseSignals], found: Sequence[ThrottleInterval]) -> 
     carried = False
     for phase in phases:
         warm = phase.heat.warmest(phase.begin_ns, phase.end_ns)
-        cool = onset is None or warm is None or warm < onset
-        if phase.index not in throttled and cool and not carried and len(phase.iops):
+        cool = fell is None or warm is None or warm < fell
+        counted = phase.counters.moved(phase.begin_ns, phase.end_ns) is not None
+        free = cool and not carried and not counted
+        if phase.index not in throttled and free and len(phase.iops):
             levels.append((_work(phase), float(np.mean(phase.iops))))
         carried = phase.index in throttled
-    free: dict[str, float] = {}
+    most: dict[str, float] = {}
     for work, iops in levels:
-        free[work] = max(free.get(work, 0.0), iops)
-    return Known(onset, free)
+        most[work] = max(most.get(work, 0.0), iops)
+    if fell is None:
+        return Known(onset, None, None, most)
+    ends = [
+        phase.heat.coolest_near(item.end_ns)
+        for (phase, item), celsius in zip(begun, near, strict=True)
+        # One that began warmer than that may have been a heavy level inside of a light one.
+        if celsius is not None and celsius < fell + STEP and item.end_ns < phase.end_ns - BESIDE_NS
+    ]
+    # Nor is a drive let go warmer than it fell.
+    let_go = min((end for end in ends if end is not None and end < fell), default=None)
+    return Known(onset, fell, let_go, most)
 
 
 def _work(phase: PhaseSignals) -> str:
     return phase.workload or f"phase {phase.index}"
+
+
+def cooled(
+    phase: PhaseSignals,
+    found: Sequence[ThrottleInterval],
+    changes_ns: Sequence[int],
+    what: Known,
+) -> list[ThrottleInterval]:
+    """The slow stretches of a phase, thermal ones until the drive has cooled at the latest.
+
+    A drive that does less for another reason besides need not do more when it is let go; but where
+    it is clearly cooler than it was let go at before, it is free. ``changes_ns``: where its IOPS
+    changed abruptly.
+    """
+    return [
+        item if item.cause != "thermal" else _cooled(phase, item, changes_ns, what)
+        for item in found
+    ]
+
+
+def _cooled(
+    phase: PhaseSignals, item: ThrottleInterval, changes_ns: Sequence[int], what: Known
+) -> ThrottleInterval:
+    if what.let_go_celsius is None:
+        return item
+    limit = what.let_go_celsius - STEP
+    end_ns = phase.heat.first_below(limit, item.begin_ns + LEAST_NS, item.end_ns)
+    if end_ns is None:
+        return item
+    near = [t_ns for t_ns in changes_ns if max(item.begin_ns, end_ns - COOLING_NS) < t_ns <= end_ns]
+    words = f"{item.evidence}; over when it was cooler than {limit:.0f} °C"
+    return replace(item, end_ns=max(near, default=end_ns), evidence=words)
 
 
 def filled(
@@ -165,7 +226,7 @@ def _held(
         proofs.append(_Proof(end_ns, counted))
     else:
         proofs += [_Proof(*one) for one in phase.counters.throttled_inside(begin_ns, end_ns)]
-    free = what.free_iops.get(_work(phase))
+    free = what.free_of(phase)
     as_good = free is not None and _level(phase, begin_ns, end_ns) >= REDUCED * free
     if not as_good and (not at_begin or before is not None):
         proofs += _too_warm(phase, begin_ns, end_ns, what.onset_celsius)

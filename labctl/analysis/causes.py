@@ -10,7 +10,7 @@ import numpy as np
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.signals import Grid, PhaseSignals
-from labctl.analysis.slowdowns import AROUND_S, STALLED, Slowdown
+from labctl.analysis.slowdowns import AROUND_S, FLOOR, STALLED, Slowdown, inner
 
 WATTS_ROSE = 1.01
 """Watts during over watts before, above which the drive did not hold itself back."""
@@ -43,13 +43,6 @@ LONG_ENOUGH_S = 3.0
 UNPROVEN = ("unknown", "write_cache")
 ALIKE = 0.05
 """Levels before and during that differ by less are the same."""
-
-AS_DEEP = 0.1
-"""Dips whose depths differ by less (as a share of the level before) are equally deep."""
-
-FLICKER = 3
-FLICKER_S = 3.0
-"""Throttling that goes on and off this often in a row, each time for less than this."""
 
 _NS = 1_000_000_000
 
@@ -99,17 +92,12 @@ def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, in
     """
     around = grid.points(AROUND_S)
     if item.at_start:
-        beside = _trimmed(item.end, min(item.end + around + 1, item.beside))
+        beside = inner(item.end, min(item.end + around + 1, item.beside))
     else:
-        beside = _trimmed(max(item.begin - around - 1, item.beside), item.begin)
+        beside = inner(max(item.begin - around - 1, item.beside), item.begin)
     # Of one without an end its first seconds: more may have happened later.
     end = min(item.end, item.begin + 2 * around) if item.to_end else item.end
-    return beside, _trimmed(item.begin, end)
-
-
-def _trimmed(begin: int, end: int) -> tuple[int, int]:
-    """Without the steps at both edges, if any are left then."""
-    return (begin + 1, end - 1) if end - begin > 2 else (begin, end)
+    return beside, inner(item.begin, end)
 
 
 def followed(
@@ -140,7 +128,7 @@ def held_back(
             (more[0], min(more[1], more[0] + around)),
             (max(less[0], less[1] - around), less[1]),
         )
-    more, less = _trimmed(*more), _trimmed(*less)
+    more, less = inner(*more), inner(*less)
     watts = [
         phase.watts_between(grid.moment(first), min(grid.moment(last), phase.end_ns))
         for first, last in (more, less)
@@ -175,6 +163,7 @@ def _cause(
     costly = (
         phase.writes
         and not goes_on
+        and not _counted_here(phase, grid, item)
         and share is not None
         and _costly(share, watts[0], phase.idle_watts)
     )
@@ -190,6 +179,12 @@ def _cause(
     limit = _limited(phase, seen)
     if limit is not None:
         return replace(seen, cause="power_limit", evidence=limit)
+    if phase.writes and share is not None and not (costly or rose or phase.heat_recorded):
+        evidence = (
+            "each operation took as much energy as before, as in a drive that holds itself back; "
+            "neither temperature nor counters were recorded"
+        )
+        return replace(seen, cause="unknown", evidence=evidence)
     words = ["without a link to temperature" if heat is None else heat]
     if costly:
         words.append("each write took more energy than before")
@@ -197,6 +192,19 @@ def _cause(
         words = ["one lasting step down in a phase that writes", *words]
     cause = "write_cache" if phase.writes and item.to_end else "unknown"
     return replace(seen, cause=cause, evidence="; ".join(words), costly=costly)
+
+
+def _counted_here(phase: PhaseSignals, grid: Grid, item: Slowdown) -> bool:
+    """Whether the drive counted that it began to throttle, and this is the deepest fall between
+    the two looks that saw it."""
+    looks = phase.counters.began(grid.moment(item.begin))
+    if looks is None:
+        return False
+    around = [round((t_ns - grid.begin_ns) / grid.step_ns) for t_ns in looks]
+    low, high = max(around[0], 2), min(around[1], len(grid.x) - 1)
+    x = np.log(np.maximum(grid.x, FLOOR))
+    falls = [x[at - 2 : at].mean() - x[at : at + 2].mean() for at in range(low, high)]
+    return bool(falls) and abs(low + int(np.argmax(falls)) - item.begin) <= grid.points(1.0)
 
 
 def _standstill(
@@ -230,65 +238,6 @@ def _limited(phase: PhaseSignals, seen: ThrottleInterval) -> str | None:
     return None if limit is None else f"{limit[0]} since then"
 
 
-def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[ThrottleInterval]:
-    """Dips of a writing phase that come again, without heat, are the drive's housekeeping.
-
-    So is a single one in which each write took more energy. A dip that the end of the phase cut
-    off is one more of them when it is no longer than they are, or not twice as long and as deep.
-    """
-    dips = [item for item in found if item.cause == "unknown"]
-    if not phase.writes or not dips:
-        return list(found)
-    longest_ns = max(item.end_ns - item.begin_ns for item in dips)
-    dips += [
-        item
-        for item in found
-        if item.cause == "write_cache"
-        and item.begin_ns > dips[-1].begin_ns
-        and item.end_ns - item.begin_ns
-        <= (2.0 if abs(item.depth - dips[-1].depth) <= AS_DEEP else 1.2) * longest_ns
-    ]
-    if len(dips) < 2 and not dips[0].costly:
-        return list(found)
-    words, period_s = "", None
-    if len(dips) > 1:
-        spacing = np.diff([item.begin_ns for item in dips]) * 1e-9
-        period_s = float(np.median(spacing))
-        words = f"; {len(dips)} dips, one every {period_s:.0f} s"
-        if len(spacing) > 1:
-            words += f" (±{spacing.std(ddof=1) / spacing.mean():.0%})"
-        lasted = float(np.median([item.duration_s for item in dips]))
-        depth = 1 - float(np.median([item.iops_during / item.iops_before for item in dips]))
-        words += f", {lasted:.1f} s long, {depth:.0%} deep"
-    return [
-        replace(
-            item,
-            cause="garbage_collection",
-            evidence=item.evidence + words,
-            period_s=period_s,
-        )
-        if item in dips
-        else item
-        for item in found
-    ]
-
-
-def steady_state(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
-    """A second lasting step in one phase is garbage collection that has begun for good."""
-    steps = [item for item in found if item.cause == "write_cache"]
-    later = {id(item) for before, item in pairwise(steps) if item.begin_ns > before.begin_ns}
-    return [
-        replace(
-            item,
-            cause="garbage_collection",
-            evidence=f"{item.evidence}; the second such step: spare blocks are used up",
-        )
-        if id(item) in later
-        else item
-        for item in found
-    ]
-
-
 def alike(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
     """What fell from the same level to the same level as a thermal slowdown of the phase was one.
 
@@ -296,6 +245,32 @@ def alike(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
     """
     thermal = [item for item in found if item.cause == "thermal"]
     return [_like_another(item, thermal) if item.cause in UNPROVEN else item for item in found]
+
+
+def light_levels(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[ThrottleInterval]:
+    """A lasting fall of a phase that reads was heat when a thermal one goes on from it, and the
+    drive had never been as warm before: a light level, and then a heavy one."""
+    if phase.writes:
+        return list(found)
+    return [_light_level(item, found, phase) for item in found]
+
+
+def _light_level(
+    item: ThrottleInterval, found: Sequence[ThrottleInterval], phase: PhaseSignals
+) -> ThrottleInterval:
+    now, before = (
+        phase.heat.highest_near(item.begin_ns),
+        phase.heat.warmest_outside(item.begin_ns, ()),
+    )
+    warmest = now is not None and before is not None and now > before
+    heavier = any(
+        other.cause == "thermal" and item.begin_ns < other.begin_ns and other.end_ns <= item.end_ns
+        for other in found
+    )
+    if item.cause != "unknown" or not warmest or not heavier:
+        return item
+    words = f"{item.evidence}; the warmest of the run so far, and a thermal one goes on from it"
+    return replace(item, cause="thermal", evidence=words)
 
 
 def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -> ThrottleInterval:
@@ -308,38 +283,6 @@ def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -
         return item
     words = f"{item.evidence}; the same levels as in a thermal one of this phase"
     return replace(item, cause="thermal", evidence=words)
-
-
-def on_and_off(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
-    """Throttling that comes and goes faster than it can be told apart is one stretch.
-
-    A drive at its limit may switch each second or two; ``FLICKER`` of such stretches in a row are
-    taken together, and the evidence says for what part of the time IOPS were down.
-    """
-    result: list[ThrottleInterval] = []
-    row: list[ThrottleInterval] = []
-
-    def take() -> None:
-        result.extend([_joined(row)] if len(row) >= FLICKER else row)
-        row.clear()
-
-    for item in sorted(found, key=lambda one: one.begin_ns):
-        if item.cause != "thermal" or item.duration_s >= FLICKER_S:
-            take()
-            result.append(item)
-            continue
-        if row and (item.begin_ns - row[-1].end_ns) / 1e9 >= FLICKER_S:
-            take()
-        row.append(item)
-    take()
-    return sorted(result, key=lambda one: one.begin_ns)
-
-
-def _joined(row: Sequence[ThrottleInterval]) -> ThrottleInterval:
-    begin_ns, end_ns = row[0].begin_ns, row[-1].end_ns
-    down_ns = sum(item.end_ns - item.begin_ns for item in row)
-    words = f"on and off {len(row)} times, {down_ns / (end_ns - begin_ns):.0%} of the time down"
-    return replace(row[0], end_ns=end_ns, evidence=f"{row[0].evidence}; {words}")
 
 
 def at_one_ceiling(

@@ -11,6 +11,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+FEWEST_STEPS = 9
+
+MOST_DEPENDENT = 6.0
+"""Differences of means of two points over those of single points, scaled back: 1 for independent
+ones, 1.7 for a random walk, more than 4 for a drive on a host that other programs keep busy."""
+
 CALM_POINTS = 40
 CALM_PARTS = 20
 FAR_CALMER = 3.0
@@ -61,17 +67,20 @@ def scatter_of_steps(y: Floats) -> float:
 
     The lower quartile of absolute differences (/ 0.4506 for differences of a normal distribution):
     up to half of the steps may be changes of level. Differences of means of two points
-    are looked at too, scaled back, so that dependence is not taken for quiet.
+    are looked at too, scaled back, so that dependence is not taken for quiet; ``MOST_DEPENDENT``
+    times as much at most, or they are changes of level.
     """
-    worst = 0.0
-    size = 1
-    level = y
-    while len(level) >= 9 and size <= 2:
-        spread = float(np.quantile(np.abs(np.diff(level)), 0.25)) / 0.4506
-        worst = max(worst, spread * size**0.5)
-        level = level[: len(level) // 2 * 2].reshape(-1, 2).mean(axis=1)
-        size *= 2
-    return worst
+    if len(y) < FEWEST_STEPS:
+        return 0.0
+    single = _spread(y)
+    pairs = y[: len(y) // 2 * 2].reshape(-1, 2).mean(axis=1)
+    if len(pairs) < FEWEST_STEPS:
+        return single
+    return float(min(max(single, _spread(pairs) * 2**0.5), MOST_DEPENDENT * single))
+
+
+def _spread(y: Floats) -> float:
+    return float(np.quantile(np.abs(np.diff(y)), 0.25)) / 0.4506
 
 
 def calm_scatter(y: Floats) -> float:

@@ -14,6 +14,7 @@ A counter that moved is a proof. One that stands still is none: many drives neve
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,6 +40,9 @@ UNCOUNTED_S = 1.0
 """Whole seconds: what is counted may be this much short of what was."""
 
 CLOSE_NS = 5_000_000_000
+
+CLOSE_LOOKS_S = 30.0
+"""Between two looks no further apart it can be told which of the changes of IOPS was counted."""
 
 BESIDE_NS = 1_000_000_000
 """A reading this close to an edge of a stretch counts as taken at the edge."""
@@ -106,11 +110,7 @@ class Counters:
         before, after = self._around(begin_ns, end_ns)
         if before is None or after is None:
             return None
-        counted = sum(
-            after.values[name] - before.values[name]
-            for name in SECONDS
-            if name in before.values and name in after.values
-        )
+        counted = sum(_moved(before, after, name) for name in SECONDS)
         apart_s = (after.t_ns - before.t_ns) / 1e9
         # Seconds counted outside the stretch must not make up for seconds missing inside it.
         inside_s = counted - (apart_s - (end_ns - begin_ns) / 1e9)
@@ -131,6 +131,20 @@ class Counters:
             for before, after in pairwise(inside)
         ]
         return [(t_ns, words) for t_ns, words in said if words is not None]
+
+    def began(self, moment_ns: int) -> tuple[int, int] | None:
+        """The looks on either side of a moment, if they are close and the drive began to throttle
+        between them: it went over to throttling, and had not throttled all the time."""
+        counting = [one for one in self.readings if any(name in one.values for name in TRANSITIONS)]
+        at = bisect(counting, moment_ns, key=lambda one: one.t_ns)
+        if not 0 < at < len(counting):
+            return None
+        before, after = counting[at - 1], counting[at]
+        began = any(_moved(before, after, name) > 0 for name in TRANSITIONS)
+        apart_s = (after.t_ns - before.t_ns) / 1e9
+        throughout = sum(_moved(before, after, name) for name in SECONDS) > apart_s - UNCOUNTED_S
+        close = apart_s <= CLOSE_LOOKS_S
+        return (before.t_ns, after.t_ns) if close and began and not throughout else None
 
     def power_limit(self, moment_ns: int) -> tuple[str, float | None] | None:
         """The power state other than 0 in effect at a moment, in words, and its watts."""
@@ -158,6 +172,12 @@ class Counters:
         before = [one for one in counting if one.t_ns <= begin_ns + BESIDE_NS]
         after = [one for one in counting if one.t_ns >= end_ns - BESIDE_NS]
         return (before[-1] if before else None), (after[0] if after else None)
+
+
+def _moved(before: Reading, after: Reading, name: str) -> float:
+    """By how much a counter moved; 0 when it was not read at both."""
+    values = before.values.get(name), after.values.get(name)
+    return 0.0 if values[0] is None or values[1] is None else values[1] - values[0]
 
 
 def _readings(event: Event) -> Iterator[Reading]:

@@ -48,6 +48,8 @@ class Heat:
 
     sensors: tuple[Sensor, ...]
     warning_celsius: float | None
+    onset_celsius: float | None = None
+    """Where the drive was seen to begin to throttle; None while that is looked for."""
 
     @classmethod
     def of(
@@ -90,6 +92,21 @@ class Heat:
         own = self._drives_own
         apart_ns = own.interval_ns if own is not None else 0
         return self.warmest(moment_ns - apart_ns, moment_ns + apart_ns + 1)
+
+    def coolest_near(self, moment_ns: int) -> float | None:
+        """The drive's own lowest °C of the readings around a moment."""
+        own = self._drives_own
+        apart_ns = own.interval_ns if own is not None else 0
+        return self.coolest(moment_ns - apart_ns, moment_ns + apart_ns + 1)
+
+    def first_below(self, celsius: float, begin_ns: int, end_ns: int) -> int | None:
+        """When the drive's own reading is first below ``celsius``; None if it is not."""
+        own = self._drives_own
+        if own is None:
+            return None
+        low, high = np.searchsorted(own.t_ns, [begin_ns, end_ns])
+        below = np.flatnonzero(own.celsius[low:high] < celsius)
+        return int(own.t_ns[low + below[0]]) if len(below) else None
 
     def warmest_outside(self, until_ns: int, stretches: Sequence[tuple[int, int]]) -> float | None:
         """The drive's own highest °C before a moment and not in (or just beside) any stretch."""
@@ -148,13 +165,18 @@ class Heat:
                 begin_ns + max(5_000_000_000, apart_ns),
             )
             top = float(near.max())
-            if self.warning_celsius is not None and sensor.own:
+            warning = self.warning_celsius if sensor.own else None
+            if warning is not None:
                 margin = COOLED if carried_over and at_start else NEAR_WARNING
-                if top >= self.warning_celsius - margin - STEP / 2:
-                    return f"{sensor.name} {top:.0f} °C, warning at {self.warning_celsius:.0f} °C"
-                return None
-            if self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
+                if top >= warning - margin - STEP / 2:
+                    return f"{sensor.name} {top:.0f} °C, warning at {warning:.0f} °C"
+            elif self._at_plateau(sensor, begin_ns, end_ns, top, at_start):
                 return f"{sensor.name} stopped rising at {top:.0f} °C, the highest of the run"
+            onset = self.onset_celsius if sensor.own else None
+            if onset is not None and top >= onset - STEP:
+                return f"{sensor.name} {top:.0f} °C, as warm as where it began to throttle before"
+            if warning is not None:
+                return None
         return None
 
     def never_cooler(

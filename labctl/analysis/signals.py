@@ -50,6 +50,11 @@ class PhaseSignals:
         """Seconds from begin to end."""
         return (self.end_ns - self.begin_ns) / 1e9
 
+    @property
+    def heat_recorded(self) -> bool:
+        """Whether any temperature, or a counter of throttling that moves, was recorded."""
+        return bool(self.heat.sensors) or self.counters.count
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:

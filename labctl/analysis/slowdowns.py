@@ -96,6 +96,12 @@ class Levels:
         return self.mean(bound, min(bound + self.around, not_after))
 
 
+def inner(begin: int, end: int) -> tuple[int, int]:
+    """Without the steps at both edges, if any are left then: a status next to an edge may hold
+    some of both levels."""
+    return (begin + 1, end - 1) if end - begin > 2 else (begin, end)
+
+
 def slowdowns(levels: Levels, start: int = 0, stop: int | None = None) -> list[Slowdown]:
     """The reduced stretches between two bounds of a phase, in order.
 
@@ -125,7 +131,7 @@ def slowdowns(levels: Levels, start: int = 0, stop: int | None = None) -> list[S
                 if levels.mean(0, low) < levels.limit(low) * level:
                     found.append(Slowdown(0, low, high, after, levels.mean(0, low), True, False))
             reference = level
-        elif level >= REDUCED * reference:
+        elif max(level, levels.mean(*inner(low, high))) >= REDUCED * reference:
             found.append(_ended(levels, (begin, low, beside), reference))
             begin, reference = None, level
     if begin is not None:

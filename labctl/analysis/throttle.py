@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
-from labctl.analysis.carried import doubted, filled, known
+from labctl.analysis.carried import NOTHING, Known, cooled, doubted, filled, known
 from labctl.analysis.causes import (
     alike,
     at_one_ceiling,
     explained,
-    on_and_off,
-    repeated,
-    steady_state,
+    light_levels,
 )
 from labctl.analysis.heat import STEP
+from labctl.analysis.housekeeping import cut_off, repeated, steady_state
+from labctl.analysis.pauses import as_stretches
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.signals import Grid, PhaseSignals, on_grid
 from labctl.analysis.slowdowns import (
     ABRUPT,
+    REDUCED,
     Levels,
     Slowdown,
     rises,
@@ -44,10 +46,6 @@ BURST_S = 5.0
 HANDED_ON_NS = 3_000_000_000
 """A phase that begins this soon after a throttled stretch may have begun throttled."""
 
-NO_PAUSE_NS = 1_250_000_000
-"""A pause of throttling that is told as shorter is the shortest level that there can be, two
-statuses of fio: the drive may have been let go for any part of it."""
-
 
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
@@ -55,59 +53,29 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
     cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in grids]
     alone: list[ThrottleInterval] = []
     for phase, cut in zip(phases, cuts, strict=True):
-        seen = [] if cut is None else _of_phase(phase, *cut, None, None)
+        seen = [] if cut is None else _of_phase(phase, *cut, None, NOTHING)
         alone += doubted(phase, seen, alone)
     what = known(phases, alone)
+    phases = [
+        replace(one, heat=replace(one.heat, onset_celsius=what.fell_celsius)) for one in phases
+    ]
     found: list[ThrottleInterval] = []
     last: ThrottleInterval | None = None
     for number, (phase, cut) in enumerate(zip(phases, cuts, strict=True)):
         hot = last if number and _handed_over(last, phases[number - 1], phase) else None
-        seen = [] if cut is None else _of_phase(phase, *cut, hot, what.onset_celsius)
-        seen = doubted(phase, alike(seen), found)
-        intervals = filled(phase, seen, [] if cut is None else _rises(*cut), hot, what)
+        seen = [] if cut is None else _of_phase(phase, *cut, hot, what)
+        seen = doubted(phase, light_levels(alike(seen), phase), found)
+        changes = [] if cut is None else _changes(*cut)
+        rises_ns = [t_ns for t_ns, rose in changes if rose]
+        intervals = filled(phase, seen, rises_ns, hot, what)
+        intervals = cooled(phase, intervals, [t_ns for t_ns, _ in changes], what)
         found += intervals
         thermal = [item for item in intervals if item.cause == "thermal"]
         last = max(thermal, key=lambda item: item.end_ns, default=None)
         if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
             # How cool it was while it throttled is known since the first of these phases.
             last = replace(last, begin_ns=hot.begin_ns)
-    found = _without_pauses(at_one_ceiling(found, phases))
-    return tuple(sorted(found, key=lambda item: (item.begin_ns, -item.end_ns)))
-
-
-def _without_pauses(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
-    """Thermal stretches of a phase that are no further apart than can be resolved, as one.
-
-    Not before the end: what a drive did while it was let go is no sign of one that throttles.
-    """
-    thermal: list[ThrottleInterval] = []
-    for item in sorted(found, key=lambda one: one.begin_ns):
-        if item.cause != "thermal":
-            continue
-        last = thermal[-1] if thermal else None
-        if (
-            last is not None
-            and item.phase_index == last.phase_index
-            and item.begin_ns - last.end_ns < NO_PAUSE_NS
-        ):
-            thermal[-1] = _one_of(last, item)
-        else:
-            thermal.append(item)
-    return [*(item for item in found if item.cause != "thermal"), *thermal]
-
-
-def _one_of(first: ThrottleInterval, second: ThrottleInterval) -> ThrottleInterval:
-    """Both as one, by the evidence of the first."""
-    words = "; let go for a moment"
-    parts = first.duration_s, second.duration_s
-    during = parts[0] * first.iops_during + parts[1] * second.iops_during
-    return replace(
-        first,
-        end_ns=max(first.end_ns, second.end_ns),
-        iops_during=during / sum(parts),
-        counters_moved=first.counters_moved or second.counters_moved,
-        evidence=first.evidence if words in first.evidence else first.evidence + words,
-    )
+    return tuple(as_stretches(at_one_ceiling(cut_off(found, phases), phases), phases))
 
 
 def throttled_stretches(
@@ -150,18 +118,18 @@ def _of_phase(
     grid: Grid,
     levels: Levels,
     hot: ThrottleInterval | None,
-    onset: float | None,
+    what: Known,
 ) -> list[ThrottleInterval]:
     """All slowdowns that show inside a phase."""
     if phase.writes:
-        lets_go = partial(_lets_go, phase, grid, onset)
+        lets_go = partial(_lets_go, phase, grid, levels, what)
         found = slow_stretches(phase, grid, levels, hot is not None, lets_go)
         told = [item for item in found if _is_told(item, phase)]
-        return on_and_off(steady_state(repeated(told, phase)))
+        return steady_state(repeated(told, phase))
     found = []
     start = 0
     if hot is not None:
-        first = _handed_on(phase, grid, levels, onset)
+        first = _handed_on(phase, grid, levels, what)
         if first is not None:
             found.append(explained(phase, grid, first, True))
             start = first.end
@@ -175,7 +143,7 @@ def _of_phase(
                 found.append(seen)
             # What falls for good without heat leaves a new level to hold the drive to.
             start = _new_level(levels, item.begin, grid)
-    return on_and_off([item for item in found if _is_told(item, phase)])
+    return [item for item in found if _is_told(item, phase)]
 
 
 def _new_level(levels: Levels, begin: int, grid: Grid) -> int:
@@ -190,38 +158,43 @@ def _new_level(levels: Levels, begin: int, grid: Grid) -> int:
     return later[0] if passing else begin
 
 
-def _handed_on(
-    phase: PhaseSignals, grid: Grid, levels: Levels, onset: float | None
-) -> Slowdown | None:
+def _handed_on(phase: PhaseSignals, grid: Grid, levels: Levels, what: Known) -> Slowdown | None:
     """The begin of a phase that goes on throttled, until a rise that lets the drive go; None when
     no rise was seen."""
     seen = rises(levels)
     if not seen:
         return None
-    rise = next((rise for rise in seen if _lets_go(phase, grid, onset, rise)), levels.bounds[-1])
+    lets_go = partial(_lets_go, phase, grid, levels, what)
+    rise = next((rise for rise in seen if lets_go(rise)), levels.bounds[-1])
     beside = min((bound for bound in levels.bounds if bound > rise), default=len(grid.x))
     before = levels.after(rise, beside) if rise < beside else levels.mean(seen[-1], rise)
     return Slowdown(0, rise, beside, before, levels.mean(0, rise), at_start=True, to_end=False)
 
 
-def _rises(grid: Grid, levels: Levels) -> list[int]:
-    """The moments (ns) at which IOPS rose abruptly."""
+def _changes(grid: Grid, levels: Levels) -> list[tuple[int, bool]]:
+    """The moments (ns) at which IOPS changed abruptly, and whether they rose."""
+    steps = zip(levels.bounds, levels.bounds[1:], levels.bounds[2:], strict=False)
+    beside = [(at, levels.before(at, low), levels.after(at, high)) for low, at, high in steps]
     return [
-        grid.moment(low)
-        for previous, low, high in zip(
-            levels.bounds, levels.bounds[1:], levels.bounds[2:], strict=False
-        )
-        if levels.before(low, previous) < ABRUPT * levels.after(low, high)
+        (grid.moment(at), before < after)
+        for at, before, after in beside
+        if min(before, after) < ABRUPT * max(before, after)
     ]
 
 
-def _lets_go(phase: PhaseSignals, grid: Grid, onset: float | None, rise: int) -> bool:
+def _lets_go(phase: PhaseSignals, grid: Grid, levels: Levels, what: Known, rise: int) -> bool:
     """Whether a rise can be the end of throttling.
 
-    A drive is let go cooler than it was when it began to throttle (``onset``). A rise while it is
-    still as warm as that is one from a heavy to a light level.
+    It is when it reaches what the same workload did when it was free. Else a drive is let go cooler
+    than it was when it began to throttle: a rise while it is still as warm as that is one from a
+    heavy to a light level.
     """
-    celsius = phase.heat.celsius_at(grid.moment(rise))
+    free = what.free_of(phase)
+    steps = [step for step in pairwise(levels.bounds) if rise <= step[0] <= rise + levels.around]
+    reached = grid.unit * max((levels.mean(*step) for step in steps), default=0.0)
+    if free is not None and reached >= REDUCED * free:
+        return True
+    onset, celsius = what.fell_celsius, phase.heat.celsius_at(grid.moment(rise))
     return onset is None or celsius is None or celsius < onset - STEP / 2
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from labctl.analysis.causes import explained, held_back
+from labctl.analysis.causes import ALIKE, explained, held_back
 from labctl.analysis.heat import STEP
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.signals import Grid, PhaseSignals
@@ -51,6 +51,15 @@ class _Begun:
     factor: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Fall:
+    """A fall from a ``level``; of heat or of the flash, whose ``factor`` was before."""
+
+    level: float
+    hot: bool
+    factor: float
+
+
 @dataclass(slots=True)
 class _Walk:
     """Where the walk through a phase stands: the factors, what has begun and what has ended."""
@@ -69,27 +78,37 @@ class _Walk:
     found: list[ThrottleInterval] = field(default_factory=list)
     freed: int | None = None
     """Where the drive was last seen to hold itself back less."""
+    falls: list[_Fall] = field(default_factory=list)
+    """Those that no rise has undone yet, the last one last."""
     rose: int | None = None
     """The last rise that may have been one of a drive that was handed over throttled."""
 
     def fall(self, edge: _Edge) -> None:
         """One of the factors became less."""
-        if self._told(edge, edge.after[1], to_end=False).cause == "thermal":
+        level = self._before(edge)
+        seen = self._told(edge, edge.after[1], to_end=False)
+        # Heat alone does not tell which of the two fell once the flash is down already.
+        told = seen.counters_moved or None not in (seen.watts_before, seen.watts_during)
+        if seen.cause == "thermal" and (told or not self.begun):
             if self.held is not None and self.freed is not None and self._falls_anew(edge):
                 self.found.append(self._told(self.held.edge, self.freed, to_end=False))
                 self.heat, self.held = self.held.factor, None
             if self.held is None:
                 self.held = _Begun(edge, self.heat)
+            self.falls.append(_Fall(level, True, self.heat))
             self.heat *= edge.ratio
             self.freed = None
         else:
             self.begun.append(_Begun(edge, self.flash))
+            self.falls.append(_Fall(level, False, self.flash))
             self.flash *= edge.ratio
 
     def rise(self, edge: _Edge) -> None:
         """One of the factors, or both, are back or on their way."""
         if self.held is None and not self.handed and not self.begun:
             self._first_rise(edge)
+            return
+        if self._undoes(edge):
             return
         followed = held_back(self.phase, self.grid, edge.after, edge.before)
         if self.held is None and not self.begun:
@@ -101,6 +120,23 @@ class _Walk:
             self._flash_is(self.flash * edge.ratio, edge)
         else:
             self._either_rise(edge, followed)
+
+    def _undoes(self, edge: _Edge) -> bool:
+        """A rise to the level before some fall undoes that fall and all since, whatever they were
+        of: that two others made up for it so exactly is not to be expected."""
+        level = self.levels.after(*edge.after)
+        undone: list[_Fall] = []
+        while self.falls and self.falls[-1].level <= (1 + ALIKE) * level:
+            undone.append(self.falls.pop())
+        if not undone or undone[-1].level < (1 - ALIKE) * level:
+            return False
+        hot = [fall for fall in undone if fall.hot and self.held is not None]
+        flash = [fall for fall in undone if not fall.hot and self.begun]
+        if flash:
+            self._flash_is(flash[-1].factor, edge)
+        if hot:
+            self._heat_is(hot[-1].factor, edge)
+        return bool(flash or hot)
 
     def _either_rise(self, edge: _Edge, followed: bool | None) -> None:
         """A rise while both factors are down: of the one that energy tells, if that fits."""
@@ -123,28 +159,37 @@ class _Walk:
     def settled(self, steps: Step) -> None:
         """A level without an abrupt change: the one before a slowdown may be reached again."""
         level = self.levels.mean(*steps)
-        if self.held is not None and not self.begun and level >= REDUCED * self._before(self.held):
+        if (
+            self.held is not None
+            and not self.begun
+            and level >= REDUCED * self._before(self.held.edge)
+        ):
             self._heat_is(1.0, _Edge(steps[0], steps, steps, 1.0))
         elif self.begun and self.held is None:
-            while self.begun and level >= REDUCED * self._before(self.begun[-1]):
+            while self.begun and level >= REDUCED * self._before(self.begun[-1].edge):
                 self._flash_is(self.begun[-1].factor, _Edge(steps[0], steps, steps, 1.0))
 
     def end(self) -> list[ThrottleInterval]:
         """All slow stretches, those too that last until the phase ends."""
         last = len(self.grid.x)
-        open_now = ([] if self.held is None else [self.held]) + self.begun
-        self.found += [self._told(one.edge, last, to_end=True) for one in open_now]
+        if self.held is not None:
+            self.found.append(self._told(self.held.edge, last, to_end=True))
+        self.found += [self._of_flash(one.edge, last, to_end=True) for one in self.begun]
         if self.handed and self.rose is not None:
             self._since_begin(self.levels.bounds[-1])
         return sorted(self.found, key=lambda item: (item.begin_ns, -item.end_ns))
 
-    def _before(self, one: _Begun) -> float:
-        return self.levels.before(one.edge.before[1], one.edge.before[0])
+    def _before(self, edge: _Edge) -> float:
+        return self.levels.before(edge.before[1], edge.before[0])
 
     def _falls_anew(self, edge: _Edge) -> bool:
-        """Whether a drive falls where it fell when it was free: then it was free again. One that
-        throttles falls further only when it gets warmer than that."""
+        """Whether a drive falls where it fell when it was free: then it was free again, and its
+        flash hid that. One that throttles falls further only when it gets warmer than that, and
+        from a level that it throttled at before."""
         assert self.held is not None
+        light = self.levels.after(*self.held.edge.after)
+        if abs(self._before(edge) - light) < ALIKE * light:
+            return False
         heat, grid = self.phase.heat, self.grid
         first = heat.highest_near(grid.moment(self.held.edge.at))
         now = heat.highest_near(grid.moment(edge.at))
@@ -155,12 +200,14 @@ class _Walk:
         if self.held is not None and factor >= REDUCED * self.held.factor:
             self.found.append(self._told(self.held.edge, edge.at, to_end=False))
             self.heat, self.held = self.held.factor, None
+            if self.handed and not self.lets_go(edge.at):
+                self.rose = edge.at  # back at the level that the phase began throttled at
 
     def _flash_is(self, factor: float, edge: _Edge) -> None:
         self.flash = factor
         while self.begun and factor >= REDUCED * self.begun[-1].factor:
             one = self.begun.pop()
-            self.found.append(self._told(one.edge, edge.at, to_end=False))
+            self.found.append(self._of_flash(one.edge, edge.at, to_end=False))
             self.flash = one.factor
 
     def _handed_rise(self, edge: _Edge) -> None:
@@ -189,15 +236,33 @@ class _Walk:
     def _told(self, edge: _Edge, end: int, *, to_end: bool) -> ThrottleInterval:
         """A stretch from an edge on; what it was is judged by what went with the edge."""
         levels, grid = self.levels, self.grid
-        near = min(edge.after[1], edge.at + 2 * levels.around)
-        before, after = (
-            self._before(_Begun(edge, 1.0)),
-            levels.mean(edge.at, max(near, edge.at + 1)),
-        )
-        item = Slowdown(edge.at, near, edge.before[0], before, after, False, to_end)
+        longest = edge.at + 2 * levels.around
+        seen = self._judged(edge, min(edge.after[1], longest), to_end)
+        if seen.watts_during is None:
+            # Too short for the meters: by all that the drive did before it did more again.
+            seen = self._judged(edge, min(self._low_until(edge), longest), to_end)
         end_ns = self.phase.end_ns if end >= len(grid.x) - 1 else grid.moment(end)
         during = grid.iops(edge.at, max(end, edge.at + 1))
-        return replace(explained(self.phase, grid, item, False), end_ns=end_ns, iops_during=during)
+        return replace(seen, end_ns=end_ns, iops_during=during)
+
+    def _of_flash(self, edge: _Edge, end: int, *, to_end: bool) -> ThrottleInterval:
+        seen = self._told(edge, end, to_end=to_end)
+        if seen.cause != "thermal":
+            return seen
+        return replace(seen, cause="write_cache" if to_end else "unknown")
+
+    def _judged(self, edge: _Edge, near: int, to_end: bool) -> ThrottleInterval:
+        before = self._before(edge)
+        after = self.levels.mean(edge.at, max(near, edge.at + 1))
+        item = Slowdown(edge.at, near, edge.before[0], before, after, False, to_end)
+        return explained(self.phase, self.grid, item, False)
+
+    def _low_until(self, edge: _Edge) -> int:
+        low = REDUCED * self._before(edge)
+        later = [step for step in itertools.pairwise(self.levels.bounds) if step[0] >= edge.at]
+        return next(
+            (begin for begin, end in later if self.levels.mean(begin, end) > low), len(self.grid.x)
+        )
 
 
 def slow_stretches(
