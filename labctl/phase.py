@@ -145,6 +145,11 @@ class Phase:
         return self.pattern.io and self.duration_s == 0 and self.replay is None
 
     @property
+    def planned_s(self) -> float:
+        """How long it takes by plan: 0 of a cool-down or purge, which have a limit alone."""
+        return 0.0 if self.pattern in (Pattern.COOL, Pattern.PURGE) else self.duration_s
+
+    @property
     def timed(self) -> bool:
         """Whether its work ends after a time, and not when all of it is done."""
         return not self.fills and self.replay is None
@@ -166,12 +171,15 @@ class Phase:
     @property
     def label(self) -> str:
         """A short name for a person: ``randread 4k QD8``."""
-        if self.pattern is Pattern.IDLE:
-            return self.sweep if self.role is Role.PREPARE else self.role.value.replace("_", " ")
-        if self.pattern is Pattern.COOL:
+        if self.pattern is Pattern.IDLE and self.role is not Role.PREPARE:
+            return self.role.value.replace("_", " ")
+        if self.pattern is Pattern.COOL and self.until_celsius is not None:
             return f"cool to {self.until_celsius:g} °C"
-        if self.pattern is Pattern.PURGE:
+        if self.pattern is Pattern.PURGE and self.purge_method:
             return f"purge ({self.purge_method})"
+        if not self.pattern.io:  # of a phase that is known by its topics alone, no more is known
+            rests = self.pattern is Pattern.IDLE and self.sweep
+            return self.sweep if rests else self.pattern.value.replace("_", " ")
         size = self.replay.name if self.replay else format_size(self.block_size_bytes)
         parts = [self.pattern.value, size, f"QD{self.queue_depth}"]
         if self.pattern.mixed:

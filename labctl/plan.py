@@ -88,6 +88,7 @@ Shares = Annotated[
 IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
 Resume = Literal["repeat", "prepare", "forbid"]
+WhenPhaseFails = Literal["go_on", "end"]
 PowerStates = Annotated[
     list[Annotated[int, Field(ge=0, le=31)]], BeforeValidator(_one_or_many), Field(min_length=1)
 ]
@@ -300,6 +301,8 @@ class Plan(BaseModel):
     """What a run does when it goes on after it was cut off, or after its host was away: repeat the
     phase that was on; prepare the drive again before that; or not at all, since it must be in one
     piece."""
+    when_phase_fails: WhenPhaseFails = "go_on"
+    """Whether the other phases are done all the same, or the run ends as failed."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -181,8 +181,13 @@ class Rig:
 
     @property
     def drive(self) -> Drive:
-        """The drive under test, where it is one: see :meth:`each_drive`."""
-        assert self.file.drive is not None, "this rig has several drives"
+        """The drive under test, where it is one: see :meth:`each_drive`.
+
+        Raises ConfigurationError where there are several.
+        """
+        if self.file.drive is None:
+            allowed = "has several, and this is done with one: name a rig of one drive"
+            raise ConfigurationError([Mistake(self.path, "drive", None, allowed)])
         return self.file.drive
 
     @property

@@ -23,8 +23,8 @@ from labctl.timebase import NS_PER_S
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 1.0
 """Reconnection waits 0.5, 1, 1 … s. A meter is read again within 5 s of being back: an attempt
-that just failed took at most 1.5 s (the time-out of opening), then 1 s, then opening and settings
-at most 2.5 s."""
+that just failed took at most 1.5 s (the time-out of opening), then 1 s, then opening and settings,
+2.5 s where a reset takes no longer than 1 s."""
 ATTEMPTS = 2
 """An instrument may be busy with what a client before left behind, or slow just once."""
 SILENCE_S = 3.0

@@ -43,9 +43,15 @@ from labctl.trace.replay import write_log
 
 STATUS_EVERY_MS = 500
 HELD_WITHIN_S = 30.0
-"""fio opens its target before it is held; a remote or sleeping drive may take a while."""
+"""fio asks its target for its size before it is held; a remote or sleeping drive may take a while.
+For its I/O it opens it when it begins."""
 LATE_BY_S = 30.0
-"""How long past its runtime a phase may go on before it counts as hung."""
+"""How long past its runtime a phase may go on before it counts as hung, beside what its drive needs
+for the I/Os in flight."""
+SLOWEST_BYTES_PER_S = 1e6
+"""What a drive writes at least: hot and collecting garbage a few MB/s. At the end of its runtime
+fio waits for all I/Os in flight at once and tells nothing meanwhile (fio 3.33), so that 32 MiB of
+them may look like half a minute of nothing."""
 NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
@@ -85,6 +91,12 @@ def _write_replay(replay: Replay, sizes: Sequence[int | None], directory: Path) 
         write_log(replay, directory / REPLAY_FILE, min(known))
     except TraceError as error:
         raise RunFailed(str(error)) from error
+
+
+def _last_ios_s(phase: Phase) -> float:
+    """How long the I/Os that a drive has in flight at the end of a phase may take."""
+    in_flight = phase.jobs * phase.queue_depth
+    return in_flight * phase.block_size_bytes / SLOWEST_BYTES_PER_S
 
 
 class _Kept:
@@ -210,7 +222,8 @@ class FioProcess:
     async def wait_done(self) -> None:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
         if self.phase.timed:
-            await self._wait_for(self._done, self.phase.duration_s + LATE_BY_S, "did not end")
+            within_s = self.phase.duration_s + LATE_BY_S + _last_ios_s(self.phase)
+            await self._wait_for(self._done, within_s, "did not end")
         else:
             await self._wait_while_it_progresses()
         assert self.release_ns is not None and self.done_ns is not None

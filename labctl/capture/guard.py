@@ -56,12 +56,21 @@ def passed(rig: Rig, look: Look) -> Iterator[Trip]:
         yield Trip("hours", f"the run is on for more than {limits.hours:g} h", "abort")
 
 
+def _said(drive: str) -> str:
+    """A drive in words, by its name; a single drive has an empty one."""
+    return f"drive {drive}" if drive else "the drive"
+
+
+def _celsius_of(drive: str) -> str:
+    """What the limit for the temperature of a drive is called."""
+    return f"celsius of {drive}" if drive else "celsius"
+
+
 def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
     for name, value in celsius.items():
         if limits.celsius is not None and value >= limits.celsius:
-            drive = f"drive {name}" if name else "the drive"
-            reason = f"{drive} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
-            yield Trip(f"celsius of {name}" if name else "celsius", reason, limits.when_hot)
+            reason = f"{_said(name)} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
+            yield Trip(_celsius_of(name), reason, limits.when_hot)
 
 
 def _unwatched(rig: Rig, look: Look) -> Iterator[Trip]:
@@ -70,10 +79,9 @@ def _unwatched(rig: Rig, look: Look) -> Iterator[Trip]:
     if limits.celsius is not None:
         for name in rig.drives:
             if name not in look.celsius:
-                drive = f"drive {name}" if name else "the drive"
-                reason = f"nobody knows how hot {drive} is: {limits.celsius:g} °C is not watched"
-                limit = f"celsius of {name} unknown" if name else "celsius unknown"
-                yield Trip(limit, reason, "warn", BLIND_S)
+                told = f"nobody knows how hot {_said(name)} is"
+                reason = f"{told}: {limits.celsius:g} °C is not watched"
+                yield Trip(f"{_celsius_of(name)} unknown", reason, "warn", BLIND_S)
     if limits.watts is not None:
         dark = [name for name, rail in look.view.rails.items() if rail.watts is None]
         if dark:

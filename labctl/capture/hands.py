@@ -60,7 +60,9 @@ class DriveHands:
     stop: StopRequest
     controls: Mapping[str, DriveControl]
 
-    async def _check(self, phases: Sequence[Phase], whole_drive: bool = False) -> None:
+    async def _check(
+        self, phases: Sequence[Phase], *, whole_drive: bool = False, at_rest: bool
+    ) -> None:
         """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
         await self._wait_for_host()
         await asyncio.to_thread(
@@ -70,7 +72,7 @@ class DriveHands:
             self.runs_root,
             self.host.machine,
             whole_drive=whole_drive,
-            at_rest=self.at_rest(),
+            at_rest=at_rest,
         )
 
     async def _wait_for_host(self) -> None:
@@ -88,23 +90,34 @@ class DriveHands:
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
-        await self._check([phase])
+        await self._check([phase], at_rest=self.at_rest())
         for control in self.controls.values():
             await asyncio.to_thread(control.set_again_after, self.host.boot_id)
-        before: list[Status] = []
+        before: list[tuple[Status, int]] = []
 
         def on_status(status: Status, t_ns: int) -> None:
-            self._on_status(status, t_ns, before[-1] if before else None)
-            before[:] = [status]
+            then, then_ns = before[-1] if before else (None, None)
+            # fio notes its runtime, then waits for workers that sleep until the trace's next I/O
+            # (3.33): what it prints is of the moment when it prints it.
+            paced = phase.replay is not None and phase.replay.stalls
+            self._on_status(status, t_ns, then, then_ns if paced else None)
+            before[:] = [(status, t_ns)]
 
         directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
         return await FioProcess.start(
             phase, self.drives, directory, self.timebase, on_status, self.host
         )
 
+    async def check_again(self, phase: Phase) -> None:
+        """Check what was checked before fio was started: it opens its target when it begins."""
+        await self._check([phase], at_rest=True)
+
     async def purge(self, phase: Phase) -> None:
-        """Check that the drives may be purged now, and do it, all at the same time."""
-        await self._check([phase], whole_drive=True)
+        """Check that the drives may be purged now, and do it, all at the same time.
+
+        No fio of ours may be there: it would be taken for somebody who uses the drive.
+        """
+        await self._check([phase], whole_drive=True, at_rest=True)
         self.narrator.event("purge_started", method=phase.purge_method)
 
         async def purge(name: str, control: DriveControl) -> None:
@@ -158,14 +171,16 @@ class DriveHands:
         found = [watts for watts in known if watts is not None]
         return sum(found) if found and len(found) == len(known) else None
 
-    def _on_status(self, status: Status, t_ns: int, before: Status | None) -> None:
-        found = intervals(before, status, t_ns)
+    def _on_status(
+        self, status: Status, t_ns: int, before: Status | None, begin_ns: int | None
+    ) -> None:
+        found = intervals(before, status, t_ns, begin_ns)
         self.monitor.rates(found)
         with contextlib.suppress(JournalError):  # told once, through on_failure
             self._record_intervals("", found)
             for drive, now in _by_drive(status):
                 then = None if before is None else dict(_by_drive(before)).get(drive)
-                self._record_intervals(f"{drive}.", intervals(then, now, t_ns))
+                self._record_intervals(f"{drive}.", intervals(then, now, t_ns, begin_ns))
 
     def _record_intervals(self, prefix: str, found: Mapping[str, Interval]) -> None:
         for side, interval in found.items():

@@ -13,7 +13,7 @@ from labctl.capture.acquisition import State
 from labctl.fio_output import DIRECTIONS, Status
 from labctl.plan import Phase
 from labctl.record import RailInfo
-from labctl.timebase import NS_PER_S
+from labctl.timebase import NS_PER_MS, NS_PER_S
 
 LEAST_INTERVAL_MS = 100
 """fio's last document comes with its exit, however short after the one before: a few
@@ -65,15 +65,20 @@ class Interval:
     latency_mean_us: float | None
 
 
-def intervals(before: Status | None, after: Status, end_ns: int) -> dict[str, Interval]:
+def intervals(
+    before: Status | None, after: Status, end_ns: int, begin_ns: int | None = None
+) -> dict[str, Interval]:
     """De-cumulate: what each direction did from ``before`` (None: from its first I/O) on.
 
-    Empty when too little time has passed. ``end_ns`` is when ``after`` was true.
+    Empty when too little time has passed. ``end_ns`` is when ``after`` was true, ``begin_ns`` when
+    ``before`` was: given where fio's own runtime is no measure of the time between them.
     """
-    span_ms = after.runtime_ms - (before.runtime_ms if before else 0)
+    span_ms = float(after.runtime_ms - (before.runtime_ms if before else 0))
+    if begin_ns is not None:
+        span_ms = (end_ns - begin_ns) / NS_PER_MS
     if span_ms < LEAST_INTERVAL_MS:
         return {}
-    middle_ns = end_ns - span_ms * 500_000
+    middle_ns = end_ns - round(span_ms * NS_PER_MS / 2)
     result = {}
     for name in DIRECTIONS:
         now = after.totals[name]

@@ -28,6 +28,10 @@ class Hands(Sensed, Protocol):
         """Start the fio of a phase, to be held. Raises RunFailed."""
         ...
 
+    async def check_again(self, phase: Phase) -> None:
+        """Whether the held fio of a phase may still begin; no other one of ours is there."""
+        ...
+
     async def purge(self, phase: Phase) -> None:
         """Take the drive back to fresh. Raises RunFailed."""
         ...

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,10 +19,10 @@ from typing import Any
 from instruments.reading import Batch
 from labctl import journal as journals
 from labctl.capture.acquisition import ATTEMPTS, Acquisition, State
+from labctl.capture.clock_watch import ClockWatch
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.watch import DriveWatch, OnEvent, watching_drive
-from labctl.capture.guard import Guard, Look
 from labctl.capture.hands import DriveHands, of_drive
 from labctl.capture.header import calibration_in_force, make_header, meter_channels
 from labctl.capture.host import software
@@ -35,7 +33,8 @@ from labctl.capture.host.ssh import LOCAL, machine_at
 from labctl.capture.identity.identify import identify
 from labctl.capture.monitor import Monitor
 from labctl.capture.resumption import Resumption
-from labctl.capture.sequence import Pause, PhaseSequence
+from labctl.capture.run_watch import RunWatch
+from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
 from labctl.drive_state import DriveState
 from labctl.errors import (
@@ -47,20 +46,14 @@ from labctl.errors import (
 )
 from labctl.journal import Journal
 from labctl.plan import Phase, Plan
-from labctl.record import HELD_UP, RESUMED, Event
+from labctl.record import RESUMED, Event
 from labctl.rig import Rig
-from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
+from labctl.timebase import NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
 ATTEMPTS_OF_RESUMED = 8
 """A run that was cut off had its meters: they are waited for as long as that takes."""
 ABANDON_WITHIN_S = 1.0
-REQUIRED_GONE_S = 10.0
-"""A meter that is ``required = "always"`` may be away this long."""
-WALL_STEP_NS = 100 * NS_PER_MS
-LOOK_EVERY_S = 1.0
-HELD_UP_S = 2.0
-"""Later than this for its next look, labctl stood still: meters without a memory lost readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +122,8 @@ class Run:
         self._sequence: PhaseSequence | None = None
         self._drive_watches: list[DriveWatch | None] = []
         self._cpu_watch: CpuWatch | None = None
-        self._wall_offset_ns = 0 if resumption is None else self.timebase.wall_offset_ns()
-        self._guard = Guard(rig)
-        self._began_s = self._now_s()
+        self._clocks = ClockWatch(self.timebase)
+        self._began_ns = self.timebase.now_ns()
 
     def abandon(self) -> None:
         """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
@@ -308,7 +300,7 @@ class Run:
         done, values = (kept.done, kept.values) if kept is not None else ((), None)
         sequence = PhaseSequence(
             self.phases, hands, self, self.timebase.now_ns, done, values, self.plan.resume,
-            len(self.drives),
+            len(self.drives), self.plan.when_phase_fails,
         )  # fmt: skip
         self._sequence = sequence
         if isinstance(hands.host, RemoteHost):
@@ -316,8 +308,10 @@ class Run:
         self._acquisition.record_to(self._journal)
         for name, reason in missing.items():
             self.event("instrument_lost", instrument=name, reason=reason)
+        owners = self._acquisition.owners
+        watch = RunWatch(hands, sequence, owners, self._clocks, self._began_ns)
         try:
-            async with self._watching(hands, sequence, stop), self._watching_drive(hands):
+            async with watch.watching(), self._watching_drive(hands):
                 if self.plan.governor:
                     await asyncio.to_thread(hands.set_governor, self.plan.governor)
                 await sequence.carry_out(stop)
@@ -350,41 +344,12 @@ class Run:
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """A phase does its first I/O (told by the sequence)."""
-        left_s = sum(later.duration_s for later in self.phases[phase.index :])
+        left_s = sum(later.planned_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
         self.event("phase_started", t_ns, index=phase.index)
         for watch in (self._cpu_watch, *self._drive_watches):
             if watch is not None:
                 watch.phase_boundary()
-
-    @contextlib.asynccontextmanager
-    async def _watching(
-        self, hands: DriveHands, sequence: PhaseSequence, stop: StopRequest
-    ) -> AsyncIterator[None]:
-        """Look after what may go wrong beside the phases, each second."""
-
-        async def watch() -> None:
-            while True:
-                looked = time.monotonic()
-                await asyncio.sleep(LOOK_EVERY_S)
-                late_s = time.monotonic() - looked - LOOK_EVERY_S
-                if late_s > HELD_UP_S:
-                    self.event(HELD_UP, seconds=round(late_s, 3))
-                self._note_wall_step()
-                self._note_required(stop)
-                self._keep_limits(hands, sequence, stop)
-
-        def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled():
-                reason = f"limits are not watched any more: {task.exception()!r}"
-                stop.ask("failed", reason, RunFailed.exit_code)
-
-        task = asyncio.create_task(watch(), name="watch")
-        task.add_done_callback(ended)
-        try:
-            yield
-        finally:
-            task.cancel()
 
     @contextlib.asynccontextmanager
     async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
@@ -405,50 +370,3 @@ class Run:
                 for name, state in hands.drive_states.items()
             ]
             yield
-
-    def _note_wall_step(self) -> None:
-        offset_ns = self.timebase.wall_offset_ns()
-        if abs(offset_ns - self._wall_offset_ns) > WALL_STEP_NS:
-            seconds = (offset_ns - self._wall_offset_ns) / NS_PER_S
-            self.event("wall_clock_step", seconds=round(seconds, 6))
-        self._wall_offset_ns = offset_ns
-
-    def _keep_limits(self, hands: DriveHands, sequence: PhaseSequence, stop: StopRequest) -> None:
-        """Act on limits of the rig that were passed since the last look."""
-        assert self.path is not None
-        now_s = self._now_s()
-        free_bytes = None
-        with contextlib.suppress(OSError):  # the journal tells of it; the other limits hold
-            free_bytes = shutil.disk_usage(self.path).free
-        look = Look(self.monitor.view(), hands.drive_celsius(), free_bytes, now_s - self._began_s)
-        tripped, over = self._guard.changes(look, now_s)
-        for trip in over:
-            self.event("guard_over", limit=trip.limit)
-        for trip in tripped:
-            self.event("guard_tripped", limit=trip.limit, reason=trip.reason, action=trip.action)
-            limits = self.rig.file.limits
-            if trip.action == "abort":
-                stop.ask("aborted", trip.reason, GuardTripped.exit_code)
-            elif trip.action == "pause":
-                cool = Pause(trip.reason, limits.cool_celsius, limits.cool_within_s)
-                sequence.pause(cool)
-
-    def _now_s(self) -> float:
-        return self.timebase.now_ns() / NS_PER_S
-
-    def _note_required(self, stop: StopRequest) -> None:
-        assert self._acquisition is not None
-        now = asyncio.get_running_loop().time()
-        for name, owner in self._acquisition.owners.items():
-            lost_at = owner.lost_at
-            if (
-                self.rig.file.instruments[name].required == "always"
-                and lost_at is not None
-                and now - lost_at > REQUIRED_GONE_S
-            ):
-                stop.ask(
-                    "failed",
-                    f"{name} is required and has been away for {REQUIRED_GONE_S:.0f} s: "
-                    f"{owner.reason}",
-                    1,
-                )

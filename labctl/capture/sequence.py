@@ -9,12 +9,12 @@ the drive is steady.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from labctl.capture.fio import FioProcess
+from labctl.capture.fios import Fios
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.looks import LOOK_EVERY_S, Looks
 from labctl.capture.repetition import prepared_again
@@ -23,11 +23,13 @@ from labctl.capture.rounds import PointValues, RoundsEnd, later_rounds, rounds_e
 from labctl.capture.stopping import StopRequest
 from labctl.errors import GuardTripped, RunFailed
 from labctl.phase import Pattern, Phase
-from labctl.plan import Resume
+from labctl.plan import Resume, WhenPhaseFails
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
+CHECK_AGAIN_AFTER_S = 10.0
+"""A fio that was held for longer (the drive cooled down meanwhile) does not begin unchecked."""
 ATTEMPTS = 3
 """How often a phase is begun that the drive's heat or the way to its host does not let end."""
 
@@ -57,10 +59,12 @@ class PhaseSequence:
         values: Mapping[int, PointValues] | None = None,
         resume: Resume = "repeat",
         drives: int = 1,
+        when_phase_fails: WhenPhaseFails = "go_on",
     ) -> None:
         """``values``: of phases in ``done``, by index, for the rules that end rounds.
 
         ``resume``: what a lost host means to the plan. ``drives``: how many work at once.
+        ``when_phase_fails``: whether the others are done all the same.
         """
         self.failed: list[str] = []
         self._phases = tuple(phases)
@@ -71,23 +75,22 @@ class PhaseSequence:
         self._values = dict(values or {})
         self._resume = resume
         self._drives = drives
+        self._when_phase_fails = when_phase_fails
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
         self._power_state: int | None = None
-        self._fios: list[FioProcess] = []
-        self._holding: dict[int, asyncio.Task[FioProcess]] = {}
+        self._fios = Fios(hands, now_ns)
         self._finishing: list[asyncio.Task[None]] = []
 
     @property
     def at_rest(self) -> bool:
         """Whether no fio is there, not even a held one."""
-        return not self._fios
+        return self._fios.none
 
     def kill(self) -> None:
         """SIGKILL to every fio there is, held or at work."""
-        for fio in self._fios:
-            fio.kill()
+        self._fios.kill()
 
     def pause(self, pause: Pause) -> None:
         """Give up the phase that is on, let the drive cool down, and do the phase again."""
@@ -142,7 +145,7 @@ class PhaseSequence:
         self._narrator.phase_began(phase, begin_ns)
         end_ns = begin_ns + round(phase.duration_s * NS_PER_S)
         await self._until(end_ns - round(HOLD_AHEAD_S * NS_PER_S), stop)
-        self._hold(following, stop)
+        self._fios.hold(following, stop)
         await self._until(end_ns, stop)
         now_ns = self._now_ns()
         outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
@@ -152,7 +155,7 @@ class PhaseSequence:
         assert phase.until_celsius is not None
         begin_ns = self._now_ns()
         self._narrator.phase_began(phase, begin_ns)
-        self._hold(following, stop)
+        self._fios.hold(following, stop)
         celsius = await self._wait_cool(phase.until_celsius, phase.duration_s, stop)
         now_ns = self._now_ns()
         cool = celsius is not None and celsius <= phase.until_celsius
@@ -169,7 +172,7 @@ class PhaseSequence:
         self._paused.clear()
         if pause is None or self._next() is None:
             return
-        await self._drop_held()
+        await self._fios.drop_held()
         self._narrator.event("paused", reason=pause.reason, until_celsius=pause.until_celsius)
         celsius = await self._wait_cool(pause.until_celsius, pause.within_s, stop)
         cool = celsius is not None and celsius <= pause.until_celsius
@@ -192,6 +195,8 @@ class PhaseSequence:
         return celsius
 
     async def _purge(self, phase: Phase, stop: StopRequest) -> None:
+        await self._fios.drop_held()
+        await asyncio.gather(*self._finishing)  # who has the drive open now is somebody else
         begin_ns = self._now_ns()
         self._narrator.phase_began(phase, begin_ns)
         outcome, problem = "completed", ""
@@ -218,7 +223,7 @@ class PhaseSequence:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
                 await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
                 if self._pause is None:
-                    self._hold(following, stop)
+                    self._fios.hold(following, stop)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
             self._values[phase.index] = PointValues(fio.iops, looks.watts, looks.celsius)
@@ -234,12 +239,12 @@ class PhaseSequence:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, "interrupted", reason)
                 if not stop.asked:
-                    self._again(phase, reason)
+                    self._again(phase, reason, stop)
             else:
                 outcome = self._not_completed(phase, problem, stop)
                 self._closed(phase, fio, outcome, str(problem))
                 if outcome == "interrupted":
-                    await self._drop_held()
+                    await self._fios.drop_held()
         finally:
             for task in (*ends, looking):
                 task.cancel()
@@ -252,11 +257,17 @@ class PhaseSequence:
                 "temperature_steady", index=phase.index, reached=reached, celsius=looks.celsius
             )
 
-    def _again(self, phase: Phase, reason: str) -> bool:
+    def _fail(self, reason: str, stop: StopRequest) -> None:
+        self.failed.append(reason)
+        if self._when_phase_fails == "end":
+            told = f'{reason}; the plan says when_phase_fails = "end"'
+            stop.ask("failed", told, RunFailed.exit_code)
+
+    def _again(self, phase: Phase, reason: str, stop: StopRequest) -> bool:
         """A phase that was not let to its end is done again, some times; whether it is."""
         self._attempts[phase.index] = self._attempts.get(phase.index, 1) + 1
         if self._attempts[phase.index] > ATTEMPTS:
-            self.failed.append(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}")
+            self._fail(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}", stop)
             return False
         self._over.discard(phase.index)
         return True
@@ -265,68 +276,37 @@ class PhaseSequence:
         """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
         again, with what the plan wants to come before it, unless it must be in one piece."""
         if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
-            self.failed.append(str(problem))
+            self._fail(str(problem), stop)
             return "failed"
         if stop.asked:
             return "interrupted"
-        if not self._again(phase, str(problem)):
+        if not self._again(phase, str(problem), stop):
             return "failed"
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
             self._values.pop(index, None)
         return "interrupted"
 
-    def _hold(self, phase: Phase | None, stop: StopRequest) -> None:
-        """Begin to start the fio of ``phase``, unless it is being held."""
-        if phase is None or stop.asked:
-            return
-        if phase.index not in self._holding:
-            task = asyncio.create_task(self._held(phase), name=f"hold-{phase.index}")
-            self._holding[phase.index] = task
-
-    async def _held(self, phase: Phase) -> FioProcess:
-        fio = await self._hands.start_fio(phase)
-        self._fios.append(fio)
-        await fio.wait_held()
-        return fio
-
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
-        """The held fio of ``phase``; None when it did not get ready or the run shall end.
-
-        One that was lost with the connection to its host is started anew.
-        """
+        """The held fio of ``phase``; None when it did not get ready or the run shall end."""
         try:
-            fio = await self._taken_while_lost(phase, stop)
+            fio = await self._fios.take(phase, stop)
             if fio is not None:
+                await self._check_again(phase)
                 await self._into_power_state(phase)
             return fio
         except RunFailed as error:
             now_ns = self._now_ns()
             outcome = self._not_completed(phase, error, stop)
             self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
-            await self._drop_held()
+            await self._fios.drop_held()
             return None
 
-    async def _taken_while_lost(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
-        for _ in range(ATTEMPTS - 1):
-            try:
-                fio = await self._taken(phase, stop)
-            except HostUnreachable:
-                continue
-            if fio is None or not fio.lost:
-                return fio
-            self._fios.remove(fio)
-        return await self._taken(phase, stop)
-
-    async def _taken(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
-        self._hold(phase, stop)
-        holding = self._holding[phase.index]
-        asked = asyncio.create_task(stop.wait(), name="stop")
-        try:
-            await asyncio.wait((holding, asked), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
-        return None if stop.asked else self._holding.pop(phase.index).result()
+    async def _check_again(self, phase: Phase) -> None:
+        """Somebody may have mounted the drive since, which nothing of ours had open."""
+        if self._fios.checked_s(phase) > CHECK_AGAIN_AFTER_S:
+            await asyncio.gather(*self._finishing)
+            await self._hands.check_again(phase)
 
     async def _into_power_state(self, phase: Phase) -> None:
         if phase.power_state is not None and phase.power_state != self._power_state:
@@ -361,20 +341,7 @@ class PhaseSequence:
         later = later_rounds(self._phases, phase)
         if later:
             self._over.update(later)
-            await self._drop_held()
-
-    async def _drop_held(self) -> None:
-        """Give up every fio that waits for its turn."""
-        for fio in self._fios:
-            if fio.release_ns is None:
-                fio.kill()
-        for holding in self._holding.values():
-            with contextlib.suppress(Exception):  # it was not to be used any more
-                await holding
-        self._holding.clear()
-        for fio in [item for item in self._fios if item.release_ns is None]:
-            await fio.stop()
-            self._fios.remove(fio)
+            await self._fios.drop_held()
 
     def _finish_later(self, phase: Phase, fio: FioProcess, stop: StopRequest) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
@@ -398,7 +365,7 @@ class PhaseSequence:
         if fio.disk_busy_s is not None:
             more["disk_busy_s"] = fio.disk_busy_s
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
-        self._fios.remove(fio)
+        self._fios.forget(fio)
 
     def _ended(
         self,
@@ -424,8 +391,8 @@ class PhaseSequence:
     async def _end(self, stop: StopRequest) -> None:
         """Whatever is still there ends now."""
         await asyncio.gather(*self._finishing)
-        await self._drop_held()
-        for fio in list(self._fios):
+        await self._fios.drop_held()
+        for fio in self._fios:
             await fio.stop()
             self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
 

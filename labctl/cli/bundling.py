@@ -85,7 +85,12 @@ def _difference_lines(problems: Sequence[str], differing: Sequence[Mismatch]) ->
         yield from _folded(f"  {one}" if place else f"number: {one}", "      ")
     if len(differing) > SHOWN:
         yield f"and {len(differing) - SHOWN} numbers more (--json names all)"
-    yield f"NOT verified: {len(problems)} files and {len(differing)} numbers differ"
+    files, numbers = _counted(len(problems), "file"), _counted(len(differing), "number")
+    yield f"NOT verified: {files} and {numbers} differ"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _folded(text: str, indent: str) -> list[str]:

@@ -10,11 +10,12 @@ from labctl.capture.run import expand_for
 from labctl.errors import Refused
 from labctl.plan import Plan
 from labctl.rig import Rig
-from labctl.service.estimate import estimate, more_than_usual
+from labctl.service.estimate import more_than_usual_on
 
 
-def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool) -> None:
-    """Ask whether a plan is meant that takes or writes more than the usual limits.
+def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool, repeat: int = 1) -> None:
+    """Ask whether a plan is meant that takes or writes more than the usual limits, done ``repeat``
+    times.
 
     Without a terminal there is nobody to ask. Raises Refused when the answer is not yes,
     ConfigurationError when rig and plan do not fit.
@@ -22,12 +23,11 @@ def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool) -> None:
     if yes:
         return
     phases = expand_for(rig, plan, plan.name)
-    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
-    whole_bytes = rig.size_bytes * len(rig.drives) if rig.size_bytes else None
-    reasons = more_than_usual(phases, cost, whole_bytes)
+    reasons = more_than_usual_on(rig, phases, repeat)
     if not reasons:
         return
-    told = f"{plan.name} on {rig.name}: {'; '.join(reasons)}"
+    times = f", {repeat} times" if repeat > 1 else ""
+    told = f"{plan.name} on {rig.name}{times}: {'; '.join(reasons)}"
     if json_output or not sys.stdin.isatty():
         raise Refused(f"{told}; if that is meant, add --yes (--scale makes a plan smaller)")
     print(told)

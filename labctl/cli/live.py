@@ -61,9 +61,9 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
 def screen(view: View, now_ns: int) -> RenderableType:
     """The picture of a moment."""
     lines: list[RenderableType] = [_phase_line(view, now_ns)]
-    if view.phase is not None and view.phase.duration_s:
+    if view.phase is not None and view.phase.planned_s:
         done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
-        bar = ProgressBar(total=view.phase.duration_s, completed=done_s, width=60)
+        bar = ProgressBar(total=view.phase.planned_s, completed=done_s, width=60)
         lines.append(Padding(bar, (0, 0)))
     lines.append(_rails(view))
     lines.append(_work(view))
@@ -78,8 +78,8 @@ def _phase_line(view: View, now_ns: int) -> Text:
         (f"phase {view.phase.index + 1}/{view.phases_total}  ", "dim"),
         (view.phase.label, "bold"),
     )
-    if view.phase.duration_s:
-        left_s = view.phase.duration_s - (now_ns - view.phase_begin_ns) / NS_PER_S
+    if view.phase.planned_s:
+        left_s = view.phase.planned_s - (now_ns - view.phase_begin_ns) / NS_PER_S
         text.append(f"  {max(left_s, 0):.0f} s left", "dim")
     if view.ends_ns is not None:
         all_s = max((view.ends_ns - now_ns) / NS_PER_S, 0.0)

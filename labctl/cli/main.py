@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import sys
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from labctl.errors import LabctlError
 
 INTERRUPTED = 130
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Of the disk that the output goes to: what it says of a file names that file."""
 
 app = typer.Typer(
     name="labctl",
@@ -130,6 +133,10 @@ def main() -> None:
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
+    except OSError as error:
+        if error.errno not in NO_ROOM or error.filename is not None:
+            raise
+        _fail(LabctlError(f"what there is to say cannot be written: {error.strerror}"))
 
 
 if __name__ == "__main__":

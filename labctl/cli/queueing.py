@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def add(
         _print_jobs(jobs, expect(jobs, time.time(), ()), json_output)
         return
     for order in orders:
-        ask_first(order.rig, order.plan, yes=yes, json_output=json_output)
+        repeat = order.repeat
+        ask_first(order.rig, order.plan, yes=yes, json_output=json_output, repeat=repeat)
     following = iter(makers)
 
     def next_job(number: int) -> Job:
@@ -149,7 +150,7 @@ def move(number: int, position: int, json_output: bool) -> None:
 
 
 def cancel(numbers: Sequence[int], json_output: bool) -> None:
-    """Cancel each job. Raises the first error after all were tried."""
+    """Cancel each job. Raises LabctlError after all were tried, with each that could not be."""
     queue = Queue(find_home())
     done, errors = [], list[LabctlError]()
     for number in numbers:
@@ -164,7 +165,7 @@ def cancel(numbers: Sequence[int], json_output: bool) -> None:
             stops = job.state is JobState.RUNNING
             print(f"job {job.id}: {'its run is being stopped' if stops else 'cancelled'}")
     if errors:
-        raise errors[0]
+        raise type(errors[0])("\n".join(map(str, errors)))
 
 
 def set_paused(rig: str, paused: bool, json_output: bool) -> None:
@@ -192,8 +193,11 @@ def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
     return data
 
 
-def jobs_table(jobs: Sequence[Job], expected: dict[int, Expected]) -> Table:
-    """The jobs as a table that fits into 80 columns."""
+def jobs_table(
+    jobs: Sequence[Job], expected: Mapping[int, Expected], *, a_line_each: bool = False
+) -> Table:
+    """The jobs as a table that fits into 80 columns; what does not fit goes into another line, or
+    with ``a_line_each`` is cut."""
     rows = [
         (
             str(job.id),
@@ -207,11 +211,13 @@ def jobs_table(jobs: Sequence[Job], expected: dict[int, Expected]) -> Table:
     ]
     table = Table(box=None, pad_edge=False, expand=False)
     for index, title in enumerate(("job", "state", "rig", "plan", "begin – end")):
-        width = max(len(title), *(len(row[index]) for row in rows))
-        table.add_column(title, justify="left" if index else "right", min_width=width)
-    table.add_column("", overflow="ellipsis", no_wrap=True)
+        table.add_column(title, justify="left" if index else "right", no_wrap=True)
+    table.add_column("", overflow="fold")
     for job, row in zip(jobs, rows, strict=True):
-        table.add_row(*map(Text, row), style=_STYLES.get(job.state, ""))
+        *cells, remark = map(Text, row)
+        if a_line_each:  # of the text, not of the column: that is the one to become narrower
+            remark.no_wrap, remark.overflow = True, "ellipsis"
+        table.add_row(*cells, remark, style=_STYLES.get(job.state, ""))
     return table
 
 
@@ -249,7 +255,7 @@ def _when(job: Job, when: Expected | None) -> str:
     last = job.last
     if last is None or last.ended_s is None:
         return ""
-    return f"{_moment(last.begun_s)} – {_clock(last.ended_s)}"
+    return f"{_moment(last.begun_s)} – {_clock(last.ended_s, last.begun_s)}"
 
 
 def _span(when: Expected) -> str:
@@ -257,7 +263,8 @@ def _span(when: Expected) -> str:
         return "–"
     if when.end_s is None:
         return f"{_moment(when.begin_s)} – ?"
-    return f"{_moment(when.begin_s)} – {'≥ ' if when.least else ''}{_clock(when.end_s)}"
+    end = _clock(when.end_s, when.begin_s)
+    return f"{_moment(when.begin_s)} – {'≥ ' if when.least else ''}{end}"
 
 
 def _remark(job: Job) -> str:
@@ -277,7 +284,7 @@ def _moment(seconds: float) -> str:
     return time.strftime(pattern, then)
 
 
-def _clock(seconds: float) -> str:
-    then = time.localtime(seconds)
-    days = abs(seconds - time.time()) > 86_400
-    return time.strftime("%a %H:%M" if days else "%H:%M", then)
+def _clock(seconds: float, begin_s: float) -> str:
+    """The time of day; with the day where it is not the next such time after the begin."""
+    days = abs(seconds - begin_s) > 86_400
+    return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))

@@ -26,7 +26,7 @@ from labctl.errors import LabctlError
 from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
 from labctl.record import HEADER_FILE, RESUMED, Event, RunRecord
 from labctl.rig import Rig, parse_rig
-from labctl.service.estimate import estimate
+from labctl.service.estimate import estimate, timed_s
 from labctl.service.home import find_home
 from labctl.service.leftovers import end_leftovers
 from labctl.service.lifeline import watch_lifeline
@@ -62,8 +62,7 @@ def print_dry_run(
             size = f"≤ {size}"
         print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
     if cost.seconds is None or cost.bytes_written is None:
-        timed_s = sum(phase.duration_s for phase in phases)
-        print(f"time: {_duration(timed_s)} and the fill of the whole drive")
+        print(f"time: {_duration(timed_s(phases))} and the fill of the whole drive")
         print("bytes written: depends on the drive's size; set drive.size_bytes to know")
         return
     speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"

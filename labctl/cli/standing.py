@@ -52,7 +52,9 @@ def daemon_line(status: Status) -> str:
 def rig_lines(rig: RigStatus, status: Status) -> list[str]:
     """One rig in a few lines of at most 80 columns."""
     lines = [f"{rig.name}: {rig.state}{_what(rig)}"]
-    if rig.paused and rig.state == "running":
+    if rig.state == "interrupted":
+        lines.append("  it goes on when a daemon is started: labctl daemon")
+    if rig.paused and rig.state != "paused":
         lines.append("  paused: no further job begins")
     if rig.view is not None and rig.look is not None:
         lines.append(f"  {_phase(rig)}")
@@ -66,10 +68,14 @@ def rig_lines(rig: RigStatus, status: Status) -> list[str]:
             at = time.localtime(max(end for end in ends if end is not None))
             until = f", until {time.strftime('%a %H:%M', at)}"
         served = "" if rig.served else "; no daemon works on this rig"
-        count = len(rig.waiting)
-        lines.append(f"  {count} {'jobs wait' if count > 1 else 'job waits'}{until}{served}")
+        lines.append(f"  {jobs_wait(len(rig.waiting))}{until}{served}")
     lines += [f"  {_last(job)}" for job in rig.last]
     return [line if len(line) <= 80 else f"{line[:79]}…" for line in lines]
+
+
+def jobs_wait(count: int) -> str:
+    """How many wait, in words."""
+    return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
 
 
 def status_json(status: Status) -> dict[str, Any]:
@@ -98,11 +104,13 @@ def broker_settings(broker: str) -> MqttSettings:
     host, _, port = broker.rpartition(":") if broker.count(":") == 1 else (broker, "", "")
     values, _ = configured("sinks.mqtt", "", "")
     values = {key: value for key, value in values.items() if key != "port"}
-    if port and not port.isdigit():
-        raise ConfigurationError([Mistake("--broker", "address", broker, "must be HOST[:PORT]")])
-    return MqttSettings.model_validate(
-        {**values, "host": host, **({"port": int(port)} if port else {})}
-    )
+    try:
+        return MqttSettings.model_validate(
+            {**values, "host": host, **({"port": int(port)} if port else {})}
+        )
+    except ValueError as error:
+        allowed = "must be HOST[:PORT], with a port from 1 to 65535"
+        raise ConfigurationError([Mistake("--broker", "address", broker, allowed)]) from error
 
 
 def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
@@ -128,7 +136,8 @@ def _print_remote(broker: str, json_output: bool) -> None:
     for rig in found:
         state = rig.state.get("state", "idle") if rig.online else "offline"
         plan = rig.state.get("plan") if rig.online else None
-        print(f"{rig.name}: {state}{f', {plan}' if plan else ''}"[:80])
+        waits = f"; {jobs_wait(rig.waiting)}" if rig.waiting else ""
+        print(f"{rig.name}: {state}{f', {plan}' if plan else ''}{waits}"[:80])
         view = rig.view()
         if view.phase is not None:
             print(f"  phase {view.phase.index + 1}/{view.phases_total} {view.phase.label}"[:80])

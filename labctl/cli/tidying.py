@@ -41,10 +41,15 @@ def tidy(
         allowed = "give --export-after, --delete-after or --budget, or service.disk_budget"
         raise ConfigurationError([Mistake("labctl tidy", "rule", None, allowed)])
     root = runs_root(runs)
+    if archive is not None and archive.resolve() == root.resolve():
+        allowed = "must be another folder than that of the runs"
+        raise ConfigurationError([Mistake("--archive", "folder", str(archive), allowed)])
     needed = {
-        job.last.run
+        attempt.run
         for job in Queue(find_home()).jobs()
-        if not job.state.over and job.last is not None and job.last.run is not None
+        if not job.state.over
+        for attempt in job.attempts  # it may go on with that of an earlier one
+        if attempt.run is not None
     }
     if not dry_run:
         sweep_deleted(root)

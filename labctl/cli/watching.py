@@ -12,7 +12,7 @@ import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.rule import Rule
 from rich.text import Text
@@ -20,13 +20,15 @@ from rich.text import Text
 from labctl.capture.monitor import View
 from labctl.cli.live import screen
 from labctl.cli.queueing import jobs_table
-from labctl.cli.standing import daemon_line, listen
+from labctl.cli.standing import daemon_line, jobs_wait, listen
 from labctl.errors import LabctlError
 from labctl.phase import Phase
+from labctl.printable import printable
 from labctl.record import Event
 from labctl.service.home import find_home
 from labctl.service.queue import Queue
 from labctl.service.remote import RemoteRig
+from labctl.service.schedule import Expected
 from labctl.service.status import Looker, RigStatus, Status
 from labctl.sinks.event_points import event_point
 
@@ -38,11 +40,13 @@ REMOTE_KEYS = "q quit   Tab next rig"
 
 
 @dataclass
-class _Screen:
+class Choices:
     """What was chosen with keys."""
 
     chosen: int = 0
     asks: str = ""
+    about: int = 0
+    """The job that it asks about."""
     note: str = ""
     over: bool = False
     errors: list[str] = field(default_factory=list)
@@ -53,7 +57,7 @@ def watch(broker: str | None) -> None:
     console = Console()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise LabctlError("labctl watch needs a terminal; labctl status prints once")
-    state = _Screen()
+    state = Choices()
     if broker is not None:
         listener = listen(broker, state.errors)
         rigs = listener.rigs
@@ -81,20 +85,20 @@ def watch(broker: str | None) -> None:
     _loop(console, draw, press, state)
 
 
-def local_screen(status: Status, state: _Screen) -> RenderableType:
+def local_screen(status: Status, state: Choices) -> RenderableType:
     """The picture of this machine."""
-    parts: list[RenderableType] = [Text(daemon_line(status), style="dim")]
+    top: list[RenderableType] = [Text(daemon_line(status), style="dim")]
+    top += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
+    footer = _footer(state, KEYS)
     if not status.rigs:
-        parts.append(Text("no rig is in use and nothing is queued: labctl queue add RIG PLAN"))
-    else:
-        rig = status.rigs[state.chosen % len(status.rigs)]
-        parts.append(_tabs([one.name for one in status.rigs], state))
-        parts += _rig_parts(rig, status)
-    parts += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
-    return Group(*parts, _footer(state, KEYS))
+        top.append(Text("no rig is in use and nothing is queued: labctl queue add RIG PLAN"))
+        return Group(*top, footer)
+    rig = status.rigs[state.chosen % len(status.rigs)]
+    top.append(_tabs([one.name for one in status.rigs], state))
+    return _Fitted(Group(*top, *_now(rig)), _events(rig), _Jobs(rig, status.expected), footer)
 
 
-def remote_screen(rigs: Sequence[RemoteRig], state: _Screen) -> RenderableType:
+def remote_screen(rigs: Sequence[RemoteRig], state: Choices) -> RenderableType:
     """The picture of the rigs that a broker knows."""
     if not rigs:
         return Group(Text("no rig tells anything to this broker yet"), _footer(state, REMOTE_KEYS))
@@ -102,35 +106,99 @@ def remote_screen(rigs: Sequence[RemoteRig], state: _Screen) -> RenderableType:
     said = rig.state.get("state", "idle") if rig.online else "offline"
     plan = rig.state.get("plan") or ""
     parts: list[RenderableType] = [_tabs([one.name for one in rigs], state)]
-    parts.append(Text(f"{said}  {plan}", style="bold"))
+    waits = f"   {jobs_wait(rig.waiting)}" if rig.waiting else ""
+    parts.append(_line(f"{said}  {plan}{waits}", "bold"))
     if rig.online:
         parts.append(_picture(rig.view(), time.time_ns()))
     parts.append(Rule("events", style="dim"))
     for event in list(rig.events)[-EVENTS_SHOWN:]:
-        parts.append(Text(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
+        parts.append(_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
     return Group(*parts, _footer(state, REMOTE_KEYS))
 
 
-def _rig_parts(rig: RigStatus, status: Status) -> Iterator[RenderableType]:
+def _now(rig: RigStatus) -> Iterator[RenderableType]:
     title = rig.state
     if rig.running is not None:
         title += f"   job {rig.running.id}: {rig.running.plan}"
     elif rig.use is not None:
         title += f"   {rig.use.plan}, by hand (pid {rig.use.pid})"
-    if rig.paused and rig.state == "running":
+    if rig.paused and rig.state != "paused":
         title += "   (paused: no further job begins)"
     yield Text(title, style="bold")
     if rig.view is not None and rig.look is not None:
         yield _picture(rig.view, rig.look.now_ns())
-        yield Rule("events", style="dim")
-        phases = {phase.index: phase for phase in rig.look.header.phases}
-        for event in list(rig.look.events)[-EVENTS_SHOWN:]:
-            yield _event_line(event, phases)
-    yield Rule("queue", style="dim")
-    jobs = [*rig.last, *((rig.running,) if rig.running else ()), *rig.waiting[:JOBS_SHOWN]]
-    yield jobs_table(jobs, status.expected) if jobs else Text("nothing", style="dim")
-    if len(rig.waiting) > JOBS_SHOWN:
-        yield Text(f"and {len(rig.waiting) - JOBS_SHOWN} more", style="dim")
+
+
+def _events(rig: RigStatus) -> list[Text]:
+    """The newest events of the run that is on, the newest last."""
+    if rig.look is None:
+        return []
+    phases = {phase.index: phase for phase in rig.look.header.phases}
+    return [_event_line(event, phases) for event in list(rig.look.events)[-EVENTS_SHOWN:]]
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """The queue of a rig, in as many lines as there are."""
+
+    rig: RigStatus
+    expected: Mapping[int, Expected]
+
+    @property
+    def lines(self) -> int:
+        """How many it would fill."""
+        waiting, running = len(self.rig.waiting), self.rig.running is not None
+        more = waiting > JOBS_SHOWN
+        return 1 + len(self.rig.last) + running + min(waiting, JOBS_SHOWN) + more
+
+    def within(self, lines: int) -> RenderableType:
+        """What runs and waits first; what is over where there is room."""
+        rig = self.rig
+        running = [] if rig.running is None else [rig.running]
+        room = max(lines - 1 - len(running), 0)  # the titles take one
+        most = min(room, JOBS_SHOWN)
+        if len(rig.waiting) > most:
+            most = min(max(room - 1, 0), JOBS_SHOWN)  # how many more there are takes one
+        waiting, more = rig.waiting[:most], len(rig.waiting[most:])
+        room -= len(waiting) + bool(more)
+        over = rig.last[-room:] if room > 0 else ()
+        jobs = [*over, *running, *waiting]
+        parts: list[RenderableType] = []
+        if jobs:
+            parts.append(jobs_table(jobs, self.expected, a_line_each=True))
+        if more:
+            parts.append(Text(f"and {more} more", style="dim"))
+        return Group(*parts) if parts else Text("nothing", style="dim")
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The picture of a rig, cut so that the keys stand on the last line of any terminal."""
+
+    top: RenderableType
+    events: Sequence[Text]
+    jobs: _Jobs
+    footer: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Top and footer whole; the queue gets what the events leave, and at least half."""
+        free = options.reset_height()
+        height = options.height or console.height
+        taken = len(console.render_lines(Group(self.top, self.footer), free))
+        rules = 1 + bool(self.events)
+        rest = max(height - taken - rules, 0)
+        lines = min(self.jobs.lines, max(rest - len(self.events), rest // 2))
+        shown = rest - lines
+        yield self.top
+        if self.events and shown > 0:
+            yield Rule("events", style="dim")
+            yield from self.events[-shown:]
+        if lines > 0:
+            yield Rule("queue", style="dim")
+            queue = console.render_lines(self.jobs.within(lines), free, new_lines=True)
+            for line in queue[:lines]:
+                yield from line
+        yield self.footer
 
 
 def _picture(view: View, now_ns: int) -> RenderableType:
@@ -144,12 +212,17 @@ def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
     point = event_point(event, phases, {})
     words = ": ".join(str(point.fields[name]) for name in ("title", "text") if point.fields[name])
     style = {"warning": "yellow", "error": "red"}.get(point.tags["severity"], "dim")
-    text = Text(f"{stamp}  {words}", style=style)
+    return _line(f"{stamp}  {words}", style)
+
+
+def _line(words: str, style: str = "") -> Text:
+    """One line, whatever the words are."""
+    text = Text(printable(words), style=style)
     text.truncate(79, overflow="ellipsis")
     return text
 
 
-def _tabs(names: Sequence[str], state: _Screen) -> Text:
+def _tabs(names: Sequence[str], state: Choices) -> Text:
     chosen = state.chosen % len(names)
     return Text("  ").join(
         Text(f" {name} ", style="reverse bold" if index == chosen else "dim")
@@ -157,26 +230,25 @@ def _tabs(names: Sequence[str], state: _Screen) -> Text:
     )
 
 
-def _footer(state: _Screen, keys: str) -> RenderableType:
+def _footer(state: Choices, keys: str) -> RenderableType:
     line = state.asks or state.note or (state.errors[-1] if state.errors else "")
     return Group(Rule(style="dim"), Text(line, style="bold yellow"), Text(keys, style="dim"))
 
 
-def _remote_key(key: str, state: _Screen, rigs: int) -> None:
+def _remote_key(key: str, state: Choices, rigs: int) -> None:
     if key == "q":
         state.over = True
     elif key == "\t" and rigs:
         state.chosen = (state.chosen + 1) % rigs
 
 
-def _local_key(key: str, state: _Screen, status: Status, queue: Queue) -> None:
+def _local_key(key: str, state: Choices, status: Status, queue: Queue) -> None:
     state.note = ""
     rig = status.rigs[state.chosen % len(status.rigs)] if status.rigs else None
     if state.asks:
         state.asks = ""
-        running = None if rig is None else rig.running
-        if key == "y" and running is not None:
-            state.note = _tried(lambda: queue.cancel(running.id), "its run is being stopped")
+        if key == "y":
+            state.note = _tried(lambda: queue.cancel(state.about), "its run is being stopped")
         return
     _remote_key(key, state, len(status.rigs))
     if rig is None:
@@ -189,7 +261,8 @@ def _local_key(key: str, state: _Screen, status: Status, queue: Queue) -> None:
         if rig.running is None:
             state.note = "no job of the queue runs here; a run by hand ends with its own Ctrl-C"
         else:
-            state.asks = f"cancel job {rig.running.id} ({rig.running.plan})? y: yes, else no"
+            state.about = rig.running.id
+            state.asks = f"cancel job {state.about} ({rig.running.plan})? y: yes, else no"
 
 
 def _tried(action: Callable[[], object], done: str) -> str:
@@ -204,7 +277,7 @@ def _loop(
     console: Console,
     draw: Callable[[], RenderableType],
     press: Callable[[str], None],
-    state: _Screen,
+    state: Choices,
 ) -> None:
     with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as display:
         while not state.over:

@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from labctl.capture.run import expand_for
 from labctl.errors import ConfigurationError, LabctlError, Refused
 from labctl.plan import Plan, built_in_plans, load_plan
+from labctl.printable import printable
 from labctl.rig import Rig, load_rig
-from labctl.service.estimate import estimate, more_than_usual
+from labctl.service.estimate import estimate_on, more_than_usual_on
 from labctl.service.home import Home
 from labctl.service.intake import Order, jobs_of, parse_after
 from labctl.service.job import PlanName, Tag
@@ -40,7 +41,8 @@ MOST_REPEATS = 100
 MOST_WAITING = 100
 """Commands that wait to be carried out; more are dropped."""
 REMEMBERED = 1_000
-"""Ids of commands: QoS 1 may bring a command twice, and it is carried out once."""
+"""Ids of commands: QoS 1 may bring a command twice, and it is carried out once. A job keeps the
+id of the command that queued it, so that holds for another daemon, too."""
 
 SETTINGS_EVERY_S = 1.0
 """How often to look whether commands are allowed by now."""
@@ -156,14 +158,19 @@ class Commander:
 
     def _add(self, rig: Rig, command: Add) -> list[int]:
         now = datetime.now().astimezone()
+        jobs = self._queue.jobs()
+        known = [job.id for job in jobs if job.rig == rig.name and job.command == command.id]
+        if known:
+            return sorted(known)
         plan, text = self._plan(command.plan)
         after_s = None if command.after is None else parse_after(command.after, now)
         order = Order(
-            rig, plan, text, command.repeat, after_s, tuple(command.tags), command.retries
-        )
+            rig, plan, text, command.repeat, after_s, tuple(command.tags), command.retries,
+            command=command.id,
+        )  # fmt: skip
         if not self._settings().large_commands:
             _refuse_large(order)
-        make = jobs_of(order, now.timestamp(), self._queue.jobs())
+        make = jobs_of(order, now.timestamp(), jobs)
         repetitions = iter(range(1, command.repeat + 1))
         added = self._queue.add(lambda number: make(number, next(repetitions)), command.repeat)
         return [job.id for job in added]
@@ -182,11 +189,9 @@ class Commander:
 def _refuse_large(order: Order) -> None:
     """At a terminal a person is asked whether a large plan is meant (``labctl queue add``); here
     nobody can be. Raises Refused, ConfigurationError when rig and plan do not fit."""
-    drive = order.rig.drive
     phases = expand_for(order.rig, order.plan, order.plan.name)
-    cost = estimate(phases, drive.write_bytes_per_s)
-    reasons = more_than_usual(phases, cost, drive.size_bytes, order.repeat)
-    if cost.bytes_written is None:
+    reasons = more_than_usual_on(order.rig, phases, order.repeat)
+    if estimate_on(order.rig, phases).bytes_written is None:
         reasons += ("fills a drive of unknown size (say drive.size_bytes in the rig)",)
     if reasons:
         raise Refused(
@@ -287,5 +292,4 @@ def _refused(number: str | None, reason: str) -> dict[str, Any]:
 
 def _said(content: bytes) -> str:
     """A command for the log: one line of printable characters."""
-    text = content[:200].decode("utf-8", "replace")
-    return "".join(mark if mark.isprintable() else "·" for mark in text)
+    return printable(content[:200].decode("utf-8", "replace"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labctl.phase import Pattern, Phase
+from labctl.phase import Phase
+from labctl.rig import Rig
 
 OVERHEAD_S = 0.02
 """Time between phases, for the estimate."""
@@ -38,6 +39,11 @@ def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1)
     )
 
 
+def estimate_on(rig: Rig, phases: tuple[Phase, ...]) -> Estimate:
+    """What a list of phases costs on the drives of ``rig``."""
+    return estimate(phases, rig.write_bytes_per_s, len(rig.drives))
+
+
 def _timed_bytes(phases: tuple[Phase, ...], write_bytes_per_s: int) -> float:
     """What timed writes write at most."""
     total = 0.0
@@ -60,8 +66,7 @@ def timed_s(phases: tuple[Phase, ...]) -> float:
 
     Rounds count all, though they may end sooner.
     """
-    waits = (Pattern.COOL, Pattern.PURGE)
-    return sum(phase.duration_s + OVERHEAD_S for phase in phases if phase.pattern not in waits)
+    return sum(phase.planned_s + OVERHEAD_S for phase in phases)
 
 
 def more_than_usual(
@@ -80,3 +85,9 @@ def more_than_usual(
             f"may write the drive {times:.0f} times over (the limit is {USUAL_DRIVE_WRITES})"
         )
     return tuple(reasons)
+
+
+def more_than_usual_on(rig: Rig, phases: tuple[Phase, ...], repeat: int = 1) -> tuple[str, ...]:
+    """The same for the drives of ``rig``."""
+    whole_bytes = rig.size_bytes * len(rig.drives) if rig.size_bytes else None
+    return more_than_usual(phases, estimate_on(rig, phases), whole_bytes, repeat)

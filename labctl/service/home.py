@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,12 +138,19 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_small(path: Path, most_bytes: int) -> str:
-    """The text of a file. Raises OSError, or ValueError when it is larger or no text."""
-    with path.open("rb") as file:
+    """The text of a file. Raises OSError, or ValueError when it is larger or no text, or nothing
+    that just can be read (a pipe would keep whoever opens it waiting)."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("no file that can be read")
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise ValueError(f"larger than {most_bytes} bytes")
     return data.decode("utf-8")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def sync_folder(path: Path) -> None:

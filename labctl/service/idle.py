@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from instruments.reading import Batch
 from labctl import journal as journals
 from labctl.capture.acquisition import Acquisition, State
+from labctl.capture.clock_watch import ClockWatch
 from labctl.capture.header import calibration_in_force
 from labctl.capture.host import software
 from labctl.capture.run import CONNECT_WITHIN_S
@@ -54,6 +56,7 @@ async def _record_one(
     rig: Rig, root: Path, sinks: Sequence[SinkFactory], tell: Tell, stop: asyncio.Event
 ) -> None:
     timebase = Timebase()
+    clocks = ClockWatch(timebase)
     acquisition = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, _Silent())
     failed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -66,6 +69,11 @@ async def _record_one(
             loop.call_soon_threadsafe(failed.set)
 
         journal = Journal(path, timebase.now_ns, journal_failed)
+
+        def event(kind: str, **data: Any) -> None:
+            with contextlib.suppress(JournalError):  # told once, through journal_failed
+                journal.event(kind, **data)
+
         shipping = LiveShipping(sinks, tell)
         try:
             journal.event("run_started")
@@ -73,11 +81,11 @@ async def _record_one(
             for name, reason in away.items():
                 journal.event("instrument_lost", instrument=name, reason=reason)
             shipping.begin(path)
-            await _until_one(stop, failed, DAY_S)
+            watch = _watch(clocks, event)
+            await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
         finally:
             await asyncio.to_thread(acquisition.stop)
-            with contextlib.suppress(JournalError):
-                journal.event("run_ended", outcome="completed", reason="")
+            event("run_ended", outcome="completed", reason="")
             await asyncio.to_thread(journal.close)
             await asyncio.to_thread(shipping.finish, GRACE_S)
         if journal.failure is not None:
@@ -86,11 +94,19 @@ async def _record_one(
         await asyncio.to_thread(acquisition.stop)
 
 
-async def _until_one(stop: asyncio.Event, failed: asyncio.Event, seconds: float) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in (stop, failed)]
-    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+async def _watch(clocks: ClockWatch, event: Callable[..., object]) -> None:
+    async for _ in clocks.looks(event):
+        pass
+
+
+async def _until_one(*works: Coroutine[Any, Any, object], seconds: float) -> None:
+    """Until one of them has ended, or the time is over. Raises what it raised."""
+    waiting = [asyncio.create_task(work) for work in works]
+    done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
+    for task in done:
+        task.result()
 
 
 def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:

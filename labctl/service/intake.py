@@ -21,7 +21,7 @@ from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import Plan, load_plan
 from labctl.rig import Rig
-from labctl.service.estimate import estimate, timed_s
+from labctl.service.estimate import estimate_on, timed_s
 from labctl.service.job import MOST_PLAN_CHARACTERS, Job, JobState, Tag
 from labctl.service.schedule import BETWEEN_JOBS_S
 
@@ -44,6 +44,8 @@ class Order:
     after_s: float | None = None
     tags: tuple[str, ...] = ()
     retries: int = 1
+    command: str = ""
+    """The id of the command over MQTT that asked for it."""
 
 
 def parse_after(text: str, now: datetime) -> float:
@@ -79,7 +81,7 @@ def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, in
     """
     rig = order.rig
     phases = expand_for(rig, order.plan, order.plan.name)
-    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
+    cost = estimate_on(rig, phases)
     took_s = _took_s(order, earlier)
     known_s = took_s if took_s is not None else cost.seconds
     values: dict[str, Any] = {
@@ -91,14 +93,15 @@ def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, in
         "tags": order.tags,
         "after_s": order.after_s,
         "retries": order.retries,
+        "command": order.command,
         "estimate_s": known_s if known_s is not None else timed_s(phases),
         "estimate_is_least": known_s is None,
         "added_s": now_s,
     }
+    mistakes = []
     if not 1 <= order.repeat <= MOST_REPEATS:
-        raise ConfigurationError(
-            [Mistake("--repeat", "number", order.repeat, f"must be 1 to {MOST_REPEATS}")]
-        )
+        allowed = f"must be 1 to {MOST_REPEATS}"
+        mistakes.append(Mistake("--repeat", "number", order.repeat, allowed))
 
     def make(number: int, repetition: int) -> Job:
         return Job(**values, id=number, repeat=(repetition, order.repeat))
@@ -106,7 +109,9 @@ def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, in
     try:
         make(1, 1)
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, f"{order.plan.name} on {rig.name}")) from error
+        mistakes += mistakes_of(error, f"{order.plan.name} on {rig.name}")
+    if mistakes:
+        raise ConfigurationError(mistakes)
     return make
 
 

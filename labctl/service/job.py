@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.errors import LabctlError
+from labctl.printable import printable
 from labctl.rail import NAME_PATTERN
 
 MOST_JOB_BYTES = 1 << 20
@@ -105,6 +106,8 @@ class Job(_Strict):
     estimate_is_least: bool = False
     """The estimate lacks a fill whose size is not known."""
     added_s: Moment
+    command: Annotated[str, Field(max_length=64)] = ""
+    """The id of the command over MQTT that queued it."""
     state: JobState = JobState.QUEUED
     reason: Reason = ""
     cancel_asked: bool = False
@@ -163,7 +166,7 @@ def ended(
     """
     last = job.last
     before = max((item.phases_done for item in job.attempts[:-1]), default=0)
-    reason = reason[:4096]
+    reason = "\n".join(map(printable, reason.splitlines()))[:4096]
     job = noted(job, ended_s=now_s, outcome=outcome, reason=reason, phases_done=phases_done)
     update: dict[str, object] = {"reason": reason}
     if job.cancel_asked and outcome is not Outcome.COMPLETED:

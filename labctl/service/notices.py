@@ -21,6 +21,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from labctl.from_json import UNREADABLE
 from labctl.service.home import read_small, write_private
 
 KEPT_S = 3 * 86_400.0
@@ -202,6 +203,6 @@ def waiting(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.json")):
         try:
             found.append(str(json.loads(read_small(path, _MOST_BYTES))["title"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, *UNREADABLE):
             continue
     return found

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from labctl.capture.acquisition import State
 from labctl.capture.monitor import LiveRail, LiveRates, View
 from labctl.plan import Pattern, Phase, Role
+from labctl.printable import printable
 from labctl.timebase import NS_PER_S
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 VALUE_HOLDS_S = 15.0
 MOST_PAYLOAD_BYTES = 65_536
 MOST_RIGS = 200
+MOST_NAMES = 64
+"""Of the rails, sensors and directions of one rig."""
 EVENTS_KEPT = 50
 _MOST_NUMBER = 1e15
 
@@ -40,6 +43,21 @@ class RemoteRig:
     temperature: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     io: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+
+    def copy(self) -> RemoteRig:
+        """The same, which nothing that is heard later changes."""
+        return replace(
+            self,
+            power=dict(self.power),
+            temperature=dict(self.temperature),
+            io=dict(self.io),
+            events=self.events.copy(),
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for it."""
+        return _integer(self.heartbeat, "queue_length")
 
     def view(self) -> View:
         """The same picture as of a run on this machine, as far as the topics know it."""
@@ -100,9 +118,9 @@ class RemoteRigs:
         self._lock = threading.Lock()
 
     def rigs(self) -> list[RemoteRig]:
-        """Every rig that was heard of, by name."""
+        """Every rig that was heard of, by name, as it is now."""
         with self._lock:
-            return [self._rigs[name] for name in sorted(self._rigs)]
+            return [self._rigs[name].copy() for name in sorted(self._rigs)]
 
     def heard(self, topic: str, content: bytes) -> None:
         """Take a message, whatever it is."""
@@ -113,7 +131,7 @@ class RemoteRigs:
         with self._lock:
             if level not in self._rigs and len(self._rigs) >= MOST_RIGS:
                 return
-            rig = self._rigs.setdefault(level, RemoteRig(unquote(level)))
+            rig = self._rigs.setdefault(level, RemoteRig(printable(unquote(level))))
             if kind == "availability":
                 rig.online = content == b"online"
                 return
@@ -122,7 +140,7 @@ class RemoteRigs:
             except (ValueError, RecursionError):
                 return
             if isinstance(said, dict):
-                _take(rig, kind, unquote(name), said)
+                _take(rig, kind, printable(unquote(name)), _plain_values(said))
 
 
 class BrokerListener:
@@ -183,14 +201,18 @@ def _take(rig: RemoteRig, kind: str, name: str, said: dict[str, Any]) -> None:
             rig.heartbeat = said
         case "phase":
             rig.phase = said
-        case "power":
-            rig.power[name] = (now, said)
-        case "temperature":
-            rig.temperature[name] = (now, said)
-        case "io":
-            rig.io[name] = (now, said)
+        case "power" | "temperature" | "io":
+            values = {"power": rig.power, "temperature": rig.temperature, "io": rig.io}[kind]
+            if name in values or len(values) < MOST_NAMES:
+                values[name] = (now, said)
         case "event":
             rig.events.append(said)
+
+
+def _plain_values(said: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: printable(value) if isinstance(value, str) else value for key, value in said.items()
+    }
 
 
 def _fresh(values: dict[str, tuple[float, dict[str, Any]]]) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from labctl.record import (
     RunRecord,
     find_runs,
 )
+from labctl.service.home import sync_folder
 from labctl.service.shipping import MissingPart, is_on
 from labctl.sinks.cursor import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.mqtt_settings import MQTT, mqtt_settings
@@ -101,7 +103,7 @@ def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> l
             left -= size
             reason = f"{age_s / DAY_S:.0f} days old" if too_old else "the budget is used up"
             decisions.append(Decision(path, Step.DELETE, reason, size))
-        elif not rule.parquet_of(path).is_dir():
+        elif not exported(path, rule.parquet_of(path)):
             decisions.append(Decision(path, Step.EXPORT, f"{age_s / DAY_S:.0f} days old", size))
         else:
             decisions.append(Decision(path, Step.KEEP, "exported already", size))
@@ -117,7 +119,8 @@ def carry_out(decision: Decision, rule: Rule) -> None:
         raise LabctlError(f"{decision.run.name}: {why_not}")
     try:
         target = rule.parquet_of(decision.run)
-        if decision.step is Step.EXPORT or (rule.archive is not None and not target.is_dir()):
+        wanted = decision.step is Step.EXPORT or rule.archive is not None
+        if wanted and not exported(decision.run, target):
             export(decision.run, target)
         if decision.step is Step.DELETE:
             delete(decision.run)
@@ -143,8 +146,18 @@ def why_it_must_stay(run: Path) -> str:
     return missing
 
 
+def exported(run: Path, target: Path) -> bool:
+    """Whether ``target`` holds the Parquet of a run as it is now: it may have gone on since."""
+    copied, original = target / EVENTS_FILE, run / EVENTS_FILE
+    try:
+        return not copied.samefile(original) and copied.stat().st_size == original.stat().st_size
+    except OSError:
+        return False
+
+
 def export(run: Path, target: Path) -> None:
-    """Write every channel of a run as Parquet into ``target``, which appears when all is there.
+    """Write every channel of a run as Parquet into ``target``, which appears when all is there and
+    a loss of power takes nothing of it any more. What lay there of the run before is replaced.
 
     Raises OSError, MissingPart, JournalError.
     """
@@ -179,7 +192,13 @@ def export(run: Path, target: Path) -> None:
     for name in (HEADER_FILE, EVENTS_FILE):
         if (run / name).is_file():
             shutil.copy2(run / name, fresh / name)
+    for written in fresh.iterdir():
+        _sync(written)
+    sync_folder(fresh)
+    if target.exists():
+        shutil.rmtree(target)
     fresh.rename(target)
+    sync_folder(target.parent)
 
 
 def delete(run: Path) -> None:
@@ -199,11 +218,16 @@ def sweep_deleted(runs: Path) -> None:
 def bytes_below(folder: Path) -> int:
     """How many bytes the files below a folder take."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            found = path.lstat()
-            total += 0 if path.is_dir() else found.st_size
+    for where, _, names in os.walk(folder):  # goes on where a folder vanishes meanwhile
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(where, name).lstat().st_size
     return total
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
 
 
 def _parts(data: NDArray[np.void]) -> Iterator[NDArray[np.void]]:

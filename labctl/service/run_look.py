@@ -74,12 +74,12 @@ class RunLook:
     @property
     def share_done(self) -> float:
         """How much of the run's time has passed, 0 to 1, as the plan has it."""
-        total_s = sum(phase.duration_s for phase in self.header.phases)
+        total_s = sum(phase.planned_s for phase in self.header.phases)
         if self._phase is None or not total_s:
             return 0.0
-        before_s = sum(phase.duration_s for phase in self.header.phases[: self._phase.index])
+        before_s = sum(phase.planned_s for phase in self.header.phases[: self._phase.index])
         inside_s = (self.now_ns() - self._begin_ns) / NS_PER_S
-        return min((before_s + min(max(inside_s, 0.0), self._phase.duration_s)) / total_s, 1.0)
+        return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
 
     def _note(self, event: Event) -> None:
         if event.kind != CPU_TIMES:  # counters, for the analysis alone
@@ -113,7 +113,7 @@ class RunLook:
     def _ends_ns(self) -> int | None:
         if self._phase is None:
             return None
-        left_s = sum(phase.duration_s for phase in self.header.phases[self._phase.index :])
+        left_s = sum(phase.planned_s for phase in self.header.phases[self._phase.index :])
         return self._begin_ns + round(left_s * NS_PER_S)
 
     def _newest(self, name: str) -> float | None:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.record import CHANNELS_DIR, EVENTS_FILE, RunRecord
+from labctl.service.home import find_home
+from labctl.service.job import JobState
+from labctl.service.queue import Queue
 from labctl.sinks.mqtt_settings import MqttSettings, mqtt_settings
 from labctl.sinks.points import Point, rig_point
 from labctl.sinks.settings import InfluxSettings, cursor_name, influx_settings
@@ -146,6 +149,8 @@ async def _to(
 
 async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool) -> None:
     clock = RunClock(follower.record.anchor)
+    rig = follower.header.rig_name
+    queue = await asyncio.to_thread(_queue)
     next_beat = 0.0
     ended_at: float | None = None
     while not over.is_set():
@@ -155,7 +160,8 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
         if beats and now >= next_beat and not follower.ended:
             next_beat = now + BEAT_S
             state = "running" if follower.header.phases else "idle"  # a record of the meters alone
-            await sink.beat(_beat(follower, clock.now_ns(), state, alive=True))
+            waiting = await asyncio.to_thread(_waiting, queue, rig)
+            await sink.beat(_beat(follower, clock.now_ns(), state, waiting, alive=True))
         await sink.flush()
         if follower.ended:
             ended_at = ended_at or now
@@ -165,16 +171,37 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
             async with asyncio.timeout(POLL_S):
                 await over.wait()
     if beats:
-        await sink.beat(_beat(follower, clock.now_ns(), "idle", alive=False))
+        waiting = await asyncio.to_thread(_waiting, queue, rig)
+        await sink.beat(_beat(follower, clock.now_ns(), "idle", waiting, alive=False))
 
 
-def _beat(follower: Follower, now_ns: int, state: str, alive: bool) -> Point:
-    """The heartbeat of a rig without a daemon: no other run waits for it."""
+def _queue() -> Queue | None:
+    """The queue of this data directory; None where there is none."""
+    home = find_home()
+    try:
+        return Queue(home) if home.queue.is_dir() else None
+    except LabctlError:
+        return None
+
+
+def _waiting(queue: Queue | None, rig: str) -> int | None:
+    """How many jobs wait for a rig; None where that is not known."""
+    try:
+        jobs = [] if queue is None else queue.jobs()
+    except LabctlError:
+        return None
+    return sum(job.rig == rig and job.state is JobState.QUEUED for job in jobs)
+
+
+def _beat(
+    follower: Follower, now_ns: int, state: str, waiting: int | None, *, alive: bool
+) -> Point:
+    """A sign of life of a rig."""
     return rig_point(
         follower.header.rig_name,
         now_ns,
         state,
-        queue_length=0,
+        queue_length=waiting,
         meters_ok=not follower.lost_instruments,
         journal_lag_s=follower.lag_s(),
         alive=alive,

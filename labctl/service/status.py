@@ -51,9 +51,11 @@ class RigStatus:
 
     @property
     def state(self) -> str:
-        """ "running", "paused" or "idle"."""
-        if self.use is not None or self.running is not None:
+        """ "running", "interrupted" (the daemon is gone, the next goes on), "paused" or "idle"."""
+        if self.use is not None or (self.running is not None and self.served):
             return "running"
+        if self.running is not None:
+            return "interrupted"
         return "paused" if self.paused else "idle"
 
 

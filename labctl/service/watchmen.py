@@ -58,16 +58,20 @@ async def watch_disk(daemon: Daemon) -> None:
 
 
 def _disk_trouble(daemon: Daemon) -> str:
-    runs = daemon.runs
+    runs, idle = daemon.runs, daemon.home.idle
     try:
         free = shutil.disk_usage(runs).free
         if free < LEAST_FREE_BYTES:
             return f"{runs}: {free / 1e9:.1f} GB are free; labctl tidy makes room"
         budget = daemon.settings.disk_budget
-        if budget is not None and (taken := bytes_below(runs)) > budget:
+        if budget is None:
+            return ""
+        taken, beside = bytes_below(runs), bytes_below(idle)
+        if taken + beside > budget:
             return (
-                f"{runs}: runs take {taken / 1e9:.1f} GB, the budget is {budget / 1e9:.1f} GB; "
-                "labctl tidy makes room"
+                f"{runs}: runs take {taken / 1e9:.1f} GB and idle records {beside / 1e9:.1f} GB, "
+                f"the budget is {budget / 1e9:.1f} GB; labctl tidy makes room (for idle records "
+                f"with --runs {idle})"
             )
     except OSError as error:
         return f"{runs}: {error.strerror or error}"

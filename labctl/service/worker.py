@@ -277,7 +277,8 @@ class Worker:
         done = 0
         if run is not None:
             left = await asyncio.to_thread(end_leftovers, run)
-            if result.outcome is Outcome.INTERRUPTED:
+            # one that failed behind its end could not write its report: it is not measured again
+            if result.outcome in (Outcome.INTERRUPTED, Outcome.FAILED):
                 outcome, reason = await asyncio.to_thread(outcome_of, run)
                 if outcome is Outcome.COMPLETED:
                     left += await asyncio.to_thread(finish_report, run)

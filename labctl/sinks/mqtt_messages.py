@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labctl.record import Header
 from labctl.sinks.mqtt_topics import (
+    DATABASE_ONLY,
     OFFLINE,
     ONLINE,
     TOPICS,
@@ -145,7 +146,7 @@ class RigMessages:
     def _of_phase(self, point: Point) -> dict[str, object]:
         tags = {name: value for name, value in point.tags.items() if name not in self._tags}
         numbers = {name: int(tags.pop(name)) for name in _NUMBERS_IN_TAGS if name in tags}
-        fields = {name: value for name, value in point.fields.items() if name != "qd"}
+        fields = {name: value for name, value in point.fields.items() if name not in DATABASE_ONLY}
         return {**fields, **tags, **numbers, "phases": self._phases}
 
     def _identity(self, *parts: object) -> str:

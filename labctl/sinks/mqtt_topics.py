@@ -75,7 +75,10 @@ _PHASE: Mapping[str, type] = {
     "read_pct": int,
     "power_state": int,
 }
-_RESULT = {name: kind for name, kind in _of("phase").items() if name != "qd"}
+DATABASE_ONLY = ("qd", "run_part")
+"""Fields of a phase that say again, for queries, what a message has under another name."""
+
+_RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
 
 TOPICS: Mapping[str, Topic] = {
     "availability": Topic("availability", qos=1, retained=True),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from instruments.simulated.drive import DriveProcess, start_drive
+from labctl.capture import sequence as phase_sequence
 from labctl.capture.fio import FioProcess
 from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
@@ -64,9 +65,19 @@ class Starter:
     refused: tuple[int, ...] = ()
     temperatures: Iterator[float] = field(default_factory=lambda: iter(()))
     states: list[int] = field(default_factory=list)
+    on_purge: Callable[[], None] | None = None
+    checked: list[int] = field(default_factory=list)
+    mounted_meanwhile: bool = False
+
+    async def check_again(self, phase: Phase) -> None:
+        self.checked.append(phase.index)
+        if self.mounted_meanwhile:
+            raise Refused("the drive is mounted now")
 
     async def purge(self, phase: Phase) -> None:
-        raise RunFailed("the drive cannot be purged")
+        if self.on_purge is None:
+            raise RunFailed("the drive cannot be purged")
+        self.on_purge()
 
     async def set_power_state(self, state: int) -> None:
         self.states.append(state)
@@ -203,6 +214,33 @@ async def test_each_phase_waits_until_the_drive_is_cool_and_no_longer_than_its_l
     assert {item["outcome"] for item in heard.ended} == {"completed"}
 
 
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_what_was_held_for_long_is_checked_again_before_it_begins(
+    mounted: bool, simulated: DriveProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fio opens its target only then, so that nothing kept others from mounting it."""
+    monkeypatch.setattr(phase_sequence, "CHECK_AGAIN_AFTER_S", 1.0)
+    cool = Phase(0, Role.PREPARE, "s", Pattern.COOL, 60.0, until_celsius=39.0)
+    works = [replace(phase, index=1 + phase.index) for phase in phases(2, 3.0)]
+    checked: list[int] = []
+    one, heard = sequence(
+        simulated,
+        tmp_path,
+        [cool, *works],
+        temperatures=iter([45.0] * 3 + [38.0] * 9),
+        checked=checked,
+        mounted_meanwhile=mounted,
+    )
+    if mounted:
+        with pytest.raises(Refused):
+            await one.carry_out(StopRequest())
+        assert heard.began == [0], "nothing was written"
+    else:
+        await one.carry_out(StopRequest())
+        assert set(heard.outcomes.values()) == {"completed"}
+    assert checked[0] == 1
+
+
 async def test_a_power_state_is_set_once_where_it_changes(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
@@ -224,6 +262,19 @@ async def test_a_purge_that_fails_is_a_failed_phase(
     await one.carry_out(StopRequest())
     assert heard.outcomes == {0: "failed", 1: "completed", 2: "completed"}
     assert one.failed == ["the drive cannot be purged"]
+
+
+async def test_a_purge_begins_when_no_fio_has_the_drive_open_any_more(
+    simulated: DriveProcess, tmp_path: Path
+) -> None:
+    """Else nobody could tell whether somebody else has."""
+    rested: list[bool] = []
+    purge = Phase(1, Role.PREPARE, "p", Pattern.PURGE, 5.0, purge_method="format")
+    planned = [*phases(1, 1.0), purge]
+    one, heard = sequence(simulated, tmp_path, planned, on_purge=lambda: rested.append(one.at_rest))
+    await one.carry_out(StopRequest())
+    assert heard.outcomes == {0: "completed", 1: "completed"}
+    assert rested == [True]
 
 
 async def test_a_trace_is_replayed_as_recorded_and_flat_out(

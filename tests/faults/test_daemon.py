@@ -17,6 +17,7 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.record import RunRecord, find_runs
+from labctl.report.write import PAGE_FILE
 from labctl.service.job import JobState, Outcome
 from labctl.service.rig_lock import rigs_in_use
 from tests.bench.test_fio_phases import fios_below
@@ -155,6 +156,19 @@ def test_a_job_that_cannot_begin_fails_with_its_reason_after_its_retries(
     with DaemonProcess(home, bench.rig, PATH="/nowhere") as daemon:
         job = daemon.until_over(number)
     assert job.state is JobState.FAILED and "fio is not installed" in job.reason
+
+
+def test_a_report_that_cannot_be_written_has_nothing_measured_again(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    (number,) = queued(home, bench.rig, plan_file(tmp_path), "--retries", "2")
+    with DaemonProcess(home, bench.rig) as daemon:
+        run = daemon.until_in_phase(number, 1)
+        (run / PAGE_FILE).mkdir(mode=0o700)
+        job = daemon.until_over(number)
+        assert job.state is JobState.DONE and len(job.attempts) == 1
+        assert f"{run.name} has no report" in daemon.said()
+    assert_completed_once(run)
 
 
 def test_systemd_is_told_when_it_is_ready_alive_reloading_and_stopping(

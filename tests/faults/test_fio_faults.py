@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,7 @@ from instruments.simulated.bench import Bench
 from instruments.simulated.drive import DriveProcess, start_drive
 from labctl.capture.fio import FioProcess
 from labctl.errors import RunFailed
+from labctl.phase import Pattern
 from labctl.record import RunRecord
 from labctl.timebase import Timebase
 from tests.bench.test_fio_phases import drive_of, fios_below, phase
@@ -51,7 +53,10 @@ def fio_of(run: Path, depth: int) -> list[int]:
     return found
 
 
-def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
+def begun_with_spoilt_fio(
+    tmp_path: Path, bench: Bench, depths: list[int], more: str = ""
+) -> Interruptible:
+    """A run whose fio is the wrapper."""
     real = shutil.which("fio")
     assert real is not None
     wrapper = tmp_path / "bin" / "fio"
@@ -59,15 +64,21 @@ def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
     wrapper.write_text(WRAPPER)
     wrapper.chmod(0o755)
     path = f"{wrapper.parent}:{os.environ['PATH']}"
+    plan = plan_file(tmp_path, 1.5, str(depths), more)
+    run = Interruptible(bench.rig, plan, tmp_path / "runs")
+    run.process = subprocess.Popen(
+        labctl("run", str(bench.rig), str(plan), "--runs", str(run.runs)),
+        env={**os.environ, "PATH": path, "FIO": real},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    return run
+
+
+def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
     depths = [GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT, WELL_AT]
     with Bench(tmp_path / "bench") as bench:
-        plan = plan_file(tmp_path, 1.5, str(depths))
-        run = Interruptible(bench.rig, plan, tmp_path / "runs")
-        run.process = subprocess.Popen(
-            labctl("run", str(bench.rig), str(plan), "--runs", str(run.runs)),
-            env={**os.environ, "PATH": path, "FIO": real},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        run = begun_with_spoilt_fio(tmp_path, bench, depths)
+        assert run.process is not None
         run.until("phase_started", index=1 + depths.index(CRASH_AT))
         for pid in fio_of(run.path, CRASH_AT):
             os.kill(pid, signal.SIGSEGV)
@@ -92,6 +103,23 @@ def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
     end = RunRecord(run.path).end
     assert end is not None and end.data["outcome"] == "failed"
     assert f"4 of {len(depths) + 2} phases" in str(end.data["reason"])
+
+
+def test_where_the_plan_says_so_the_run_ends_with_it(tmp_path: Path) -> None:
+    depths = [WELL_AT, ERRORS_AT, CRASH_AT]
+    with Bench(tmp_path / "bench") as bench:
+        more = 'when_phase_fails = "end"'
+        run = begun_with_spoilt_fio(tmp_path, bench, depths, more)
+        assert run.process is not None
+        output, _ = run.process.communicate(timeout=WITHIN_S)
+    assert run.process.returncode == 1 and "Traceback" not in output, output
+    assert fios_below(run.path) == []
+    ends = [event.data for event in RunRecord(run.path).events if event.kind == "phase_ended"]
+    assert [end["index"] for end in ends if end["outcome"] == "completed"] == [0, 1]
+    assert [end["index"] for end in ends if end["outcome"] == "failed"] == [2]
+    end = RunRecord(run.path).end
+    assert end is not None and end.data["outcome"] == "failed"
+    assert "error 5" in str(end.data["reason"]) and "when_phase_fails" in str(end.data["reason"])
 
 
 @pytest.fixture
@@ -119,3 +147,31 @@ async def test_one_that_hangs_is_ended_at_its_deadline(
     while fios_below(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+SLOW = {
+    "garbage_collection.spare_bytes": 0,  # every random write waits for garbage collection
+    "garbage_collection.steady_random_bytes_per_s": 6e6,  # 1 MB/s, by the divisor
+    "garbage_collection.cliff_share": 1.0,
+    "garbage_collection.dip_s": 0.0,
+}
+
+
+async def test_a_slow_drive_may_finish_its_large_ios(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times 1 MiB take it four seconds, in which fio tells nothing."""
+    monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 0.5)
+    monkeypatch.setattr("labctl.capture.fio.SLOWEST_BYTES_PER_S", 0.05e6)
+    large = replace(phase(0, duration_s=1.0), pattern=Pattern.RANDWRITE, block_size_bytes=1 << 20)
+    with start_drive(tmp_path / "drive", overrides=SLOW) as slow:
+        fio = await FioProcess.start(
+            large, {"": drive_of(slow)}, tmp_path / "run", Timebase(), lambda *_: None
+        )
+        await fio.wait_held()
+        fio.release()
+        await fio.wait_done()
+        assert await fio.finish() == ""
+    assert fio.last_status is not None
+    written = fio.last_status.totals["write"]
+    assert written.bytes == written.ios << 20

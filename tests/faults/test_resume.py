@@ -156,7 +156,7 @@ def test_ended_by_a_person_it_may_still_go_on(bench: Bench, tmp_path: Path) -> N
 def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
     bench: Bench, tmp_path: Path
 ) -> None:
-    run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[1]"), tmp_path / "runs")
+    run = Interruptible(bench.rig, plan_file(tmp_path, 60, "[1]"), tmp_path / "runs")
     run.go_on()
     run.until("phase_started", index=1)
     refused = subprocess.run(

@@ -36,7 +36,7 @@ class Terminal:
         self.shown = ""
         parent, child = pty.openpty()
         self._descriptor = parent
-        variables = {**environment(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "40"}
+        variables = {**environment(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "labctl.cli.main", *words],
             stdin=child, stdout=child, stderr=child, env=variables, start_new_session=True,
@@ -92,11 +92,20 @@ def test_a_running_job_is_shown_and_keys_pause_and_cancel(bench: Bench, tmp_path
         terminal.until(r"cancel job 1")
         terminal.press("n")
         terminal.press("c")
-        terminal.press("y")
+        terminal.until(r"cancel job 1(?s:.*)cancel job 1")
+        daemon.queue.cancel(1)  # meanwhile, by somebody else: the answer is not for the next job
         assert daemon.until_over(1).state is JobState.CANCELLED
+        daemon.queue.resume("bench")
+        daemon.until_in_phase(2, 0)
+        terminal.press("y")
+        terminal.until("job 1 is cancelled already")
+        assert daemon.queue.job(2).state is JobState.RUNNING
+        terminal.press("c")
+        terminal.until(r"cancel job 2")
+        terminal.press("y")
+        assert daemon.until_over(2).state is JobState.CANCELLED
         terminal.press("q")
         assert terminal.ended() == 0
-        assert daemon.queue.job(2).state is JobState.QUEUED
 
 
 def test_without_a_terminal_watch_says_what_to_use(tmp_path: Path) -> None:

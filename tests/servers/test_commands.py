@@ -101,7 +101,19 @@ def test_a_site_that_takes_no_commands_any_more_refuses_them(home: Home) -> None
 def test_a_command_that_comes_twice_is_carried_out_once(commander: Commander, home: Home) -> None:
     first = say(commander, id="same", do="add", plan="demo")
     assert say(commander, id="same", do="add", plan="demo") == first
+    after_a_restart = Commander(home, {"nvme-adapter": str(RIG)}, allowed)
+    assert say(after_a_restart, id="same", do="add", plan="demo") == first
     assert len(Queue(home).jobs()) == 1
+
+
+def test_a_rig_of_several_drives_takes_commands(home: Home) -> None:
+    (home.plans / "day.toml").write_text(LONG.format(25 * 3600))
+    (home.plans / "minute.toml").write_text(LONG.format(60))
+    two = RIG.with_name("two-drives.toml")
+    commander = Commander(home, {"two-drives": str(two)}, allowed)
+    assert say(commander, "two-drives", id="a", do="add", plan="minute")["jobs"] == [1]
+    said = say(commander, "two-drives", id="b", do="add", plan="day")
+    assert not said["ok"] and "hours (the limit is 24)" in said["reason"]
 
 
 @pytest.mark.parametrize(

@@ -5,26 +5,60 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from labctl.record import RunRecord
 from labctl.service.shipping import ship
 from tests.servers.dashboard_viewer import Database, Viewer
 from tests.servers.influx_sending import sink_of
 from tests.servers.influx_server import InfluxServer
-from tests.unit.test_several_drives import several
+from tests.unit.several_drives import several
+
+TOGETHER = "(S-left + S-right)"
 
 
-async def test_several_drives_are_shown_one_at_a_time_and_all_together_first(
-    influx: InfluxServer, bucket: str, tmp_path: Path
-) -> None:
-    """All of them and each of them lie in the same run: shown together they would count twice."""
+@pytest.fixture
+async def database(influx: InfluxServer, bucket: str, tmp_path: Path) -> Database:
+    """The run of a rig with two drives."""
     run = several(tmp_path)
     async with asyncio.timeout(60):
         await ship(run.path, [sink_of(run.path, influx, bucket, [])])
     now_ms = RunRecord(run.path).events[-1].t_ns // 1_000_000
-    database = Database(influx.url, influx.token, bucket, now_ms)
+    return Database(influx.url, influx.token, bucket, now_ms)
+
+
+async def test_several_drives_are_shown_one_at_a_time_and_all_together_first(
+    database: Database,
+) -> None:
+    """All of them and each of them lie in the same run: shown together they would count twice."""
     shown = Viewer(database, "labctl-power-per-qd")
-    assert shown.options["drive"] == ["(S-left + S-right)", "S-left", "S-right"]
+    assert shown.options["drive"] == [TOGETHER, "S-left", "S-right"]
     one = Viewer(database, "labctl-power-per-qd", drive=["S-right"])
     for viewer, iops in ((shown, [5000, 10000]), (one, [4000, 8000])):
         rows = viewer.rows("IOPS against watts")
         assert sorted(row["iops"] for row in rows) == iops
+
+
+RUN = "2026-01-01T00-00-00Z_bench_made-up"
+
+
+LEFT, RIGHT = [1000, 2000], [4000, 8000]
+BARS: list[tuple[str, list[str], dict[str, list[int]]]] = [
+    ("run_part", [], {RUN: [5000, 10000]}),
+    ("drive", [], {TOGETHER: [5000, 10000]}),
+    ("run_part", ["S-left"], {f"{RUN} S-left": LEFT}),
+    ("run_part", ["S-left", "S-right"], {f"{RUN} S-left": LEFT, f"{RUN} S-right": RIGHT}),
+    ("drive", ["S-left", "S-right"], {"S-left": LEFT, "S-right": RIGHT}),
+]
+"""What stands side by side, the chosen drives (none: "All"), and the IOPS of each bar."""
+
+
+async def test_compare_never_mixes_a_run_with_its_parts(database: Database) -> None:
+    for side_by_side, drives, bars in BARS:
+        viewer = Viewer(database, "labctl-compare", **({"drive": drives} if drives else {}))
+        viewer.values["by"] = side_by_side
+        found: dict[str, list[float]] = {}
+        for row in viewer.rows("IOPS"):
+            found.setdefault(row["series"], []).append(row["value"])
+        assert {name: sorted(values) for name, values in found.items()} == bars
+        assert len(viewer.rows("Numbers")) == 2 * len(bars)

@@ -7,6 +7,11 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
+from labctl.service.home import Home
+from labctl.service.job import Job
+from labctl.service.queue import Queue
 from labctl.service.shipping import LiveShipping, configured_sinks, ship
 from labctl.sinks.follower import Follower
 from tests.servers.influx_run import MadeRun, points_of
@@ -23,7 +28,12 @@ def grown_live(run: MadeRun, seconds: float) -> None:
     run.grow(1e9)
 
 
-def test_a_run_is_shipped_while_it_is_on(influx: InfluxServer, bucket: str, tmp_path: Path) -> None:
+def test_a_run_is_shipped_while_it_is_on(
+    influx: InfluxServer, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
+    waiting = Job(id=1, rig="bench", plan="p", plan_text="", drive_target="x", added_s=1.0)
+    Queue(Home(tmp_path / "home")).add(lambda number: waiting.model_copy(update={"id": number}), 2)
     rig_text = f'[sinks.influxdb]\nurl = "{influx.url}"\norg = "{ORG}"\nbucket = "{bucket}"\n'
     run = MadeRun(tmp_path, seconds=5.0, rig_text=rig_text, epoch_ns=time.time_ns())
     run.grow(0.0)
@@ -44,8 +54,9 @@ def test_a_run_is_shipped_while_it_is_on(influx: InfluxServer, bucket: str, tmp_
     assert seen[0] > 3, "nothing came while the run was on"
     assert told == []
     assert_same(influx.points(bucket), points_of(run.path))
-    beats = influx.influxql('SELECT last("state"), "meters_ok", "alive" FROM rig', bucket)
-    assert beats[0]["values"][0][1:] == ["idle", 1, 0]
+    known = '"meters_ok", "alive", "queue_length"'
+    beats = influx.influxql(f'SELECT last("state"), {known} FROM rig', bucket)
+    assert beats[0]["values"][0][1:] == ["idle", 1, 0, 2]
 
 
 def test_without_its_server_a_run_ends_in_time_and_is_sent_later(

@@ -31,7 +31,7 @@ from tests.servers.mqtt_run import (
     sink_of,
 )
 from tests.servers.mqtt_server import Listener, Mosquitto, mosquitto, retained
-from tests.unit.test_several_drives import several
+from tests.unit.several_drives import several
 
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,9 +13,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.screen import Screen
 
-from labctl.service.remote import RemoteRigs
+from labctl.cli.watching import REMOTE_KEYS, Choices, remote_screen
+from labctl.phase import Pattern, Phase, Role
+from labctl.service.remote import MOST_NAMES, RemoteRigs
 from labctl.service.shipping import ship
+from labctl.sinks.mqtt_messages import RigMessages
+from labctl.sinks.phase_points import started_point
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_run import sink_of
 from tests.servers.mqtt_server import Mosquitto, free_port, mosquitto
@@ -50,6 +57,13 @@ def test_a_broker_that_is_away_is_one_message() -> None:
     assert "cannot be reached" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("broker", ["host:99999999", "host:x", "host:²", "host:-1", ""])
+def test_an_address_that_is_none_is_one_message(broker: str) -> None:
+    done = status("--broker", broker)
+    assert done.returncode == 2 and "HOST[:PORT]" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
@@ -77,3 +91,55 @@ def test_whatever_is_told_the_view_can_be_made(messages: list[tuple[str, Any]]) 
         rigs.heard(f"labctl/bench/{path}", json.dumps(content).encode())
     for rig in rigs.rigs():
         rig.view()
+
+
+def shown(rigs: RemoteRigs) -> str:
+    """The picture of ``labctl watch --broker`` on a terminal of 80 by 24."""
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=24, color_system=None)
+    console.print(Screen(remote_screen(rigs.rigs(), Choices())))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("pattern", list(Pattern))
+def test_a_phase_of_every_kind_can_be_shown(role: Role, pattern: Pattern) -> None:
+    """Its message does not tell all that a phase has: of a cool-down not how far."""
+    phase = Phase(0, role, "s", pattern, 5.0, until_celsius=40.0, purge_method="format")
+    tags = {"rig": "bench", "run": "a-run", "drive": "S1"}
+    messages = RigMessages("labctl", tags, "plan", 3)
+    rigs = RemoteRigs("labctl")
+    for message in (
+        messages.availability.online,
+        messages.state(5, "running", None, None),
+        messages.phase(started_point(phase, 5, tags), 5, active=True),
+    ):
+        rigs.heard(message.topic, message.payload)
+    (rig,) = rigs.rigs()
+    seen = rig.view().phase
+    assert seen is not None and seen.label and seen.label in shown(rigs)
+
+
+def test_nothing_that_is_told_reaches_the_terminal_but_as_words_on_few_lines() -> None:
+    rigs, nasty = RemoteRigs("labctl"), "\x1b]0;x\x07\x1b[2J\n\u202e" * 500
+    topic = "labctl/rig%1B%5B2J%0A"
+    rigs.heard(f"{topic}/availability", b"online")
+    for path, values in (
+        ("state", {"state": "running", "plan": nasty}),
+        ("power/a%1B%0A", {"volts": 12.0, "amps": 0.5}),
+        ("event/e", {"title": nasty, "time": nasty}),
+    ):
+        rigs.heard(f"{topic}/{path}", json.dumps(values).encode())
+    text = shown(rigs)
+    assert all(mark.isprintable() or mark == "\n" for mark in text)
+    assert REMOTE_KEYS in text and "12.000 V" in text
+
+
+def test_what_was_looked_at_does_not_change_and_names_are_not_kept_without_end() -> None:
+    rigs = RemoteRigs("labctl")
+    rigs.heard("labctl/bench/power/12V", b'{"volts": 12.0}')
+    (before,) = rigs.rigs()
+    for number in range(10 * MOST_NAMES):
+        rigs.heard(f"labctl/bench/power/{number}", b'{"volts": 1.0}')
+    assert list(before.power) == ["12V"]
+    assert len(rigs.rigs()[0].power) == MOST_NAMES

@@ -113,6 +113,15 @@ def test_an_interval_is_a_difference_never_the_cumulative_mean() -> None:
     assert "write" not in found
 
 
+def test_an_interval_of_a_paced_replay_is_as_long_as_the_time_between_its_documents() -> None:
+    """fio noted its runtime, then waited 1.5 s for a worker that slept: 100 I/Os in two seconds."""
+    before = status_of(document(job(100, runtime_ms=500)))
+    after = status_of(document(job(200, runtime_ms=1000)))
+    found = intervals(before, after, end_ns=5_000_000_000, begin_ns=3_000_000_000)
+    assert (found["read"].iops, found["read"].t_ns) == (50.0, 4_000_000_000)
+    assert intervals(before, after, end_ns=5_000_000_000, begin_ns=4_950_000_000) == {}
+
+
 def test_interval_latency_is_of_the_interval() -> None:
     first, second = job(100), job(200, runtime_ms=2000)
     first["read"]["lat_ns"]["mean"] = 10_000.0

@@ -65,3 +65,10 @@ def test_what_is_not_known_is_a_dash_and_the_total_is_never_a_partial_sum() -> N
 
 def test_before_the_first_phase_it_says_what_it_waits_for() -> None:
     assert "connecting to the meters" in shown(View())[0]
+
+
+def test_a_purge_is_shown_without_the_hour_that_it_may_take() -> None:
+    purge = Phase(0, Role.PREPARE, "purge", Pattern.PURGE, 3600.0, purge_method="auto")
+    lines = [line.strip() for line in shown(View(phase=purge, phases_total=3))]
+    assert lines[0] == "phase 1/3  purge (auto)" and not any("━" in line for line in lines)
+    assert (purge.planned_s, PHASE.planned_s) == (0.0, 6.0)

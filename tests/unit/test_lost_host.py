@@ -36,6 +36,9 @@ class Drive:
     async def start_fio(self, phase: Phase) -> FioProcess:
         raise RunFailed("no phase here needs one")
 
+    async def check_again(self, phase: Phase) -> None:
+        raise RunFailed("no phase here needs one")
+
     async def set_power_state(self, state: int) -> None:
         raise RunFailed("no phase here has one")
 

@@ -237,6 +237,17 @@ def test_a_hostile_value_in_any_field_is_refused_or_is_that_job(
         assert Job.model_validate_json(item.model_dump_json()) == item
 
 
+def test_what_is_no_file_keeps_nobody_waiting(queue: Queue, tmp_path: Path) -> None:
+    queue.add(job)
+    folder = tmp_path / "home" / "queue" / "jobs"
+    os.mkfifo(folder / "000002.json")
+    (folder / "000003.json").mkdir()
+    (folder / "000004.json").symlink_to("/dev/zero")
+    open_before = len([*Path("/proc/self/fd").iterdir()])
+    assert [one.id for one in queue.jobs()] == [1] and len(queue.problems) == 3
+    assert len([*Path("/proc/self/fd").iterdir()]) == open_before
+
+
 def test_a_huge_or_deep_file_is_refused_without_being_read_whole(queue: Queue) -> None:
     queue._path(1).write_text("[" * 500_000)
     with queue._path(2).open("w") as file:

@@ -94,7 +94,35 @@ def test_order_cancel_and_pause_show_in_the_list(home: Path) -> None:
     assert listed(home)[-1]["expected"]["begin_s"] is None
     queue(home, "resume", "nvme-adapter")
     assert listed(home)[-1]["expected"]["begin_s"] is not None
-    assert "cancelled already" in queue(home, "cancel", "1", code=2)
+    told = queue(home, "cancel", "1", "2", "9", code=2)
+    assert "job 1 is cancelled already" in told and "there is no job 9" in told
+    assert {job["id"]: job["state"] for job in listed(home)}[2] == "cancelled"
+
+
+def test_the_list_leaves_out_no_word_of_a_job_of_another_day(home: Path) -> None:
+    words = ("first-night", "heat-sink-b", "sample-3")
+    tags = [word for tag in words for word in ("--tag", tag)]
+    queue(home, "add", "nvme-adapter", "power-per-qd", "--after", "+30h", "--repeat", "2", *tags)
+    said = queue(home, "list")
+    assert all(word in said for word in ("power-per-qd", "1/2", *words)), said
+
+
+def test_many_repetitions_are_asked_about_like_a_long_plan(home: Path) -> None:
+    many = ("add", "nvme-adapter", "power-per-qd", "--repeat", "40")
+    told = queue(home, *many, code=2)
+    assert "40 times" in told and "hours" in told and "--yes" in told and listed(home) == []
+    queue(home, *many, "--yes", "--json")
+    assert len(listed(home)) == 40
+
+
+def test_on_a_full_disk_the_output_that_is_lost_is_one_message(home: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "labctl.cli.main", "plans"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "No space left on device" in done.stderr
 
 
 def test_a_dry_run_queues_nothing(home: Path) -> None:
@@ -111,6 +139,8 @@ def test_a_dry_run_queues_nothing(home: Path) -> None:
         (["add", "nvme-adapter", "demo", "--after", "late"], "22:00"),
         (["add", "nvme-adapter", "demo", "--repeat", "0"], "1 to 1000"),
         (["add", "nvme-adapter", "demo", "--tag", "a b"], "tags"),
+        (["add", "nvme-adapter", "demo", "--tag", "a b", "--repeat", "0"], "1 to 1000"),
+        (["add", "nvme-adapter", "demo", "--tag", "a b", "--repeat", "0"], "tags"),
         (["show", "9"], "there is no job 9"),
         (["pause", "../x"], "no name of a rig"),
     ],

@@ -10,7 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labctl.cli.tidying import tidy
+from labctl.errors import ConfigurationError
 from labctl.record import RunRecord, find_runs
+from labctl.service.home import Home
+from labctl.service.job import Attempt, Job, JobState, Outcome
+from labctl.service.queue import Queue
 from labctl.service.retention import (
     DAY_S,
     Rule,
@@ -26,6 +31,7 @@ from labctl.sinks.settings import SITE_VARIABLE, influx_settings
 from tests.servers.influx_run import MadeRun
 
 SINK = '[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\n'
+JOB = Job(id=1, rig="bench", plan="p", plan_text="", drive_target="x", added_s=1.0, retries=1)
 OLD = Rule(delete_after_s=30 * DAY_S)
 
 
@@ -152,6 +158,56 @@ def test_with_an_archive_nothing_is_deleted_before_it_lies_there(tmp_path: Path)
     (decision,) = decide(tmp_path / "runs", rule, time.time(), frozenset())
     carry_out(decision, rule)
     assert not run.exists() and (archive / run.name / "v12.voltage.parquet").is_file()
+
+
+def test_an_archive_that_lacks_what_came_later_is_made_anew_before_anything_is_deleted(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pyarrow")
+    run, archive = made(tmp_path), tmp_path / "archive"
+    rule = Rule(delete_after_s=30 * DAY_S, archive=archive)
+    export(run, rule.parquet_of(run))
+    with (run / "journal.jsonl").open("a") as file:  # it went on
+        file.write('{"t": 1, "kind": "run_resumed"}\n')
+    os.utime(run / "journal.jsonl", (1.0, 1.0))
+    (decision,) = decide(tmp_path / "runs", rule, time.time(), frozenset())
+    carry_out(decision, rule)
+    assert not run.exists()
+    assert "run_resumed" in (archive / run.name / "journal.jsonl").read_text()
+
+
+def test_parquet_is_on_the_disk_before_it_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may be deleted right after that."""
+    pytest.importorskip("pyarrow")
+    run, target, synced = made(tmp_path), tmp_path / "archive" / "run", list[int]()
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    export(run, target)
+    there = [target.parent, target, *target.iterdir()]
+    assert len(there) > 5 and {path.stat().st_ino for path in there} <= set(synced)
+
+
+def test_tidying_keeps_the_run_of_an_earlier_attempt_and_takes_no_archive_among_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that failed before it wrote anything goes on with the run of the one before."""
+    monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
+    run, runs = made(tmp_path), tmp_path / "runs"
+    queue = Queue(Home(tmp_path / "home"))
+    queue.add(lambda number: JOB.model_copy(update={"id": number}))
+    for name, outcome in ((run.name, Outcome.INTERRUPTED), (None, Outcome.FAILED)):
+        queue.claim("bench", Attempt(begun_s=0.0, run=name))
+        queue.end(1, outcome, "cut off")
+    assert queue.job(1).state is JobState.QUEUED
+    with pytest.raises(ConfigurationError, match="another folder"):
+        tidy(runs, None, 30.0, None, runs, dry_run=False, json_output=True)
+    tidy(runs, None, 30.0, None, None, dry_run=False, json_output=True)
+    assert run.exists()
 
 
 def test_a_deletion_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None:
