@@ -13,7 +13,14 @@ from dashboards.transformations import pivoted, renamed, sorted_by, without
 from dashboards.workload import OF_WORKLOAD, WORKLOAD_REGEX, measured, only_point, workloads
 
 UID = "labctl-compare"
-CHOSEN = f"{measured('rig', 'drive', 'run')} AND {OF_WORKLOAD}"
+ALL_DRIVES = "^.*$"
+"""What "All" in Drive stands for. Alone it finds every drive; in :data:`NO_PART_BESIDE_ITS_SUM`
+a text would have to begin in its middle, so that it finds no part of a run."""
+
+NO_PART_BESIDE_ITS_SUM = r'"run_part" =~ /^(\S+|\S+ ${drive:regex})$/'
+"""Runs, and of several drives in a run those that were chosen by name: with "All" their sum."""
+
+CHOSEN = f"{measured('rig', 'drive', 'run')} AND {OF_WORKLOAD} AND {NO_PART_BESIDE_ITS_SUM}"
 NO_PHASE = "No measured phase of this workload in the chosen runs"
 BYTES_PER_GB = 1_000_000_000
 SERIES = "series"
@@ -136,14 +143,14 @@ def dashboard() -> build.Dashboard:
     by = (
         build.CustomVariable("by")
         .label("Side by side")
-        .values("run,drive")
+        .values("run : run_part,drive")
         .options(
             [
-                VariableOption(True, "run", "run"),
+                VariableOption(True, "run", "run_part"),
                 VariableOption(False, "drive", "drive"),
             ]
         )
-        .current(VariableOption(True, "run", "run"))
+        .current(VariableOption(True, "run", "run_part"))
     )
     runs = distinct("run", "index", "phase", matches("rig", "drive"))
     return (
@@ -151,15 +158,20 @@ def dashboard() -> build.Dashboard:
             UID,
             "Compare",
             "Several runs or drives side by side: watts, IOPS per watt and joules per gigabyte "
-            "at each queue depth. Of several runs of one drive, the newest counts. Of a rig with "
-            "several drives choose one of them in Drive, or all together, who stand in brackets.",
+            "at each queue depth. Of several runs of one drive, the newest counts. Of several "
+            "drives in a run their sum, in brackets, until you choose them by name in Drive.",
             time_from="now-7d",
         )
         .with_variable(datasource_variable())
         .with_variable(by)
         .with_variable(several("rig", "Rig", distinct("rig", "index", "phase")))
         .with_variable(
-            several("drive", "Drive", distinct("drive", "index", "phase", matches("rig")))
+            several(
+                "drive",
+                "Drive",
+                distinct("drive", "index", "phase", matches("rig")),
+                all_value=ALL_DRIVES,
+            )
         )
         .with_variable(several("run", "Run", runs, newest_first=True))
         .with_variable(

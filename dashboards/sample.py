@@ -233,6 +233,7 @@ def _phase(
         "index": index,
         "qd": depth,
         "label": label,
+        "run_part": tags["run"],
         "role": work.role,
         "duration_s": float(PHASE_S),
         "watts": watts,

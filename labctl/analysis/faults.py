@@ -12,7 +12,7 @@ from instruments.reading import BESIDE_VALUES, Status
 from labctl.analysis.host_clock import host_problems
 from labctl.analysis.phases import PhaseSpan, phase_event_problems
 from labctl.analysis.power import PhasePower
-from labctl.analysis.results import RailResult
+from labctl.analysis.results import PhaseResult, RailResult
 from labctl.analysis.ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
@@ -69,6 +69,11 @@ def phase_problems(
         notes += [fio.error] * bool(fio.error)
         notes += fio.notes
     return tuple(notes)
+
+
+def latencies_hold(result: PhaseResult) -> bool:
+    """Whether the phase's latencies are those of its drive, not of when fio looked."""
+    return REAPED_LATE not in result.notes
 
 
 def reaps_late(engine: str, fio: FioResult) -> bool:

@@ -85,7 +85,11 @@ def most_iops(
     models: Sequence[RailModel],
     results: Sequence[PhaseResult],
 ) -> Answer:
-    """The most IOPS of a kind of work with at most ``limit_watts``."""
+    """The most IOPS of a kind of work with at most ``limit_watts``.
+
+    What was measured overrules the model: there is no answer where the slowest phase surely took
+    more, and none above the IOPS of a phase that did.
+    """
     keeping = [
         point for point in frontier.points if point.watts.value + point.watts.u <= limit_watts
     ]
@@ -103,12 +107,16 @@ def most_iops(
         why = "in the model the watts do not rise with the IOPS"
         return Answer(frontier.workload, measured, None, None, why)
     iops = first.iops + (limit_watts - at_first.value) / watts_per_iops
-    if iops < first.iops:
+    over = [point for point in frontier.points if point.watts.value - point.watts.u > limit_watts]
+    if iops < first.iops or first in over:
         why = f"the limit is below the slowest phase measured ({first.watts.value:.3g} W)"
         return Answer(frontier.workload, measured, None, None, why)
-    held = min(iops, last.iops)
+    most = over[0] if over else last
+    held = min(iops, most.iops)
     watts = _at(held, first, models, results)
-    why = "held to the fastest phase measured" if held < iops else "from the power model"
+    why = "from the power model"
+    if held < iops:
+        why = f"held to {'a phase that took more' if over else 'the fastest phase measured'}"
     return Answer(frontier.workload, measured, Estimate(held, watts.u / watts_per_iops), watts, why)
 
 

@@ -11,6 +11,7 @@ from labctl.analysis.conditioned import Conditioned, conditioned_against_fresh
 from labctl.analysis.consistency import TAIL_S, Consistency, consistency
 from labctl.analysis.drives import runs_of_drives
 from labctl.analysis.efficiency import Knee, Marginal, Share, knees, marginals, rail_shares
+from labctl.analysis.faults import latencies_hold
 from labctl.analysis.frontier import Answer, Frontier, frontiers, least_watts, most_iops
 from labctl.analysis.idle import IdleResult, idle_results
 from labctl.analysis.live_iops import live_iops
@@ -153,6 +154,8 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
     for item in summary.measured:
         phase = item.phase
         if phase.round and phase.round != last.get(phase.sweep_number):
+            continue
+        if not latencies_hold(item):
             continue
         shares = phase_slow_shares(record, item)
         if shares:

@@ -129,16 +129,19 @@ def phase_slow_shares(
     record: RunRecord, result: PhaseResult, over_ms: Sequence[int] = SLOW_MS
 ) -> tuple[SlowShare, ...]:
     """Shares of slow I/Os of a phase, from the last document that its fio printed."""
+    last = last_document(record, result)
+    return () if last is None else slow_shares(last, over_ms)
+
+
+def last_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
+    """The last document that a phase's fio printed; of several drives with the run's one alone."""
     file = record.fio_dir(result.phase) / FIO_STDOUT
     if not file.is_file():
-        return ()
+        return None
     last: dict[str, Any] | None = None
     for document in documents(file.read_text(encoding="utf-8", errors="replace")):
         last = document
-    if last is None:
-        return ()
-    own = document_of_drive(last, record.drive_name) if record.drive_name else last
-    return slow_shares(own, over_ms)
+    return document_of_drive(last, record.drive_name) if last and record.drive_name else last
 
 
 def percentiles(direction: Direction) -> tuple[Percentile, ...]:

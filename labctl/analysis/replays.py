@@ -11,15 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from labctl.analysis.qos import SlowShare, phase_slow_shares
+from labctl.analysis.faults import latencies_hold
+from labctl.analysis.qos import SlowShare, last_document, slow_shares
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.series import host_series
+from labctl.fio_output import status_of
 from labctl.record import RunRecord
 
 KERNEL, BOUND = "kernel", "at most"
+
+BEHIND = 1.05
+"""A replay that took so many times as long as its trace is said to have fallen behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,12 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """One replay of a trace. Service times are from the submission of an I/O to its completion.
+    """One replay of a trace. Service times are from the submission of an I/O to its completion;
+    None, and no ``slow`` shares, where fio saw completions late.
 
-    The ``_part`` fields compare with the first replay of the same trace in the run (None for it).
+    ``trace_s`` is how long the trace took where it was recorded, None where its pace was not kept
+    on purpose. The ``_part`` fields compare with the first replay of the same trace in the run
+    (None for it).
     """
 
     phase_index: int
@@ -42,12 +51,13 @@ class ReplayResult:
     label: str
     trace: str
     duration_s: float
+    trace_s: float | None
     total_bytes: float
     mb_per_s: float
     iops: float
-    service_mean_us: float
+    service_mean_us: float | None
     service_p999_us: float | None
-    service_max_us: float
+    service_max_us: float | None
     slow: tuple[SlowShare, ...]
     busy: Busy | None
     watts: Estimate | None
@@ -55,6 +65,11 @@ class ReplayResult:
     service_part: float | None
     rate_part: float | None
     throttled_s: float = 0.0
+
+    @property
+    def fell_behind(self) -> bool:
+        """Whether it took clearly longer than the trace did."""
+        return self.trace_s is not None and self.duration_s > BEHIND * self.trace_s
 
 
 def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult, ...]:
@@ -78,28 +93,35 @@ def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult
 def _result(
     record: RunRecord, item: PhaseResult, busy_s: float | None, first: ReplayResult | None
 ) -> ReplayResult:
-    sides = [side for side in (item.read, item.write) if side is not None]
-    ios = sum(side.total_ios for side in sides) or 1
-    service_us = sum(side.latency_mean_us * side.total_ios for side in sides) / ios
+    known = latencies_hold(item)
+    sides = [side for side in (item.read, item.write) if side is not None and known]
+    ios = sum(side.total_ios for side in sides)
+    service_us = None
+    if ios:
+        service_us = sum(side.latency_mean_us * side.total_ios for side in sides) / ios
+    replay = item.phase.replay
     bytes_per_s = item.bytes_per_s or 0.0
-    assert item.iops and item.phase.replay is not None
+    document = last_document(record, item) or {}
+    total_bytes = _total_bytes(document) or bytes_per_s * item.duration_s
+    assert item.iops and replay is not None
     joules = None
-    if item.joules is not None and bytes_per_s:
-        gigabytes = bytes_per_s * item.duration_s * 1e-9
+    if item.joules is not None and total_bytes:
+        gigabytes = total_bytes * 1e-9
         joules = Estimate(item.joules.value / gigabytes, item.joules.u / gigabytes)
     return ReplayResult(
         phase_index=item.phase.index,
         sweep=item.phase.sweep,
         label=item.phase.label,
-        trace=item.phase.replay.name,
+        trace=replay.name,
         duration_s=item.duration_s,
-        total_bytes=bytes_per_s * item.duration_s,
+        trace_s=(item.phase.duration_s or None) if replay.stalls else None,
+        total_bytes=total_bytes,
         mb_per_s=bytes_per_s * 1e-6,
         iops=item.iops,
         service_mean_us=service_us,
         service_p999_us=_worst([side.latency_percentiles_us.get("99.9") for side in sides]),
-        service_max_us=max(side.latency_max_us for side in sides),
-        slow=phase_slow_shares(record, item),
+        service_max_us=max((side.latency_max_us for side in sides), default=None),
+        slow=slow_shares(document) if known else (),
         busy=_busy(record, item, busy_s),
         watts=item.watts,
         joules_per_gb=joules,
@@ -109,8 +131,13 @@ def _result(
     )
 
 
-def _part(value: float, first: float | None) -> float | None:
-    return value / first if first else None
+def _total_bytes(document: dict[str, Any]) -> int:
+    """What fio counted; 0 where nothing tells of it."""
+    return sum(side.bytes for side in status_of(document).totals.values())
+
+
+def _part(value: float | None, first: float | None) -> float | None:
+    return value / first if value is not None and first else None
 
 
 def _worst(values: Sequence[float | None]) -> float | None:
@@ -121,7 +148,7 @@ def _worst(values: Sequence[float | None]) -> float | None:
 def _busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:
     if busy_s is not None:
         return Busy(min(busy_s / item.duration_s, 1.0), KERNEL)
-    return _bound(record, item)
+    return _bound(record, item) if latencies_hold(item) else None
 
 
 def _bound(record: RunRecord, item: PhaseResult) -> Busy | None:

@@ -14,10 +14,9 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.summary import summarise
 from labctl.calibration import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.mistakes import parse_toml
 from labctl.record import Header, RunRecord
 from labctl.report import table
-from labctl.report.write import write_report
+from labctl.report.write import REVIEW_FILE, wants_review, write_report
 from labctl.rig import parse_rig
 from labctl.timebase import NS_PER_S
 
@@ -44,14 +43,6 @@ def make_report(record: RunRecord) -> RunSummary:
     return summary
 
 
-def wants_review(record: RunRecord) -> bool:
-    """Whether the plan of a run asks for the review page."""
-    try:
-        return parse_toml(record.header.plan_text, "plan").get("report") == "review"
-    except ConfigurationError:
-        return False  # a record of somebody else's making
-
-
 def print_summary(path: Path, summary: RunSummary) -> None:
     """The table, and where the rest is."""
     if sys.stdout.isatty():
@@ -61,7 +52,7 @@ def print_summary(path: Path, summary: RunSummary) -> None:
         print(table.table_text(summary))
     print(f"report: {path / 'report.html'}")
     if wants_review(RunRecord(path)):
-        print(f"review: {path / 'review.html'}")
+        print(f"review: {path / REVIEW_FILE}")
 
 
 def report(

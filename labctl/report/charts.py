@@ -27,8 +27,8 @@ HUES = (
 are for eight block sizes in one chart. Red is for what throttled."""
 
 PNG_SCALE = 2.0
-PREFIXED = "datum.value == 0 ? '0' : format(datum.value, '~s')"
-"""Labels of an axis of large numbers: 0, 50k, 100k."""
+PREFIXED = "abs(datum.value) < 1 ? format(datum.value, '.6~r') : format(datum.value, '~s')"
+"""Labels of an axis of large numbers: 0, 50k, 100k. Small ones stay as they are: 0.8, not 800m."""
 GROUPED = "format(datum.value, ',.6~r')"
 """Labels of an axis of plain numbers: 0, 500, 1,500."""
 
@@ -100,11 +100,19 @@ def finished(name: str, title: str, caption: str, body: Spec, datasets: Datasets
     return Chart(name, title, caption, spec)
 
 
-def log_domain(low: float, high: float) -> tuple[float, float]:
-    """The ends of a logarithmic axis for values from ``low`` to ``high``, both above 0: at least a
+def linear_y(low: float, high: float, labels: str = PREFIXED) -> tuple[alt.Scale, alt.Axis]:
+    """Scale and axis of values, linear, from ``low`` to ``high`` and no further."""
+    axis = alt.Axis(labelExpr=labels, tickCount=5, minExtent=40)
+    return alt.Scale(domain=[low, high], nice=False, zero=False), axis
+
+
+def log_y(low: float, high: float) -> tuple[alt.Scale, alt.Axis]:
+    """Scale and axis of values from ``low`` to ``high``, both above 0, logarithmic: at least a
     decade, for on less even a steady drive looks like noise."""
     middle = math.sqrt(low * high)
-    return min(low * 0.8, middle / 10**0.5), max(high * 1.25, middle * 10**0.5)
+    low, high = min(low * 0.8, middle / 10**0.5), max(high * 1.25, middle * 10**0.5)
+    axis = alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40)
+    return alt.Scale(type="log", domain=[low, high], nice=False), axis
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -16,19 +16,18 @@ from labctl.analysis.results import PhaseResult
 from labctl.plan import format_size
 from labctl.report.charts import (
     INK,
-    PREFIXED,
+    RED,
     Datasets,
     Row,
     Spec,
     finished,
     joined,
-    log_domain,
-    log_ticks,
+    log_y,
     plain,
 )
 from labctl.report.latency import latency_max_us, latency_mean_us
 from labctl.report.numbers import prefixed, significant
-from labctl.report.review_charts import Figure
+from labctl.report.review_charts import Figure, pair
 from labctl.report.sweep_charts import throttle_words
 
 LEAST_SIZES, LEAST_SHARES = 3, 3
@@ -72,10 +71,8 @@ def _numbers(item: PhaseResult) -> Row:
         "read_pct": phase.read_pct,
         "iops": item.iops,
         "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
-        "watts": item.watts.value if item.watts else None,
-        "watts_u": item.watts.u if item.watts else None,
-        "iops_per_watt": item.iops_per_watt.value if item.iops_per_watt else None,
-        "iops_per_watt_u": item.iops_per_watt.u if item.iops_per_watt else None,
+        **pair("watts", item.watts),
+        **pair("iops_per_watt", item.iops_per_watt),
         "latency_mean_us": latency_mean_us(item),
         "latency_max_us": latency_max_us(item),
         "throttled_s": item.throttled_s,
@@ -103,10 +100,8 @@ def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
     jobs = f" × {phase.jobs} jobs" if phase.jobs > 1 else ""
     caption = (
         f"{phase.pattern.value} at QD {phase.queue_depth}{jobs}: every block size with every read "
-        f"share, and the power at the same points.{throttle_words(found)}"
+        f"share, and the power at the same points.{throttle_words(found, 'number')}"
     )
-    if any(row["throttled_s"] for row in numbers):
-        caption = caption.replace("A red triangle marks a phase", "A red number is of a phase")
     body = joined(parts, 2)
     title = f"Block sizes and read shares, {phase.sweep}"
     return Figure(finished(name, title, caption, body, datasets), tuple(numbers))
@@ -125,7 +120,7 @@ def _lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
     rows: list[Row] = [
         {"x": row["size"], "y": row["iops"], "of": f"{row['read_pct']} %"} for row in numbers
     ]
-    low, high = log_domain(min(row["y"] for row in rows), max(row["y"] for row in rows))
+    scale, axis = log_y(min(row["y"] for row in rows), max(row["y"] for row in rows))
     shares = _shares(numbers)
     colours = [
         _SHARES[round(n * (len(_SHARES) - 1) / (len(shares) - 1))] for n in range(len(shares))
@@ -135,10 +130,7 @@ def _lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
         "x:O", sort=_sizes(numbers), title="block size (bytes)",
         axis=alt.Axis(labelAngle=0, grid=False),
     )  # fmt: skip
-    y = alt.Y(
-        "y:Q", title="IOPS", scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40),
-    )  # fmt: skip
+    y = alt.Y("y:Q", title="IOPS", scale=scale, axis=axis)
     colour = alt.Color(
         "of:N", title="reads", scale=alt.Scale(domain=shares, range=colours),
         legend=alt.Legend(orient="top", direction="horizontal"),
@@ -166,7 +158,7 @@ def _table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) 
             "y": row["size"],
             "shade": shade(row[column]),
             "text": _text(row[column]),
-            "colour": "#c8102e" if row["throttled_s"] else INK,
+            "colour": RED if row["throttled_s"] else INK,
         }
         for row in numbers
         if row[column] is not None

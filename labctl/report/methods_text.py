@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from labctl.analysis.frontier import Answer
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.power_model import RailModel
-from labctl.analysis.replays import KERNEL, Busy
+from labctl.analysis.replays import KERNEL, Busy, ReplayResult
 from labctl.analysis.results import Estimate
 from labctl.analysis.soak import Recovery
 from labctl.analysis.tracking import SteadyReport
@@ -271,20 +271,30 @@ def _replays(found: MethodResults) -> Iterator[str]:
         busy = "" if one.busy is None else f", disk busy {_busy(one.busy)}"
         watts = f"; {with_uncertainty(one.watts)} W" if one.watts else ""
         joules = f", {with_uncertainty(one.joules_per_gb)} J a GB" if one.joules_per_gb else ""
-        p999 = ""
-        if one.service_p999_us is not None:
-            p999 = f", 99.9 % {significant(one.service_p999_us, 3)} µs"
+        took = f"{one.duration_s:.1f} s"
+        if one.fell_behind:
+            took += f" (the trace: {one.trace_s:.1f} s)"
         yield (
-            f"{one.sweep}, {one.label}: {one.total_bytes * 1e-9:.3g} GB in {one.duration_s:.1f} s, "
-            f"{significant(one.mb_per_s, 3)} MB/s; service time mean "
-            f"{significant(one.service_mean_us, 3)} µs{p999}, max "
-            f"{significant(one.service_max_us, 3)} µs{busy}{watts}{joules}"
+            f"{one.sweep}, {one.label}: {one.total_bytes * 1e-9:.3g} GB in {took}, "
+            f"{significant(one.mb_per_s, 3)} MB/s; {_service(one)}{busy}{watts}{joules}"
         )
-        if one.service_part is not None and one.rate_part is not None:
-            yield (
-                f"{one.sweep} against the first: service time × {one.service_part:.3g}, data rate "
-                f"× {one.rate_part:.3g}"
-            )
+        if one.rate_part is not None:
+            service = ""
+            if one.service_part is not None:
+                service = f"service time × {one.service_part:.3g}, "
+            yield f"{one.sweep} against the first: {service}data rate × {one.rate_part:.3g}"
+
+
+def _service(one: ReplayResult) -> str:
+    if one.service_mean_us is None:
+        return "service times not known, this fio saw completions late"
+    p999 = ""
+    if one.service_p999_us is not None:
+        p999 = f", 99.9 % {significant(one.service_p999_us, 3)} µs"
+    return (
+        f"service time mean {significant(one.service_mean_us, 3)} µs{p999}, max "
+        f"{significant(one.service_max_us, 3)} µs"
+    )
 
 
 def _busy(one: Busy) -> str:

@@ -26,15 +26,32 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
         ("watts", "mean power (W)"),
     )
     datasets = Datasets()
+    known = [
+        (name, title, colour)
+        for (name, title), colour in zip(shown, COLOURS, strict=True)
+        if any(row[name] is not None for row in numbers)
+    ]
     parts = [
         bars(datasets, numbers, name, title, colour, named=place % 2 == 0)
-        for place, ((name, title), colour) in enumerate(zip(shown, COLOURS, strict=True))
-        if any(row[name] is not None for row in numbers)
+        for place, (name, title, colour) in enumerate(known)
     ]
     caption = (
         "Replays of traces: data rate, service time from submission to completion, share of the "
         "time with I/O in flight, and mean power with its U (k = 2)."
     )
+    unknown = [row["figure"] for row in numbers if row["service_mean_us"] is None]
+    if unknown:
+        caption += (
+            f" Of {', '.join(unknown)} service times are not known: this fio sees completions of a "
+            "paced replay only when its queue is full."
+        )
+    behind = [
+        f"{row['figure']} took {one.duration_s:.1f} s, its trace {one.trace_s:.1f} s"
+        for one, row in zip(replays, numbers, strict=True)
+        if one.fell_behind
+    ]
+    if behind:
+        caption += f" {'; '.join(behind)}."
     body = joined(parts, 2)
     return Figure(finished("replay", "Trace replay", caption, body, datasets), numbers)
 
@@ -45,6 +62,7 @@ def _numbers(one: ReplayResult, repeated: bool) -> Row:
         "trace": one.trace,
         "gb": one.total_bytes * 1e-9,
         "seconds": one.duration_s,
+        "trace_seconds": one.trace_s,
         "mb_per_s": one.mb_per_s,
         "iops": one.iops,
         "service_mean_us": one.service_mean_us,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import vl_convert
 
 from labctl.analysis.consistency import TAIL_S
+from labctl.analysis.drives import runs_of_drives
 from labctl.analysis.live_iops import live_iops
 from labctl.analysis.methods import MethodResults
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record import RunRecord
-from labctl.report.charts import png_of_svg, static_svg
+from labctl.report.axes import panels
+from labctl.report.charts import Chart, png_of_svg, static_svg
+from labctl.report.conditioned_chart import conditioned_figure
+from labctl.report.consistency_chart import consistency_figure, watts_per_second
+from labctl.report.drive_charts import drive_charts
 from labctl.report.efficiency_chart import efficiency_figure
 from labctl.report.matrix_chart import matrices, matrix_figures
 from labctl.report.methods_text import methods_text
@@ -22,7 +28,6 @@ from labctl.report.page import Drawn, offline_page
 from labctl.report.replay_chart import replay_figure
 from labctl.report.review_charts import (
     Figure,
-    consistency_figure,
     headline_bars,
     mixed_figure,
     steady_figure,
@@ -31,10 +36,9 @@ from labctl.report.review_charts import (
 from labctl.report.saturation_chart import saturation_figures
 from labctl.report.soak_chart import soak_figure
 from labctl.report.sweep_charts import sweep_charts
+from labctl.report.write import REVIEW_FILE
 
-PAGE_FILE = "review.html"
 FOLDER = "review"
-
 CONSISTENCY_FROM_S = 120.0
 """Shorter phases get no consistency chart: it would say nothing of a worn-in drive."""
 MUCH_LONGER, FEW = 5.0, 4
@@ -61,11 +65,13 @@ def review_figures(
         result = by_index[one.phase_index]
         seconds, iops = live_iops(record, result)
         name = f"consistency-{number}"
-        figures.append(consistency_figure(result, seconds, iops, one.consistency, name))
+        power = watts_per_second(record, result)
+        figures.append(consistency_figure(result, seconds, iops, one.consistency, name, power))
     tables = {item.phase.index for found in matrices(summary.points) for item in found}
     curves = [item for item in summary.points if item.phase.index not in tables]
     figures += [mixed_figure(curves), transfer_figure(summary.points)]
     figures += matrix_figures(summary.points)
+    figures.append(conditioned_figure(methods.conditioned, summary.phases))
     figures.append(replay_figure(methods.replays))
     for number, report in enumerate(methods.steady, start=1):
         figures.append(steady_figure(report, f"steady-{number}" if number > 1 else "steady"))
@@ -83,27 +89,77 @@ def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the page shows of a run, or of one of several drives in it."""
+
+    name: str
+    """The drive's in the rig; empty of the run itself."""
+    summary: RunSummary
+    figures: tuple[Drawn, ...]
+    sweeps: tuple[Drawn, ...]
+
+
 def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults) -> list[Path]:
-    """Write ``review.html``, and of each figure PNG, PDF (for print) and CSV; the page is last."""
+    """Write ``review.html``, and of each figure PNG, PDF (for print) and CSV; the page is last.
+
+    Of several drives the figures of all together come first, then those of each.
+    """
     folder = record.path / FOLDER
     folder.mkdir(exist_ok=True)
-    written, drawn = [], []
-    for figure in review_figures(record, summary, methods):
-        name = figure.chart.name
-        svg = static_svg(figure.chart.spec)
-        drawn.append(Drawn(figure.chart, svg))
-        pdf = bytes(vl_convert.svg_to_pdf(svg))
-        for suffix, data in (("png", png_of_svg(svg)), ("pdf", pdf), ("csv", figure.csv())):
-            body = data.encode() if isinstance(data, str) else data
-            written.append(_replace(folder / f"{name}.{suffix}", body))
-    shared = [Drawn(chart, static_svg(chart.spec)) for chart in sweep_charts(summary)]
+    files: dict[Path, bytes] = {}
+    run, *drives = (
+        _part(name, of, one, found, folder, files)
+        for name, of, one, found in _parts(record, summary, methods)
+    )
     page = offline_page(
         "review.html",
-        {"summary": summary, "header": record.header, "figures": drawn, "sweeps": shared,
-         "text": methods_text(methods), "folder": FOLDER},
+        {"summary": summary, "header": record.header, "run": run, "drives": drives,
+         "panels": panels(summary.points), "text": methods_text(methods), "folder": FOLDER},
     )  # fmt: skip
-    written.append(_replace(record.path / PAGE_FILE, page.encode()))
-    return written
+    files[record.path / REVIEW_FILE] = page.encode()
+    return [_replace(path, data) for path, data in files.items()]
+
+
+def _parts(
+    record: RunRecord, summary: RunSummary, methods: MethodResults
+) -> Iterator[tuple[str, RunRecord, RunSummary, MethodResults]]:
+    """The run, then what each of several drives did in it."""
+    yield "", record, summary, methods
+    for name, of in runs_of_drives(record).items():
+        yield name, of, summary.drives[name], methods.drives[name]
+
+
+def _part(
+    name: str,
+    record: RunRecord,
+    summary: RunSummary,
+    methods: MethodResults,
+    folder: Path,
+    files: dict[Path, bytes],
+) -> Part:
+    """The charts of a part of the page; the files beside it are added to ``files``."""
+
+    def drawn(chart: Chart) -> Drawn:
+        own = _of(name, chart)
+        svg = static_svg(own.spec)
+        files[folder / f"{own.name}.png"] = png_of_svg(svg)
+        files[folder / f"{own.name}.pdf"] = bytes(vl_convert.svg_to_pdf(svg))
+        return Drawn(own, svg)
+
+    figures = []
+    for figure in review_figures(record, summary, methods):
+        figures.append(drawn(figure.chart))
+        files[folder / f"{figures[-1].chart.name}.csv"] = figure.csv().encode()
+    sweeps = tuple(map(drawn, (*sweep_charts(summary), *drive_charts(summary))))
+    return Part(name, summary, tuple(figures), sweeps)
+
+
+def _of(drive: str, chart: Chart) -> Chart:
+    """A chart under the name of its drive, where there are several."""
+    if not drive:
+        return chart
+    return replace(chart, name=f"{drive}-{chart.name}", title=f"{drive}: {chart.title}")
 
 
 def _replace(path: Path, data: bytes) -> Path:

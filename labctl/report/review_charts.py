@@ -1,4 +1,4 @@
-"""The charts of the reviews: headline bars, consistency, mixes, transfer sizes, steady state.
+"""The charts of the reviews: headline bars, mixes, transfer sizes, steady state.
 
 Each comes with its numbers as rows, for a CSV file beside the picture.
 """
@@ -14,7 +14,6 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.averages import Average
-from labctl.analysis.consistency import Consistency, Floats, per_second
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.tracking import SteadyReport, Window
 from labctl.plan import format_size
@@ -31,15 +30,15 @@ from labctl.report.charts import (
     finished,
     hues,
     joined,
-    log_domain,
-    log_ticks,
+    linear_y,
     plain,
 )
-from labctl.report.numbers import duration, prefixed, with_uncertainty
+from labctl.report.numbers import prefixed, with_uncertainty
 from labctl.report.sweep_charts import throttle_words
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
-_HALF = 500
+HALF_WIDTH = 500
+"""Pixels of a chart that stands beside another one."""
 TRIANGLE: dict[str, Any] = {
     "shape": "triangle-down",
     "filled": True,
@@ -83,17 +82,7 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
         }
         for one in averages
     )
-    parts = []
-    for large, name, title in ((False, "iops", "IOPS"), (True, "mb_per_s", "MB/s")):
-        own = [
-            row
-            for one, row in zip(averages, numbers, strict=True)
-            if (one.bytes_per_s >= LARGE_BLOCK_BYTES * one.iops) is large
-        ]
-        if own:
-            parts.append(bars(datasets, own, name, title, BLUE, named=True))
-            if any(one.watts for one in averages):
-                parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER, named=False))
+    body = work_and_watts(datasets, numbers)
     caption = (
         "Headline averages of the reviews, from 64 KiB blocks on in MB/s, and the power they took "
         "with its U (k = 2)."
@@ -103,11 +92,27 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
         caption += (
             f" A red triangle marks those in which the drive throttled: {', '.join(throttled)}."
         )
-    columns = 2 if any(one.watts for one in averages) else 1
-    return Figure(
-        finished("headline", "Headline averages", caption, joined(parts, columns), datasets),
-        numbers,
-    )
+    return Figure(finished("headline", "Headline averages", caption, body, datasets), numbers)
+
+
+def work_and_watts(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
+    """A bar for the work of each row, IOPS or from 64 KiB blocks on MB/s, and beside it the watts.
+
+    The columns are those of :func:`bars`, and ``iops``, ``mb_per_s``, ``watts`` with its U.
+    """
+    powered = any(row["watts"] is not None for row in numbers)
+    parts = []
+    for large, name, title in ((False, "iops", "IOPS"), (True, "mb_per_s", "MB/s")):
+        own = [
+            row
+            for row in numbers
+            if (row["mb_per_s"] * 1e6 >= LARGE_BLOCK_BYTES * row["iops"]) is large
+        ]
+        if own:
+            parts.append(bars(datasets, own, name, title, BLUE, named=True))
+            if powered:
+                parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER, named=False))
+    return joined(parts, 2 if powered else 1)
 
 
 def pair(name: str, estimate: Estimate | None) -> Row:
@@ -142,7 +147,7 @@ def bars(
     top = max((float(row["high"]) for row in rows), default=1.0)
     data = datasets.chart(rows)
     y = alt.Y(
-        "of:N", sort=order, title=None,
+        "of:N", sort=order, title=None, scale=alt.Scale(domain=order),
         axis=alt.Axis(labels=named, ticks=False, labelLimit=260, labelPadding=6, domain=False),
     )  # fmt: skip
     scale = alt.Scale(domain=[0, top * 1.25 or 1.0], nice=False)
@@ -161,60 +166,6 @@ def bars(
         layers.append(triangle.encode(x=alt.value(6), y=y, tooltip=tooltip))
     size = {"width": 360, "height": max(60, 34 * len(order))}
     return plain(alt.layer(*layers).properties(**size))
-
-
-def consistency_figure(
-    result: PhaseResult, t_s: Floats, iops: Floats, found: Consistency, name: str = "consistency"
-) -> Figure:
-    """IOPS of each second: the whole phase and its last part, each linear and logarithmic."""
-    seconds, values = per_second(t_s, iops)
-    late = seconds > found.begin_s
-    numbers = tuple(
-        {"second": float(t), "iops": float(v), "in_tail": bool(inside)}
-        for t, v, inside in zip(seconds, values, late, strict=True)
-    )
-    datasets = Datasets()
-    everything = datasets.chart([{"t": row["second"], "y": row["iops"]} for row in numbers])
-    tail = datasets.chart(
-        [{"t": row["second"], "y": row["iops"]} for row in numbers if row["in_tail"]]
-    )
-    mean = datasets.chart([{"y": found.mean}])
-    length = found.end_s - found.begin_s
-    parts = []
-    for data, of, title in (
-        (everything, values, "whole phase"),
-        (tail, values[late], f"last {length:.0f} s"),
-    ):
-        for log in (False, True):
-            if log and not (of > 0).all():
-                continue
-            parts.append(_scatter(data, of, f"{title}, {'log' if log else 'linear'}", mean, log))
-    spread = "" if found.spread is None else f", (max − min)/min {found.spread:.1%}"
-    caption = (
-        f"{result.phase.label}: IOPS of each second. Over the last {length:.0f} s (red line: their "
-        f"mean): {prefixed(found.mean)} ± σ {prefixed(found.std)}, σ/mean "
-        f"{found.relative_std:.1%}{spread}."
-    )
-    if result.throttled:
-        caption += f" The drive throttled for {duration(result.throttled_s)} of the phase."
-    title = f"Consistency, {result.phase.label}"
-    return Figure(finished(name, title, caption, joined(parts, 2), datasets), numbers)
-
-
-def _scatter(data: alt.Chart, values: Floats, title: str, mean: alt.Chart, log: bool) -> Spec:
-    low, high = float(values.min()), float(values.max())
-    if log:
-        low, high = log_domain(low, high)
-        scale = alt.Scale(type="log", domain=[low, high], nice=False)
-        axis = alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40)
-    else:
-        scale = alt.Scale(domain=[0, high * 1.1 or 1.0], nice=False)
-        axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=40)
-    x = alt.X("t:Q", title="seconds since the phase began", scale=alt.Scale(zero=False, nice=False))
-    y = alt.Y("y:Q", title="IOPS", scale=scale, axis=axis)
-    points = data.mark_point(filled=True, size=10, opacity=0.65, color=BLUE).encode(x=x, y=y)
-    line = mean.mark_rule(color=RED, strokeWidth=1.2).encode(y=alt.Y("y:Q", scale=scale))
-    return plain(alt.layer(points, line).properties(title=title, width=_HALF, height=200))
 
 
 def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
@@ -352,7 +303,7 @@ def _curves(
             triangle = datasets.chart(marked).mark_point(**TRIANGLE, yOffset=-12)
             tooltip = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
             layers.append(triangle.encode(x=x, y=y, tooltip=tooltip))
-        parts.append(plain(alt.layer(*layers).properties(width=_HALF, height=200)))
+        parts.append(plain(alt.layer(*layers).properties(width=HALF_WIDTH, height=200)))
     return joined(parts, 2), datasets
 
 
@@ -410,16 +361,13 @@ def _convergence(datasets: Datasets, values: Sequence[float], window: Window) ->
     levels = [*values, window.upper[0], window.lower[0]]
     low, high = min(levels), max(levels)
     room = (high - low) * 0.12 or abs(high) * 0.05 or 1.0
-    scale = alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
+    scale, axis = linear_y(low - room, high + room)
     x = alt.X(
         "round:Q", title="round", scale=alt.Scale(domain=[0.5, len(values) + 0.5], nice=False),
         axis=alt.Axis(tickMinStep=1, format="d", tickCount=min(len(values), 12)),
     )  # fmt: skip
     unit = "" if window.unit in window.name else f" ({window.unit})"
-    y = alt.Y(
-        "y:Q", title=window.name.rpartition(": ")[2] + unit, scale=scale,
-        axis=alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=40),
-    )  # fmt: skip
+    y = alt.Y("y:Q", title=window.name.rpartition(": ")[2] + unit, scale=scale, axis=axis)
     layers: list[Any] = [
         points.mark_line(color="#b8c4cf", strokeWidth=1.2).encode(x=x, y=y),
         points.mark_point(filled=True, size=44, opacity=1).encode(
@@ -434,6 +382,6 @@ def _convergence(datasets: Datasets, values: Sequence[float], window: Window) ->
         layers.append(line.encode(x=x, y=y, tooltip=alt.Tooltip("what:N", title=" ")))
     verdict = "steady" if window.verdict.steady else "not steady"
     title = alt.TitleParams(
-        f"{window.name}: {verdict}", limit=_HALF, color=INK if window.verdict.steady else RED
+        f"{window.name}: {verdict}", limit=HALF_WIDTH, color=INK if window.verdict.steady else RED
     )
-    return plain(alt.layer(*layers).properties(title=title, width=_HALF, height=200))
+    return plain(alt.layer(*layers).properties(title=title, width=HALF_WIDTH, height=200))

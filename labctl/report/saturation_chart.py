@@ -23,16 +23,14 @@ from labctl.report.charts import (
     Row,
     Spec,
     finished,
-    hues,
     joined,
-    log_domain,
-    log_ticks,
+    linear_y,
+    log_y,
     plain,
 )
-from labctl.report.review_charts import TRIANGLE, Figure
+from labctl.report.review_charts import AMBER, BLUE, GREEN, TRIANGLE, Figure, pair
 from labctl.report.sweep_charts import throttle_words
 
-BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 _WIDTH = 500
 
 
@@ -76,9 +74,8 @@ def _numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
                 "latency_mean_us": side.latency_mean_us or None,
                 "latency_p99.9_us": side.latency_percentiles_us.get("99.9"),
                 "latency_max_us": side.latency_max_us or None,
-                "watts": item.watts.value if item.watts else None,
-                "watts_u": item.watts.u if item.watts else None,
-                "iops_per_watt": item.iops_per_watt.value if item.iops_per_watt else None,
+                **pair("watts", item.watts),
+                **pair("iops_per_watt", item.iops_per_watt),
                 "celsius_max": max((one.max for one in item.temperatures.values()), default=None),
                 "throttled_s": item.throttled_s,
             }
@@ -148,14 +145,8 @@ def _panel(
             )  # fmt: skip
     values = [row["y"] for row in rows]
     low, high = min(values), max(float(row["high"]) for row in rows)
-    if log:
-        low, high = log_domain(low, high)
-        scale = alt.Scale(type="log", domain=[low, high], nice=False)
-        axis = alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40)
-    else:
-        scale = alt.Scale(domain=[0, high * 1.12 or 1.0], nice=False)
-        labels = GROUPED if column == "watts" else PREFIXED
-        axis = alt.Axis(labelExpr=labels, tickCount=5, minExtent=40)
+    labels = GROUPED if column == "watts" else PREFIXED
+    scale, axis = log_y(low, high) if log else linear_y(0.0, high * 1.12 or 1.0, labels)
     x = alt.X(
         "x:Q", title=along_title, scale=alt.Scale(domain=[0, rows[-1]["x"] * 1.02], nice=False),
         axis=alt.Axis(tickCount=8, grid=False),

@@ -14,19 +14,17 @@ from labctl.phase import Pattern
 from labctl.record import RunRecord
 from labctl.report.charts import (
     INK,
-    PREFIXED,
     RED,
     Datasets,
     Row,
     Spec,
     finished,
-    hues,
     joined,
+    linear_y,
     plain,
 )
-from labctl.report.review_charts import Figure
+from labctl.report.review_charts import AMBER, BLUE, GREEN, Figure
 
-BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 WIDTH = 1020
 BINS = 600
 SILENT_S = 5.0
@@ -118,17 +116,12 @@ def _row(
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     room = (high - low) * 0.1 or 1.0
     low = low - room if title.endswith("(°C)") else 0.0
-    scale = alt.Scale(domain=[low, high + room], nice=False, zero=False)
+    scale, axis = linear_y(low, high + room)
     x = alt.X(
         "t:Q", scale=alt.Scale(nice=False, zero=False),
         title="seconds since the soak began" if named else None,
     )  # fmt: skip
-    y = alt.Y(
-        "y:Q",
-        title=title,
-        scale=scale,
-        axis=alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=40),
-    )
+    y = alt.Y("y:Q", title=title, scale=scale, axis=axis)
     layers = [datasets.chart(rows).mark_line(strokeWidth=1.4, color=colour).encode(x=x, y=y)]
     for mark in marks:
         data = datasets.chart([mark])

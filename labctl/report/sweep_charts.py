@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from labctl.analysis.faults import latencies_hold
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.report import headline
 from labctl.report.axes import Panel, Point, panels
@@ -40,7 +41,9 @@ _CROWDED = 8
 _WIDTHS = {1: 760, 2: 465, 3: 300}
 _NARROWEST = 220
 _POINT_WIDTH = 110
-_LATENCIES = (("mean", None), ("99 %", "99"), ("99.9 %", "99.9"))
+_MEAN, _SLOWEST = "mean", "slowest"
+_PERCENTILES = {"99 %": "99", "99.9 %": "99.9"}
+_LATENCIES = (_MEAN, *_PERCENTILES, _SLOWEST)
 
 
 def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
@@ -120,10 +123,10 @@ def _throttled_text(result: PhaseResult) -> str:
     return f"the drive throttled; while it did not: {watts} W, {iops} IOPS"
 
 
-def throttle_words(results: Sequence[PhaseResult]) -> str:
+def throttle_words(results: Sequence[PhaseResult], mark: str = "triangle") -> str:
     """What a caption says of the marks of throttled phases; empty without any."""
     if any(result.throttled for result in results):
-        return " A red triangle marks a phase in which the drive throttled."
+        return f" A red {mark} marks a phase in which the drive throttled."
     return ""
 
 
@@ -332,8 +335,8 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     small = [_latency_panel(panel, grid, scale, ticks, datasets, both=both) for panel in found]
     dashes = " Reads are drawn solid, writes dashed." if both else ""
     caption = (
-        "Time from submitting an I/O to its completion: the mean, and what 99 % and 99.9 % of them "
-        f"stay under. Logarithmic.{dashes}{throttle_words(summary.measured)}"
+        "Time from submitting an I/O to its completion: the mean, what 99 % and 99.9 % of them "
+        f"stay under, and the slowest. Logarithmic.{dashes}{throttle_words(summary.measured)}"
     )
     return finished("latency", "Latency", caption, joined(small, grid.columns), datasets)
 
@@ -341,13 +344,15 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
 def _latency_rows(panel: Panel) -> list[Row]:
     rows: list[Row] = []
     for point in panel.points:
+        if not latencies_hold(point.result):
+            continue
         for op, direction in directions(point.result).items():
-            for name, percentile in _LATENCIES:
-                us = (
-                    direction.latency_mean_us
-                    if percentile is None
-                    else direction.latency_percentiles_us.get(percentile)
-                )
+            told = {
+                name: direction.latency_percentiles_us.get(percentile)
+                for name, percentile in _PERCENTILES.items()
+            }
+            told |= {_MEAN: direction.latency_mean_us, _SLOWEST: direction.latency_max_us}
+            for name, us in told.items():
                 if us is not None and us > 0:
                     text = f"{significant(us, 3)} µs"
                     rows.append({"x": point.tick, "op": op, "of": name, "us": us, "text": text})
@@ -363,7 +368,6 @@ def _latency_panel(
     *,
     both: bool,
 ) -> Spec:
-    names = tuple(name for name, _ in _LATENCIES)
     chart = datasets.chart(_latency_rows(panel))
     x = grid.x(panel)
     axis = alt.Axis(labelExpr=PREFIXED, values=ticks, minExtent=34)
@@ -371,7 +375,7 @@ def _latency_panel(
     colour = alt.Color(
         "of:N",
         title="latency",
-        scale=alt.Scale(domain=names, range=hues(names)),
+        scale=alt.Scale(domain=_LATENCIES, range=hues(_LATENCIES)),
         legend=top_legend(),
     )
     tooltip = [

@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 from labctl.analysis.results import RunSummary
-from labctl.record import RunRecord
+from labctl.errors import ConfigurationError
+from labctl.mistakes import parse_toml
+from labctl.record import EVENTS_FILE, RunRecord
 from labctl.report.files import cpu_csv, drives_csv, phases_csv, points_csv, summary_json
 
 SUMMARY_FILE = "summary.json"
@@ -15,6 +17,7 @@ POINTS_FILE = "points.csv"
 CPU_FILE = "cpu.csv"
 DRIVES_FILE = "drives.csv"
 PAGE_FILE = "report.html"
+REVIEW_FILE = "review.html"
 CHARTS_DIR = "charts"
 
 
@@ -45,6 +48,24 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     written += [_replace(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn]
     written.append(_replace(record.path / PAGE_FILE, report_page(record, summary, drawn).encode()))
     return written
+
+
+def wants_review(record: RunRecord) -> bool:
+    """Whether the plan of a run asks for the review page."""
+    try:
+        return parse_toml(record.header.plan_text, "plan").get("report") == "review"
+    except ConfigurationError:
+        return False  # a record of somebody else's making
+
+
+def is_made(record: RunRecord) -> bool:
+    """Whether the report of a run is there, whole, and of all that is recorded by now: a run that
+    went on has one of its first part."""
+    last = record.path / (REVIEW_FILE if wants_review(record) else PAGE_FILE)
+    try:
+        return last.stat().st_mtime_ns >= (record.path / EVENTS_FILE).stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _replace(path: Path, data: bytes) -> Path:

@@ -3,6 +3,7 @@ report that it had no time for."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from labctl.capture.host.ssh import machine_at
 from labctl.checks import Check, warning
 from labctl.errors import LabctlError, RunFailed
 from labctl.record import HEADER_FILE, RunRecord
-from labctl.report.write import PAGE_FILE
+from labctl.report.write import is_made
 from labctl.rig import Rig, parse_rig
 from labctl.service.home import find_home
 from labctl.service.processes import end_fio_of
@@ -46,12 +47,13 @@ def _put_back(run: Path, control: DriveControl) -> list[str]:
 
 
 def finish_report(run: Path) -> list[str]:
-    """Make the report of a run that was completed and then killed, unless it is there.
+    """Make the report of a run that was completed and then killed, unless it has been made.
 
     A line for what came of it. Never raises.
     """
-    if (run / PAGE_FILE).exists():
-        return []
+    with contextlib.suppress(LabctlError):  # labctl report says what is wrong with the record
+        if is_made(RunRecord(run)):
+            return []
     words = [sys.executable, "-P", "-m", "labctl.cli.main", "report", str(run)]
     try:
         done = subprocess.run(

@@ -308,7 +308,7 @@ class Follower:
             return
         for drive, result in results.items():
             t_ns = self._started_ns().get(index, result.begin_ns)
-            yield result_point(result, t_ns, self._tags_of(drive))
+            yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
         points = [self._throttle_point(interval) for interval in throttling]
         told = {*self._cursor.throttling, *map(_identity, points)}
         self._cursor = replace(self._cursor, throttling=tuple(sorted(told)))
@@ -329,7 +329,7 @@ class Follower:
         for drive, one in {"": summary, **summary.drives}.items():
             for result in one.phases:
                 t_ns = started.get(result.phase.index, result.begin_ns)
-                yield result_point(result, t_ns, self._tags_of(drive))
+                yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
         true = [self._throttle_point(interval) for interval in summary.throttling]
         yield from true
         for told in sorted(set(self._cursor.throttling) - set(map(_identity, true))):

@@ -34,8 +34,10 @@ def _tags(phase: Phase, tags: Mapping[str, str]) -> dict[str, str]:
     return {**tags, **axes}
 
 
-def _known_at_start(phase: Phase) -> dict[str, Value]:
+def _known_at_start(phase: Phase, tags: Mapping[str, str], part: bool) -> dict[str, Value]:
+    run = tags["run"]
     return {
+        "run_part": f"{run} {tags['drive']}" if part else run,
         "index": phase.index,
         "qd": phase.queue_depth,
         "block_size_bytes": phase.block_size_bytes,
@@ -46,12 +48,17 @@ def _known_at_start(phase: Phase) -> dict[str, Value]:
 
 def started_point(phase: Phase, t_ns: int, tags: Mapping[str, str]) -> Point:
     """A phase that has begun: what it is, without any result."""
-    return Point("phase", _tags(phase, tags), t_ns, _known_at_start(phase))
+    return Point("phase", _tags(phase, tags), t_ns, _known_at_start(phase, tags, part=False))
 
 
-def result_point(result: PhaseResult, t_ns: int, tags: Mapping[str, str]) -> Point:
-    """A phase with everything that ``summary.json`` says of it."""
-    fields = _known_at_start(result.phase)
+def result_point(
+    result: PhaseResult, t_ns: int, tags: Mapping[str, str], part: bool = False
+) -> Point:
+    """A phase with everything that ``summary.json`` says of it.
+
+    ``part``: of one of several drives that worked at once, which its tag ``drive`` names.
+    """
+    fields = _known_at_start(result.phase, tags, part)
     fields["outcome"] = result.outcome
     fields["duration_s"] = result.duration_s
     fields["throttled_s"] = result.throttled_s

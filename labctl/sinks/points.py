@@ -92,6 +92,7 @@ SCHEMA: Mapping[str, Measurement] = {
             "qd": Kind.INTEGER,
             "block_size_bytes": Kind.INTEGER,
             "label": Kind.TEXT,
+            "run_part": Kind.TEXT,
             "role": Kind.TEXT,
             "outcome": Kind.TEXT,
             **_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
@@ -128,7 +129,9 @@ SCHEMA: Mapping[str, Measurement] = {
         },
     ),
 }
-"""``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``meters_ok`` is 1
+"""``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``run_part`` is the
+run, and of one of several drives in it the run and that drive: who shows runs side by side tells by
+it the whole of a run from its parts. ``meters_ok`` is 1
 when every meter gives readings and 0 otherwise; ``unthrottled_…`` are of the part of a phase that
 was surely not throttled; ``steady`` is 1 or 0, and not there when the phase
 is idle or too short to tell. ``alive`` is 1, and 0 in

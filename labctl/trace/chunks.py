@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -62,14 +63,21 @@ class BadLines:
     """Lines that are no I/O although they should be: how many, and the first of them."""
 
     count: int = 0
-    shown: list[str] = field(default_factory=list)
+    _first: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, number: int, text: str, why: str) -> None:
-        """Count a line, and keep it while there are few."""
+        """Count a line, and keep it when it is one of the first: within a piece of the trace they
+        come in the order of what is wrong with them."""
         self.count += 1
-        if len(self.shown) < SHOWN_BAD:
+        if len(self._first) < SHOWN_BAD or number < self._first[-1][0]:
             short = text if len(text) <= 60 else f"{text[:59]}…"
-            self.shown.append(f"line {number}: {why}: {short!r}")
+            bisect.insort(self._first, (number, f"line {number}: {why}: {short!r}"))
+            del self._first[SHOWN_BAD:]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The first of them in words, by their numbers."""
+        return tuple(words for _, words in self._first)
 
 
 @dataclass(slots=True)

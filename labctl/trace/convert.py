@@ -77,7 +77,7 @@ def convert(
         raise TraceError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         fresh.unlink(missing_ok=True)
-    return Conversion(target, version, ios, wrapped, trace.bad.count, tuple(trace.bad.shown))
+    return Conversion(target, version, ios, wrapped, trace.bad.count, trace.bad.shown)
 
 
 def _of_disk(trace: Trace, chunk: Chunk, disk: int | None, seen: set[int]) -> Chunk:

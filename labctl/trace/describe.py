@@ -195,7 +195,7 @@ class _Totals:
             format=trace.format,
             lines=trace.line_count,
             bad_lines=trace.bad.count,
-            bad_shown=tuple(trace.bad.shown),
+            bad_shown=trace.bad.shown,
             ios=self.ios,
             reads=int(self.ops[Op.READ]),
             writes=int(self.ops[Op.WRITE]),

@@ -343,9 +343,9 @@ def test_what_the_host_sees(drive: DriveProcess) -> None:
     assert (identity["wctemp"], identity["cctemp"]) == (343, 353)
     assert listed["Devices"][0]["SerialNumber"] == identity["sn"].strip() == "SIM0000000000001"
     assert [state["max_power"] for state in identity["psds"]] == [2500, 1200, 650]
-    power = ["/dev/nvme0", "-f", "2"]
+    power = ["/dev/nvme0", "--feature-id=2"]
     for value, good in (("2", True), ("3", False), ("", False)):
-        done = subprocess.run([drive.nvme, "set-feature", *power, "-v", value], timeout=10)
+        done = subprocess.run([drive.nvme, "set-feature", *power, f"--value={value}"], timeout=10)
         assert (done.returncode == 0) == good
     said = subprocess.check_output([drive.nvme, "get-feature", *power], text=True, timeout=10)
     assert said == "get-feature:0x02 (Power Management), Current value:0x00000002\n"

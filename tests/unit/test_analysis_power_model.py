@@ -175,6 +175,23 @@ def test_the_frontier_never_goes_beyond_what_was_measured() -> None:
     assert most_iops(line, 6.0, (), measured).why == "there is no power model"
 
 
+def test_what_was_measured_overrules_the_model() -> None:
+    """A drive that is not linear: phases took more than the line through all of them says."""
+    made = results(plan(qd_sweep()))
+    models = fit_rails(made)
+    measured = [item for item in made if item.iops]
+    hungry = [
+        replace(item, watts=Estimate(8.0 + place, 0.1)) for place, item in enumerate(measured)
+    ]
+    (line,) = frontiers(hungry)
+    none = most_iops(line, 7.0, models, hungry)
+    assert none.iops is None and "below the slowest phase measured (8 W)" in none.why
+    # the model alone would allow more IOPS than the second phase had at 9 W
+    held = most_iops(line, 8.5, models, hungry)
+    assert held.iops is not None and held.iops.value == line.points[1].iops
+    assert held.why == "held to a phase that took more"
+
+
 def test_a_phase_that_another_beats_is_not_on_the_frontier() -> None:
     measured = [item for item in results(plan(qd_sweep())) if item.iops]
     beaten = replace(measured[2], watts=Estimate(50.0, 0.1))

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from labctl.analysis.faults import REAPED_LATE
 from labctl.analysis.replays import BOUND, KERNEL, replay_results
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.fio_output import Direction
@@ -84,6 +85,38 @@ def test_the_kernels_count_is_a_part_of_the_time(summary: RunSummary) -> None:
     assert (fresh.service_mean_us, fresh.service_p999_us) == (100.0, 2000.0)
 
 
+def test_service_times_that_fio_saw_late_are_not_told(summary: RunSummary) -> None:
+    """They are those of the trace's pauses, and so would be their shares and the busy time."""
+    fresh, full = summary.phases
+    late = replace(fresh, notes=(REAPED_LATE,))
+    record = cast(RunRecord, Recorded())
+    known = replay_results(record, replace(summary, phases=(fresh, full)))[0]
+    unknown = replay_results(record, replace(summary, phases=(late, full)))[0]
+    assert known.service_mean_us == 100.0
+    assert (unknown.service_mean_us, unknown.service_p999_us, unknown.slow) == (None, None, ())
+    assert (unknown.busy, unknown.mb_per_s) == (None, known.mb_per_s)
+    figure = replay_figure([unknown, replay_results(record, summary)[1]])
+    assert figure is not None
+    assert "Of fresh service times are not known" in figure.chart.caption
+    both = replay_results(record, replace(summary, phases=(late, replace(full, notes=late.notes))))
+    assert both[1].service_part is None and both[1].rate_part == pytest.approx(1.0)
+
+
+def test_a_replay_that_fell_behind_its_trace_says_so(summary: RunSummary) -> None:
+    fresh = summary.phases[0]
+    record = cast(RunRecord, Recorded())
+    for trace_s, behind in ((10.0, False), (9.8, False), (8.0, True), (0.0, False)):
+        paced = replace(fresh, phase=replace(fresh.phase, duration_s=trace_s))
+        (one,) = replay_results(record, replace(summary, phases=(paced,)))
+        assert one.fell_behind is behind
+        figure = replay_figure([one])
+        assert figure is not None
+        assert ("took 10.0 s, its trace 8.0 s" in figure.chart.caption) is behind
+    flat_out = replace(fresh.phase, replay=Replay("/x/mail.csv", stalls=False), duration_s=1.0)
+    (one,) = replay_results(record, replace(summary, phases=(replace(fresh, phase=flat_out),)))
+    assert one.trace_s is None
+
+
 def test_without_it_what_is_in_flight_is_a_bound(summary: RunSummary) -> None:
     """1000 IOPS of 100 µs: a tenth in flight. 30,000 of them: three, the drive is busy at most."""
     begin_ns = summary.phases[0].begin_ns
@@ -108,7 +141,7 @@ def test_the_figure_says_when_busy_is_only_a_bound(summary: RunSummary) -> None:
     figure = replay_figure(replay_results(record, summary))
     assert figure is not None
     rows = figure.csv().splitlines()
-    assert rows[0].startswith("figure,trace,gb,seconds,mb_per_s,iops,service_mean_us")
+    assert rows[0].startswith("figure,trace,gb,seconds,trace_seconds,mb_per_s,iops,service_mean_us")
     assert [row.split(",")[0] for row in rows[1:]] == ["fresh", "full"]
     assert "disk busy (%)" in str(figure.chart.spec)
     assert replay_figure(()) is None

@@ -160,7 +160,7 @@ def test_variables_stand_in_queries_in_the_one_safe_form(uid: str) -> None:
             assert form == ("raw" if name == "by" else "regex")
 
 
-_NOT_INFLUXQL = ("influxdb", "run,drive")
+_NOT_INFLUXQL = ("influxdb", "run : run_part,drive")
 
 
 @pytest.mark.parametrize("uid", UIDS)

@@ -14,26 +14,29 @@ import pytest
 from altair.utils.schemapi import validate_jsonschema
 from altair.vegalite.v6.schema.core import load_schema
 
+from labctl.analysis.conditioned import Conditioned
 from labctl.analysis.consistency import consistency
 from labctl.analysis.methods import methods_of
 from labctl.analysis.results import RunSummary, TemperatureResult
 from labctl.analysis.rounds import steady_rounds
-from labctl.cli.reporting import make_report, wants_review
+from labctl.cli.reporting import make_report
 from labctl.plan import Sweep
 from labctl.record import RunRecord
 from labctl.report.charts import static_svg
+from labctl.report.conditioned_chart import conditioned_figure
+from labctl.report.consistency_chart import WattsPerSecond, consistency_figure
 from labctl.report.efficiency_chart import efficiency_figure
 from labctl.report.matrix_chart import matrix_figures
 from labctl.report.review import review_figures, write_review
 from labctl.report.review_charts import (
     Figure,
-    consistency_figure,
     headline_bars,
     mixed_figure,
     steady_figure,
     transfer_figure,
 )
 from labctl.report.saturation_chart import saturation_figures
+from labctl.report.write import wants_review
 from tests.unit.test_report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
 
 SIZES = Sweep(
@@ -120,6 +123,26 @@ def test_efficiency_has_a_bar_for_each_workload_and_each_idling(tmp_path: Path) 
     assert efficiency_figure(summary.points[:2], idle) is None
 
 
+def test_fresh_and_conditioned_stand_side_by_side() -> None:
+    fresh, worn = summary_of(plan(qd_sweep(), qd_sweep())).measured[:2]
+    one = Conditioned(
+        "randread 4k QD1", 7, 9, 2.0e6, 1.8e6, -0.1, fresh.watts, worn.watts, estimate(1.0)
+    )
+    phases = [
+        replace(item, iops=iops, phase=replace(item.phase, index=index))
+        for item, iops, index in ((fresh, 2.0e6, 7), (worn, 1.8e6, 9))
+    ]
+    figure = conditioned_figure([one], phases)
+    rows = check(figure)
+    assert [(row["figure"], float(row["iops"])) for row in rows] == [
+        ("randread 4k QD1, fresh", 2.0e6),
+        ("randread 4k QD1, conditioned", 1.8e6),
+    ]
+    assert fresh.watts is not None and float(rows[0]["watts_u"]) == fresh.watts.u
+    assert figure is not None and "randread 4k QD1 -10.0%" in figure.chart.caption
+    assert conditioned_figure([], phases) is None
+
+
 def test_large_blocks_have_their_headline_in_mb_per_s_and_on_a_scale_of_their_own(
     tmp_path: Path,
 ) -> None:
@@ -185,6 +208,33 @@ def test_consistency_is_drawn_in_linear_and_log_whole_and_zoomed() -> None:
     still = consistency_figure(item, t, np.zeros(len(t)), replace(found, mean=0.0))
     check(still)
     assert "log" not in json.dumps([part["title"] for part in still.chart.spec["concat"]])
+
+
+def test_consistency_has_the_power_of_each_second() -> None:
+    item = summary_of(plan(LONG)).measured[0]
+    t = np.arange(0.25, 600, 0.5)
+    iops = np.full(len(t), 24e3)
+    found = consistency(t, iops)
+    assert found is not None
+    seconds = np.arange(0.5, 600)
+    power = WattsPerSecond(seconds[seconds != 300.5], np.full(599, 12.5))
+    figure = consistency_figure(item, t, iops, found, power=power)
+    rows = check(figure)
+    told = {float(row["second"]): row["watts"] for row in rows}
+    assert (told[299.5], told[300.5]) == ("12.5", "")
+    titles = [part["title"] for part in figure.chart.spec["concat"]]
+    assert titles[2::3] == ["whole phase, power", "last 400 s, power"]
+    assert "12.5 W ± σ" in figure.chart.caption
+
+
+def test_a_phase_no_longer_than_its_tail_is_drawn_once() -> None:
+    item = summary_of(plan(LONG)).measured[0]
+    t = np.arange(0.25, 200, 0.5)
+    found = consistency(t, np.full(len(t), 24e3))
+    assert found is not None
+    figure = consistency_figure(item, t, np.full(len(t), 24e3), found)
+    titles = [part["title"] for part in figure.chart.spec["concat"]]
+    assert titles == ["whole phase, linear", "whole phase, log"]
 
 
 def test_the_page_and_its_files(tmp_path: Path) -> None:

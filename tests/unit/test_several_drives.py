@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from labctl.analysis.comparison import compare
-from labctl.analysis.gate import check_gate, parse_gate
-from labctl.analysis.methods import methods_of
 from labctl.analysis.summary import summarise
 from labctl.capture.drive.target import check_targets
 from labctl.capture.fio_job import job_file
 from labctl.capture.guard import Look, passed
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.monitor import View
-from labctl.cli.comparing import compare_runs
 from labctl.drive_state import DriveState, HostState, PcieLink, PciePort
-from labctl.errors import ConfigurationError, JournalError, Refused
+from labctl.errors import ConfigurationError, Refused
 from labctl.fio_output import final_result, status_of
 from labctl.phase import Pattern, Phase, Replay, Role
 from labctl.plan import Plan, Sweep
-from labctl.query import query
-from labctl.record import READING, DriveInfo, Header, RunRecord
-from labctl.report.compare import comparison_page
-from labctl.report.files import drives_csv
-from labctl.report.methods_text import methods_text
-from labctl.report.page import report_page
-from labctl.report.run_charts import run_charts
-from labctl.report.table import table_text
+from labctl.record import RunRecord
 from labctl.rig import Drive, Rig, parse_rig
-from labctl.run_data import open_run
 from labctl.service.estimate import estimate
 from labctl.service.home import Home
 from labctl.service.rig_lock import RigBusy, RigLock
-from tests.servers.influx_run import points_of
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles
-from tests.unit.synthetic_run import Load
+from tests.unit.several_drives import fio_document, several
 
 DRIVES = """
 name = "two"
@@ -215,26 +198,6 @@ def test_a_trace_is_replayed_on_every_drive() -> None:
     assert text.count("new_group=1") == 2
 
 
-def fio_document(iops: dict[str, float], seconds: float) -> dict[str, Any]:
-    jobs = [
-        {
-            "jobname": f"drive-{name}",
-            "job_runtime": round(seconds * 1000),
-            "usr_cpu": 5.0,
-            "sys_cpu": 10.0,
-            "read": {
-                "total_ios": round(rate * seconds),
-                "io_bytes": round(rate * seconds) * 4096,
-                "io_kbytes": round(rate * seconds) * 4,
-                "runtime": round(seconds * 1000),
-                "lat_ns": {"mean": 8e9 / rate, "max": 9e9 / rate, "N": round(rate * seconds)},
-            },
-        }
-        for name, rate in iops.items()
-    ]
-    return {"fio version": "fio-3.33", "timestamp_ms": 5, "jobs": jobs}
-
-
 def test_what_fio_prints_is_told_apart_by_drive() -> None:
     document = fio_document({"left": 1000.0, "right": 3000.0}, 2.0)
     status = status_of(document)
@@ -249,43 +212,6 @@ def test_what_fio_prints_is_told_apart_by_drive() -> None:
     assert right is not None and right.read is not None
     assert (right.read.iops, right.read.latency_mean_us) == (3000, pytest.approx(8e6 / 3000))
     assert none is not None and none.read is None
-
-
-def several(root: Path, shared: bool = False) -> synthetic_run.Synthetic:
-    """A run of two drives: the rail 12V is the left one's, 3V3 the right one's (or shared)."""
-    loads = (synthetic_run.IDLE, Load(0.6, 0.9), Load(0.8, 1.4))
-    run = synthetic_run.build(root, synthetic_run.Bench(loads=loads, seed=4))
-    header = json.loads((run.path / "run.json").read_text())
-    owners = ("left", "" if shared else "right")
-    for rail, owner in zip(header["rails"], owners, strict=True):
-        rail["drive"] = owner
-    infos = {name: DriveInfo(f"model {name}", f"S-{name}") for name in ("left", "right")}
-    whole = DriveInfo.together([*infos.values()])
-    made = Header.from_json(header)
-    header["drives"] = {name: vars_of(info) for name, info in infos.items()}
-    header["drive"] = vars_of(whole)
-    header["channels"] += [
-        {"name": f"fio.{prefix}read.iops", "quantity": "iops", "unit": "1/s", "interval_s": 0.5}
-        for prefix in ("", "left.", "right.")
-    ]
-    (run.path / "run.json").write_text(json.dumps(header))
-    for phase, begin_s in zip(made.phases[1:], run.begins_s[1:], strict=True):
-        rates = {"left": 1000.0 * phase.index, "right": 4000.0 * phase.index}
-        folder = run.path / "fio" / phase.slug
-        folder.mkdir(parents=True)
-        (folder / "stdout").write_text(json.dumps(fio_document(rates, phase.duration_s)))
-        t_ns = synthetic_run.to_ns(begin_s + np.arange(0.25, phase.duration_s, 0.5))
-        for name, rate in (*rates.items(), ("", sum(rates.values()))):
-            rows = np.zeros(len(t_ns), READING)
-            rows["t"], rows["v"] = t_ns, rate
-            channel = f"fio.{name}.read.iops" if name else "fio.read.iops"
-            with (run.path / "channels" / channel).open("ab") as file:
-                file.write(rows.tobytes())
-    return run
-
-
-def vars_of(info: DriveInfo) -> dict[str, Any]:
-    return {"model": info.model, "serial": info.serial}
 
 
 def test_every_drive_has_its_own_work_and_watts_and_all_have_the_sum(tmp_path: Path) -> None:
@@ -376,135 +302,3 @@ def test_drives_that_share_a_port_are_named_with_what_it_carries() -> None:
     assert "not known" in next(shared_ports(unknown))
     together = what_they_share(states)
     assert (together.host.name, together.findings) == ("box", (told,))
-
-
-def test_the_table_has_a_line_a_drive_below_each_point(tmp_path: Path) -> None:
-    summary = summarise(several(tmp_path).record)
-    lines = table_text(summary, 100).splitlines()
-    at = next(number for number, line in enumerate(lines) if line.strip().startswith("QD 2"))
-    assert [line.split()[0] for line in lines[at + 1 : at + 3]] == ["left", "right"]
-    assert "5.000k" in lines[at] and "1.000k" in lines[at + 1] and "4.000k" in lines[at + 2]
-
-
-def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
-    run = several(tmp_path)
-    summary = summarise(run.record)
-    rows = list(csv.DictReader(io.StringIO(drives_csv(summary))))
-    assert [(row["index"], row["drive"]) for row in rows] == [
-        (str(index), name) for index in range(3) for name in ("left", "right")
-    ]
-    work = next(row for row in rows if row["index"] == "2" and row["drive"] == "right")
-    assert (work["drive_serial"], float(work["iops"])) == ("S-right", 8000.0)
-    result = summary.drives["right"].phases[2]
-    assert result.watts is not None and float(work["watts"]) == result.watts.value
-    charts = {chart.name: chart for chart in run_charts(run.record, summary)}
-    assert {"watts", "work", "drives_work", "drives_watts"} <= set(charts)
-    (data,) = charts["drives_work"].spec["datasets"].values()
-    assert [(row["x"], row["drive"], row["value"]) for row in data] == [
-        ("2", "left", 1000.0),
-        ("2", "right", 4000.0),
-        ("4", "left", 2000.0),
-        ("4", "right", 8000.0),
-    ]
-    page = report_page(run.record, summary, [])
-    assert "Drive by drive" in page and "S-left" in page and "<h3>Drive right</h3>" in page
-
-
-def test_a_run_in_python_has_its_drives(tmp_path: Path) -> None:
-    data = open_run(several(tmp_path).path)
-    left = data.drives["left"]
-    assert left.table()["iops"][1] == 1000.0
-    assert left.drives == {} and "fio.read.iops" in left.channels
-    _, iops = left.live_iops(left.phases[1])
-    assert set(iops) == {1000.0}
-    assert len(left.rail("12V").t_ns)
-    with pytest.raises(JournalError, match="no rail"):
-        left.rail("3V3")
-
-
-def test_the_analyses_tell_of_all_drives_and_then_of_each(tmp_path: Path) -> None:
-    record = several(tmp_path).record
-    found = methods_of(record, summarise(record))
-    assert list(found.drives) == ["left", "right"]
-    (left,) = found.drives["left"].models
-    assert left.rail == "12V", "a drive's model is of its own rail"
-    text = methods_text(found)
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.index("── left ─") < text.index("── right ─")
-    assert set(found.to_json()["drives"]) == {"left", "right"}
-
-
-def test_a_comparison_has_the_sum_and_then_each_drive(tmp_path: Path) -> None:
-    runs = [several(tmp_path / name).record for name in "ab"]
-    found = compare([(record, summarise(record)) for record in runs])
-    points = [row.point for row in found.quantity("iops")]
-    assert points[-4:] == [
-        f"{drive} · randread 4k QD{depth}" for drive in ("left", "right") for depth in (2, 4)
-    ]
-    row = next(row for row in found.quantity("iops") if row.point == "right · randread 4k QD4")
-    assert [cell.value.value for cell in row.cells if cell.value is not None] == [8000.0, 8000.0]
-    limits = parse_gate('[[limits]]\nquantity = "watts"\nworse_pct = 5\npoints = "left ·*"', "g")
-    assert {check.point for check in check_gate(found, limits).checks} == {
-        point.point for point in found.quantity("watts") if point.point.startswith("left · ")
-    }
-    page = comparison_page(found, summarise(runs[0]))
-    assert "left · randread 4k" in page
-
-
-def test_drives_of_one_run_can_be_compared_with_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = several(tmp_path / "two").path
-    assert compare_runs([path], None, (), False, tmp_path / "page.html", True, False) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert {(row["run"], row["drive"], row["drive_serial"]) for row in rows} == {
-        ("A", "left", "S-left"), ("B", "right", "S-right"),
-    }  # fmt: skip
-    (change,) = (
-        float(row["change"])
-        for row in rows
-        if (row["run"], row["point"], row["quantity"]) == ("B", "randread 4k QD4", "iops")
-    )
-    assert change == pytest.approx(3.0)
-    alone = synthetic_run.build(tmp_path / "one", synthetic_run.Bench()).path
-    one = Path(f"{path}:right")
-    assert compare_runs([alone, one], None, (), False, None, False, False) == 0
-    said = capsys.readouterr().out
-    assert f"B  {path.name}:right" in said
-    with pytest.raises(JournalError, match="no drive 'up': its drives are left, right"):
-        compare_runs([alone, Path(f"{path}:up")], None, (), False, None, False, False)
-    with pytest.raises(ConfigurationError, match="at least two runs"):
-        compare_runs([alone], None, (), False, None, False, False)
-
-
-def test_drives_can_be_asked_by_sql(tmp_path: Path) -> None:
-    pytest.importorskip("duckdb", reason="DuckDB is not installed")
-    several(tmp_path / "several")
-    synthetic_run.build(tmp_path / "one", synthetic_run.Bench())
-    sql = 'SELECT drive, iops FROM drives WHERE "index" = 2 ORDER BY drive'
-    both = [tmp_path / "several", tmp_path / "one"]
-    assert query(sql, both).rows == (("left", 2000.0), ("right", 8000.0))
-    assert query("SELECT count(*) FROM drives WHERE drive = 'left'", both[1:]).rows == ((0,),)
-
-
-def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> None:
-    run = several(tmp_path)
-    points = points_of(run.path)
-
-    def tags_of(measurement: str) -> set[tuple[str, str]]:
-        second = {"power": "rail", "io": "op", "phase": "queue_depth"}[measurement]
-        return {
-            (dict(tags)["drive"], dict(tags).get(second, ""))
-            for name, tags, _ in points
-            if name == measurement
-        }
-
-    both = "(S-left + S-right)"
-    assert tags_of("power") == {("S-left", "12V"), ("S-right", "3V3")}
-    assert tags_of("io") == {(name, "read") for name in (both, "S-left", "S-right")}
-    iops = {
-        (dict(tags)["drive"], dict(tags).get("queue_depth")): fields.get("iops")
-        for (name, tags, _), fields in points.items()
-        if name == "phase"
-    }
-    assert [iops[name, "2"] for name in (both, "S-left", "S-right")] == [5000.0, 1000.0, 4000.0]

@@ -360,6 +360,14 @@ def test_bad_lines_are_counted_and_named(tmp_path: Path) -> None:
     )
 
 
+def test_the_first_bad_lines_are_named_whatever_is_wrong_with_them(tmp_path: Path) -> None:
+    bad = ["128166372003061629,usr,0,Eat,0,4096,10", "hello"] * 8
+    found = described(written(tmp_path / "t.csv", msr_text() + "\n".join(bad) + "\n"))
+    assert found.bad_lines == 16
+    named = [line.split(":")[0] for line in found.bad_shown]
+    assert named == [f"line {number}" for number in range(5, 15)]
+
+
 def test_gzip_is_unpacked_and_a_torn_one_named(tmp_path: Path) -> None:
     packed = gzip.compress(msr_text().encode())
     assert described(written(tmp_path / "t.csv.gz", packed)).ios == 4
