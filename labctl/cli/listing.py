@@ -15,7 +15,12 @@ from labctl.mistakes import parse_toml, read_configuration
 from labctl.plan import built_in_plans, load_plan, parse_plan
 from labctl.record import RunRecord, find_runs
 from labctl.rig import load_rig, parse_rig
+from labctl.service.estimate import estimate
 from labctl.service.shipping import configured_sinks
+
+LISTED_DRIVE_BYTES = 10**12
+LISTED_BYTES_PER_S = 10**9
+"""The drive that time and bytes of the built-in plans are listed for."""
 
 
 def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
@@ -29,8 +34,14 @@ def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
     for name in rows[0]:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
+        table.add_row(*map(_cell, row.values()))
     Console(soft_wrap=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)
 
 
 def list_runs(root: Path, json_output: bool) -> None:
@@ -79,17 +90,21 @@ def list_plans(json_output: bool) -> None:
     rows = []
     for name in built_in_plans():
         plan, _ = load_plan(name)
-        phases = plan.expand()
-        minutes = sum(phase.duration_s for phase in phases) / 60
+        phases = plan.expand(LISTED_DRIVE_BYTES)
+        cost = estimate(phases, LISTED_BYTES_PER_S)
+        assert cost.seconds is not None and cost.bytes_written is not None
         rows.append(
             {
                 "plan": name,
                 "phases": len(phases),
-                "minutes": round(minutes, 1),
+                "hours": round(cost.seconds / 3600, 2),
+                "TB_written": round(cost.bytes_written / 1e12, 2),
                 "what": plan.summary,
             }
         )
     _show(rows, json_output, "no plans")
+    if not json_output:
+        print("hours and TB: at most, for 1 TB at 1 GB/s; --dry-run tells of your drive")
 
 
 def check(file: Path, json_output: bool) -> None:

@@ -308,7 +308,8 @@ class Follower:
             return
         for drive, result in results.items():
             t_ns = self._started_ns().get(index, result.begin_ns)
-            yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
+            tags = self._tags_of(drive)
+            yield result_point(result, t_ns, tags, part=bool(drive), running=True)
         points = [self._throttle_point(interval) for interval in throttling]
         told = {*self._cursor.throttling, *map(_identity, points)}
         self._cursor = replace(self._cursor, throttling=tuple(sorted(told)))

@@ -52,11 +52,18 @@ def started_point(phase: Phase, t_ns: int, tags: Mapping[str, str]) -> Point:
 
 
 def result_point(
-    result: PhaseResult, t_ns: int, tags: Mapping[str, str], part: bool = False
+    result: PhaseResult,
+    t_ns: int,
+    tags: Mapping[str, str],
+    part: bool = False,
+    running: bool = False,
 ) -> Point:
     """A phase with everything that ``summary.json`` says of it.
 
     ``part``: of one of several drives that worked at once, which its tag ``drive`` names.
+    ``running``: the run goes on, and what comes may show that the whole phase was throttled. Then
+    there is no number of the unthrottled part, and one that was stored before would stay: a field
+    of a point can be replaced and not be taken back. So it is only told when the run is over.
     """
     fields = _known_at_start(result.phase, tags, part)
     fields["outcome"] = result.outcome
@@ -68,8 +75,8 @@ def result_point(
         ("iops_per_watt", result.iops_per_watt),
         ("bytes_per_joule", result.bytes_per_joule),
         ("joules_per_io", result.joules_per_io),
-        ("unthrottled_watts", result.watts_unthrottled),
-        ("unthrottled_iops", result.iops_unthrottled),
+        ("unthrottled_watts", None if running else result.watts_unthrottled),
+        ("unthrottled_iops", None if running else result.iops_unthrottled),
         *((f"watts_{rail}", found.watts) for rail, found in result.rails.items()),
     ):
         fields |= _with_u(name, estimate)

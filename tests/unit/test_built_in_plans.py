@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labctl.cli.listing import list_plans
 from labctl.errors import ConfigurationError
 from labctl.phase import Pattern, Role
 from labctl.plan import built_in_plans, load_plan, parse_plan
@@ -34,8 +36,22 @@ def test_the_docs_state_phases_hours_and_bytes_of_every_plan(name: str) -> None:
         if line.startswith(f"| `{name}` |") and line.count("|") == 6
     ]
     said = [cell.strip() for cell in row.split("|")[3:6]]
-    hours, terabytes = f"{cost.seconds / 3600:.1f}", f"{cost.bytes_written / TB:.1f}"
+    hours, terabytes = f"{cost.seconds / 3600:.2f}", f"{cost.bytes_written / TB:.2f}"
     assert said == [str(len(phases)), hours, terabytes]
+
+
+def test_the_list_of_plans_says_what_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
+    list_plans(json_output=True)
+    rows = json.loads(capsys.readouterr().out)
+    docs = (ROOT / "docs" / "plans.md").read_text()
+    assert [row["plan"] for row in rows] == NAMES
+    for row in rows:
+        told = f"| {row['phases']} | {row['hours']:.2f} | {row['TB_written']:.2f} |"
+        assert f"{told}\n" in "".join(
+            f"{line}\n" for line in docs.splitlines() if line.startswith(f"| `{row['plan']}` |")
+        )
+    list_plans(json_output=False)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", NAMES)

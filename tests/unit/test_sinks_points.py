@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import CpuUse, PhaseResult, ThrottleInterval
+from labctl.analysis.results import CpuUse, Estimate, PhaseResult, ThrottleInterval
 from labctl.fio_output import Direction
 from labctl.plan import Pattern, Phase, Role
 from labctl.record import DriveInfo, Event, RunRecord
@@ -164,6 +164,19 @@ def test_latency_over_both_directions_is_only_what_follows_from_them() -> None:
 def test_what_was_not_measured_is_left_out() -> None:
     fields = result_point(result(None, None), 5, TAGS).fields
     assert not {"watts", "iops", "latency_mean_us", "celsius_max"} & set(fields)
+
+
+def test_while_a_run_is_on_a_phase_tells_nothing_that_may_have_to_be_taken_back() -> None:
+    """Judged with later phases, all of it may have been throttled: then these have no number."""
+    free = replace(
+        result(None, None), watts_unthrottled=Estimate(7.0, 0.1), iops_unthrottled=Estimate(9, 1)
+    )
+    whole = {**result_point(replace(free, watts_unthrottled=None), 5, TAGS).fields}
+    numbers = {f"unthrottled_{name}" for name in ("watts", "watts_u", "iops", "iops_u")}
+    assert numbers <= set(result_point(free, 5, TAGS).fields)
+    live = result_point(free, 5, TAGS, running=True).fields
+    assert not numbers & set(live)
+    assert set(live) <= set(whole)
 
 
 def test_a_phase_is_one_point_from_start_to_end() -> None:
