@@ -57,6 +57,11 @@ CPU_TIMES = "cpu_times"
 HOST_CLOCK = "host.wall"
 """The looks at the wall clock of the drive's host, which fio there prints."""
 
+HOST_WAITING = "host.cpu_waiting"
+HOST_STOLEN = "host.cpu_stolen"
+"""Channels of the drive's host: the share (0 to 1) of the time in which something waited for a
+processor, and of the processors' time that other virtual machines took."""
+
 LAST_NS = 1 << 62
 """In the year 2116: no time of a record is later, and the sum of two times fits into 64 bits."""
 

@@ -40,6 +40,9 @@ and ``LEAST_ABOVE_CEILING`` times as much was drawn before."""
 
 LONG_ENOUGH_S = 3.0
 
+BLIP_S = 2.0
+"""A slowdown shorter than this is no sign of heat where its host was busy just then."""
+
 UNPROVEN = ("unknown", "write_cache")
 ALIKE = 0.05
 """Levels before and during that differ by less are the same."""
@@ -97,6 +100,8 @@ def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, in
         beside = inner(max(item.begin - around - 1, item.beside), item.begin)
     # Of one without an end its first seconds: more may have happened later.
     end = min(item.end, item.begin + 2 * around) if item.to_end else item.end
+    if end == len(grid.x) and end - item.begin > 2:
+        return beside, (item.begin + 1, end)  # the edge of its phase is known
     return beside, inner(item.begin, end)
 
 
@@ -171,6 +176,11 @@ def _cause(
     # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
     cool = heat is None and phase.heat.knows_limit
     counted = phase.counters.moved(seen.begin_ns, seen.end_ns, closely=cool)
+    if counted is None and not costly:
+        host = _host(phase, grid, item, heat is not None and not rose)
+        if host is not None:
+            words = [host] if heat is None else [host, heat]
+            return replace(seen, cause="host_stall", evidence="; ".join(words))
     if not costly and not rose and (heat is not None or counted is not None):
         words = [heat] if heat is not None else []
         words += [f"the drive's own counters moved: {counted}"] if counted is not None else []
@@ -192,6 +202,22 @@ def _cause(
         words = ["one lasting step down in a phase that writes", *words]
     cause = "write_cache" if phase.writes and item.to_end else "unknown"
     return replace(seen, cause=cause, evidence="; ".join(words), costly=costly)
+
+
+def _host(phase: PhaseSignals, grid: Grid, item: Slowdown, as_heat: bool) -> str | None:
+    """What the drive's host was short of in a slowdown, if that accounts for it; or, if it looks
+    as heat does, may do so."""
+    beside, inside = (
+        (grid.moment(first), min(grid.moment(last), phase.end_ns))
+        for first, last in _windows(grid, item)
+    )
+    fall = 1 - item.during / item.before if item.before > 0 else 0.0
+    risen = phase.host.why(beside, inside, fall)
+    if risen is not None or not as_heat:
+        return risen
+    if item.end - item.begin < grid.points(BLIP_S):
+        return phase.host.near(grid.moment(item.begin), grid.moment(item.end))
+    return phase.host.throughout(beside, inside, fall)
 
 
 def _counted_here(phase: PhaseSignals, grid: Grid, item: Slowdown) -> bool:

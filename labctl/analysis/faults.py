@@ -18,7 +18,7 @@ from labctl.analysis.series import ChannelSeries
 from labctl.fio_output import FioResult
 from labctl.from_json import is_number
 from labctl.phase import Role
-from labctl.record import HELD_UP, RESUMED, RunRecord
+from labctl.record import HELD_UP, HOST_STOLEN, HOST_WAITING, RESUMED, RunRecord
 
 PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are said not to be measurable. One study needed at least
@@ -252,9 +252,12 @@ def run_problems(
 
 
 def _awaited(name: str, spans: Sequence[PhaseSpan]) -> bool:
-    """Whether a channel should have readings: fio's have none before a phase with that work."""
+    """Whether a channel should have readings: fio's have none before a phase with that work, and
+    not every kernel counts how busy its host is."""
     source, _, rest = name.partition(".")
     direction = rest.partition(".")[0]
+    if name in (HOST_WAITING, HOST_STOLEN):
+        return False
     return source != "fio" or any(
         direction in span.phase.directions for span in spans if span.outcome == "completed"
     )

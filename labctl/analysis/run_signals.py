@@ -8,13 +8,16 @@ import numpy as np
 
 from labctl.analysis.counters import Counters
 from labctl.analysis.heat import Heat
+from labctl.analysis.host_load import HostLoad
 from labctl.analysis.phases import PhaseSpan
-from labctl.analysis.power import phase_power
+from labctl.analysis.power import FEWEST, phase_power
 from labctl.analysis.results import Estimate
 from labctl.analysis.series import ChannelSeries, RailSeries
 from labctl.analysis.signals import PhaseSignals
 from labctl.plan import Role
 from labctl.record import RunRecord
+
+AROUND_NS = 3_000_000_000
 
 IDLE_ROLES = (Role.IDLE_BEFORE, Role.IDLE_AFTER)
 
@@ -41,13 +44,15 @@ def run_signals(
     whole = len(rails) == len(record.header.rails)
 
     def watts_between(begin_ns: int, end_ns: int) -> float | None:
+        if not whole:
+            return None
         total = phase_power(rails, begin_ns, end_ns, 0).total
-        return total.mean if total is not None and whole else None
+        return total.mean if total is not None else _watts_of_slow_volts(rails, begin_ns, end_ns)
 
     stamped_here = [
         series for series in channels.values() if series.info.clock == "host" and len(series)
     ]
-    counters = Counters.of(record.events)
+    counters, host = Counters.of(record.events), HostLoad.of(record)
     signals = []
     for span in spans:
         if span.phase.role in IDLE_ROLES or span.phase.replay is not None:
@@ -68,9 +73,24 @@ def run_signals(
                 idle_watts=idle_watts.value if idle_watts is not None else None,
                 counters=counters,
                 silent_between=lambda begin_ns, end_ns: _silent(stamped_here, begin_ns, end_ns),
+                host=host,
             )
         )
     return tuple(signals)
+
+
+def _watts_of_slow_volts(rails: Sequence[RailSeries], begin_ns: int, end_ns: int) -> float | None:
+    """Total watts of a stretch that is too short for a slow voltmeter: a rail's volts hardly change
+    in seconds, so those around it are taken. None where they, or readings of its amps, are not
+    there."""
+    total = 0.0
+    for rail in rails:
+        _, amps = rail.amps.between(begin_ns, end_ns)
+        _, volts = rail.volts.between(begin_ns - AROUND_NS, end_ns + AROUND_NS)
+        if len(amps) < FEWEST or not len(volts):
+            return None
+        total += float(amps.mean() * np.median(volts))
+    return total
 
 
 def _silent(channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> bool | None:

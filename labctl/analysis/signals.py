@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.counters import Counters
 from labctl.analysis.heat import Heat
+from labctl.analysis.host_load import HostLoad
 from labctl.analysis.series import Floats, Ints
 
 FEWEST = 8
@@ -44,6 +45,7 @@ class PhaseSignals:
     idle_watts: float | None = None
     counters: Counters = field(default_factory=Counters)
     silent_between: Callable[[int, int], bool | None] = lambda begin_ns, end_ns: None
+    host: HostLoad = field(default_factory=HostLoad)
 
     @property
     def duration_s(self) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from labctl.analysis.heat import NEAR_WARNING
 from labctl.analysis.results import ThrottleInterval, ThrottleVerdict
 from labctl.analysis.signals import FEWEST, PhaseSignals, on_grid
-from labctl.analysis.slowdowns import is_restless
+from labctl.analysis.slowdowns import STALLED, is_restless
 from labctl.analysis.throttle import THROTTLING
 
 NONE = "none seen"
@@ -44,6 +44,15 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
             OPEN, "neither the drive's temperature nor a counter that moves was recorded"
         )
     warning = phase.heat.warning_celsius
+    if warning is not None and warmest < warning - NEAR_WARNING:
+        return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
+    held_up = [
+        item
+        for item in own
+        if item.cause == "host_stall" and item.iops_during >= STALLED * item.iops_before
+    ]
+    if held_up:
+        return ThrottleVerdict(OPEN, f"heat may hide behind this: {held_up[0].evidence}")
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
@@ -52,8 +61,6 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
             words = "may be heat as well as flash, and the drive names no warning temperature"
             return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
         return ThrottleVerdict(NONE, "no abrupt fall; the drive names no warning temperature")
-    if warmest < warning - NEAR_WARNING:
-        return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
     near = f"{warmest:.0f} °C, warning at {warning:.0f} °C, and no counter that moves"
     if few:
         return ThrottleVerdict(OPEN, f"too short to see a change, {near}")

@@ -9,13 +9,14 @@ from datetime import datetime
 import numpy as np
 
 from labctl.calibration import UsedCalibration, calibration_file, in_force, load_calibration
+from labctl.capture.host.load import LOOK_EVERY_S
 from labctl.capture.identity.sharing import what_they_share
 from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError
 from labctl.fio_output import DIRECTIONS
 from labctl.phase import Phase
 from labctl.plan import Plan
-from labctl.record import ChannelInfo, DriveInfo, Header
+from labctl.record import HOST_STOLEN, HOST_WAITING, ChannelInfo, DriveInfo, Header
 from labctl.rig import FIO_INSTRUMENT, Rig
 from labctl.timebase import Timebase
 
@@ -50,6 +51,12 @@ def _fio_channels(phases: Sequence[Phase], drives: Iterable[str]) -> tuple[Chann
         if any(side in phase.directions for phase in phases)
         for name, quantity, unit in FIO_CHANNELS
     )
+
+
+_HOST_CHANNELS = tuple(
+    ChannelInfo(name=name, quantity="share", unit="1", interval_s=LOOK_EVERY_S)
+    for name in (HOST_WAITING, HOST_STOLEN)
+)
 
 
 def _drive_info(info: DriveInfo, state: DriveState) -> DriveInfo:
@@ -110,7 +117,11 @@ def make_header(
         rig_text=rig.text,
         plan_text=plan_text,
         phases=phases,
-        channels=meter_channels(rig) + _fio_channels(phases, rig.file.drives),
+        channels=(
+            *meter_channels(rig),
+            *_fio_channels(phases, rig.file.drives),
+            *_HOST_CHANNELS,
+        ),
         rails=rig.rail_infos(),
         temperatures=rig.temperatures,
         drive=DriveInfo.together([*infos.values()]) if several else infos[""],

@@ -27,6 +27,7 @@ from labctl.capture.hands import DriveHands, of_drive
 from labctl.capture.header import calibration_in_force, make_header, meter_channels
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
+from labctl.capture.host.load import watching_load
 from labctl.capture.host.remote import RemoteHost
 from labctl.capture.host.spawn import DriveHost, LocalHost
 from labctl.capture.host.ssh import LOCAL, machine_at
@@ -353,13 +354,14 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
-        """Look after the counters of the drives and of their host's cores, for the journal."""
+        """Look after the counters of the drives and of their host, for the journal."""
 
         def told_of(drive: str) -> OnEvent:
             return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
         machine, now_ns = hands.host.machine, self.timebase.now_ns
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(watching_load(hands.host, hands.journal))
             self._cpu_watch = await stack.enter_async_context(
                 watching_cpu(machine, now_ns, told_of(""))
             )

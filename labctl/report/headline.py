@@ -14,7 +14,7 @@ CAUSE_NAMES = {
     "unknown": "slower, cause unknown",
     "write_cache": "write cache full",
     "garbage_collection": "garbage collection",
-    "host_stall": "host stalled",
+    "host_stall": "host busy or stalled",
 }
 
 

@@ -25,6 +25,7 @@ from labctl.record import (
     CHANNELS_DIR,
     EVENTS_FILE,
     HEADER_FILE,
+    HOST_CLOCK,
     READING,
     RunRecord,
     find_runs,
@@ -170,7 +171,7 @@ def export(run: Path, target: Path) -> None:
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for name in record.channel_names:
+    for name in (*record.channel_names, HOST_CLOCK):
         for file, data in (
             (name, record.readings(name)),
             (f"{name}.clock", record.clock_pairs(name)),
@@ -236,10 +237,11 @@ def _parts(data: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
 
 
 def _described(record: RunRecord, name: str) -> dict[str, str]:
+    described = {"labctl.run": record.header.run_id, "labctl.channel": name}
+    if name == HOST_CLOCK:
+        return described
     channel = record.channel(name)
-    return {
-        "labctl.run": record.header.run_id,
-        "labctl.channel": name,
+    return described | {
         "labctl.quantity": channel.quantity,
         "labctl.unit": channel.unit,
         "labctl.clock": channel.clock,

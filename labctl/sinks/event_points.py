@@ -39,7 +39,7 @@ _THROTTLE_TITLES = {
     "power_limit": "throttled: power limit",
     "write_cache": "write cache full",
     "garbage_collection": "garbage collection",
-    "host_stall": "host stalled",
+    "host_stall": "host busy or stalled",
 }
 _HELD_BACK = ("thermal", "power_limit")
 

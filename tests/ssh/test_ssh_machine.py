@@ -11,6 +11,7 @@ import pytest
 from labctl.capture.drive.node import look_at
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.remote import RemoteHost
+from labctl.capture.host.spawn import LocalHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
 from labctl.errors import RunFailed
 from labctl.timebase import Timebase
@@ -65,6 +66,10 @@ async def assert_it_connects() -> None:
     try:
         await host.connect()
         assert len(host.boot_id) == 36
+        before, load = await LocalHost(Timebase()).look_at_load(), await host.look_at_load()
+        after = await LocalHost(Timebase()).look_at_load()
+        assert load is not None and before.all_ticks <= load.all_ticks <= after.all_ticks
+        assert (before.waiting_us or 0) <= (load.waiting_us or 0) <= (after.waiting_us or 0)
     finally:
         await host.close()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from labctl.analysis.host_load import SHORT
 from labctl.capture.host import software
+from labctl.capture.host.load import PRESSURE, lately_waiting
 from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
 from labctl.capture.host.spawn import DriveHost
 from labctl.capture.host.ssh import LOCAL
@@ -34,6 +36,7 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
         yield warning(HOST, f"lacks {lacks}", "install util-linux there")
     yield from _tools(rig, machine)
     yield from _governor(machine, plan)
+    yield _business(machine)
 
 
 def _tools(rig: Rig, machine: Machine) -> Iterator[Check]:
@@ -70,6 +73,23 @@ def _governor(machine: Machine, plan: Plan | None) -> Iterator[Check]:
         )
     elif governor:
         yield ok(HOST, f"CPU governor {governor}")
+
+
+def _business(machine: Machine) -> Check:
+    share = lately_waiting(machine.read_texts([PRESSURE]).get(PRESSURE, ""))
+    if share is None:
+        return warning(
+            HOST,
+            "its kernel does not tell when processors are short: a busy host may pass for a hot "
+            "drive",
+            "boot it with psi=1 (Linux 4.20 or newer)",
+        )
+    told = f"something waited for a processor {share:.0%} of the last 10 s"
+    if share >= SHORT:
+        return warning(
+            HOST, f"{told}: the drive would get fewer IOPS", "end what else runs there (top)"
+        )
+    return ok(HOST, told)
 
 
 def check_clocks(rig: Rig, drive_host: DriveHost, timebase: Timebase) -> Iterator[Check]:

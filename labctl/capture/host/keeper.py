@@ -18,6 +18,7 @@ from typing import Self
 
 from instruments.ssh import CONNECT_WITHIN_S, LOST, ssh_command
 from labctl.capture.host.clock import Look
+from labctl.capture.host.load import LoadLook
 from labctl.capture.host.spawn import PIPE_LIMIT
 from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
 from labctl.errors import RunFailed
@@ -59,7 +60,7 @@ class Keeper:
         self._directory = ""
         self._said: list[str] = []
         self._printed: list[str] = []
-        self._asked: dict[str, asyncio.Future[tuple[int, str, str]]] = {}
+        self._asked: dict[str, asyncio.Future[tuple[int, list[str]]]] = {}
         self._count = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -146,27 +147,42 @@ class Keeper:
 
     async def look(self) -> Look | None:
         """Look at the host's clocks once; None when the connection is gone."""
+        answer = await self._ask("clock")
+        return None if answer is None else Look.parse(*answer[:2], *answer[2][:2])
+
+    async def load(self) -> LoadLook | None:
+        """Look at what other work the host's processors have; None when the connection is gone."""
+        answer = await self._ask("load")
+        if answer is None:
+            return None
+        sent_ns, received_ns, (waiting, *ticks) = answer
+        return LoadLook.parse((sent_ns + received_ns) // 2, waiting, " ".join(ticks))
+
+    async def _ask(self, order: str) -> tuple[int, int, list[str]] | None:
+        """When it was asked and answered, and the words of the answer, two at least; None when the
+        connection is gone."""
         if self.closed.is_set():
             return None
         self._count += 1
         name = str(self._count)
-        answer: asyncio.Future[tuple[int, str, str]]
+        answer: asyncio.Future[tuple[int, list[str]]]
         answer = self._asked[name] = asyncio.get_running_loop().create_future()
         sent_ns = self._now_ns()
-        self.order("clock", name)
+        self.order(order, name)
         try:
             async with asyncio.timeout(LOST_AFTER_S):
-                received_ns, wall, up = await answer
+                received_ns, words = await answer
         except TimeoutError:
             self.cut(f"no answer for {LOST_AFTER_S} s")
             return None
         except asyncio.CancelledError:
-            if self.closed.is_set() and answer.cancelled():
+            task = asyncio.current_task()
+            if self.closed.is_set() and not (task is not None and task.cancelling()):
                 return None
             raise
         finally:
             self._asked.pop(name, None)
-        return Look.parse(sent_ns, received_ns, wall, up)
+        return sent_ns, received_ns, words
 
     def cut(self, reason: str) -> None:
         """End the connection at once, from this side."""
@@ -202,10 +218,10 @@ class Keeper:
         while line := await self._process.stdout.readline():
             received_ns = self._now_ns()
             words = line.decode("utf-8", "replace").split()
-            if len(words) == 4 and words[0] == "clock":
+            if len(words) >= 4 and words[0] in ("clock", "load"):
                 asked = self._asked.get(words[1])
                 if asked is not None and not asked.done():
-                    asked.set_result((received_ns, words[2], words[3]))
+                    asked.set_result((received_ns, words[2:]))
         await self._process.wait()
         self._over(unreachable("\n".join(self._said), self._destination).args[0])
 

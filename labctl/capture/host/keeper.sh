@@ -50,6 +50,13 @@ while read -r order name word; do
         read -r up rest < /proc/uptime
         echo "clock $name $wall $up"
         ;;
+    load)
+        waiting=-
+        ticks=-
+        read -r skip skip skip skip waiting < /proc/pressure/cpu
+        read -r skip ticks < /proc/stat
+        echo "load $name $waiting $ticks"
+        ;;
     signal)
         read -r pid < "$name/pid" && kill -s "$word" "$pid"
         ;;

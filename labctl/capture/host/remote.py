@@ -21,6 +21,7 @@ from instruments.drivers.pacing import CountLooks
 from instruments.reading import ClockPair
 from labctl.capture.host.clock import HostWallClock, Look
 from labctl.capture.host.keeper import Keeper, RemoteProcess
+from labctl.capture.host.load import LoadLook
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.spawn import Moment
 from labctl.capture.host.ssh import SshMachine
@@ -126,6 +127,10 @@ class RemoteHost:
     def moment_of(self, wall_ns: int) -> Moment:
         """See :class:`DriveHost`."""
         return self._clock.moment_of(wall_ns)
+
+    async def look_at_load(self) -> LoadLook | None:
+        """See :class:`DriveHost`."""
+        return None if self._keeper is None else await self._keeper.load()
 
     async def close(self) -> None:
         """See :class:`DriveHost`. The clock is measured once more, if the host is there."""

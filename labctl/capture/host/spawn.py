@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from labctl.capture.host.load import PRESSURE, STAT, LoadLook
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.timebase import Timebase
 
@@ -103,6 +104,10 @@ class DriveHost(Protocol):
         """A recent time of the host's wall clock, as fio prints it."""
         ...
 
+    async def look_at_load(self) -> LoadLook | None:
+        """What other work its processors have; None while it is away."""
+        ...
+
     async def close(self) -> None:
         """End what is left there and the connection; takes a few seconds at most."""
         ...
@@ -189,6 +194,12 @@ class LocalHost:
     def moment_of(self, wall_ns: int) -> Moment:
         """See :class:`DriveHost`."""
         return Moment(self._timebase.from_wall_ns(wall_ns))
+
+    async def look_at_load(self) -> LoadLook:
+        """See :class:`DriveHost`."""
+        texts = await asyncio.to_thread(self.machine.read_texts, [PRESSURE, STAT])
+        pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")
+        return LoadLook.parse(self._timebase.now_ns(), pressure, stat)
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -1,0 +1,114 @@
+"""How much of the processors of the drive's host other work took, looked at twice a second.
+
+A drive does less when its host is short of processors, and looks as if it were hot: IOPS and watts
+fall together. Two counters of Linux tell the one from the other: the time in which something
+waited for a processor ("some" of ``/proc/pressure/cpu``, Documentation/accounting/psi.rst of the
+kernel), and the ticks that other virtual machines took ("steal" of ``/proc/stat``, proc_stat(5)).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+
+from instruments.reading import Block
+from labctl.errors import JournalError
+from labctl.journal import Journal
+from labctl.record import HOST_STOLEN, HOST_WAITING
+
+PRESSURE, STAT = "/proc/pressure/cpu", "/proc/stat"
+LOOK_EVERY_S = 0.5
+_LATELY = re.compile(r"some avg10=(\d+\.\d+)")
+_TOTAL = re.compile(r"\btotal=(\d+)")
+_ALL_CORES = re.compile(r"(?:cpu +)?((?:\d+ ){7}\d+)")
+_STEAL = 7
+"""Column of /proc/stat; the columns behind it are contained in others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLook:
+    """Both counters at a moment of the timebase; None where the host has none."""
+
+    t_ns: int
+    waiting_us: int | None
+    stolen_ticks: int | None
+    all_ticks: int
+
+    @classmethod
+    def parse(cls, t_ns: int, pressure: str, stat: str) -> Self:
+        """From the first lines of ``/proc/pressure/cpu`` and ``/proc/stat``."""
+        waiting = _TOTAL.search(pressure.partition("\n")[0])
+        found = _ALL_CORES.match(stat)
+        ticks = [int(column) for column in found[1].split()] if found else []
+        return cls(
+            t_ns=t_ns,
+            waiting_us=int(waiting[1]) if waiting else None,
+            stolen_ticks=ticks[_STEAL] if ticks else None,
+            all_ticks=sum(ticks),
+        )
+
+    @property
+    def tells(self) -> bool:
+        """Whether the host has one of the counters."""
+        return self.waiting_us is not None or self.stolen_ticks is not None
+
+    def since(self, before: LoadLook) -> dict[str, float]:
+        """The shares of the time since another look, by channel; none of a counter that is not
+        there or went back (the host was started anew)."""
+        found: dict[str, float] = {}
+        us = (self.t_ns - before.t_ns) / 1e3
+        if self.waiting_us is not None and before.waiting_us is not None and us > 0:
+            found[HOST_WAITING] = (self.waiting_us - before.waiting_us) / us
+        ticks = self.all_ticks - before.all_ticks
+        if self.stolen_ticks is not None and before.stolen_ticks is not None and ticks > 0:
+            found[HOST_STOLEN] = (self.stolen_ticks - before.stolen_ticks) / ticks
+        # A look takes a moment, and the counter may be some way on in it.
+        return {name: min(share, 1.0) for name, share in found.items() if share >= 0}
+
+
+def lately_waiting(pressure: str) -> float | None:
+    """The share of the last ten seconds in which something waited for a processor, as
+    ``/proc/pressure/cpu`` says it; None when it does not."""
+    found = _LATELY.match(pressure)
+    return float(found[1]) / 100 if found else None
+
+
+class AskedHost(Protocol):
+    """A host that can be asked."""
+
+    async def look_at_load(self) -> LoadLook | None:
+        """Both counters now; None while the host is away."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def watching_load(host: AskedHost, journal: Journal) -> AsyncIterator[None]:
+    """Record the shares (channels ``HOST_WAITING`` and ``HOST_STOLEN``, each at the middle of its
+    time) inside the ``async with``; nothing of a host without these counters."""
+    task = asyncio.create_task(_watch(host, journal), name="load-watch")
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _watch(host: AskedHost, journal: Journal) -> None:
+    before: LoadLook | None = None
+    while True:
+        look = await host.look_at_load()
+        if look is not None and not look.tells:
+            return
+        if look is not None and before is not None and look.t_ns > before.t_ns:
+            middle_ns = np.array([(before.t_ns + look.t_ns) // 2], np.int64)
+            for name, share in look.since(before).items():
+                instrument, channel = name.split(".")
+                with contextlib.suppress(JournalError):  # told once, by the journal itself
+                    journal.readings(instrument, Block(channel, middle_ns, np.array([share])))
+        before = look
+        await asyncio.sleep(LOOK_EVERY_S)
