@@ -26,6 +26,7 @@ NEAR_NS = 250_000_000
 """A share is of the half second around its time."""
 
 BESIDE_NS = 1_000_000_000
+"""So close to a short slowdown other programs that begin or end are taken for its cause."""
 
 _EMPTY = np.empty(0, np.int64), np.empty(0, np.float64)
 _BUSY = "the drive's host was busy"
@@ -68,7 +69,9 @@ class HostLoad:
             return None
         if now <= before * (1 - fall):
             return None
-        return f"{_BUSY}: something waited for a processor {now:.0%} of the time, in it and before"
+        return (
+            f"{_BUSY}: something waited for a processor {now:.0%} of the time, in it and beside it"
+        )
 
     def near(self, begin_ns: int, end_ns: int) -> str | None:
         """In words that the host was short of processors at some moment in a stretch, or within
@@ -90,9 +93,9 @@ def _risen(
 ) -> tuple[float, float] | None:
     """The means beside and inside, when the second is ``least`` above the first."""
     before, now = _mean(shares, beside), _mean(shares, inside)
-    return (
-        (before, now) if before is not None and now is not None and now - before >= least else None
-    )
+    if before is None or now is None or not now - before >= least:
+        return None
+    return before, now
 
 
 def _mean(shares: tuple[Ints, Floats], stretch: Stretch) -> float | None:
@@ -102,4 +105,4 @@ def _mean(shares: tuple[Ints, Floats], stretch: Stretch) -> float | None:
 
 
 def _percents(before: float, now: float) -> str:
-    return f"{now:.0%} (before {before:.0%})"
+    return f"{now:.0%} (beside it {before:.0%})"

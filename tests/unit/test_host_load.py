@@ -158,11 +158,11 @@ def test_a_hot_drive_throttles_where_its_host_was_idle_or_is_not_known() -> None
     [
         (
             HostLoad(waiting=shares(0.1, 0.85)),
-            "something waited for a processor 85% (before 10%) of the time",
+            "something waited for a processor 85% (beside it 10%) of the time",
         ),
         (
             HostLoad(stolen=shares(0.02, 0.2)),
-            "other virtual machines took 20% (before 2%) of the processors",
+            "other virtual machines took 20% (beside it 2%) of the processors",
         ),
     ],
     ids=["waiting", "stolen"],
@@ -191,7 +191,7 @@ def test_a_host_that_is_as_it_was_does_not_excuse_a_drive(host: HostLoad) -> Non
 def test_on_a_host_that_was_busy_all_the_time_a_fall_tells_nothing() -> None:
     found, judged = found_with(hot(), HostLoad(waiting=shares(0.85, 0.8)))
     assert (found.cause, judged) == ("host_stall", "cannot be excluded")
-    assert "waited for a processor 80% of the time, in it and before" in found.evidence
+    assert "waited for a processor 80% of the time, in it and beside it" in found.evidence
 
 
 def test_a_blip_when_a_busy_host_gets_free_is_no_heat() -> None:
