@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.errors import LabctlError
 from labctl.rig import Rig
 from labctl.service.home import Home, HomeUnusable, make_folder, read_small, write_private
+from labctl.service.machine_lock import take_on_machine
 from labctl.service.processes import ProcessIdentity, identity_of
 
 HANDED_DOWN_VARIABLE = "LABCTL_RIG_LOCK"
@@ -73,7 +74,7 @@ class RigLock:
     """The lock of one rig, held while this object lives or until :meth:`release`."""
 
     def __init__(self, home: Home, rig: Rig, descriptors: Sequence[int]) -> None:
-        """``descriptors``: the open lock of each drive."""
+        """``descriptors``: what holds each drive, in this data directory and on this machine."""
         self.descriptors = tuple(descriptors)
         self._home = home
         self._rig = rig
@@ -90,6 +91,8 @@ class RigLock:
         try:
             for one in _by_lock(home, rig).values():
                 descriptors.append(cls._take_drive(home, one, what))
+                on_machine = _take_on_machine(one)
+                descriptors += [] if on_machine is None else [on_machine]
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -208,13 +211,27 @@ def _use_file(home: Home, rig: Rig) -> Path:
     return home.rigs / f"{_key(rig)}.json"
 
 
+def _given() -> list[int]:
+    """The numbers of the descriptors that the daemon gave to its child."""
+    told = os.environ.get(HANDED_DOWN_VARIABLE, "").split(",")
+    return [int(number) for number in told if number.isdigit()]
+
+
 def _handed_down(path: Path) -> int | None:
     """The open lock that the daemon gave to its child, if it is this drive's."""
-    for number in os.environ.get(HANDED_DOWN_VARIABLE, "").split(","):
-        if not number.isdigit():
-            continue
+    for number in _given():
         with contextlib.suppress(OSError, OverflowError):
-            given, wanted = os.fstat(int(number)), path.stat()
+            given, wanted = os.fstat(number), path.stat()
             if (given.st_dev, given.st_ino) == (wanted.st_dev, wanted.st_ino):
-                return int(number)
+                return number
     return None
+
+
+def _take_on_machine(rig: Rig) -> int | None:
+    try:
+        return take_on_machine(rig, _given())
+    except BlockingIOError:
+        raise RigBusy(
+            f"rig {rig.name}: its drive is in use by a labctl of another user, or with another "
+            "data directory (LABCTL_HOME): wait for its end, or stop it first"
+        ) from None

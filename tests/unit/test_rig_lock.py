@@ -91,6 +91,42 @@ def test_a_lock_that_was_handed_down_counts_only_for_its_own_rig(
     lock.release()
 
 
+def in_a_file(rig: Rig, folder: Path) -> Rig:
+    (folder / "scratch").write_bytes(b"x")
+    (folder / "rig.toml").write_text(rig.text.replace("/dev/nvme1n1", f"{folder}/scratch"))
+    return load_rig(folder / "rig.toml")
+
+
+def test_another_data_directory_does_not_free_a_drive(home: Home, rig: Rig, tmp_path: Path) -> None:
+    """As a person has it, and the service."""
+    drive, other = in_a_file(rig, tmp_path), Home(tmp_path / "of the service")
+    with held_by_another(other, drive) as process:
+        with pytest.raises(RigBusy, match="in use by a labctl of another user, or with another"):
+            RigLock.take(home, drive, "labctl run")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    RigLock.take(home, drive, "labctl run").release()
+    RigLock.take(other, drive, "labctl daemon").release()
+
+
+def test_a_child_keeps_a_drive_on_the_machine_when_its_daemon_is_killed(
+    home: Home, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive, other = in_a_file(rig, tmp_path), Home(tmp_path / "other")
+    lock = RigLock.take(home, drive, "labctl daemon")
+    child = subprocess.Popen(["sleep", "60"], pass_fds=lock.descriptors)
+    monkeypatch.setenv(HANDED_DOWN_VARIABLE, ",".join(map(str, lock.descriptors)))
+    assert RigLock.take(home, drive, "labctl run").descriptors == lock.descriptors
+    monkeypatch.delenv(HANDED_DOWN_VARIABLE)
+    lock.release()
+    for place in (home, other):
+        with pytest.raises(RigBusy):
+            RigLock.take(place, drive, "labctl run")
+    child.kill()
+    child.wait()
+    RigLock.take(other, drive, "labctl run").release()
+
+
 def test_damaged_files_beside_the_lock_are_nobody(home: Home, rig: Rig) -> None:
     lock = RigLock.take(home, rig, "labctl run")
     lock.note_run(Path("/tmp/runs/x"), "demo")
