@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -51,7 +52,9 @@ def test_with_the_data_directory_on_it_the_job_goes_on_when_it_was_repaired(
     daemon.log = tmp_path / "daemon.log"
     with daemon:
         run = daemon.until_in_phase(number, 2)
-        before = (run / "journal.jsonl").read_bytes()
+        with (run / "journal.jsonl").open("rb") as journal:
+            before = journal.read()
+            os.fsync(journal.fileno())  # what was written a moment ago may not be synced yet
         disk.fail()
         daemon.until(lambda: READ_ONLY in daemon.said())
         daemon.until(lambda: not fios_below(run))
