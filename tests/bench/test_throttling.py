@@ -16,6 +16,7 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.truth import Truth
+from labctl.analysis.pauses import NO_PAUSE_S
 from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.summary import summarise
 from labctl.record import RunRecord, find_runs
@@ -112,7 +113,7 @@ def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
         assert there, (low, high, heat)
         assert abs(to_monotonic(there[0].begin_ns) - low) <= TOLERANCE_S * 1e9, (low, heat)
         assert abs(to_monotonic(there[-1].end_ns) - high) <= TOLERANCE_S * 1e9, (high, heat)
-        assert sum(item.duration_s for item in there) >= 0.8 * (high - low) * 1e-9, heat
+        assert sum(item.duration_s for item in there) >= 0.6 * (high - low) * 1e-9, heat
     assert wanted >= 1
 
     cool = [item for item in summary.measured if item is not hot]
@@ -139,13 +140,14 @@ def dips_are_where_less_was_written(
 
 
 def joined_levels(truth: Truth, begin: int, end: int) -> list[tuple[int, int]]:
-    """Throttling of any level inside a stretch, levels that follow one another as one."""
+    """Throttling of any level inside a stretch; levels that follow one another as one, and those
+    between which the drive was let go for so short a time that it may be told as one."""
     spans: list[tuple[int, int]] = []
     for item in truth.throttle_intervals():
         low, high = max(item.begin_ns, begin), min(item.end_ns, end)
         if high <= low:
             continue
-        if spans and low - spans[-1][1] < 1_000_000_000:
+        if spans and (low - spans[-1][1]) / 1e9 < NO_PAUSE_S + 0.4:
             spans[-1] = (spans[-1][0], high)
         else:
             spans.append((low, high))
