@@ -57,6 +57,8 @@ CPU_TIMES = "cpu_times"
 HOST_CLOCK = "host.wall"
 """The looks at the wall clock of the drive's host, which fio there prints."""
 
+HOST_INSTRUMENT = HOST_CLOCK.partition(".")[0]
+
 HOST_WAITING = "host.cpu_waiting"
 HOST_STOLEN = "host.cpu_stolen"
 """Channels of the drive's host: the share (0 to 1) of the time in which something waited for a

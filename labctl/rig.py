@@ -36,7 +36,7 @@ from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
 from labctl.rail import ChannelName, Finite, Name, Positive, Rail, channel_alone
-from labctl.record import HOST_CLOCK, DriveInfo, RailInfo
+from labctl.record import HOST_INSTRUMENT, DriveInfo, RailInfo
 
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
@@ -351,7 +351,7 @@ def _channels_of(
     prefix = f"instruments.{name}"
     if name == FIO_INSTRUMENT:
         mistakes.append(Mistake(path, prefix, None, "this name is kept for what fio reports"))
-    if name == HOST_CLOCK.split(".")[0]:
+    if name == HOST_INSTRUMENT:
         mistakes.append(Mistake(path, prefix, None, "this name is kept for the host's clock"))
     if driver not in drivers.names():
         known = ", ".join(drivers.names())

@@ -46,13 +46,13 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     warning = phase.heat.warning_celsius
     if warning is not None and warmest < warning - NEAR_WARNING:
         return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
-    held_up = [
+    busy_host = [
         item
         for item in own
         if item.cause == "host_stall" and item.iops_during >= STALLED * item.iops_before
     ]
-    if held_up:
-        return ThrottleVerdict(OPEN, f"heat may hide behind this: {held_up[0].evidence}")
+    if busy_host:
+        return ThrottleVerdict(OPEN, f"heat may hide behind this: {busy_host[0].evidence}")
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")

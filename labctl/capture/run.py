@@ -361,7 +361,7 @@ class Run:
 
         machine, now_ns = hands.host.machine, self.timebase.now_ns
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(watching_load(hands.host, hands.journal))
+            await stack.enter_async_context(watching_load(hands.host.look_at_load, hands.journal))
             self._cpu_watch = await stack.enter_async_context(
                 watching_cpu(machine, now_ns, told_of(""))
             )

@@ -43,17 +43,20 @@ def take_on_machine(rig: Rig, handed_down: Iterable[int]) -> int | None:
     return held.detach()
 
 
+def place_of(host: str, target: str) -> str:
+    """A target by a name that is always the same on this machine."""
+    if host != "local":
+        return f"{host} {target}"  # every host has a /dev/nvme0n1
+    return os.path.realpath(target) if Path(target).exists() else target
+
+
 def _name(rig: Rig) -> bytes | None:
     (drive,) = rig.drives.values()
     host, target = rig.file.host, drive.target
-    if host != "local":
-        place = f"{host} {target}"
-    elif "://" in target:
-        place = target
-    elif Path(target).is_block_device() or Path(target).is_file():
-        place = os.path.realpath(target)
-    else:
+    path = Path(target)
+    if host == "local" and not ("://" in target or path.is_block_device() or path.is_file()):
         return None
+    place = place_of(host, target)
     digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()
     return f"\0labctl drive {digest[:32]}".encode()
 

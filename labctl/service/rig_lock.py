@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.errors import LabctlError
 from labctl.rig import Rig
 from labctl.service.home import Home, HomeUnusable, make_folder, read_small, write_private
-from labctl.service.machine_lock import take_on_machine
+from labctl.service.machine_lock import place_of, take_on_machine
 from labctl.service.processes import ProcessIdentity, identity_of
 
 HANDED_DOWN_VARIABLE = "LABCTL_RIG_LOCK"
@@ -186,14 +186,8 @@ def _read_use(file: Path) -> RigUse | None:
 
 
 def _key(rig: Rig) -> str:
-    targets = [_place(rig.file.host, drive.target) for drive in rig.drives.values()]
+    targets = [place_of(rig.file.host, drive.target) for drive in rig.drives.values()]
     return hashlib.sha256("\n".join(targets).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _place(host: str, target: str) -> str:
-    if host != "local":
-        return f"{host} {target}"  # every host has a /dev/nvme0n1
-    return os.path.realpath(target) if Path(target).exists() else target
 
 
 def _lock_file(home: Home, rig: Rig) -> Path:

@@ -18,7 +18,7 @@ from labctl.capture.monitor import STALE_S, LiveRail, LiveRates, View, live_rail
 from labctl.fio_output import DIRECTIONS
 from labctl.from_json import UNREADABLE, known
 from labctl.plan import Phase
-from labctl.record import CHANNELS_DIR, CPU_TIMES, HOST_CLOCK, READING, Event, RunRecord
+from labctl.record import CHANNELS_DIR, CPU_TIMES, HOST_INSTRUMENT, READING, Event, RunRecord
 from labctl.rig import FIO_INSTRUMENT
 from labctl.service.event_tail import EventTail
 from labctl.service.shipping import RunClock
@@ -47,7 +47,7 @@ class RunLook:
         self._begin_ns = 0
         self._statuses: dict[str, str] = {}
         instruments = {channel.name.partition(".")[0] for channel in self.header.channels}
-        meters = instruments - {FIO_INSTRUMENT, HOST_CLOCK.partition(".")[0]}
+        meters = instruments - {FIO_INSTRUMENT, HOST_INSTRUMENT}
         self._states = dict.fromkeys(meters, State.READING)
         self._intervals = {channel.name: channel.interval_s for channel in self.header.channels}
 

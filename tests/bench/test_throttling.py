@@ -113,7 +113,7 @@ def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
         assert there, (low, high, heat)
         assert abs(to_monotonic(there[0].begin_ns) - low) <= TOLERANCE_S * 1e9, (low, heat)
         assert abs(to_monotonic(there[-1].end_ns) - high) <= TOLERANCE_S * 1e9, (high, heat)
-        assert sum(item.duration_s for item in there) >= 0.6 * (high - low) * 1e-9, heat
+        assert sum(item.duration_s for item in there) >= 0.8 * throttled_s(truth, low, high), heat
     assert wanted >= 1
 
     cool = [item for item in summary.measured if item is not hot]
@@ -135,8 +135,14 @@ def dips_are_where_less_was_written(
         before = truth.operations(low - 3_000_000_000, low - 1_000_000_000)["writes"]
         less = inside / (item.duration_s - 2) < 0.7 * before / 2 if item.duration_s > 2 else False
         placed += less and abs(item.duration_s - DIP_S) <= TOLERANCE_S
-    assert placed >= 2, dips
+    assert placed >= max(2, len(dips) - 1), dips
     assert dips[0].period_s == pytest.approx(PERIOD_S, abs=2.0)
+
+
+def throttled_s(truth: Truth, low: int, high: int) -> float:
+    """Seconds between two moments in which the drive was at any level, pauses not counted."""
+    stretches = truth.throttle_intervals()
+    return sum(max(min(s.end_ns, high) - max(s.begin_ns, low), 0) for s in stretches) * 1e-9
 
 
 def joined_levels(truth: Truth, begin: int, end: int) -> list[tuple[int, int]]:

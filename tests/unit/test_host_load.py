@@ -99,7 +99,7 @@ async def test_the_shares_of_this_machine_are_recorded(tmp_path: Path) -> None:
         found = [np.asarray(record.readings(name)) for name in (HOST_WAITING, HOST_STOLEN)]
         return [readings for readings in found if len(readings) > 1]
 
-    async with watching_load(LocalHost(timebase), journal), asyncio.timeout(60):
+    async with watching_load(LocalHost(timebase).look_at_load, journal), asyncio.timeout(60):
         while not recorded():
             await asyncio.sleep(0.1)
     for readings in recorded():
@@ -121,7 +121,7 @@ class Silent:
 
 async def test_a_host_that_goes_away_or_has_no_counters_costs_only_them(tmp_path: Path) -> None:
     journal, host = Journal(journals.create(tmp_path, header()), Timebase().now_ns), Silent()
-    async with watching_load(host, journal), asyncio.timeout(60):
+    async with watching_load(host.look_at_load, journal), asyncio.timeout(60):
         while host.answers:
             await asyncio.sleep(0.1)
     journal.close()

@@ -36,7 +36,7 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
         yield warning(HOST, f"lacks {lacks}", "install util-linux there")
     yield from _tools(rig, machine)
     yield from _governor(machine, plan)
-    yield _business(machine)
+    yield _processors(machine)
 
 
 def _tools(rig: Rig, machine: Machine) -> Iterator[Check]:
@@ -75,7 +75,7 @@ def _governor(machine: Machine, plan: Plan | None) -> Iterator[Check]:
         yield ok(HOST, f"CPU governor {governor}")
 
 
-def _business(machine: Machine) -> Check:
+def _processors(machine: Machine) -> Check:
     share = lately_waiting(machine.read_texts([PRESSURE]).get(PRESSURE, ""))
     if share is None:
         return warning(

@@ -148,7 +148,10 @@ class Keeper:
     async def look(self) -> Look | None:
         """Look at the host's clocks once; None when the connection is gone."""
         answer = await self._ask("clock")
-        return None if answer is None else Look.parse(*answer[:2], *answer[2][:2])
+        if answer is None:
+            return None
+        sent_ns, received_ns, (wall, up, *_) = answer
+        return Look.parse(sent_ns, received_ns, wall, up)
 
     async def load(self) -> LoadLook | None:
         """Look at what other work the host's processors have; None when the connection is gone."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from labctl.errors import JournalError
 from labctl.journal import Journal
 from labctl.record import HOST_STOLEN, HOST_WAITING
 
-PRESSURE, STAT = "/proc/pressure/cpu", "/proc/stat"
+PRESSURE = "/proc/pressure/cpu"
 LOOK_EVERY_S = 0.5
 _LATELY = re.compile(r"some avg10=(\d+\.\d+)")
 _TOTAL = re.compile(r"\btotal=(\d+)")
@@ -72,6 +72,10 @@ class LoadLook:
         return {name: min(share, 1.0) for name, share in found.items() if share >= 0}
 
 
+AskLoad = Callable[[], Awaitable[LoadLook | None]]
+"""Asks a host for both counters now; None while it is away."""
+
+
 def lately_waiting(pressure: str) -> float | None:
     """The share of the last ten seconds in which something waited for a processor, as
     ``/proc/pressure/cpu`` says it; None when it does not."""
@@ -79,36 +83,28 @@ def lately_waiting(pressure: str) -> float | None:
     return float(found[1]) / 100 if found else None
 
 
-class AskedHost(Protocol):
-    """A host that can be asked."""
-
-    async def look_at_load(self) -> LoadLook | None:
-        """Both counters now; None while the host is away."""
-        ...
-
-
 @contextlib.asynccontextmanager
-async def watching_load(host: AskedHost, journal: Journal) -> AsyncIterator[None]:
+async def watching_load(look: AskLoad, journal: Journal) -> AsyncIterator[None]:
     """Record the shares (channels ``HOST_WAITING`` and ``HOST_STOLEN``, each at the middle of its
     time) inside the ``async with``; nothing of a host without these counters."""
-    task = asyncio.create_task(_watch(host, journal), name="load-watch")
+    task = asyncio.create_task(_watch(look, journal), name="load-watch")
     try:
         yield
     finally:
         task.cancel()
 
 
-async def _watch(host: AskedHost, journal: Journal) -> None:
+async def _watch(look: AskLoad, journal: Journal) -> None:
     before: LoadLook | None = None
     while True:
-        look = await host.look_at_load()
-        if look is not None and not look.tells:
+        now = await look()
+        if now is not None and not now.tells:
             return
-        if look is not None and before is not None and look.t_ns > before.t_ns:
-            middle_ns = np.array([(before.t_ns + look.t_ns) // 2], np.int64)
-            for name, share in look.since(before).items():
+        if now is not None and before is not None and now.t_ns > before.t_ns:
+            middle_ns = np.array([(before.t_ns + now.t_ns) // 2], np.int64)
+            for name, share in now.since(before).items():
                 instrument, channel = name.split(".")
                 with contextlib.suppress(JournalError):  # told once, by the journal itself
                     journal.readings(instrument, Block(channel, middle_ns, np.array([share])))
-        before = look
+        before = now
         await asyncio.sleep(LOOK_EVERY_S)

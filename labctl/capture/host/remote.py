@@ -27,7 +27,7 @@ from labctl.capture.host.spawn import Moment
 from labctl.capture.host.ssh import SshMachine
 from labctl.errors import JournalError, RunFailed
 from labctl.journal import Journal
-from labctl.record import HOST_CLOCK
+from labctl.record import HOST_INSTRUMENT
 from labctl.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5
@@ -233,7 +233,7 @@ class RemoteHost:
     def _record(self, pairs: Sequence[ClockPair]) -> None:
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # told once, by the journal itself
-            self._journal.clock_pairs(HOST_CLOCK.split(".")[0], pairs)
+            self._journal.clock_pairs(HOST_INSTRUMENT, pairs)
 
     def _on_event(self, kind: str, **data: Any) -> None:
         if self._tell is None:

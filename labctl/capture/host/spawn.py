@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from labctl.capture.host.load import PRESSURE, STAT, LoadLook
+from labctl.capture.host.cpu import STAT
+from labctl.capture.host.load import PRESSURE, LoadLook
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.timebase import Timebase
 
