@@ -1,5 +1,6 @@
 # make demo   the whole job on a simulated rig, a minute or two
-# make test   every test
+# make test   what a change can break, in minutes
+# make test-long  kill storms and soaks at full size (LABCTL_KILLS, LABCTL_RESUME_KILLS)
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts, docs
 # make bench  the figures of docs/figures.md, target and measured side by side
@@ -7,6 +8,8 @@
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
 SHELL := /bin/bash
+# set in many containers: then each of the tests' hundreds of processes compiles what it runs
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/.made
@@ -20,7 +23,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-vm check bench soak stack env system clean constraints
+.PHONY: demo test test-long test-vm check bench soak stack env system servers clean constraints
 
 ifdef STACK
 demo: stack
@@ -31,13 +34,16 @@ demo: env
 	@$(BIN)/labctl demo
 endif
 
-# Some at a time (most of them wait), then those that a busy neighbour would disturb. Real
-# servers and real fio on a busy machine: what failed is asked once more, by itself, and what
-# fails again fails. Both answers are printed: a test that needed the second is a fault to mend.
-AGAIN := --last-failed --last-failed-no-failures none
-test: env
-	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" || $(BIN)/pytest $(AGAIN)
-	$(BIN)/pytest -m alone || $(BIN)/pytest -m alone $(AGAIN)
+# Three for two cores: every test waits now and then, for fio or for a meter.
+WORKERS = $(or $(LABCTL_TEST_WORKERS),$(shell echo $$(( ($$(nproc) * 3 + 1) / 2 ))))
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
+# What failed is asked once more: not every test stands a busy machine yet. Both answers are printed.
+AGAIN = $(BIN)/pytest --last-failed --last-failed-no-failures none
+test: servers env
+	$(PYTEST) || $(AGAIN)
+
+test-long: servers env
+	$(PYTEST) -m long
 
 test-vm: env
 	@mkdir -p $(DUT_VM)
@@ -66,6 +72,9 @@ env: system $(MADE)
 
 system:
 	@MAY_INSTALL="$(MAY_INSTALL)" SUDO="$(SUDO)" bash tests/system-packages.sh
+
+servers:
+	@MAY_INSTALL="$(MAY_INSTALL)" SUDO="$(SUDO)" bash tests/system-packages.sh tests
 
 $(MADE): pyproject.toml constraints.txt tests/environment.sh
 	@VENV="$(VENV)" PINNED="$(PINNED)" MAY_INSTALL="$(MAY_INSTALL)" SUDO="$(SUDO)" \

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import IO, Final
 
 from instruments.errors import ConnectionLost, SettingRefused
+from instruments.process_environment import helper_environment
 
 _STOP_S: Final = 1.0
 
@@ -37,6 +38,7 @@ class ProcessLine:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._complaints,
+                env=helper_environment(),
                 process_group=0,  # Ctrl-C in a terminal is for labctl
             )
         except OSError as error:

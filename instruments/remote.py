@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from instruments.errors import ConnectionLost, NoAnswer
+from instruments.process_environment import helper_environment
 from instruments.ssh import LOST, complaint_of, ssh_command
 
 _GONE: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
 _CONNECT_WITHIN_S: Final = 11.0
 _CLOSE_WITHIN_S: Final = 1.0
-_GLOB: Final = re.compile(r"(\*|\?|\[[^\]]*\])")
+_GLOB: Final = re.compile(r"(\*|\?|\[!?[A-Za-z0-9_.-]+\])")
+"""What stands in no quotes in a shell: brackets with anything else in them may hold a command."""
 
 
 def read_script(patterns: Sequence[str], mark: str) -> str:
@@ -133,6 +135,7 @@ class RemoteFiles:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=helper_environment(),
                 bufsize=0,
                 start_new_session=True,
             )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from instruments.errors import ConnectionLost, NoAnswer
+from instruments.python_environment import command_that_adds
 from instruments.serial_ports import port_path
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ DISCARD_AT_MOST_S = 1.0
 NOT_OPEN = "is not open"
 _LOCAL_TIMEOUT_MS = 500
 _SERIAL_LOOK_S = 0.01
+
+LIBRARIES = {"USB": "pyusb>=1.2", "GPIB": "gpib-ctypes>=0.3"}
+"""What PyVISA-py needs for resources on these buses, and does not bring along."""
 
 _manager_lock = threading.Lock()
 
@@ -281,6 +285,11 @@ def _why_no_session(resource: str, error: Exception) -> str:
             "it is no VISA resource (such as TCPIP0::192.168.1.20::5025::SOCKET), and no path of "
             "a serial port"
         )
+    for bus, library in LIBRARIES.items():
+        if resource.upper().startswith(bus) and "Please install" in str(error):
+            return (
+                f"{bus} needs a library that is not installed; add it: {command_that_adds(library)}"
+            )
     return f"{error}; is it switched on and connected?"
 
 

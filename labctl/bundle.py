@@ -21,12 +21,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from labctl.errors import JournalError
-from labctl.from_json import UNREADABLE
+from labctl.from_json import UNREADABLE, parse_json, printable_texts
+from labctl.installed import labctl_version
+from labctl.printable import printable
 from labctl.record import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, RunRecord
 
 BUNDLE_FORMAT = 1
@@ -39,7 +41,7 @@ LARGEST_MEMBER = 1 << 40
 
 _CHUNK = 1 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
-_PACKAGES = ("labctl", "numpy", "altair", "pydantic")
+_PACKAGES = ("numpy", "altair", "pydantic")
 
 
 _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, LookupError)
@@ -90,7 +92,8 @@ class Manifest:
                 str(name): Member(int(one["size"]), str(one["sha256"]))
                 for name, one in data["members"].items()
             }
-            return cls(str(data["run_id"]), members, dict(data["versions"]), data["format"])
+            run_id, versions = printable_texts([str(data["run_id"]), dict(data["versions"])])
+            return cls(run_id, members, versions, data["format"])
         except UNREADABLE as error:
             raise JournalError(f"{MANIFEST} cannot be read: {error}") from error
 
@@ -123,6 +126,9 @@ def write_bundle(record: RunRecord, summary_json: str, target: Path) -> Manifest
             manifest = Manifest(record.header.run_id, members, _versions())
             _add_text(archive, MANIFEST, manifest.to_json())
         fresh.replace(target)
+    except UnicodeEncodeError as error:
+        name = printable(str(error.object))
+        raise JournalError(f"cannot write {target}: rename {name}, it is no UTF-8") from error
     except OSError as error:
         raise JournalError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
@@ -154,13 +160,8 @@ def _add_text(archive: zipfile.ZipFile, name: str, text: str) -> Member:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    found = {"python": platform.python_version(), "labctl": labctl_version()}
+    return found | {name: version(name) for name in _PACKAGES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
 
 def _summary(file: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, *UNREADABLE):
         return None
     return data if isinstance(data, dict) else None

@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.printable import printable
 
 FORMAT = 1
 SUFFIX = ".calibration.json"
@@ -29,7 +30,7 @@ _S_PER_DAY = 86_400.0
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Text = Annotated[str, Field(max_length=500)]
+Text = Annotated[str, Field(max_length=500), AfterValidator(printable)]
 
 
 def _a_moment(text: str) -> str:

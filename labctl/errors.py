@@ -4,6 +4,7 @@
 LabctlError (1)
 ├── ConfigurationError (2)   rig, plan or command line: all mistakes at once
 ├── Refused (2)              a safety rule forbids it
+├── MissingPart (2)          an optional part is not installed
 ├── JournalError (1)         the record cannot be written or read
 ├── RunFailed (1)            a run could not be completed
 └── GuardTripped (3)         a limit of the rig was passed
@@ -14,8 +15,32 @@ A message tells the person what to do next.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from labctl.printable import printable, printable_lines
+
+MOST_SHOWN = 200
+"""Characters of a value or a key that a message repeats: enough to find it."""
+
+_MOST_ALLOWED = 2_000
+"""Of what is allowed: it may list all channels of a rig."""
+_SECRET_KEY = re.compile(r"(token|password|secret)s?$", re.IGNORECASE)
+_MASK = "***"
+
+
+def masked(key: str, value: object) -> object:
+    """``value`` as it may be shown: without the password of an address, and nothing of it where
+    the key is a secret's. None stays None."""
+    if value is not None and _SECRET_KEY.search(key):
+        return _MASK
+    if not isinstance(value, str):
+        return value
+    end = value.rfind("@")  # a password may hold anything
+    begins = (i for i in range(end) if value[i] == ":" and not value.startswith("//", i + 1))
+    begin = next(begins, None)
+    return value if begin is None else f"{value[: begin + 1]}{_MASK}{value[end:]}"
 
 
 class LabctlError(Exception):
@@ -26,16 +51,32 @@ class LabctlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One configuration mistake: where, what stands there, and what may stand there."""
+    """One configuration mistake: where, what stands there, and what may stand there.
+
+    As text it is printable, and short whatever stands there. ``value`` is :func:`masked`: it is
+    shown to people and printed as JSON.
+    """
 
     file: str
     key: str
     value: object
     allowed: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", masked(self.key, self.value))
+
     def __str__(self) -> str:
-        shown = "" if self.value is None else f" = {self.value!r}"
-        return f"{self.file}: {self.key}{shown}: {self.allowed}"
+        key = _shortened(printable(self.key), MOST_SHOWN)
+        shown = "" if self.value is None else f" = {_shortened(repr(self.value), MOST_SHOWN)}"
+        allowed = _shortened(printable_lines(self.allowed), _MOST_ALLOWED)
+        return f"{printable(self.file)}: {key}{shown}: {allowed}"
+
+
+def _shortened(text: str, most: int) -> str:
+    """Its two ends, where it is longer than ``most`` characters, and how long it is."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} … {text[-most // 4 :]} ({len(text)} characters)"
 
 
 class ConfigurationError(LabctlError):
@@ -50,6 +91,12 @@ class ConfigurationError(LabctlError):
 
 class Refused(LabctlError):
     """A safety rule forbids what was asked."""
+
+    exit_code = 2
+
+
+class MissingPart(LabctlError):
+    """An extra of labctl is not installed (:func:`labctl.installed.need`)."""
 
     exit_code = 2
 

@@ -40,8 +40,11 @@ __all__ = [
     "document_of_drive",
     "documents",
     "final_result",
+    "last_document",
     "mean_direction",
+    "result_of",
     "status_of",
+    "unfinished",
 ]
 
 PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99", "99.999")
@@ -99,6 +102,11 @@ class Status:
     wall_ms: int | None
     errors: tuple[int | str, ...] = ()
     drives: dict[str, dict[str, Totals]] = field(default_factory=dict)
+
+    @property
+    def total_ios(self) -> int:
+        """I/Os of both directions."""
+        return sum(totals.ios for totals in self.totals.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +178,36 @@ def document_of_drive(document: dict[str, Any], drive: str) -> dict[str, Any]:
     return {**document, "jobs": _jobs_by_drive(jobs_of(document)).get(drive, [])}
 
 
-def comes_back_empty(before: Status | None, now: Status, block_bytes: int, operations: int) -> bool:
-    """Whether more than so many ``operations`` moved hardly a byte since the status ``before``.
+def comes_back_empty(before: Status, now: Status, block_bytes: int, in_flight: int) -> bool:
+    """Whether an I/O that the status ``before`` counts had ended by ``now`` without its bytes.
 
     Behind the end of a file, and of a device that is gone, Linux answers a read with no bytes and
-    no error; fio (3.33, libaio) counts it and goes on. ``block_bytes``: of the smallest operation.
+    no error; fio counts it and goes on. It counts an I/O when it issues it and its bytes when it
+    has ended, and for a status it takes the bytes first and the I/Os later, by any time (3.33:
+    ``td_io_queue``, ``io_completed``, ``__show_running_run_stats``). So within one status I/Os are
+    ahead of their bytes by more than are in flight. But what an earlier status counts has its bytes
+    in any later one, except what may be ``in_flight`` on a drive. After fio's end nothing is
+    counted in between, and its last status may be held against itself.
+
+    ``block_bytes``: of the smallest I/O.
     """
-    pairs = [(before.totals if before else {}, now.totals)]
-    pairs += [
-        (before.drives.get(name, {}) if before else {}, totals)
-        for name, totals in now.drives.items()
-    ]
-    for earlier, later in pairs:
-        for name, totals in later.items():
-            then = earlier.get(name, Totals())
-            ios, moved = totals.ios - then.ios, totals.bytes - then.bytes
-            if ios > operations and 2 * moved < ios * block_bytes:
-                return True
-    return False
+    pairs = [(before.drives.get(name, {}), totals) for name, totals in now.drives.items()]
+    return any(
+        (earlier[side].ios - in_flight) * block_bytes > totals.bytes
+        for earlier, later in pairs or [(before.totals, now.totals)]
+        for side, totals in later.items()
+        if side in earlier
+    )
+
+
+def unfinished(status: Status, block_bytes: int) -> bool:
+    """Whether a status counts I/Os that had not ended: with fewer latencies than I/Os, or fewer
+    bytes than those of ``block_bytes`` have. What fio prints last does not, but of a replay (3.33).
+    """
+    return any(
+        0 < totals.latency_count < totals.ios or totals.bytes < totals.ios * block_bytes
+        for totals in status.totals.values()
+    )
 
 
 def _runtime_ms(job: dict[str, Any]) -> int:
@@ -275,16 +295,23 @@ def _total_bytes(side: dict[str, Any]) -> int:
     return size if in_bytes else size * 1024
 
 
-def final_result(text: str, drive: str = "") -> FioResult | None:
-    """The result in an output: its last complete document, or None when there is none.
-
-    ``drive``: of several drives only what was done on that one.
-    """
+def last_document(text: str) -> dict[str, Any] | None:
+    """The last complete document of an output, or None when there is none."""
     last: dict[str, Any] | None = None
     for document in documents(text):
         last = document
-    if last is None:
-        return None
+    return last
+
+
+def final_result(text: str, drive: str = "") -> FioResult | None:
+    """The result in an output: that of its last complete document; None when there is none."""
+    last = last_document(text)
+    return None if last is None else result_of(last, drive)
+
+
+def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
+    """The result that a document tells; ``drive``: of several drives only what was done on that
+    one."""
     jobs = jobs_of(document_of_drive(last, drive) if drive else last)
     sides = {name: _direction([_sections(job)[name] for job in jobs]) for name in DIRECTIONS}
     mixed = sides["read"] if any(_is_mixed(job) for job in jobs) else None

@@ -1,18 +1,23 @@
 """Back from JSON: dataclasses as they were written, and what stands where it should not.
 
-A reader takes what it knows and leaves out what a newer labctl has added.
+A reader takes what it knows and leaves out what a newer labctl has added. Whoever wrote a record,
+its texts are made printable here, so that nobody behind it need ask.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import re
 import types
 import typing
 from collections.abc import Hashable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeGuard, TypeVar
+
+from labctl.printable import printable
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """What reading JSON raises that is not what it should be."""
@@ -22,7 +27,31 @@ MOST = 1e30
 
 _MOST_INT = 1 << 63
 
+_SUSPECT = re.compile(r"\\(?:[bfnrt]|u(?:00[0189]|007[fF]|061[cC]|20[026]|[dD]|[fF]{3}))")
+"""Escapes that may stand for a character that no text may hold; as they are, JSON has none of them
+but DEL and what is not ASCII."""
+
 T = TypeVar("T")
+
+
+def parse_json(text: str) -> Any:
+    """What a JSON text says, every text in it printable. Raises ValueError, RecursionError."""
+    data = json.loads(text)
+    harmless = text.isascii() and "\x7f" not in text
+    if harmless and ("\\" not in text or not _SUSPECT.search(text)):
+        return data  # a journal has a hundred thousand lines, and almost all end here
+    return printable_texts(data)
+
+
+def printable_texts(data: Any) -> Any:
+    """The same data, every text and key in it printable (:mod:`labctl.printable`)."""
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {printable(key): printable_texts(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [printable_texts(item) for item in data]
+    return data
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

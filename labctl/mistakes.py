@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from labctl.errors import ConfigurationError, Mistake
+from labctl.printable import ALLOWED, printable, printable_lines
+
+SEVERAL_LINES = frozenset({"summary", "source"})
+"""Keys whose text is for people and may have line breaks; every other text is on one line."""
 
 
 def mistakes_of(error: ValidationError, file: str, prefix: str = "") -> list[Mistake]:
@@ -48,11 +53,36 @@ def _allowed(kind: str, message: str) -> str:
 
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:
-    """What ``text`` says, whatever it is. Raises ConfigurationError."""
+    """What ``text`` says, whatever it is.
+
+    Everything that people write comes through here: what is not printable in any key or text of it
+    is a mistake. Raises ConfigurationError.
+    """
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise ConfigurationError([Mistake(file, "TOML", None, str(error))]) from error
+    mistakes = [Mistake(file, key, value, ALLOWED) for key, value in _not_printable(data, "")]
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return data
+
+
+def _not_printable(value: object, key: str) -> Iterator[tuple[str, str | None]]:
+    """Every key, and every key with its text, that is not printable."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            below = _key(key, (name,))
+            if printable(name) != name:
+                yield below, None
+            yield from _not_printable(item, below)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _not_printable(item, f"{key}[{number}]")
+    elif isinstance(value, str):
+        safe = printable_lines if key in SEVERAL_LINES else printable
+        if safe(value) != value:
+            yield key, value
 
 
 def is_file(path: Path) -> bool:

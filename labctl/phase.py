@@ -9,7 +9,9 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
 
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?$", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_LONGEST_NAME = 255
+"""Bytes of a file's name (limits.h, NAME_MAX): a trace's name alone may be as long."""
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -20,7 +22,7 @@ def parse_size(text: str | int) -> int:
     """
     if isinstance(text, int) and not isinstance(text, bool):
         return text
-    match = _SIZE.match(str(text).strip())
+    match = _SIZE.fullmatch(str(text).strip())
     if match is None or len(match[1]) > 18:
         raise ValueError("a size such as 4096, '4k', '128k' or '16g' (powers of 1024)")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].lower()])
@@ -196,9 +198,9 @@ class Phase:
 
     @property
     def slug(self) -> str:
-        """A folder name that sorts in order: ``003_randread-4k-qd8``."""
+        """A folder name that sorts in order: ``003_randread-4k-qd8``, as long as Linux allows."""
         words = re.sub(r"[^a-z0-9]+", "-", self.label.lower().replace("×", "x")).strip("-")
-        return f"{self.index:03d}_{words}"
+        return f"{self.index:03d}_{words}"[:_LONGEST_NAME]
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; :func:`labctl.from_json.known` reads it back."""

@@ -15,13 +15,14 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labctl.bundle import raw_files
-from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.installed import Extra, labctl_version, need
 from labctl.record import RunRecord, find_runs
+from labctl.report.csv_text import csv_text
 from labctl.report.files import Field
 
 if TYPE_CHECKING:
@@ -59,9 +60,11 @@ def query(sql: str, roots: Sequence[Path]) -> Answer:
     """Ask all runs under ``roots`` (or run directories themselves).
 
     Raises ConfigurationError for SQL that is none (with the tables that there are), JournalError
-    for a directory that is none, LabctlError when DuckDB is not installed.
+    for a directory that is none, MissingPart when DuckDB is not installed.
     """
-    duckdb = _duckdb()
+    need(Extra.QUERY)
+    import duckdb
+
     if not sql.strip(" ;\n\t"):
         raise ConfigurationError([Mistake("query", "SQL", sql, "a question: SELECT * FROM runs")])
     found = [path for root in roots for path in _runs_of(root)]
@@ -84,14 +87,6 @@ def query(sql: str, roots: Sequence[Path]) -> Answer:
             except duckdb.Error as error:
                 raise ConfigurationError([_mistake(sql, error)]) from error
     return Answer(columns, rows, tuple(left_out))
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise LabctlError("labctl query needs DuckDB: pip install 'labctl[query]'") from error
-    return duckdb
 
 
 def _runs_of(root: Path) -> list[Path]:
@@ -162,17 +157,19 @@ def _parquet(path: Path, spare: Path) -> tuple[Path, ...]:
 
 def fingerprint(path: Path) -> str:
     """Changes when a file of the record does (by size and time), or labctl's version."""
-    digest = hashlib.sha256(f"{LAYOUT} {version('labctl')}".encode())
+    digest = hashlib.sha256(f"{LAYOUT} {labctl_version()}".encode())
     for file in raw_files(path):
         stat = file.stat()
-        digest.update(f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        told = f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n"
+        digest.update(told.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
 def _fingerprint_of(file: Path) -> str:
     if not file.is_file():
         return ""
-    duckdb = _duckdb()
+    import duckdb
+
     with duckdb.connect() as connection:
         try:
             found = connection.execute(
@@ -187,6 +184,8 @@ def _fingerprint_of(file: Path) -> str:
 
 def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
     """Rows as Parquet, in one step. Raises OSError."""
+    import duckdb
+
     if not rows:
         rows = [{"run": None, "index": None}]
     types = {name: _type(name, (row[name] for row in rows)) for name in rows[0]}
@@ -200,7 +199,7 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
         plain.flush()
         fresh.touch()
         try:
-            with _duckdb().connect() as connection:
+            with duckdb.connect() as connection:
                 connection.execute(
                     "CREATE TABLE made AS SELECT * FROM read_csv($file, header = true, "
                     f"delim = ',', quote = '\"', nullstr = '', columns = {_struct(types)})",
@@ -239,11 +238,7 @@ def _quoted(text: str) -> str:
 
 def answer_csv(answer: Answer) -> str:
     """The answer as CSV; nothing where there is no value."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows(answer.rows)
-    return text.getvalue()
+    return csv_text(answer.columns, answer.rows)
 
 
 def answer_json(answer: Answer) -> str:

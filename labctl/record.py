@@ -10,7 +10,8 @@ runs/<utc time>_<rig>_<plan>/
   fio/<phase>/      what fio printed and logged, untouched
 ```
 
-Reading never changes anything. What a crash tore off is dropped and said so in ``problems``.
+Reading never changes anything. What a crash tore off is dropped and said so in ``problems``; texts
+are made printable (:mod:`labctl.from_json`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from instruments.reading import Channel
 from labctl.calibration import UsedCalibration, Zero
 from labctl.drive_state import DriveState
 from labctl.errors import JournalError
-from labctl.from_json import UNREADABLE, known
+from labctl.from_json import UNREADABLE, known, parse_json, printable_texts
 from labctl.plan import Phase
+from labctl.rail import NAME_PATTERN
 from labctl.timebase import Anchor
 
 FORMAT = 1
@@ -67,7 +69,13 @@ processor, and of the processors' time that other virtual machines took."""
 LAST_NS = 1 << 62
 """In the year 2116: no time of a record is later, and the sum of two times fits into 64 bits."""
 
-_CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
+CHANNEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
+"""``instrument.channel``, which is also the name of its file."""
+_DRIVE_NAME = re.compile(NAME_PATTERN)
+
+VERBATIM = ("rig_text", "plan_text")
+"""What of a header stays as it was written: only :func:`labctl.mistakes.parse_toml` reads them,
+which refuses what is not printable, and who shows them makes them so."""
 
 
 LONGEST_S = 1e7
@@ -227,10 +235,14 @@ class Header:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:
         """The header that :meth:`to_json` wrote. Raises JournalError when it is newer, one of
-        UNREADABLE when it is none: a channel's name is that of a file, and leaves no folder.
+        UNREADABLE when it is none: a channel's name is that of a file, a drive's begins that of
+        files, and both leave no folder.
 
-        Keys that a newer labctl added within the same format are left out.
+        Texts are printable afterwards, but for those that are VERBATIM. Keys that a newer labctl
+        added within the same format are left out.
         """
+        verbatim = {key: data[key] for key in VERBATIM if key in data}
+        data = {**printable_texts(data), **verbatim}
         if data["format"] > FORMAT:
             raise JournalError(
                 f"the run was written in format {data['format']}, this labctl reads up to "
@@ -243,8 +255,11 @@ class Header:
         names = [channel.name for channel in header.channels]
         names += [name for rail in header.rails for name in (rail.voltage, rail.current)]
         for name in (*names, *header.temperatures.values()):
-            if not _CHANNEL_NAME.fullmatch(name):
+            if not CHANNEL_NAME.fullmatch(name):
                 raise ValueError(f"{name[:40]!r} is no name of a channel")
+        for name in header.drives:
+            if not _DRIVE_NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a drive")
         for channel in header.channels:
             spans = (channel.interval_s, channel.aperture_s, channel.clock_tick_s, channel.time_u_s)
             if not all(0 <= seconds <= LONGEST_S for seconds in spans):
@@ -266,8 +281,8 @@ class Event:
 
     @classmethod
     def from_line(cls, line: str) -> Event:
-        """The event of one line. Raises one of UNREADABLE when it is none."""
-        data = json.loads(line)
+        """The event of one line, its texts printable. Raises one of UNREADABLE when it is none."""
+        data = parse_json(line)
         t_ns = int(data.pop("t"))
         if not 0 <= t_ns < LAST_NS:
             raise ValueError("a time that is none")
@@ -308,7 +323,8 @@ class RunRecord:
             self.problems.append(f"{EVENTS_FILE} is missing")
             return ()
         events: list[Event] = []
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
+            lines = stream.readlines()
         for number, line in enumerate(lines, start=1):
             try:
                 if not line.endswith("\n"):

@@ -23,6 +23,8 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -32,16 +34,23 @@ from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
 from instruments.ssh import DESTINATION_PATTERN
 from labctl.calibration import MAX_AGE_DAYS
+from labctl.drive_texts import (
+    AbsolutePath,
+    Line,
+    OneFolder,
+    checked_nbd_address,
+    checked_path,
+)
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import ASYNC_ENGINES, Phase, parse_size
 from labctl.rail import ChannelName, Finite, Name, Positive, Rail, channel_alone
-from labctl.record import HOST_INSTRUMENT, DriveInfo, RailInfo
+from labctl.record import CHANNEL_NAME, HOST_INSTRUMENT, DriveInfo, RailInfo
 
 FIO_INSTRUMENT = "fio"
 """What fio reports while it runs is recorded under this instrument's name."""
 
-TAKEN_RAIL = re.compile(r"(?:u|unthrottled|(?:min|max|std)(?:_.*)?|.*_u)$")
+TAKEN_RAIL = re.compile(r"u|unthrottled|(?:min|max|std)(?:_.*)?|.*_u")
 """Names no rail may have: ``watts_<rail>`` would be another number's column."""
 
 
@@ -54,20 +63,26 @@ class Drive(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    target: Annotated[str, Field(min_length=1)]
     engine: Literal["io_uring", "libaio", "posixaio", "psync", "pvsync2", "sync", "nbd"] = "libaio"
-    model: str = ""
-    serial: str = ""
+    target: Annotated[str, Field(min_length=1)]
+    model: Line = ""
+    serial: Line = ""
     size_bytes: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
     warning_celsius: Finite | None = None
     critical_celsius: Finite | None = None
     write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
     """Only for estimates of time and bytes written."""
     destructive: Annotated[bool, Field(strict=True)] = False
-    smart_device: str = ""
+    smart_device: AbsolutePath = ""
     """What to ask for SMART where the target is no drive itself (an NBD address, a RAID)."""
-    tools: str = ""
+    tools: OneFolder = ""
     """A folder on the drive's host whose nvme and smartctl come before those on PATH."""
+
+    @field_validator("target")
+    @classmethod
+    def _target(cls, target: str, info: ValidationInfo) -> str:
+        is_nbd = info.data.get("engine") == "nbd"
+        return checked_nbd_address(target) if is_nbd else checked_path(target)
 
 
 class Temperature(BaseModel):
@@ -160,6 +175,12 @@ class RigFile(BaseModel):
     calibration: CalibrationLimits = CalibrationLimits()
     sinks: dict[Literal["influxdb", "mqtt"], dict[str, Any]] = Field(default_factory=dict)
     """Where runs are sent; each section is read by its sink."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What its rails and instruments are, in 16 digits: it changes when one of them does."""
+        data = self.model_dump(mode="json", include={"rails", "instruments"})
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -295,9 +316,8 @@ class Rig:
 
     @property
     def fingerprint(self) -> str:
-        """What its rails and instruments are, in 16 digits: it changes when one of them does."""
-        data = self.file.model_dump(mode="json", include={"rails", "instruments"})
-        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+        """See :attr:`RigFile.fingerprint`."""
+        return self.file.fingerprint
 
     def mistakes_with(self, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
         """What a plan asks that this rig cannot do."""
@@ -314,8 +334,20 @@ class Rig:
         return mistakes
 
 
+def parse_rig_file(text: str, path: str) -> RigFile:
+    """The rig of a record as data: no driver of it is made, which parse_rig does.
+
+    Raises ConfigurationError with every mistake.
+    """
+    try:
+        return RigFile.model_validate(parse_toml(text, path))
+    except ValidationError as error:
+        raise ConfigurationError(mistakes_of(error, path)) from error
+
+
 def parse_rig(text: str, path: str) -> Rig:
-    """The rig that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
+    """The rig of this machine that ``text`` (TOML) says: its instruments can be opened. Of a
+    record's rig see parse_rig_file. Raises ConfigurationError with every mistake."""
     data = parse_toml(text, path)
     mistakes: list[Mistake] = []
     file: RigFile | None = None
@@ -358,11 +390,17 @@ def _channels_of(
         mistakes.append(Mistake(path, f"{prefix}.driver", driver, f"must be one of {known}"))
         return None
     try:
-        return drivers.create(name, driver, settings, time.monotonic_ns).channels
+        channels = drivers.create(name, driver, settings, time.monotonic_ns).channels
     except ValidationError as error:
         mistakes += mistakes_of(error, path, prefix)
     except DriverUnusable as error:
         mistakes.append(Mistake(path, f"{prefix}.driver", driver, str(error)))
+    else:
+        names = (f"{name}.{channel.name}" for channel in channels)
+        wrong = [one for one in names if not CHANNEL_NAME.fullmatch(one)]
+        allowed = "is no name of a file of at most 200 letters, digits and _ . + -"
+        mistakes += [Mistake(path, prefix, one, allowed) for one in wrong]
+        return channels
     return None
 
 
@@ -389,7 +427,7 @@ def _wrong_references(
 
     for rail_name, rail in file.rails.items():
         key = f"rails.{rail_name}"
-        if TAKEN_RAIL.match(rail_name):
+        if TAKEN_RAIL.fullmatch(rail_name):
             allowed = f"watts_{rail_name} is another number in the results: name it otherwise"
             mistakes.append(Mistake(path, key, None, allowed))
         check(f"{key}.voltage", rail.voltage, Quantity.VOLTAGE)
@@ -411,8 +449,17 @@ def _wrong_references(
 
 
 def _wrong_drives(file: RigFile, path: str) -> list[Mistake]:
-    """Drives that are named twice, and rails and temperatures of drives that there are not."""
+    """Drives that are named twice or by a relative path, and rails and temperatures of drives that
+    there are not."""
     mistakes = []
+    drives = {f"drives.{name}": drive for name, drive in file.drives.items()}
+    drives |= {"drive": file.drive} if file.drive is not None else {}
+    for key, drive in drives.items():
+        if drive.engine != "nbd" and not drive.target.startswith("/"):
+            allowed = "must be an absolute path"
+            if file.host == "local":
+                allowed += f": from here, that is {str(Path(drive.target).resolve())!r}"
+            mistakes.append(Mistake(path, f"{key}.target", drive.target, allowed))
     for key in ("target", "serial"):
         seen: dict[str, str] = {}
         for name, drive in file.drives.items():

@@ -20,6 +20,7 @@ from instruments.broker import BrokerSettings
 from instruments.drivers.settings import NotNegative, Positive
 from instruments.drivers.sorting import sort_readings
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
+from instruments.python_environment import command_that_adds
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -34,6 +35,9 @@ from instruments.reading import (
 
 if TYPE_CHECKING:
     from paho.mqtt import client as paho
+
+PAHO: Final = "paho-mqtt>=2.1"
+"""The library, as the package's extra ``mqtt`` requires it."""
 
 ANSWER_WITHIN_S: Final = 4.0
 READ_WAIT_S: Final = 0.5
@@ -222,8 +226,8 @@ class Mqtt:
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError as error:
             raise SettingRefused(
-                f"{self._who}: MQTT needs a library that is not installed: "
-                "pip install 'labctl[mqtt]'"
+                f"{self._who}: MQTT needs a library that is not installed; add it: "
+                f"{command_that_adds(PAHO)}"
             ) from error
         client = paho.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
         client.connect_timeout = ANSWER_WITHIN_S

@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from instruments.process_environment import helper_environment
 from instruments.simulated.drive import DriveProcess, start_drive
 from instruments.simulated.faults import Fault, inject
 from instruments.simulated.meters import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
@@ -130,7 +131,11 @@ class MetersProcess:
         command += ["--dir", str(directory), "--die-with-stdin"]
         # A group of its own: Ctrl-C in a terminal is for labctl, not for what it measures.
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+            env=helper_environment(),
         )
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], _START_S)

@@ -25,6 +25,8 @@ from typing import Final, Self
 
 from pydantic import ValidationError
 
+from instruments.process_environment import helper_environment
+
 from .host_face import HostFace
 from .nbd import NbdServer
 from .parameters import REFERENCE, Parameters, load, override
@@ -156,7 +158,9 @@ def start_drive(
     if die_with_parent:
         command += ["--die-with-parent", str(os.getpid())]
     # A group of its own: Ctrl-C in a terminal is for labctl, not for the drive.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, process_group=0, env=helper_environment()
+    )
     drive = DriveProcess(directory, process)
     assert drive.process.stdout is not None
     ready, _, _ = select.select([drive.process.stdout], [], [], _START_SECONDS)

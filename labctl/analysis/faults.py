@@ -62,6 +62,8 @@ def phase_problems(
     notes += _status_notes(record, span)
     if span.outcome != "completed":
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
+    if span.unfit not in span.reason:
+        notes.append(span.unfit)
     if fio is not None:
         replay = span.phase.replay
         if replay is not None and replay.stalls and reaps_late(record.header.drive.engine, fio):
@@ -210,6 +212,11 @@ def run_problems(
 ) -> tuple[str, ...]:
     """Problems of the whole run, one line each."""
     lines = [*record.problems, *phase_event_problems(record), *unusable]
+    lines += [
+        f"phase {span.phase.index + 1} ({span.phase.label}): {span.unfit}"
+        for span in spans
+        if span.unfit
+    ]
     for name, series in channels.items():
         lines += [f"{name}: {problem}" for problem in (*series.problems, *series.clock.problems)]
         if not len(series) and _awaited(name, spans):

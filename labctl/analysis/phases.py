@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,22 @@ LATEST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """What the journal says of fio's output: its size, and its last document's runtime and I/Os of
+    both directions (0 without a document)."""
+
+    stdout_bytes: int
+    runtime_ms: int
+    total_ios: int
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseSpan:
     """A phase from its first to its last I/O, ns on the run's timebase.
 
     ``boundary_u_ns`` is the half-width of doubt of both edges. ``outcome`` is "completed",
-    "failed" or "interrupted" (it never ended: the run was cut off, or is still on).
+    "failed" or "interrupted" (it never ended: the run was cut off, or is still on). ``printed`` is
+    None in older records and where fio did not begin; ``unfit``: why its output is not believed.
     """
 
     phase: Phase
@@ -36,6 +47,8 @@ class PhaseSpan:
     end_ns: int
     boundary_u_ns: int = 0
     reason: str = ""
+    printed: Printed | None = None
+    unfit: str = ""
 
     @property
     def duration_ns(self) -> int:
@@ -127,7 +140,14 @@ def _span(
         end_ns=max(begin_ns, end_ns),
         boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
         reason=str(data.get("reason") or ""),
+        printed=_printed(data),
     )
+
+
+def _printed(data: Mapping[str, Any]) -> Printed | None:
+    told = [data.get(field.name) for field in fields(Printed)]
+    whole = [one for one in told if isinstance(one, int) and not isinstance(one, bool)]
+    return Printed(*whole) if len(whole) == len(told) else None
 
 
 def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:

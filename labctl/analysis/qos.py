@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.analysis.output import phase_document
 from labctl.analysis.results import PhaseResult
 from labctl.fio_document import (
     DIRECTIONS,
     MIXED,
-    documents,
     jobs_of,
     number,
     number_at,
@@ -23,8 +23,6 @@ from labctl.fio_document import (
 )
 from labctl.fio_output import Direction, document_of_drive
 from labctl.record import RunRecord
-
-FIO_STDOUT = "stdout"
 
 LEAST_SHOWN_PCT = 0.01
 """fio prints this for anything below it that is not zero."""
@@ -134,13 +132,11 @@ def phase_slow_shares(
 
 
 def last_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
-    """The last document that a phase's fio printed; of several drives with the run's one alone."""
-    file = record.fio_dir(result.phase) / FIO_STDOUT
-    if not file.is_file():
-        return None
-    last: dict[str, Any] | None = None
-    for document in documents(file.read_text(encoding="utf-8", errors="replace")):
-        last = document
+    """The last document that a phase's fio printed; of several drives with the run's one alone.
+
+    None where it is not believed: then the phase has no IOPS either.
+    """
+    last = None if result.iops is None else phase_document(record, result.phase)
     return document_of_drive(last, record.drive_name) if last and record.drive_name else last
 
 

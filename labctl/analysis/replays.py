@@ -24,8 +24,10 @@ from labctl.record import RunRecord
 
 KERNEL, BOUND = "kernel", "at most"
 
-BEHIND = 1.05
-"""A replay that took so many times as long as its trace is said to have fallen behind."""
+OFF_PACE = 1.05
+"""A replay that took so many times as long as its trace, or its trace as it, has not kept its pace.
+Behind falls a drive that is slower. Ahead runs fio on a busy host: once late, it shortens every
+pause by that much until it sleeps again (``iolog_delay`` of iolog.c, fio 3.33 and later)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,12 @@ class ReplayResult:
     throttled_s: float = 0.0
 
     @property
-    def fell_behind(self) -> bool:
-        """Whether it took clearly longer than the trace did."""
-        return self.trace_s is not None and self.duration_s > BEHIND * self.trace_s
+    def is_off_pace(self) -> bool:
+        """Whether it took clearly longer or shorter than the trace did."""
+        if self.trace_s is None:
+            return False
+        longer, shorter = max(self.duration_s, self.trace_s), min(self.duration_s, self.trace_s)
+        return longer > OFF_PACE * shorter
 
 
 def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult, ...]:

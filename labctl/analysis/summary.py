@@ -16,6 +16,7 @@ from labctl.analysis.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.edges import lag_problems, rail_lags
 from labctl.analysis.faults import phase_problems, run_problems
 from labctl.analysis.host_clock import host_clock_result
+from labctl.analysis.output import read_output
 from labctl.analysis.own_power import own_power, own_power_problem
 from labctl.analysis.phases import PhaseSpan, phase_spans
 from labctl.analysis.power import PhasePower, phase_power
@@ -44,13 +45,9 @@ from labctl.analysis.uncertainty import ratio
 from labctl.analysis.unthrottled import free_pieces, unthrottled
 from labctl.analysis.verdict import verdict
 from labctl.analysis.window import steady_rounds_of, window_means
-from labctl.fio_output import FioResult, final_result
+from labctl.fio_output import FioResult
 from labctl.plan import Role
 from labctl.record import RESUMED, RunRecord
-
-FIO_STDOUT = "stdout"
-TAIL_BYTES = 1 << 18
-"""What is read of the end of fio's output: the last document is a few 10 KiB."""
 
 THREADS = 2
 """More do not help: the work is bound by memory, and parts of it hold Python's lock."""
@@ -78,7 +75,8 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         for rail in (rail_series(info, channels) for info in record.header.rails)
         if rail is not None
     ]
-    spans = phase_spans(record, _last_ns(record, channels))
+    outputs = [read_output(record, one) for one in phase_spans(record, _last_ns(record, channels))]
+    spans = [span for span, _ in outputs]
     workers = min(THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         powers = list(pool.map(lambda span: _power(record, rails, span), spans))
@@ -100,6 +98,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
             record,
             channels,
             span,
+            outputs[number][1],
             before,
             powers[number],
             results[number],
@@ -255,6 +254,7 @@ def _phase_result(
     record: RunRecord,
     channels: Mapping[str, ChannelSeries],
     span: PhaseSpan,
+    fio: FioResult | None,
     before: PhaseSpan | None,
     power: PhasePower,
     rails: dict[str, RailResult],
@@ -263,7 +263,6 @@ def _phase_result(
     looks: Sequence[CpuLook],
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
-    fio = _fio(record, span)
     sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []
     iops = sum(side.iops for side in sides) if sides else None
     bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
@@ -306,21 +305,6 @@ def _over(watts: Estimate | None, rate: float | None, doubt: float) -> Estimate 
     if not rate or watts is None:
         return None
     return ratio(watts, Estimate(rate, rate * doubt))
-
-
-def _fio(record: RunRecord, span: PhaseSpan) -> FioResult | None:
-    """What fio said at the end of a phase; only the end of its output is read if that will do."""
-    file = record.fio_dir(span.phase) / FIO_STDOUT
-    if not file.is_file():
-        return None
-    size = file.stat().st_size
-    with file.open("rb") as stream:
-        stream.seek(max(size - TAIL_BYTES, 0))
-        result = final_result(stream.read().decode("utf-8", "replace"), record.drive_name)
-        if result is None and size > TAIL_BYTES:
-            stream.seek(0)
-            result = final_result(stream.read().decode("utf-8", "replace"), record.drive_name)
-    return result
 
 
 def _temperatures(

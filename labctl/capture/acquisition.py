@@ -18,6 +18,7 @@ from instruments.errors import InstrumentError, SettingRefused, WrongInstrument
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
 from labctl.errors import JournalError
+from labctl.printable import printable
 from labctl.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5
@@ -277,9 +278,9 @@ class Acquisition:
         }
 
     def identities(self) -> dict[str, str]:
-        """Who each connected instrument says it is."""
+        """Who each connected instrument says it is, as a record will say it."""
         return {
-            name: str(owner.identity)
+            name: printable(str(owner.identity))
             for name, owner in self.owners.items()
             if owner.identity is not None
         }

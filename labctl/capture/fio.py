@@ -13,12 +13,14 @@ I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.hos
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from io import FileIO
 from pathlib import Path
-from typing import Self
 
+from labctl.capture.drive.node import Place
+from labctl.capture.drive.open_files import ComparedFiles
+from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
 from labctl.capture.fio_job import (
     DISK,
     DONE,
@@ -26,14 +28,13 @@ from labctl.capture.fio_job import (
     JOB_FILE,
     REPLAY_FILE,
     busy_ms_of,
-    is_block_device,
     job_file,
-    kernel_name_of,
 )
 from labctl.capture.fio_window import STARTED_WITHIN_MS, Window, window_between
 from labctl.capture.host.spawn import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.errors import JournalError, RunFailed
+from labctl.capture.kept import KeptFile
+from labctl.errors import JournalError, Refused, RunFailed
 from labctl.fio_output import DocumentStream, Status, comes_back_empty, status_of
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
@@ -44,7 +45,11 @@ from labctl.trace.replay import write_log
 STATUS_EVERY_MS = 500
 HELD_WITHIN_S = 30.0
 """fio asks its target for its size before it is held; a remote or sleeping drive may take a while.
-For its I/O it opens it when it begins."""
+For its I/O it opens once more, when it begins, what it was given as an open file."""
+FILLED_BYTES_PER_S = 20e6
+"""At which it fills a scratch file and, for writes, the buffers of all I/Os in flight at least,
+both before it is held (3.33): buffers at 330 MB/s on a quiet machine, 150 MB/s on one with four
+busy loops on two processors."""
 LATE_BY_S = 30.0
 """How long past its runtime a phase may go on before it counts as hung, beside what its drive needs
 for the I/Os in flight."""
@@ -56,9 +61,6 @@ NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
-EMPTY = 100
-"""Operations a job that moved nothing, from which on a status tells of a drive that is gone. fio
-reads its counters while they move: a few operations may be ahead of their bytes."""
 SECTOR_BYTES = 512
 EXIT_WITHIN_S = 20.0
 READ_OUT_WITHIN_S = 5.0
@@ -93,34 +95,6 @@ def _write_replay(replay: Replay, sizes: Sequence[int | None], directory: Path) 
         raise RunFailed(str(error)) from error
 
 
-def _last_ios_s(phase: Phase) -> float:
-    """How long the I/Os that a drive has in flight at the end of a phase may take."""
-    in_flight = phase.jobs * phase.queue_depth
-    return in_flight * phase.block_size_bytes / SLOWEST_BYTES_PER_S
-
-
-class _Kept:
-    """A file for what fio says. On a full disk it stops, and the journal tells of it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: FileIO | None = FileIO(path, "w")
-
-    def write(self, data: bytes) -> None:
-        if self._file is not None:
-            try:
-                self._file.write(data)
-            except OSError:
-                self.__exit__()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
 class FioProcess:
     """The fio of one phase: ``start``, ``release``, ``wait_done``, ``finish``."""
 
@@ -133,8 +107,13 @@ class FioProcess:
         on_status: Callable[[Status, int], None],
         host: DriveHost,
         jobs: int,
+        opened: Mapping[str, Opened],
+        stdout: KeptFile,
+        stderr: KeptFile,
     ) -> None:
-        """``jobs``: how many there are in all, each of which is held."""
+        """``jobs``: how many there are in all, each of which is held. ``opened``: all that it may
+        open of the host's devices and files, by the drive's name. ``stdout`` and ``stderr`` take
+        what it says, and are closed with it."""
         self.phase = phase
         self._jobs = jobs
         self.release_ns: int | None = None
@@ -154,7 +133,12 @@ class FioProcess:
         self._busy_ms: list[int] = []
         self._complaints: list[str] = []
         self._errors: tuple[int | str, ...] = ()
-        self._empty = False
+        self._given_up = ""
+        self._stdout, self._stderr = stdout, stderr
+        self._stdout_bytes = 0
+        self._last_printed: Status | None = None
+        self._files = ComparedFiles(process, opened, host.machine)
+        self._comparing: asyncio.Task[None] | None = None
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
             asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
@@ -169,40 +153,46 @@ class FioProcess:
         timebase: Timebase,
         on_status: Callable[[Status, int], None],
         host: DriveHost | None = None,
+        places: Mapping[str, Place] | None = None,
     ) -> FioProcess:
         """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
         I/O. What it says is kept in ``directory``.
 
-        ``drives`` by name: a single one has an empty name.
+        ``drives`` by name: a single one has an empty name. ``places``: what each was when it was
+        checked, and shall still be (None: nobody checked them).
 
         ``on_status`` takes each status, and when it was, in ns on the timebase.
         """
         host = host or LocalHost(timebase)
-        devices = {
-            name
-            for name, drive in drives.items()
-            if await asyncio.to_thread(is_block_device, drive, host.machine)
-        }
+        opened = await asyncio.to_thread(given, drives, places, host.machine)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            name = ""
-            if phase.replay is not None and devices and len(drives) == 1:
-                (drive,) = drives.values()
-                name = await asyncio.to_thread(kernel_name_of, drive, host.machine)
-            job = job_file(phase, drives, devices, name)
+            job = job_file(phase, drives, opened)
             (directory / JOB_FILE).write_text(job, encoding="utf-8")
             if phase.replay is not None:
                 sizes = [drive.size_bytes for drive in drives.values()]
                 await asyncio.to_thread(_write_replay, phase.replay, sizes, directory)
+            stdout = KeptFile(directory / STDOUT_FILE)
+            stderr = KeptFile(directory / STDERR_FILE)
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
         status_every = f"--status-interval={STATUS_EVERY_MS}ms"
-        process = await host.spawn(
-            ("fio", JOB_FILE, "--output-format=json", status_every),
-            directory,
-            (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
+        fio = ("fio", JOB_FILE, "--output-format=json", status_every)
+        filling: Filling = "data" if "read" in phase.directions else "room"
+        try:
+            process = await host.spawn(
+                opening(opened.values(), fio, filling) if opened else fio,
+                directory,
+                (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
+            )
+        except RunFailed:
+            stdout.close()
+            stderr.close()
+            raise
+        jobs = phase.jobs * len(drives)
+        return cls(
+            phase, process, directory, timebase, on_status, host, jobs, opened, stdout, stderr
         )
-        return cls(phase, process, directory, timebase, on_status, host, phase.jobs * len(drives))
 
     @property
     def lost(self) -> str:
@@ -210,8 +200,17 @@ class FioProcess:
         return self._process.lost
 
     async def wait_held(self) -> None:
-        """Wait until every job is ready to begin. Raises RunFailed with fio's own words."""
-        await self._wait_for(self._held, HELD_WITHIN_S, "did not get ready")
+        """Wait until every job is ready to begin. Raises RunFailed with fio's own words, Refused
+        when it has something else open than was checked."""
+        filled_bytes = self._files.missing_bytes + self._in_flight_bytes
+        within_s = HELD_WITHIN_S + filled_bytes / FILLED_BYTES_PER_S
+        await self._wait_for(self._held, within_s, "did not get ready")
+        await self._files.compare(must_be_there=True)
+        self._raise_if_different()
+
+    def refuse_others(self, places: Mapping[str, Place]) -> None:
+        """Raise Refused where a target has become something else since this fio was started."""
+        self._files.refuse_others(places)
 
     def release(self) -> int:
         """Let every job begin now; the time of it."""
@@ -220,12 +219,17 @@ class FioProcess:
         return self.release_ns
 
     async def wait_done(self) -> None:
-        """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs."""
+        """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs,
+        Refused when it works on something else than was checked."""
         if self.phase.timed:
-            within_s = self.phase.duration_s + LATE_BY_S + _last_ios_s(self.phase)
+            last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
+            within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
             await self._wait_for(self._done, within_s, "did not end")
         else:
             await self._wait_while_it_progresses()
+        if self._comparing is not None:
+            await self._comparing
+            self._raise_if_different()
         assert self.release_ns is not None and self.done_ns is not None
         worked_s = (self.done_ns - self.release_ns) / NS_PER_S
         if self.phase.timed and worked_s < self.phase.duration_s - EARLY_BY_S:
@@ -239,9 +243,14 @@ class FioProcess:
                 code = await self._process.wait()
         except TimeoutError:
             self.kill()
+            await self._read_out()
             return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
         await self._read_out()
-        if code or self._empty:
+        if self._files.difference:
+            return self._complaint(self._files.difference)
+        if not code and self.last_status is not None:
+            self._check_bytes(self.last_status, self.last_status)
+        if code or self._given_up:
             return self._complaint(self.lost or self._ended())
         if self._errors:
             told = ", ".join(map(_error_words, self._errors))
@@ -250,12 +259,15 @@ class FioProcess:
             return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
         return ""
 
-    async def stop(self) -> None:
-        """End it: politely first, so that its totals are kept, then for good.
+    async def stop(self) -> str:
+        """End it: politely first, so that its totals are kept, then for good. Why what it said is
+        no good, or an empty text.
 
         The shell that holds a job outlives its fio until standard input closes.
         """
         self._stopped_ns = self._timebase.now_ns()
+        if self._comparing is not None:
+            self._comparing.cancel()
         self._close_stdin()
         if self._process.returncode is None:
             self._process.interrupt()
@@ -268,14 +280,25 @@ class FioProcess:
                 self.kill()
                 await self._process.wait()
         await self._read_out()
+        return self._complaint(self._given_up) if self._given_up else ""
+
+    @property
+    def printed(self) -> dict[str, int]:
+        """What tells a reader whether its output is whole: how many bytes it printed, and the
+        runtime and the I/Os of both directions in its last document (0 without one)."""
+        last = self._last_printed
+        return {
+            "stdout_bytes": self._stdout_bytes,
+            "runtime_ms": 0 if last is None else last.runtime_ms,
+            "total_ios": 0 if last is None else last.total_ios,
+        }
 
     @property
     def iops(self) -> float:
         """I/Os per second since its first one, as far as fio has told."""
         if self.last_status is None or not self.last_status.runtime_ms:
             return 0.0
-        ios = sum(totals.ios for totals in self.last_status.totals.values())
-        return ios / self.last_status.runtime_ms * 1000
+        return self.last_status.total_ios / self.last_status.runtime_ms * 1000
 
     @property
     def disk_busy_s(self) -> float | None:
@@ -296,6 +319,11 @@ class FioProcess:
         latest_ns = min(ends, default=self._timebase.now_ns())
         runtime_ms = 0 if self.last_status is None else self.last_status.runtime_ms
         return window_between(self.release_ns, latest_ns, runtime_ms, self._began)
+
+    @property
+    def _in_flight_bytes(self) -> int:
+        """What all its jobs may have in flight, and buffers for."""
+        return self._jobs * self.phase.queue_depth * self.phase.block_size_bytes
 
     async def _wait_while_it_progresses(self) -> None:
         written = 0
@@ -334,19 +362,28 @@ class FioProcess:
             waiting.cancel()
             exiting.cancel()
 
+    async def _compare_at_work(self) -> None:
+        with contextlib.suppress(HostUnreachable):  # a lost host is told elsewhere
+            await self._files.compare(must_be_there=False)
+
+    def _raise_if_different(self) -> None:
+        if self._files.difference:
+            raise Refused(self._complaint(f"{self._files.difference}; it was killed"))
+
     def _raise_if_gone(self) -> None:
+        self._raise_if_different()
+        if self._process.returncode == NOT_WHAT_WAS_CHECKED and self.release_ns is None:
+            raise Refused(self._complaint("it was not started"))
         if self._process.returncode is not None or self.lost:
             kind = HostUnreachable if self.lost else RunFailed
             raise kind(self._complaint(self.lost or self._ended()))
 
     def _ended(self) -> str:
         """Why fio is gone, in words."""
-        if self._empty:
-            return "what it reads comes back empty; is the drive still there, and as large?"
-        return _ending(self._process.returncode)
+        return self._given_up or _ending(self._process.returncode)
 
     def _complaint(self, how: str) -> str:
-        said = "; ".join([how, *self._complaints[:3]])
+        said = self._files.named("; ".join([how, *self._complaints[:3]]))
         return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
 
     def _close_stdin(self) -> None:
@@ -354,38 +391,48 @@ class FioProcess:
         self._process.stdin.close()
 
     async def _read_out(self) -> None:
-        """fio is gone: read what is left in its pipes, for a limited time."""
+        """fio is gone: read what is left in its pipes, for a limited time, and keep it."""
         self._close_stdin()
         _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
         for reader in late:
             reader.cancel()
+            self._give_up("its output did not end when it did")
+        for kept in (self._stdout, self._stderr):
+            await asyncio.to_thread(kept.close)
+            self._give_up(kept.problem)
+
+    def _give_up(self, reason: str) -> None:
+        """Kill it for ``reason``, unless that is empty."""
+        if reason:
+            self._given_up = self._given_up or reason
+            self.kill()
 
     async def _read_stdout(self) -> None:
         stream = DocumentStream()
-        with _Kept(self._directory / STDOUT_FILE) as kept:
-            while chunk := await self._process.stdout.read(1 << 16):
-                kept.write(chunk)
-                text = chunk.decode("utf-8", errors="replace")
-                self._complaints += [
-                    line
-                    for line in text.splitlines()
-                    if line.startswith("fio:") and line not in _HARMLESS
-                ][: 10 - len(self._complaints)]
-                for document in stream.feed(text):
-                    self._take(status_of(document))
+        while chunk := await self._process.stdout.read(1 << 16):
+            self._stdout_bytes += len(chunk)
+            self._stdout.write(chunk)
+            self._give_up(self._stdout.problem)
+            text = chunk.decode("utf-8", errors="replace")
+            self._complaints += [
+                line
+                for line in text.splitlines()
+                if line.startswith("fio:") and line not in _HARMLESS
+            ][: 10 - len(self._complaints)]
+            for document in stream.feed(text):
+                self._take(status_of(document))
         for document in stream.finish():
             self._take(status_of(document))
 
     def _take(self, status: Status) -> None:
         """Keep a status; what fio printed while it was held says nothing."""
+        self._last_printed = status
         self._errors = status.errors or self._errors
-        if self.release_ns is None or not any(totals.ios for totals in status.totals.values()):
+        if self.release_ns is None or not status.total_ios:
             return
-        least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes
-        if comes_back_empty(self.last_status, status, least_bytes, EMPTY * self._jobs):
-            self._empty = True
-            self.kill()
-        if self._empty:
+        if self.last_status is not None:
+            self._check_bytes(self.last_status, status)
+        if self._given_up:
             return
         shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:
@@ -401,25 +448,35 @@ class FioProcess:
                 self._began.append(began)
         self.last_status = status
         self._on_status(status, shown_ns)
+        if self._comparing is None:
+            comparing = self._compare_at_work()
+            self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
+
+    def _check_bytes(self, before: Status, now: Status) -> None:
+        """Give it up when its drive answers with nothing."""
+        in_flight = self.phase.queue_depth * self.phase.jobs
+        least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes
+        if comes_back_empty(before, now, least_bytes, in_flight):
+            self._give_up("what it reads comes back empty; is the drive still there, and as large?")
 
     async def _read_stderr(self) -> None:
-        with _Kept(self._directory / STDERR_FILE) as kept:
-            while line := await self._process.stderr.readline():
-                now_ns = self._timebase.now_ns()
-                word = line.strip()
-                if word == HELD:
-                    self._held_jobs += 1
-                    if self._held_jobs == self._jobs:
-                        self._held.set()
-                elif word == DONE:
-                    self._done_jobs += 1
-                    if self._done_jobs == self._jobs:
-                        self.done_ns = now_ns
-                        self._done.set()
-                elif word.startswith(DISK):
-                    busy_ms = busy_ms_of(word)
-                    self._busy_ms += [busy_ms] if busy_ms is not None else []
-                else:
-                    kept.write(line)
-                    if word and len(self._complaints) < 10:
-                        self._complaints.append(word.decode("utf-8", errors="replace"))
+        while line := await self._process.stderr.readline():
+            now_ns = self._timebase.now_ns()
+            word = line.strip()
+            if word == HELD:
+                self._held_jobs += 1
+                if self._held_jobs == self._jobs:
+                    self._held.set()
+            elif word == DONE:
+                self._done_jobs += 1
+                if self._done_jobs == self._jobs:
+                    self.done_ns = now_ns
+                    self._done.set()
+            elif word.startswith(DISK):
+                busy_ms = busy_ms_of(word)
+                self._busy_ms += [busy_ms] if busy_ms is not None else []
+            else:
+                self._stderr.write(line)
+                self._give_up(self._stderr.problem)
+                if word and len(self._complaints) < 10:
+                    self._complaints.append(word.decode("utf-8", errors="replace"))

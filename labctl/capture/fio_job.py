@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping
 
-from labctl.capture.host.machine import Machine
+from labctl.capture.drive.opened import Opened
 from labctl.fio_output import DRIVE_JOB
 from labctl.phase import Phase, Replay
 from labctl.rig import Drive
@@ -21,18 +20,19 @@ _IO_TICKS = 10
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
 
 
-def job_file(
-    phase: Phase, drives: Mapping[str, Drive], devices: Collection[str], kernel_name: str = ""
-) -> str:
+def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Opened]) -> str:
     """The fio jobs of a phase, as text. ``;`` would begin a comment: ``&&`` is used.
 
     ``drives`` by name, a single one with an empty name; each has as many workers, and a reporting
-    group of its own. ``devices``: those whose target is a block device, whose size is its own.
-    With the ``kernel_name`` of a single one the kernel's counters of it are told at both ends.
+    group of its own. ``opened``: what fio is given of each that is no NBD address, whose name is
+    never part of the job. Of a single block device that replays a trace the kernel's counters are
+    told at both ends.
     """
     counters = ""
-    if kernel_name:
-        counters = f"sed 's/^/{DISK.decode()} /' /sys/class/block/{kernel_name}/stat >&2 && "
+    (counted,) = opened.values() if len(drives) == len(opened) == 1 else (None,)
+    if phase.replay is not None and counted is not None and counted.node.is_device:
+        stat = f"/sys/dev/block/{counted.node.number}/stat"
+        counters = f"sed 's/^/{DISK.decode()} /' {stat} >&2 && "
     lines = ["[global]", "thread=1", "group_reporting=1"]
     lines += [
         f"iodepth={phase.queue_depth}",
@@ -49,21 +49,21 @@ def job_file(
     ]
     for name, drive in drives.items():
         lines += [f"[{DRIVE_JOB}{name}]", "new_group=1"] if name else ["[phase]"]
-        lines += _drive_lines(phase, drive, name in devices)
+        lines += _drive_lines(phase, drive, opened.get(name))
     return "\n".join([*lines, ""])
 
 
-def _drive_lines(phase: Phase, drive: Drive, is_device: bool) -> list[str]:
+def _drive_lines(phase: Phase, drive: Drive, opened: Opened | None) -> list[str]:
     """What is a drive's own: how it is reached, and where on it the work is."""
     lines = [f"ioengine={drive.engine}"]
-    if drive.engine == "nbd":
+    if opened is None:
         lines.append(f"uri={drive.target}")
     else:
-        lines += [f"filename={_escaped(drive.target)}", "direct=1"]
-        if drive.size_bytes and not is_device:
+        lines += [f"filename={opened.name}", "direct=1"]
+        if drive.size_bytes and not opened.node.is_device:
             lines.append(f"filesize={drive.size_bytes}")
     if phase.replay is not None:
-        return lines + _replay_lines(phase.replay, drive)
+        return lines + _replay_lines(phase.replay, opened)
     return lines + _span_lines(phase, drive)
 
 
@@ -79,17 +79,12 @@ def _work_lines(phase: Phase) -> list[str]:
     return lines
 
 
-def _replay_lines(replay: Replay, drive: Drive) -> list[str]:
+def _replay_lines(replay: Replay, opened: Opened | None) -> list[str]:
     """The work of a trace. What its log calls the drive is made the target."""
     lines = [f"read_iolog={REPLAY_FILE}"]
-    if drive.engine != "nbd":
-        lines.append(f"replay_redirect={_escaped(drive.target)}")
+    if opened is not None:
+        lines.append(f"replay_redirect={opened.name}")
     return lines + (["replay_no_stall=1"] if not replay.stalls else [])
-
-
-def _escaped(path: str) -> str:
-    """fio splits file names at colons."""
-    return path.replace(":", r"\:")
 
 
 def _span_lines(phase: Phase, drive: Drive) -> list[str]:
@@ -102,18 +97,6 @@ def _span_lines(phase: Phase, drive: Drive) -> list[str]:
         part = span // phase.jobs // phase.block_size_bytes * phase.block_size_bytes
         return [f"size={part}", f"offset_increment={part}"]
     return [f"size={span}"]
-
-
-def is_block_device(drive: Drive, machine: Machine) -> bool:
-    """Whether the target is one; asked only where it matters."""
-    if drive.engine == "nbd" or not drive.size_bytes:
-        return False
-    return machine.run(["test", "-b", drive.target]).exit_code == 0
-
-
-def kernel_name_of(drive: Drive, machine: Machine) -> str:
-    """The name that the kernel counts the target's I/O under."""
-    return PurePosixPath(machine.resolve(drive.target) or drive.target).name
 
 
 def busy_ms_of(line: bytes) -> int | None:

@@ -15,6 +15,7 @@ import numpy as np
 from instruments.reading import Block
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
+from labctl.capture.drive.node import Place
 from labctl.capture.fio import FioProcess
 from labctl.capture.header import FIO_CHANNELS
 from labctl.capture.host.spawn import DriveHost
@@ -62,10 +63,11 @@ class DriveHands:
 
     async def _check(
         self, phases: Sequence[Phase], *, whole_drive: bool = False, at_rest: bool
-    ) -> None:
-        """Refuse what must not be done to the drive. Raises ConfigurationError, Refused."""
+    ) -> dict[str, Place]:
+        """Refuse what must not be done to the drives; what each is. Raises ConfigurationError,
+        Refused."""
         await self._wait_for_host()
-        await asyncio.to_thread(
+        return await asyncio.to_thread(
             target.check_targets,
             self.rig,
             phases,
@@ -90,7 +92,7 @@ class DriveHands:
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
-        await self._check([phase], at_rest=self.at_rest())
+        places = await self._check([phase], at_rest=self.at_rest())
         for control in self.controls.values():
             await asyncio.to_thread(control.set_again_after, self.host.boot_id)
         before: list[tuple[Status, int]] = []
@@ -105,23 +107,24 @@ class DriveHands:
 
         directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
         return await FioProcess.start(
-            phase, self.drives, directory, self.timebase, on_status, self.host
+            phase, self.drives, directory, self.timebase, on_status, self.host, places
         )
 
-    async def check_again(self, phase: Phase) -> None:
-        """Check what was checked before fio was started: it opens its target when it begins."""
-        await self._check([phase], at_rest=True)
+    async def check_again(self, phase: Phase) -> dict[str, Place]:
+        """Check what was checked before fio was started, a while ago; what each drive is now."""
+        return await self._check([phase], at_rest=True)
 
     async def purge(self, phase: Phase) -> None:
         """Check that the drives may be purged now, and do it, all at the same time.
 
         No fio of ours may be there: it would be taken for somebody who uses the drive.
         """
-        await self._check([phase], whole_drive=True, at_rest=True)
+        places = await self._check([phase], whole_drive=True, at_rest=True)
         self.narrator.event("purge_started", method=phase.purge_method)
 
         async def purge(name: str, control: DriveControl) -> None:
-            method = await asyncio.to_thread(control.purge, phase, lambda: self.stop.asked)
+            place = places.get(name)
+            method = await asyncio.to_thread(control.purge, phase, place, lambda: self.stop.asked)
             self.narrator.event("purged", method=method, **of_drive(name))
 
         purging = [purge(name, control) for name, control in self.controls.items()]

@@ -1,7 +1,7 @@
 """What of a run that was cut off is kept, and what must be the same to go on with it.
 
-Everything comes from the run directory alone: rig, plan and phases verbatim from the header, what
-is done from the events, and where times and device clocks go on from the files.
+The rig is one of this machine, and must agree with the header's. What is done comes from the events
+of the run directory, and where times and device clocks go on from its files.
 """
 
 from __future__ import annotations
@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from labctl.analysis.align import EPOCH_NS
+from labctl.capture.agreement import (
+    in_words,
+    phase_differences,
+    plan_differences,
+    rig_differences,
+)
 from labctl.capture.drive.settings import Changed, left_changed
-from labctl.capture.host.remote import HOST_SESSION, HostSession
+from labctl.capture.expand import expand_for
+from labctl.capture.host.remote import HOST_SESSION, TOKEN, HostSession
 from labctl.capture.repetition import prepared_again
 from labctl.capture.rounds import PointValues, later_rounds
 from labctl.drive_state import DriveState
@@ -29,7 +36,7 @@ from labctl.record import (
     Header,
     RunRecord,
 )
-from labctl.rig import Rig, parse_rig
+from labctl.rig import Rig
 from labctl.timebase import NS_PER_S, Timebase
 
 CONNECTIONS_A_PROCESS = 100_000
@@ -115,19 +122,22 @@ def why_not(record: RunRecord) -> str:
     return ""
 
 
-def resumption(path: Path) -> Resumption:
+def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -> Resumption:
     """Prepare to go on with the run in ``path``: torn last records are cut.
 
+    ``rig`` is of this machine. ``own_plan``: the plan and its text, where it is named here; else it
+    comes from the header, which may name no file to be opened.
+
     Raises JournalError when it is no run or is still being recorded, ConfigurationError when this
-    labctl does not take its rig or plan, Refused when it is over or must not go on.
+    labctl does not take its rig or plan, Refused when it is over, must not go on, or was made with
+    another rig or plan. Then nothing was touched.
     """
     record = RunRecord(path)
     header = record.header
     reason = why_not(record)
     if reason:
         raise Refused(f"{path} cannot go on: {reason}")
-    plan = parse_plan(header.plan_text, f"{path / HEADER_FILE}: plan")
-    rig = parse_rig(header.rig_text, f"{path / HEADER_FILE}: rig")
+    plan = _agreed_plan(record, rig, own_plan)
     cut_bytes = reopen(path)
     last_ns = _last_ns(record)
     done = _done(record.events, header.phases)
@@ -146,12 +156,45 @@ def resumption(path: Path) -> Resumption:
             for info in header.channels
             if info.clock == "device"
         },
-        host_session=_host_session(record),
+        host_session=host_session(record),
         interrupted=interrupted,
         last_ns=last_ns,
         left={name: left_changed(record.events, name) for name in rig.drives},
         cut_bytes=cut_bytes,
     )
+
+
+def _agreed_plan(record: RunRecord, rig: Rig, own_plan: tuple[Plan, str] | None) -> Plan:
+    """The plan to go on with. Raises Refused, ConfigurationError."""
+    path = record.path
+
+    def refuse(what: str, differences: Sequence[str], todo: str) -> None:
+        if differences:
+            raise Refused(f"{path} cannot go on {what}: {in_words(differences)}. {todo}")
+
+    refuse(
+        f"with the rig {rig.path}",
+        rig_differences(record, rig),
+        "Put the rig back as it was, name the right one (labctl run RIG --resume RUN), or begin a "
+        "new run",
+    )
+    if own_plan is None:
+        plan = parse_plan(record.header.plan_text, f"{path / HEADER_FILE}: plan")
+        if any(sweep.replay for sweep in plan.sweeps):
+            raise Refused(
+                f"{path} cannot go on: its plan replays a trace, and no file is opened because a "
+                "record names it. Name the plan, too: labctl run RIG PLAN --resume RUN"
+            )
+    else:
+        plan, text = own_plan
+        differences = plan_differences(record, text)
+        refuse("with this plan", differences, "Name the one that it was begun with")
+    refuse(
+        "as its plan gives other phases here (another labctl, drive or trace?)",
+        phase_differences(record, expand_for(rig, plan, plan.name)),
+        "Begin a new run",
+    )
+    return plan
 
 
 def _ends(events: Sequence[Event]) -> dict[int, Event]:
@@ -215,14 +258,15 @@ def _next_epoch(record: RunRecord, name: str) -> int:
     return max((int(stamp) // EPOCH_NS + 1 for stamp in stamps), default=0)
 
 
-def _host_session(record: RunRecord) -> HostSession | None:
+def host_session(record: RunRecord) -> HostSession | None:
+    """By what is found what the run has left on the drive's host; None where it tells nothing."""
     tokens = [event.data.get("token") for event in record.events if event.kind == HOST_SESSION]
-    if not tokens or not isinstance(tokens[-1], str):
+    if not tokens or not isinstance(tokens[-1], str) or not TOKEN.fullmatch(tokens[-1]):
         return None
     times = sum(event.kind == RESUMED for event in record.events) + 1
     epochs = [event.data.get("epoch", 0) for event in record.events if event.kind == "host_clock"]
     return HostSession(
-        tokens[-1],
+        str(tokens[-1]),
         times * CONNECTIONS_A_PROCESS,
         max((epoch + 1 for epoch in epochs if isinstance(epoch, int)), default=0),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from labctl.capture.drive.node import Place
 from labctl.capture.fio import FioProcess
 from labctl.capture.looks import Sensed
 from labctl.phase import Phase
@@ -28,8 +30,9 @@ class Hands(Sensed, Protocol):
         """Start the fio of a phase, to be held. Raises RunFailed."""
         ...
 
-    async def check_again(self, phase: Phase) -> None:
-        """Whether the held fio of a phase may still begin; no other one of ours is there."""
+    async def check_again(self, phase: Phase) -> Mapping[str, Place]:
+        """Whether the held fio of a phase may still begin, and what each drive is now; no other
+        fio of ours is there."""
         ...
 
     async def purge(self, phase: Phase) -> None:

@@ -23,14 +23,16 @@ from labctl.capture.clock_watch import ClockWatch
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.watch import DriveWatch, OnEvent, watching_drive
+from labctl.capture.expand import expand_for, size_of_drives
 from labctl.capture.hands import DriveHands, of_drive
 from labctl.capture.header import calibration_in_force, make_header, meter_channels
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
 from labctl.capture.host.load import watching_load
 from labctl.capture.host.remote import RemoteHost
+from labctl.capture.host.room import mistakes_with_host
 from labctl.capture.host.spawn import DriveHost, LocalHost
-from labctl.capture.host.ssh import LOCAL, machine_at
+from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.monitor import Monitor
 from labctl.capture.resumption import Resumption
@@ -71,24 +73,6 @@ class RunOutcome:
         return {"run": str(self.path), "outcome": self.outcome, "reason": self.reason}
 
 
-def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
-    """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(_size_of_drives(rig))
-    mistakes = rig.mistakes_with(phases, plan_file)
-    if mistakes:
-        raise ConfigurationError(mistakes)
-    return phases
-
-
-def _size_of_drives(rig: Rig) -> int | None:
-    """How much of each drive is tested: all of the smallest. None where one is not known."""
-    machine = machine_at(rig.file.host)
-    sizes = [
-        drive.size_bytes or target.size_of(drive.target, machine) for drive in rig.drives.values()
-    ]
-    return min((size for size in sizes if size), default=None) if all(sizes) else None
-
-
 class Run:
     """Runs ``plan`` on ``rig`` once, or goes on with such a run: see ``resumption``."""
 
@@ -106,7 +90,7 @@ class Run:
         self.phases = (
             expand_for(rig, plan, plan.name) if resumption is None else resumption.header.phases
         )
-        size_bytes = _size_of_drives(rig)
+        size_bytes = size_of_drives(rig)
         self.drives = {
             name: drive.model_copy(update={"size_bytes": size_bytes})
             for name, drive in rig.drives.items()
@@ -162,6 +146,11 @@ class Run:
         where = rig.file.host
         for one in rig.each_drive().values():
             fio = await asyncio.to_thread(software.check_tools, one, machine)
+        mistakes = await asyncio.to_thread(
+            mistakes_with_host, rig, self.phases, self.plan.name, machine
+        )
+        if mistakes:
+            raise ConfigurationError(mistakes)
         versions = software.versions(fio)
         if where != LOCAL:
             versions |= await asyncio.to_thread(software.versions_of_host, machine, where)

@@ -21,7 +21,7 @@ from labctl.capture.repetition import prepared_again
 from labctl.capture.roles import Hands, Narrator
 from labctl.capture.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.stopping import StopRequest
-from labctl.errors import GuardTripped, RunFailed
+from labctl.errors import GuardTripped, Refused, RunFailed
 from labctl.phase import Pattern, Phase
 from labctl.plan import Resume, WhenPhaseFails
 from labctl.timebase import NS_PER_MS, NS_PER_S
@@ -231,10 +231,12 @@ class PhaseSequence:
                 self._tell_steady(phase, looks)
                 self._finish_later(phase, fio, stop)
                 return
-            await fio.stop()
+            unfit = await fio.stop()
             if problem is None and looks.steady.is_set() and not (stop.asked or self._pause):
                 self._tell_steady(phase, looks)
-                self._closed(phase, fio, "completed", "")
+                if unfit:
+                    self._fail(unfit, stop)
+                self._closed(phase, fio, "failed" if unfit else "completed", unfit)
             elif problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, "interrupted", reason)
@@ -243,6 +245,8 @@ class PhaseSequence:
             else:
                 outcome = self._not_completed(phase, problem, stop)
                 self._closed(phase, fio, outcome, str(problem))
+                if isinstance(problem, Refused):
+                    raise problem
                 if outcome == "interrupted":
                     await self._fios.drop_held()
         finally:
@@ -292,7 +296,7 @@ class PhaseSequence:
         try:
             fio = await self._fios.take(phase, stop)
             if fio is not None:
-                await self._check_again(phase)
+                await self._check_again(phase, fio)
                 await self._into_power_state(phase)
             return fio
         except RunFailed as error:
@@ -302,11 +306,11 @@ class PhaseSequence:
             await self._fios.drop_held()
             return None
 
-    async def _check_again(self, phase: Phase) -> None:
+    async def _check_again(self, phase: Phase, fio: FioProcess) -> None:
         """Somebody may have mounted the drive since, which nothing of ours had open."""
         if self._fios.checked_s(phase) > CHECK_AGAIN_AFTER_S:
             await asyncio.gather(*self._finishing)
-            await self._hands.check_again(phase)
+            fio.refuse_others(await self._hands.check_again(phase))
 
     async def _into_power_state(self, phase: Phase) -> None:
         if phase.power_state is not None and phase.power_state != self._power_state:
@@ -364,6 +368,7 @@ class PhaseSequence:
             more |= values.to_json()
         if fio.disk_busy_s is not None:
             more["disk_busy_s"] = fio.disk_busy_s
+        more |= fio.printed
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.forget(fio)
 

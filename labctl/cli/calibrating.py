@@ -19,9 +19,9 @@ from labctl.calibration import (
     day_of,
     load_calibration,
 )
-from labctl.cli.finding import find_rig
 from labctl.cli.holding import held
 from labctl.errors import ConfigurationError, Mistake, Refused
+from labctl.find_rig import find_rig
 from labctl.rig import Rig
 from labctl.service.calibrating import (
     channels_of_rails,

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from labctl.capture.run import expand_for
+from labctl.capture.expand import expand_for
 from labctl.errors import Refused
 from labctl.plan import Plan
 from labctl.rig import Rig

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from pathlib import Path
 
-import typer
+from rich.text import Text
 
 from labctl.checks import Check, Level
-from labctl.cli.finding import find_rig
 from labctl.cli.holding import held
+from labctl.cli.terminal import Terminal
+from labctl.find_rig import find_rig
 from labctl.plan import load_plan
 from labctl.service.doctor import Examination, examine
 from labctl.service.shipping import configured_sinks
 
 WIDTH = 80
 _LEVEL_WIDTH, _SUBJECT_WIDTH = 9, 13
-_COLOUR = {Level.OK: None, Level.WARNING: "yellow", Level.TROUBLE: "red"}
+_COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
 
 
 def print_examination(rig_name: str, plan_name: str | None, runs: Path, json_output: bool) -> int:
@@ -36,14 +36,14 @@ def print_examination(rig_name: str, plan_name: str | None, runs: Path, json_out
 
 
 def _print(examination: Examination) -> None:
+    terminal = Terminal()
     of_plan = f" with {examination.plan_name}" if examination.plan_name else ""
     print(f"{examination.rig_name}{of_plan}: {_count(examination)}\n")
     for check in examination.checks:
         for number, line in enumerate(lines_of(check)):
             level, rest = line[:_LEVEL_WIDTH], line[_LEVEL_WIDTH:]
-            if number == 0 and sys.stdout.isatty():
-                level = typer.style(level, fg=_COLOUR[check.level])
-            print(level + rest)
+            style = _COLOUR[check.level] if number == 0 else ""
+            terminal.print(Text.assemble((level, style), rest), soft_wrap=True)
 
 
 def _count(examination: Examination) -> str:
@@ -60,17 +60,27 @@ def _count(examination: Examination) -> str:
 
 
 def lines_of(check: Check) -> list[str]:
-    """A check on lines of at most 80 columns; what to do comes last, after an arrow."""
+    """A check on lines of at most 80 columns; what to do comes last, after an arrow.
+
+    Words stay whole, so that paths and commands can be copied.
+    """
     margin = " " * (_LEVEL_WIDTH + _SUBJECT_WIDTH)
     subject = check.subject
     head = f"{check.level.value:<{_LEVEL_WIDTH}}{subject:<{_SUBJECT_WIDTH}}"
     if len(subject) >= _SUBJECT_WIDTH:
         head += " "
-    lines = textwrap.wrap(
-        check.text, WIDTH, initial_indent=head, subsequent_indent=margin, break_on_hyphens=False
-    )
+    lines = _wrapped(check.text, head, margin)
     if check.todo:
-        lines += textwrap.wrap(
-            check.todo, WIDTH, initial_indent=f"{margin}→ ", subsequent_indent=f"{margin}  "
-        )
+        lines += _wrapped(check.todo, f"{margin}→ ", f"{margin}  ")
     return lines
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from labctl.cli.finding import find_rig
+from labctl.find_rig import find_rig
 from labctl.service.home import find_home
 from labctl.service.idle import record_idle
 from labctl.service.lifeline import watch_lifeline

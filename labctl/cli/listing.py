@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from labctl.cli.finding import rig_files
+from labctl.cli.terminal import Terminal
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.find_rig import rig_files
 from labctl.mistakes import parse_toml, read_configuration
 from labctl.plan import built_in_plans, load_plan, parse_plan
 from labctl.record import RunRecord, find_runs
@@ -35,7 +35,7 @@ def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*map(_cell, row.values()))
-    Console(soft_wrap=False).print(table)
+    Terminal(soft_wrap=False).print(table)
 
 
 def _cell(value: object) -> str:
@@ -62,7 +62,7 @@ def list_runs(root: Path, json_output: bool) -> None:
             {
                 "run": path.name,
                 "phases": f"{completed}/{len(record.header.phases)}",
-                "outcome": end.data["outcome"] if end else "interrupted",
+                "outcome": str(end.data.get("outcome", "not told")) if end else "interrupted",
             }
         )
     _show(rows, json_output, f"no runs in {root}")

@@ -224,8 +224,7 @@ def _tell(run: Run, console: Console, over: threading.Event) -> None:
 
 def _write(console: Console, line: str) -> None:
     with contextlib.suppress(OSError):  # nobody may be reading any more
-        console.file.write(f"{line}\n")
-        console.file.flush()
+        console.print(line, soft_wrap=True)
 
 
 def _plain(run: Run, console: Console, event: Event) -> None:

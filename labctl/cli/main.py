@@ -21,7 +21,9 @@ from labctl.cli import (
     service_commands,
 )
 from labctl.cli.queue_commands import queue_app
+from labctl.cli.safe_stream import beneath, guard_output
 from labctl.cli.tracing import app as trace_app
+from labctl.printable import printable_lines
 
 if TYPE_CHECKING:
     from labctl.errors import LabctlError
@@ -88,15 +90,16 @@ def version(
 ) -> None:
     """Watts of an SSD at each queue depth, on each rail, and when it throttles."""
     if show:
-        import importlib.metadata
+        from labctl.installed import labctl_version
 
-        typer.echo(f"labctl {importlib.metadata.version('labctl')}")
+        typer.echo(f"labctl {labctl_version()}")
         raise typer.Exit
 
 
 def _fail(error: LabctlError) -> NoReturn:
-    for line in str(error).splitlines():
-        typer.secho(f"labctl: {line}", err=True, fg="red" if sys.stderr.isatty() else None)
+    stream = beneath(sys.stderr)
+    for line in printable_lines(str(error)).splitlines():
+        typer.secho(f"labctl: {line}", file=stream, fg="red" if stream.isatty() else None)
     raise SystemExit(error.exit_code)
 
 
@@ -109,7 +112,7 @@ def _refuse_foreign_instruments() -> None:
     typer.echo(
         f"labctl: the Python package 'instruments' found at {where} is not labctl's. "
         "InstrumentKit installs one of the same name: give labctl an environment of its own "
-        "(pipx install labctl)",
+        "(pipx install . in its checkout)",
         err=True,
     )
     raise SystemExit(2)
@@ -121,6 +124,7 @@ OTHERS_WRITE = 0o002
 
 def main() -> None:
     """Entry point: one clear message and the right exit code for every error."""
+    guard_output()
     _refuse_foreign_instruments()
     os.umask(os.umask(0) | OTHERS_WRITE)
     from labctl.errors import LabctlError

@@ -34,11 +34,10 @@ def read(
     json_output: JsonOption = False,
 ) -> None:
     """Show live values of every channel of a rig, until Ctrl-C."""
-    from rich.console import Console
-
     from labctl.cli import wall
+    from labctl.cli.terminal import Terminal
 
-    raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Console()))
+    raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Terminal()))
 
 
 def record(

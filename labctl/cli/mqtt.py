@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
-from labctl.cli.finding import find_rig
 from labctl.errors import ConfigurationError, Mistake
-from labctl.service.shipping import need_mqtt
+from labctl.find_rig import find_rig
+from labctl.installed import Extra, need
 from labctl.sinks.mqtt_settings import MqttSettings, mqtt_settings
 from labctl.sinks.settings import site_file
 
@@ -17,7 +17,7 @@ def forget_rig(rig: str, json_output: bool) -> None:
 
     Raises ConfigurationError, MissingPart, LabctlError (broker).
     """
-    need_mqtt()
+    need(Extra.MQTT)
     from labctl.sinks.home_assistant import forget
 
     settings, name = _found(rig)

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from labctl.cli.terminal import Terminal
 from labctl.query import Answer, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
 
@@ -24,7 +24,7 @@ def run_query(sql: str, roots: Sequence[Path], csv_output: bool, json_output: bo
         print(answer_json(answer))
     elif csv_output:
         print(answer_csv(answer), end="")
-    elif _fits(answer, console := Console(soft_wrap=False)):
+    elif _fits(answer, console := Terminal(soft_wrap=False)):
         console.print(_table(answer))
     else:
         _print_records(answer)
@@ -50,7 +50,7 @@ def _table(answer: Answer) -> Table:
     for name in answer.columns:
         table.add_column(name, overflow="fold")
     for row in answer.rows:
-        table.add_row(*(Text(_shown(value)) for value in row))  # no markup: names stay names
+        table.add_row(*map(_shown, row))
     return table
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from labctl.cli.consent import ask_first
-from labctl.cli.finding import find_rig
+from labctl.cli.terminal import Terminal
 from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.find_rig import find_rig
 from labctl.mistakes import is_file
 from labctl.service.home import find_home
 from labctl.service.intake import Order, find_plan, jobs_of, parse_after, read_matrix
@@ -104,7 +105,7 @@ def list_jobs(rig: str | None, tag: str | None, everything: bool, json_output: b
     if not json_output:
         _note_paused(queue, waiting)
     for problem in queue.problems:
-        Console(stderr=True).print(f"labctl: {problem}", markup=False, highlight=False)
+        print(f"labctl: {problem}", file=sys.stderr)
 
 
 def show(number: int, json_output: bool) -> None:
@@ -235,7 +236,7 @@ def _print_jobs(jobs: Sequence[Job], expected: dict[int, Expected], json_output:
     if json_output:
         print(json.dumps([job_json(job, expected.get(job.id)) for job in jobs], indent=1))
     elif jobs:
-        Console().print(jobs_table(jobs, expected))
+        Terminal().print(jobs_table(jobs, expected))
         for job in jobs:
             if job.state is JobState.FAILED:
                 print(f"job {job.id}: {job.reason}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from labctl.capture.run import expand_for
-from labctl.cli.finding import find_rig
+from labctl.capture.expand import expand_for
 from labctl.cli.holding import held
 from labctl.cli.running import run_plan
+from labctl.find_rig import find_rig
 from labctl.plan import load_plan
 from labctl.record import RunRecord
 from labctl.service.ranging import (

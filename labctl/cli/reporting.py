@@ -1,4 +1,4 @@
-"""``labctl report``: everything derived from a run's journal, made again."""
+"""``labctl report``: what a run says, shown; what is derived of it, made again where need be."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
-
 from labctl.analysis.results import RunSummary
 from labctl.analysis.summary import summarise
 from labctl.calibration import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
+from labctl.cli.terminal import Terminal
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record import Header, RunRecord
 from labctl.report import table
-from labctl.report.write import REVIEW_FILE, wants_review, write_report
-from labctl.rig import parse_rig
+from labctl.report.write import REVIEW_FILE, is_current, wants_review, write_report
+from labctl.rig import parse_rig_file
 from labctl.timebase import NS_PER_S
 
 
@@ -27,6 +26,11 @@ def make_report(record: RunRecord) -> RunSummary:
     Its review, too, where the plan asks for one.
     """
     summary = summarise(record)
+    _write(record, summary)
+    return summary
+
+
+def _write(record: RunRecord, summary: RunSummary) -> None:
     try:
         write_report(record, summary)
         if wants_review(record):
@@ -40,13 +44,12 @@ def make_report(record: RunRecord) -> RunSummary:
             f"cannot write the report of {record.path}: {error.strerror or error}; the record "
             "itself stays: make room, then labctl report"
         ) from error
-    return summary
 
 
 def print_summary(path: Path, summary: RunSummary) -> None:
     """The table, and where the rest is."""
     if sys.stdout.isatty():
-        console = Console()
+        console = Terminal()
         console.print(table.run_table(summary, console.width))
     else:
         print(table.table_text(summary))
@@ -58,12 +61,15 @@ def print_summary(path: Path, summary: RunSummary) -> None:
 def report(
     run_directory: Path, json_output: bool, calibration: Path | None, without_calibration: bool
 ) -> None:
-    """Make the report of a run, with the calibration of its header, another one, or none.
+    """Show the report of a run, with the calibration of its header, another one, or none; what is
+    written beside the record is made again where it says anything else.
 
     Raises JournalError when it is no run, ConfigurationError when ``calibration`` cannot be used.
     """
     record = record_with(run_directory, calibration, without_calibration)
-    summary = make_report(record)
+    summary = summarise(record)
+    if not is_current(record, summary):
+        _write(record, summary)
     if json_output:
         print(json.dumps(summary.to_json()))
     else:
@@ -91,9 +97,9 @@ def _other(header: Header, file: Path) -> UsedCalibration:
     if found is None:
         raise ConfigurationError([Mistake(str(file), "calibration", None, "there is no such file")])
     try:
-        rig = parse_rig(header.rig_text, "rig")
-        fingerprint, limit = rig.fingerprint, rig.file.calibration.max_age_days
-    except ConfigurationError:  # of another labctl, or with a driver that is not here
+        rig = parse_rig_file(header.rig_text, "rig")
+        fingerprint, limit = rig.fingerprint, rig.calibration.max_age_days
+    except ConfigurationError:  # of another labctl
         fingerprint, limit = found.fingerprint, MAX_AGE_DAYS
     ranges = {channel.name: channel.range for channel in header.channels}
     moment = datetime.fromtimestamp(header.anchor.wall_ns / NS_PER_S, UTC)

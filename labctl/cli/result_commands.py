@@ -23,7 +23,10 @@ def report(
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Make the report of a run again, from its journal alone."""
+    """Show a run's results, and make its report again.
+
+    It is made from the journal alone, and only where it is missing, or says anything else.
+    """
     from labctl.cli import reporting
 
     reporting.report(run_directory, json_output, calibration, without_calibration)

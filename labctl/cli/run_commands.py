@@ -34,9 +34,9 @@ def run(
     from labctl.cli import running
 
     if resume is not None:
-        if rig is not None or plan is not None or dry_run:
-            raise typer.BadParameter("--resume takes rig and plan from the run: name no others")
-        raise typer.Exit(running.resume_and_report(resume, json_output))
+        if dry_run or (scale is not None and plan is None):
+            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
+        raise typer.Exit(running.resume_and_report(resume, json_output, rig, plan, scale))
     if rig is None or plan is None:
         raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
     if dry_run:

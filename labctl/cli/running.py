@@ -14,18 +14,21 @@ from pathlib import Path
 
 from rich.console import Console
 
+from labctl.capture.expand import expand_for
 from labctl.capture.resumption import Resumption, resumption
-from labctl.capture.run import Run, RunOutcome, expand_for
+from labctl.capture.run import Run, RunOutcome
 from labctl.capture.stopping import StopRequest
 from labctl.cli import live
 from labctl.cli.consent import ask_first
-from labctl.cli.finding import find_rig
 from labctl.cli.holding import held
 from labctl.cli.reporting import make_report, print_summary
-from labctl.errors import LabctlError
+from labctl.cli.terminal import Terminal
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.find_rig import find_rig, rig_of
 from labctl.plan import Pattern, Phase, Plan, format_size, load_plan
+from labctl.printable import printable
 from labctl.record import HEADER_FILE, RESUMED, Event, RunRecord
-from labctl.rig import Rig, parse_rig
+from labctl.rig import Rig
 from labctl.service.estimate import estimate, timed_s
 from labctl.service.home import find_home
 from labctl.service.leftovers import end_leftovers
@@ -115,23 +118,46 @@ def _end_leftovers(rig: Rig) -> None:
     """Of the run before on this rig, if it was killed."""
     before = use_of(find_home(), rig)
     if before is not None and not before.process.alive:
-        for line in end_leftovers(Path(before.run)):
+        for line in end_leftovers(Path(before.run), rig):
             print(f"labctl: {line}", file=sys.stderr)
 
 
-def resume_and_report(path: Path, json_output: bool) -> int:
-    """Go on with the run in ``path`` and make its report; the exit code."""
+def resume_and_report(
+    path: Path,
+    json_output: bool,
+    rig_name: str | None = None,
+    plan_name: str | None = None,
+    scale: float | None = None,
+) -> int:
+    """Go on with the run in ``path`` and make its report; the exit code.
+
+    With the rig of this machine that is named, or has the name of the run's.
+    """
 
     def do() -> RunOutcome:
-        header = RunRecord(path).header
-        rig = parse_rig(header.rig_text, f"{path / HEADER_FILE}: rig")
+        rig = _rig_to_resume(path, rig_name)
+        plan = None if plan_name is None else load_plan(plan_name, scale)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
-            kept = resumption(path)
+            kept = resumption(path, rig, plan)
             end_fio_of(path)
             return resume_run(kept, sinks, json_output, lock)
 
     return _reported(do, json_output)
+
+
+def _rig_to_resume(path: Path, rig_name: str | None) -> Rig:
+    """Raises JournalError, ConfigurationError."""
+    record = RunRecord(path)
+    rig = rig_of(record) if rig_name is None else find_rig(rig_name)
+    if rig is None:
+        allowed = (
+            "no rig of this machine has this name, and one that only the run names is not used: "
+            f"labctl run RIG --resume {path}"
+        )
+        name = printable(record.header.rig_name)
+        raise ConfigurationError([Mistake(str(path / HEADER_FILE), "rig", name, allowed)])
+    return rig
 
 
 def _reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
@@ -183,7 +209,7 @@ def _shown(
     quiet: bool,
     lock: RigLock | None,
 ) -> RunOutcome:
-    console = Console(stderr=quiet)
+    console = Terminal(stderr=quiet)
     shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
     try:
         return asyncio.run(_run(make, console, shipping, lock))

@@ -19,6 +19,10 @@ def ship(
         list[str] | None,
         typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),
     ] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(help="To where this rig says; else the rig here of the run's name, or site."),
+    ] = None,
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Send everything again (harmless).")
     ] = False,
@@ -34,7 +38,12 @@ def ship(
     from labctl.cli import shipping
 
     code = shipping.ship_runs(
-        runs, to or (), from_start=from_start, full_rate=full_rate, json_output=json_output
+        runs,
+        to or (),
+        rig_name=rig,
+        from_start=from_start,
+        full_rate=full_rate,
+        json_output=json_output,
     )
     raise typer.Exit(code)
 
@@ -70,7 +79,10 @@ def stack(
 ) -> None:
     """Run InfluxDB, Mosquitto and Grafana here, provisioned."""
     if not native:
-        typer.echo("labctl: with Docker: make stack; without: labctl stack --native", err=True)
+        typer.echo(
+            "labctl: with Docker: make stack, in a checkout; without: labctl stack --native",
+            err=True,
+        )
         raise typer.Exit(2)
     from dashboards.stack import Ports
     from labctl.cli.stack import run_native

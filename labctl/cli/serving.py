@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from labctl.cli.finding import find_rig, rig_files
 from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.find_rig import find_rig, rig_files
 from labctl.rig import Rig
 from labctl.service.commands import take_commands
 from labctl.service.daemon import Daemon

@@ -13,8 +13,8 @@ from instruments import sessions
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch
-from labctl.cli.finding import find_rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
+from labctl.find_rig import find_rig
 from labctl.mistakes import mistakes_of
 from labctl.printable import printable
 

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from labctl.cli.terminal import Terminal
 from labctl.errors import ConfigurationError, Mistake
+from labctl.find_rig import find_rig, rig_of
+from labctl.printable import printable
 from labctl.record import RunRecord
+from labctl.rig import Rig
 from labctl.service import shipping
 from labctl.service.shipping import Shipped
 from labctl.sinks.mqtt_settings import mqtt_settings
@@ -28,19 +31,26 @@ def ship_runs(
     runs: Sequence[Path],
     to: Sequence[str],
     *,
+    rig_name: str | None = None,
     from_start: bool,
     full_rate: bool,
     json_output: bool,
 ) -> int:
     """Send each run to the configured sinks, or to the InfluxDBs of ``to``; the exit code.
 
+    What is configured is what the site file says, and the rig of this machine that is named or has
+    the name of the run's rig: never what the run itself says, which may come from anywhere.
+
     Raises ConfigurationError, JournalError, SinkBusy, MissingPart.
     """
+    named = None if rig_name is None else find_rig(rig_name)
     done: list[Shipped] = []
     for run in runs:
-        header = RunRecord(run).header
-        name = f"the rig of {run}"
-        makers = _makers(header.rig_text, name, to, from_start=from_start, full_rate=full_rate)
+        record = RunRecord(run)
+        rig = named or rig_of(record)
+        makers = _makers(rig, to, from_start=from_start, full_rate=full_rate)
+        if not makers:
+            raise _nowhere(record, rig)
         for make in makers:
             with _shown(run, quiet=json_output) as (tell, progress):
                 done += asyncio.run(_ship(run, make, tell, progress))
@@ -52,28 +62,37 @@ def ship_runs(
 
 
 def _makers(
-    rig_text: str, rig_name: str, to: Sequence[str], *, from_start: bool, full_rate: bool
+    rig: Rig | None, to: Sequence[str], *, from_start: bool, full_rate: bool
 ) -> list[shipping.SinkFactory]:
-    """The sinks of ``to``, or those that the rig or the site file names."""
+    """The sinks of ``to``, or those that ``rig`` or the site file names."""
     makers = []
+    text, name = ("", str(site_file())) if rig is None else (rig.text, rig.path)
     for target in to or (None,):
-        settings = influx_settings(rig_text, rig_name, target)
+        settings = influx_settings(text, name, target)
         if settings is not None:
             makers.append(
                 shipping.influx_sink(
                     settings, to=target, full_rate=full_rate, from_start=from_start
                 )
             )
-    mqtt = None if to else mqtt_settings(rig_text, rig_name)
+    mqtt = None if to else mqtt_settings(text, name)
     if mqtt is not None:
         makers.append(shipping.mqtt_sink(mqtt, live=False, from_start=from_start))
-    if not makers:
-        allowed = (
-            "is missing, and the rig has none either: say url and bucket there, "
-            "or give --to 'http://…:8086?org=…&bucket=…'"
-        )
-        raise ConfigurationError([Mistake(str(site_file()), "sinks.influxdb", None, allowed)])
     return makers
+
+
+def _nowhere(record: RunRecord, rig: Rig | None) -> ConfigurationError:
+    theirs = (
+        f"nor has the rig {rig.path}"
+        if rig is not None
+        else f"and no rig of this machine is called {printable(record.header.rig_name)} "
+        "(where the run itself says to send it does not count)"
+    )
+    allowed = (
+        f"is missing, {theirs}: say url and bucket there, name a rig that says them with --rig, "
+        "or give --to 'http://…:8086?org=…&bucket=…'"
+    )
+    return ConfigurationError([Mistake(str(site_file()), "sinks.influxdb", None, allowed)])
 
 
 async def _ship(
@@ -85,12 +104,12 @@ async def _ship(
 @contextlib.contextmanager
 def _shown(run: Path, quiet: bool) -> Iterator[tuple[shipping.Tell, shipping.Progress]]:
     """What a person sees meanwhile: a bar, or a line now and then."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if not console.is_terminal:
         yield _tell_plainly, (_ignore if quiet else _Lines(run))
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[lines]:,} lines"),
@@ -102,7 +121,7 @@ def _shown(run: Path, quiet: bool) -> Iterator[tuple[shipping.Tell, shipping.Pro
         def progress(name: str, done_s: float, total_s: float, sent: int) -> None:
             bar.update(task, completed=done_s, total=total_s or None, lines=sent)
 
-        yield lambda text: console.print(text, markup=False, highlight=False), progress
+        yield lambda text: console.print(text), progress
 
 
 def _tell_plainly(text: str) -> None:

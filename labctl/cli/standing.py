@@ -15,8 +15,7 @@ from labctl.service.home import find_home
 from labctl.service.job import Job, JobState
 from labctl.service.remote import BrokerListener, RemoteRig
 from labctl.service.status import Looker, RigStatus, Status
-from labctl.sinks.mqtt_settings import MqttSettings
-from labctl.sinks.settings import configured
+from labctl.sinks.mqtt_settings import MqttSettings, at_broker
 
 LISTEN_S = 2.0
 """Retained topics come at once; live values within their bin."""
@@ -97,17 +96,14 @@ def status_json(status: Status) -> dict[str, Any]:
 
 
 def broker_settings(broker: str) -> MqttSettings:
-    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``.
+    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. What the site
+    names files for (a password) is for its own broker alone.
 
     Raises ConfigurationError.
     """
     host, _, port = broker.rpartition(":") if broker.count(":") == 1 else (broker, "", "")
-    values, _ = configured("sinks.mqtt", "", "")
-    values = {key: value for key, value in values.items() if key != "port"}
     try:
-        return MqttSettings.model_validate(
-            {**values, "host": host, **({"port": int(port)} if port else {})}
-        )
+        return at_broker(host, int(port) if port else None)
     except ValueError as error:
         allowed = "must be HOST[:PORT], with a port from 1 to 65535"
         raise ConfigurationError([Mistake("--broker", "address", broker, allowed)]) from error

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.installed import Extra, need
 from labctl.plan import parse_size
 from labctl.service import morning as mornings
 from labctl.service.home import find_home
@@ -30,7 +31,7 @@ def tidy(
     dry_run: bool,
     json_output: bool,
 ) -> int:
-    """Apply the rule to every run; the exit code. Raises ConfigurationError."""
+    """Apply the rule to every run; the exit code. Raises ConfigurationError, MissingPart."""
     rule = Rule(
         None if export_after_days is None else export_after_days * DAY_S,
         None if delete_after_days is None else delete_after_days * DAY_S,
@@ -44,6 +45,8 @@ def tidy(
     if archive is not None and archive.resolve() == root.resolve():
         allowed = "must be another folder than that of the runs"
         raise ConfigurationError([Mistake("--archive", "folder", str(archive), allowed)])
+    if rule.writes_parquet:
+        need(Extra.PARQUET)
     needed = {
         attempt.run
         for job in Queue(find_home()).jobs()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +26,7 @@ def describe(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Sizes, queue depths, rates and service times of a trace."""
+    from labctl.report.csv_text import csv_text
     from labctl.trace import describe as describe_trace
     from labctl.trace import open_trace
 
@@ -35,11 +34,12 @@ def describe(
     if json_output:
         print(json.dumps(asdict(found), ensure_ascii=False, indent=1))
     elif csv_output:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(("table", "bin", "ios", "reads", "writes", "bytes"))
-        for table, bins in (("size", found.sizes), ("queue depth", found.queue_depths or ())):
-            for one in bins:
-                writer.writerow((table, one.name, one.ios, one.reads, one.writes, one.bytes))
+        rows = [
+            (table, one.name, one.ios, one.reads, one.writes, one.bytes)
+            for table, bins in (("size", found.sizes), ("queue depth", found.queue_depths or ()))
+            for one in bins
+        ]
+        print(csv_text(("table", "bin", "ios", "reads", "writes", "bytes"), rows), end="")
     else:
         print("\n".join(_text(found)))
 

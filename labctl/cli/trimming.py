@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from labctl.capture.drive.discard import Discard, Promise
 from labctl.capture.drive.trim import Contents, TrimCheck, Verdict
-from labctl.cli.finding import find_rig
 from labctl.cli.holding import held
 from labctl.errors import ConfigurationError, Mistake
+from labctl.find_rig import find_rig
 from labctl.phase import parse_size
 from labctl.service.trimming import check_trim_on_host
 

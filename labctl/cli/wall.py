@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.acquisition import Acquisition, State
-from labctl.cli.finding import find_rig
+from labctl.find_rig import find_rig
 from labctl.rig import Rig
 from labctl.timebase import Timebase
 
@@ -137,7 +138,7 @@ def show_rig(
         ]
         group.stop()
     for name in never_read:
-        Console(stderr=True).print(Text(f"labctl: {name}: {group.owners[name].reason}"))
+        print(f"labctl: {name}: {group.owners[name].reason}", file=sys.stderr)
     return int(bool(never_read))
 
 

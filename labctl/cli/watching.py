@@ -21,6 +21,7 @@ from labctl.capture.monitor import View
 from labctl.cli.live import screen
 from labctl.cli.queueing import jobs_table
 from labctl.cli.standing import daemon_line, jobs_wait, listen
+from labctl.cli.terminal import Terminal
 from labctl.errors import LabctlError
 from labctl.phase import Phase
 from labctl.printable import printable
@@ -54,7 +55,7 @@ class Choices:
 
 def watch(broker: str | None) -> None:
     """Show it until q. Raises LabctlError without a terminal, or when a broker does not answer."""
-    console = Console()
+    console = Terminal()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise LabctlError("labctl watch needs a terminal; labctl status prints once")
     state = Choices()

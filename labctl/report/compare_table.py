@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,6 +11,7 @@ from rich.cells import cell_len
 from labctl.analysis.comparison import QUANTITIES, Cell, ComparedRun, Comparison, Difference, Row
 from labctl.analysis.gate import GateResult
 from labctl.analysis.results import Estimate
+from labctl.report.csv_text import csv_text
 from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
 
 WIDTH = 80
@@ -171,30 +170,29 @@ def change_text(row: Row, change: float) -> str:
 def comparison_csv(found: Comparison) -> str:
     """One row a point, quantity and run; changes are parts (0.01 is 1 %), of temperatures K; U is
     k = 2."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ("run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
-         "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
-         "unthrottled", "unthrottled_u")
+    heading = (
+        "run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
+        "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
+        "unthrottled", "unthrottled_u",
     )  # fmt: skip
     who = {run.name: run for run in found.runs}
+    rows = []
     for row in found.rows:
         for cell in row.cells:
             run = who[cell.run]
-            writer.writerow(
+            rows.append(
                 (cell.run, run.run_id, run.drive, run.drive_model, run.drive_serial, row.point,
                  row.quantity, row.unit, *_pair(cell.value), *_pair(cell.change),
                  cell.difference or "", cell.completed, cell.throttled, *_pair(cell.unthrottled))
             )  # fmt: skip
-    return text.getvalue()
+    return csv_text(heading, rows)
 
 
-def _pair(estimate: Estimate | None) -> tuple[str, str]:
+def _pair(estimate: Estimate | None) -> tuple[float | None, float | None]:
     if estimate is None:
-        return "", ""
+        return None, None
     return _number(estimate.value), _number(estimate.u)
 
 
-def _number(value: float) -> str:
-    return repr(float(value)) if math.isfinite(value) else ""
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

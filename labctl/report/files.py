@@ -7,14 +7,13 @@ before it, in the same unit.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 
 from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
 from labctl.fio_output import Direction
 from labctl.report import headline
+from labctl.report.csv_text import csv_text
 from labctl.report.latency import latency_max_us, latency_mean_us, latency_percentile_us
 
 Field = str | int | float | None
@@ -28,12 +27,7 @@ def phases_csv(summary: RunSummary) -> str:
 
 
 def _csv(rows: Sequence[Mapping[str, Field]]) -> str:
-    text = io.StringIO()
-    heading = rows[0].keys() if rows else ()
-    writer = csv.DictWriter(text, fieldnames=heading, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(tuple(rows[0] if rows else ()), (tuple(row.values()) for row in rows))
 
 
 def points_csv(summary: RunSummary) -> str:

@@ -272,7 +272,7 @@ def _replays(found: MethodResults) -> Iterator[str]:
         watts = f"; {with_uncertainty(one.watts)} W" if one.watts else ""
         joules = f", {with_uncertainty(one.joules_per_gb)} J a GB" if one.joules_per_gb else ""
         took = f"{one.duration_s:.1f} s"
-        if one.fell_behind:
+        if one.is_off_pace:
             took += f" (the trace: {one.trace_s:.1f} s)"
         yield (
             f"{one.sweep}, {one.label}: {one.total_bytes * 1e-9:.3g} GB in {took}, "

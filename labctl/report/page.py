@@ -16,21 +16,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
 from labctl.analysis.verdict import OPEN
 from labctl.plan import Role
+from labctl.printable import printable, printable_lines
 from labctl.record import RailInfo, RunRecord
 from labctl.report import headline, numbers
 from labctl.report.axes import panels
-from labctl.report.charts import Chart, vegalite_version
+from labctl.report.chart_library import chart_library
+from labctl.report.charts import Chart
 from labctl.report.latency import latency_mean_us, latency_percentile_us
 
 _FOLDER = Path(__file__).parent
-_EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "printable_lines": printable_lines,
         "duration": numbers.duration,
         "pm": numbers.with_uncertainty,
         "prefixed": numbers.prefixed,
@@ -154,9 +155,8 @@ def _text(name: str) -> str:
 
 @cache
 def _library() -> str:
-    """Vega-Embed, Vega-Lite and Vega in one script."""
-    bundle: str = vl_convert.javascript_bundle(_EMBED_SNIPPET, vl_version=vegalite_version())
-    return bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+    """The charts' library as a script that cannot end its own element."""
+    return chart_library().replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
 def _for_script(value: Any) -> Markup:
@@ -251,4 +251,6 @@ def _files(path: Path) -> list[tuple[str, int]]:
     )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)
-    return sorted((str(name), size) for name, size in names if name.parts[0] not in derived)
+    return sorted(
+        (printable(str(name)), size) for name, size in names if name.parts[0] not in derived
+    )

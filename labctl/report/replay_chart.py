@@ -45,13 +45,13 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
             f" Of {', '.join(unknown)} service times are not known: this fio sees completions of a "
             "paced replay only when its queue is full."
         )
-    behind = [
+    off_pace = [
         f"{row['figure']} took {one.duration_s:.1f} s, its trace {one.trace_s:.1f} s"
         for one, row in zip(replays, numbers, strict=True)
-        if one.fell_behind
+        if one.is_off_pace
     ]
-    if behind:
-        caption += f" {'; '.join(behind)}."
+    if off_pace:
+        caption += f" {'; '.join(off_pace)}."
     body = joined(parts, 2)
     return Figure(finished("replay", "Trace replay", caption, body, datasets), numbers)
 

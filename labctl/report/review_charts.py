@@ -5,8 +5,6 @@ Each comes with its numbers as rows, for a CSV file beside the picture.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +31,7 @@ from labctl.report.charts import (
     linear_y,
     plain,
 )
+from labctl.report.csv_text import csv_text
 from labctl.report.numbers import prefixed, with_uncertainty
 from labctl.report.sweep_charts import throttle_words
 
@@ -58,12 +57,8 @@ class Figure:
 
     def csv(self) -> str:
         """The numbers as CSV; nothing where there is none."""
-        names = dict.fromkeys(name for row in self.numbers for name in row)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.numbers)
-        return text.getvalue()
+        names = tuple(dict.fromkeys(name for row in self.numbers for name in row))
+        return csv_text(names, ([row.get(name) for name in names] for row in self.numbers))
 
 
 def headline_bars(averages: Sequence[Average]) -> Figure | None:

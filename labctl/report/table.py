@@ -80,6 +80,7 @@ def table_text(summary: RunSummary, width: int = 80) -> str:
         color_system=None,
         force_terminal=False,
         legacy_windows=False,
+        markup=False,
     )
     with console.capture() as capture:
         console.print(run_table(summary, width))

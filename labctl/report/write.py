@@ -31,16 +31,7 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     from labctl.report.page import Drawn, report_page
     from labctl.report.run_charts import run_charts
 
-    written = [
-        _replace(record.path / SUMMARY_FILE, summary_json(summary).encode()),
-        _replace(record.path / PHASES_FILE, phases_csv(summary).encode()),
-    ]
-    if summary.window_means:
-        written.append(_replace(record.path / POINTS_FILE, points_csv(summary).encode()))
-    if any(item.cpu is not None for item in summary.phases):
-        written.append(_replace(record.path / CPU_FILE, cpu_csv(summary).encode()))
-    if summary.drives:
-        written.append(_replace(record.path / DRIVES_FILE, drives_csv(summary).encode()))
+    written = [_replace(record.path / name, data) for name, data in _tables(summary).items()]
     drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
     folder = record.path / CHARTS_DIR
     if drawn:
@@ -48,6 +39,38 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     written += [_replace(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn]
     written.append(_replace(record.path / PAGE_FILE, report_page(record, summary, drawn).encode()))
     return written
+
+
+def _tables(summary: RunSummary) -> dict[str, bytes]:
+    """The files that are text, by name."""
+    texts = {SUMMARY_FILE: summary_json(summary), PHASES_FILE: phases_csv(summary)}
+    if summary.window_means:
+        texts[POINTS_FILE] = points_csv(summary)
+    if any(item.cpu is not None for item in summary.phases):
+        texts[CPU_FILE] = cpu_csv(summary)
+    if summary.drives:
+        texts[DRIVES_FILE] = drives_csv(summary)
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def is_current(record: RunRecord, summary: RunSummary) -> bool:
+    """Whether everything derived is there and says what this summary says: the tables byte for
+    byte, and the pages, written behind them, by a labctl that has not been replaced since."""
+    folder, tables = record.path, _tables(summary)
+    try:
+        same = all((folder / name).read_bytes() == text for name, text in tables.items())
+        tables_ns = max((folder / name).stat().st_mtime_ns for name in tables)
+        page_ns = (folder / PAGE_FILE).stat().st_mtime_ns
+    except OSError:
+        return False
+    whole = same and (folder / CHARTS_DIR).is_dir() and is_made(record)
+    return whole and page_ns >= max(tables_ns, _installed_ns())
+
+
+def _installed_ns() -> int:
+    """When the newest file of this labctl came to be where it is."""
+    files = Path(__file__).parents[1].rglob("*.*")
+    return max(file.stat().st_ctime_ns for file in files if "__pycache__" not in file.parts)
 
 
 def wants_review(record: RunRecord) -> bool:

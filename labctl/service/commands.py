@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from labctl.capture.run import expand_for
-from labctl.errors import ConfigurationError, LabctlError, Refused
+from labctl.capture.expand import expand_for
+from labctl.errors import ConfigurationError, LabctlError, MissingPart, Refused
+from labctl.installed import Extra, need
 from labctl.plan import Plan, built_in_plans, load_plan
 from labctl.printable import printable
 from labctl.rig import Rig, load_rig
@@ -216,6 +217,12 @@ async def take_commands(daemon: Daemon) -> None:
     while not daemon.settings.commands:
         await asyncio.sleep(SETTINGS_EVERY_S)
     brokers = _brokers(daemon.rigs, daemon.tell)
+    try:
+        if brokers:
+            need(Extra.MQTT)
+    except MissingPart as missing:
+        daemon.tell(f"no commands over MQTT: {missing}")
+        return
     files = {rig.name: str(Path(rig.path).absolute()) for rig in daemon.rigs}
     commander = Commander(daemon.home, files, lambda: daemon.settings)
     async with asyncio.TaskGroup() as tasks:

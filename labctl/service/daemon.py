@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from labctl.errors import LabctlError
+from labctl.errors import LabctlError, MissingPart
+from labctl.installed import Extra, need
 from labctl.rig import Rig
 from labctl.service import systemd
 from labctl.service.home import Home, write_private
-from labctl.service.notices import Notices, can_send
+from labctl.service.notices import Notices
 from labctl.service.processes import identity_of
 from labctl.service.rig_lock import RigBusy, RigLock, holder_of
 from labctl.service.settings import ServiceSettings, service_settings
@@ -28,7 +29,7 @@ STALLED_AFTER_S = 120.0
 """A worker that was not seen for so long holds back the watchdog's sign of life."""
 FAILED_TASK_AGAIN_S = 10.0
 
-Extra = Callable[["Daemon"], Coroutine[Any, Any, None]]
+SideTask = Callable[["Daemon"], Coroutine[Any, Any, None]]
 """Something else that the daemon does while it lives (commands over MQTT, the morning summary)."""
 
 
@@ -41,7 +42,7 @@ class Daemon:
     runs: Path
     settings: ServiceSettings
     tell: Tell
-    extras: Sequence[Extra] = ()
+    extras: Sequence[SideTask] = ()
     workers: list[Worker] = field(default_factory=list)
     notices: Notices = field(init=False)
 
@@ -169,7 +170,10 @@ def _addresses(settings: ServiceSettings, tell: Tell) -> tuple[str, ...]:
     except (OSError, ValueError) as error:
         tell(f"no notices: {settings.notify_file}: {error}")
         return ()
-    if addresses and not can_send():
-        tell("no notices: they need apprise: pip install 'labctl[notify]'")
+    try:
+        if addresses:
+            need(Extra.NOTIFY)
+    except MissingPart as missing:
+        tell(f"no notices: {missing}")
         return ()
     return addresses

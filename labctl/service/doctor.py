@@ -22,12 +22,13 @@ from labctl.capture.identity.sharing import shared_ports
 from labctl.checks import Check, Level, ok, trouble, warning, worst
 from labctl.drive_state import DriveState
 from labctl.errors import ConfigurationError, LabctlError
+from labctl.installed import Extra, need
 from labctl.phase import Phase
 from labctl.plan import Plan
 from labctl.rig import Rig
 from labctl.service.estimate import estimate
 from labctl.service.leftovers import check_leftovers
-from labctl.service.shipping import influx_sink, need_mqtt
+from labctl.sinks.doctor import check_influx, check_mqtt
 from labctl.sinks.mqtt_settings import mqtt_settings
 from labctl.sinks.settings import influx_settings
 from labctl.timebase import Timebase
@@ -112,8 +113,14 @@ class _Examining:
             self._on_host(),
             self._within("instruments", self._meters()),
             self._within("sinks", self._sinks()),
+            return_exceptions=True,  # cancelling a connection while it is made may hang asyncio
         )
-        return [check for group in groups for check in group]
+        checks: list[Check] = []
+        for group in groups:
+            if isinstance(group, BaseException):
+                raise group
+            checks += group
+        return checks
 
     async def _within(self, subject: str, work: Awaitable[Iterable[Check]]) -> list[Check]:
         try:
@@ -139,8 +146,9 @@ class _Examining:
             return [*(trouble("host", line) for line in str(error).splitlines()), *rest]
         try:
             machine = drive_host.machine
+            asked = (self.rig, machine, self.plan, self.phases)
             found = await asyncio.gather(
-                self._apart("host", lambda: host.check_host(self.rig, machine, self.plan)),
+                self._apart("host", lambda: host.check_host(*asked)),
                 self._apart("clock", lambda: host.check_clocks(self.rig, drive_host, timebase)),
                 self._drive(machine),
             )
@@ -223,16 +231,14 @@ class _Examining:
             stop.set()
 
     async def _sinks(self) -> list[Check]:
-        from labctl.sinks.doctor import check_influx, check_mqtt
-
         influx = influx_settings(self.rig.text, self.rig.path)
         mqtt = mqtt_settings(self.rig.text, self.rig.path)
         asked: list[AsyncIterable[Check]] = []
         if influx is not None:
-            influx_sink(influx)
+            need(Extra.INFLUX)
             asked.append(check_influx(influx))
         if mqtt is not None:
-            need_mqtt()
+            need(Extra.MQTT)
             asked.append(check_mqtt(mqtt))
 
         async def all_of(checks: AsyncIterable[Check]) -> list[Check]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from labctl.capture.run import expand_for
+from labctl.capture.expand import expand_for
 from labctl.errors import ConfigurationError, Mistake
 from labctl.mistakes import mistakes_of, parse_toml, read_configuration
 from labctl.plan import Plan, load_plan
@@ -28,8 +28,8 @@ from labctl.service.schedule import BETWEEN_JOBS_S
 MOST_REPEATS = 1_000
 MOST_MATRIX_CHARACTERS = 1 << 18
 
-_SPAN = re.compile(r"^\+?(?:(\d{1,4})h)?(?:(\d{1,5})m)?$")
-_CLOCK = re.compile(r"^(\d{1,2}):(\d{2})$")
+_SPAN = re.compile(r"\+?(?:(\d{1,4})h)?(?:(\d{1,5})m)?")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 AFTER_ALLOWED = "must be a time (22:00), a date and time (2026-11-21 22:00) or a span (+2h30m)"
 
 
@@ -54,7 +54,7 @@ def parse_after(text: str, now: datetime) -> float:
     A time of day is the next one that comes. Raises ConfigurationError.
     """
     text = text.strip()
-    span, clock = _SPAN.match(text), _CLOCK.match(text)
+    span, clock = _SPAN.fullmatch(text), _CLOCK.fullmatch(text)
     try:
         if span and (span[1] or span[2]):
             hours, minutes = int(span[1] or 0), int(span[2] or 0)

@@ -9,15 +9,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from instruments.process_environment import helper_environment
+from labctl.capture.agreement import drive_differences, in_words
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.settings import left_changed
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import machine_at
 from labctl.checks import Check, warning
 from labctl.errors import LabctlError, RunFailed
-from labctl.record import HEADER_FILE, RunRecord
+from labctl.record import RunRecord
 from labctl.report.write import is_made
-from labctl.rig import Rig, parse_rig
+from labctl.rig import Rig
 from labctl.service.home import find_home
 from labctl.service.processes import end_fio_of
 from labctl.service.rig_lock import use_of
@@ -25,14 +27,15 @@ from labctl.service.rig_lock import use_of
 REPORT_WITHIN_S = 100.0
 
 
-def end_leftovers(run: Path) -> list[str]:
-    """Kill every fio of a run that nobody looks after any more, and put back what it had set.
+def end_leftovers(run: Path, rig: Rig) -> list[str]:
+    """Kill every fio of a run that nobody looks after any more, and put back what it had set on
+    the drives of ``rig``.
 
     A line for what was put back, or could not be. Never raises; a host that is away takes seconds.
     """
     end_fio_of(run)
     try:
-        told = [_put_back(run, control) for control in controls_of(RunRecord(run))]
+        told = [_put_back(run, control) for control in controls_of(RunRecord(run), rig)]
     except LabctlError as error:
         return [f"what {run.name} has set is not put back: {error}"]
     return [line for lines in told for line in lines]
@@ -58,7 +61,7 @@ def finish_report(run: Path) -> list[str]:
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, errors="replace",
-            timeout=REPORT_WITHIN_S, check=False,
+            timeout=REPORT_WITHIN_S, check=False, env=helper_environment(),
         )  # fmt: skip
         said = done.stderr.strip() if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,7 +74,7 @@ def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
     before = use_of(find_home(), rig)
     if before is None or before.process.alive or not Path(before.run).is_dir():
         return
-    for control in controls_of(RunRecord(Path(before.run)), machine):
+    for control in controls_of(RunRecord(Path(before.run)), rig, machine):
         left = control.left_over()
         if left:
             yield warning(
@@ -81,19 +84,26 @@ def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
             )
 
 
-def controls_of(record: RunRecord, machine: Machine | None = None) -> Iterator[DriveControl]:
+def controls_of(
+    record: RunRecord, rig: Rig, machine: Machine | None = None
+) -> Iterator[DriveControl]:
     """What can put back the settings that a run left changed, for each drive where it left any.
 
-    ``machine``: the drive's host, where there is a connection. Raises RunFailed when a target of
-    the rig is another drive now, ConfigurationError.
+    ``rig`` is of this machine, and its drives must be those of the record. ``machine``: the drives'
+    host, where there is a connection. Raises RunFailed when they are others, or a target is another
+    drive now, ConfigurationError.
     """
-    rig = parse_rig(record.header.rig_text, f"{record.path / HEADER_FILE}: rig")
+    left = {name: left_changed(record.events, name) for name in rig.drives}
+    others = drive_differences(record, rig) if any(left.values()) else []
+    if others:
+        raise RunFailed(
+            f"it was made with other drives than those of {rig.path}: {in_words(others)}"
+        )
     for name, drive in rig.drives.items():
-        changed = left_changed(record.events, name)
-        if not changed:
+        if not left[name]:
             continue
         machine = machine or machine_at(rig.file.host, rig.tools)
-        control = DriveControl(machine, drive, changed)
+        control = DriveControl(machine, drive, left[name])
         state = record.header.drive_states.get(name, record.header.drive_state)
         serial = control.serial()
         if state is not None and state.serial and serial and serial != state.serial:

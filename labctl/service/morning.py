@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from labctl.from_json import UNREADABLE, known
+from labctl.from_json import UNREADABLE, known, parse_json
 from labctl.service.home import read_small
 from labctl.service.job import Job, JobState, Outcome
 
@@ -139,7 +138,7 @@ def _report(job: Job, runs: Path) -> JobReport:
 
 def _summary(run: Path) -> dict[str, Any]:
     """A run's summary.json. Raises OSError, ValueError, RecursionError."""
-    found: dict[str, Any] = json.loads(read_small(run / SUMMARY_FILE, MOST_SUMMARY_BYTES))
+    found: dict[str, Any] = parse_json(read_small(run / SUMMARY_FILE, MOST_SUMMARY_BYTES))
     return found
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 import os
 import threading
@@ -173,11 +172,6 @@ class Notices:
 
 def _digest(address: str) -> str:
     return hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def can_send() -> bool:
-    """Whether the library that sends is installed."""
-    return importlib.util.find_spec("apprise") is not None
 
 
 def send_with_apprise(address: str, notice: Notice) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from labctl.errors import LabctlError
+from labctl.rail import NAME_PATTERN
 from labctl.service.home import Home, make_folder, read_small, write_private
 from labctl.service.job import (
     MOST_JOB_BYTES,
@@ -41,8 +42,8 @@ MOST_FINISHED = 1_000
 """Older finished jobs are forgotten; their runs are not touched."""
 MOST_ORDER_BYTES = 1 << 18
 
-_JOB_FILE = re.compile(r"^\d{6}\.json$")
-_RIG_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+_JOB_FILE = re.compile(r"\d{6}\.json")
+_RIG_NAME = re.compile(NAME_PATTERN)
 
 
 class QueueError(LabctlError):
@@ -254,7 +255,7 @@ class Queue:
         return max((int(name[:6]) for name in self._names()), default=0)
 
     def _names(self) -> list[str]:
-        return [path.name for path in self._jobs.iterdir() if _JOB_FILE.match(path.name)]
+        return [path.name for path in self._jobs.iterdir() if _JOB_FILE.fullmatch(path.name)]
 
     def _order(self) -> Sequence[int]:
         try:
@@ -300,7 +301,7 @@ class Queue:
 
 
 def _rig_name(rig: str) -> str:
-    if not _RIG_NAME.match(rig):
+    if not _RIG_NAME.fullmatch(rig):
         raise ValueError(f"{rig!r} is no name of a rig")
     return rig
 

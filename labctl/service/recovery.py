@@ -6,8 +6,10 @@ how far it came, and the job goes on or is over by the same rules as ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from labctl.capture.agreement import in_words, rig_differences
 from labctl.capture.resumption import why_not
 from labctl.errors import JournalError, LabctlError
 from labctl.record import RunRecord
@@ -43,7 +45,7 @@ def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     if run is None:
         reason = f"{what} before its run began"
         return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
-    left = end_leftovers(run)
+    left = end_leftovers(run, rig)
     if job.last is not None and job.last.run is None:
         queue.note(job.id, run=run.name)
     outcome, reason = outcome_of(run)
@@ -67,9 +69,10 @@ def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
     return path if same and path.parent == runs and path.is_dir() else None
 
 
-def run_to_resume(job: Job, runs: Path) -> Path | None:
+def run_to_resume(job: Job, rig: Rig, runs: Path, tell: Callable[[str], None]) -> Path | None:
     """The run that the next attempt of a job goes on with: one that was interrupted, if its record
-    and its plan allow it. None: it begins anew.
+    and its plan allow it and ``rig``, as it is now, is the one it was made with. None: it begins
+    anew; ``tell`` gets the reason where that is the rig's.
 
     An attempt that failed before it wrote anything (a meter was away) takes nothing from a run
     that was interrupted before.
@@ -81,9 +84,18 @@ def run_to_resume(job: Job, runs: Path) -> Path | None:
             try:
                 record = RunRecord(runs / attempt.run)
                 failed = record.end is not None and attempt.outcome is Outcome.FAILED
-                return None if failed or why_not(record) else record.path
+                if failed or why_not(record):
+                    return None
+                differences = rig_differences(record, rig)
             except LabctlError:  # what the record of that run cannot give, a new run does
                 return None
+            if differences:
+                tell(
+                    f"{rig.name}: job {job.id} begins anew, for the rig was changed since "
+                    f"{record.path.name}: {in_words(differences)}"
+                )
+                return None
+            return record.path
     return None
 
 

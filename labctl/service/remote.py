@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from labctl.capture.acquisition import State
 from labctl.capture.monitor import LiveRail, LiveRates, View
+from labctl.installed import Extra, need
 from labctl.plan import Pattern, Phase, Role
 from labctl.printable import printable
 from labctl.timebase import NS_PER_S
@@ -147,7 +148,11 @@ class BrokerListener:
     """Listens to a broker in a thread of its own, until closed; what it hears is in ``rigs``."""
 
     def __init__(self, settings: MqttSettings, tell: Callable[[str], None]) -> None:
-        """``tell`` gets a sentence when the broker cannot be reached, and when it can again."""
+        """``tell`` gets a sentence when the broker cannot be reached, and when it can again.
+
+        Raises MissingPart when the client of MQTT is not installed.
+        """
+        need(Extra.MQTT)
         self.rigs = RemoteRigs(settings.prefix)
         self._settings = settings
         self._tell = tell

@@ -8,7 +8,6 @@ and read by DuckDB, pandas, Spark and ClickHouse as it is.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import time
@@ -21,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.errors import JournalError, LabctlError
+from labctl.find_rig import rig_of
+from labctl.installed import Extra, need
 from labctl.record import (
     CHANNELS_DIR,
     EVENTS_FILE,
@@ -31,7 +32,7 @@ from labctl.record import (
     find_runs,
 )
 from labctl.service.home import sync_folder
-from labctl.service.shipping import MissingPart, is_on
+from labctl.service.shipping import is_on
 from labctl.sinks.cursor import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.mqtt_settings import MQTT, mqtt_settings
 from labctl.sinks.settings import INFLUXDB, influx_settings
@@ -62,6 +63,11 @@ class Rule:
     delete_after_s: float | None = None
     budget: int | None = None
     archive: Path | None = None
+
+    @property
+    def writes_parquet(self) -> bool:
+        """Whether it may have Parquet written."""
+        return self.export_after_s is not None or self.archive is not None
 
     def parquet_of(self, run: Path) -> Path:
         """Where the Parquet of a run goes."""
@@ -162,8 +168,7 @@ def export(run: Path, target: Path) -> None:
 
     Raises OSError, MissingPart, JournalError.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingPart("Parquet needs pyarrow: pip install 'labctl[parquet]'")
+    need(Extra.PARQUET)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -258,8 +263,13 @@ def _age_s(run: Path, now_s: float) -> float:
 
 
 def _not_shipped(run: Path, record: RunRecord) -> str:
-    """Which configured sink does not have all of the run. Raises LabctlError, OSError."""
-    text, name = record.header.rig_text, str(run)
+    """Which configured sink does not have all of the run. Raises LabctlError, OSError.
+
+    Where the rig is not (any more) one of this machine, its record says what was configured: here
+    that is only held against the cursor, and nobody is asked.
+    """
+    rig = rig_of(record)
+    text, name = (record.header.rig_text, str(run)) if rig is None else (rig.text, rig.path)
     influx, mqtt = influx_settings(text, name), mqtt_settings(text, name)
     size = (run / EVENTS_FILE).stat().st_size
     wanted = []

@@ -16,7 +16,7 @@ from labctl.errors import ConfigurationError
 from labctl.mistakes import mistakes_of
 from labctl.plan import parse_size
 from labctl.service.notices import Kind
-from labctl.sinks.settings import configured
+from labctl.sinks.settings import of_site, site_file
 
 NOTIFY_VARIABLE = "LABCTL_NOTIFY"
 _SECTION = "service"
@@ -59,8 +59,7 @@ class ServiceSettings(BaseModel):
 
 def service_settings() -> ServiceSettings:
     """The settings of this site. Raises ConfigurationError with every mistake."""
-    values, source = configured(_SECTION, "", "the site file")
     try:
-        return ServiceSettings.model_validate(values)
+        return ServiceSettings.model_validate(of_site(_SECTION))
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
+        raise ConfigurationError(mistakes_of(error, str(site_file()), _SECTION)) from error

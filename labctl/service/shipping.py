@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.installed import Extra, need
 from labctl.record import CHANNELS_DIR, EVENTS_FILE, RunRecord
 from labctl.service.home import find_home
 from labctl.service.job import JobState
@@ -42,12 +42,6 @@ CLOSED_AFTER_S = 1.0
 
 WRITTEN_WITHIN_S = 5.0
 """A run without an end whose files changed this recently is still on."""
-
-
-class MissingPart(LabctlError):
-    """A part of labctl that is optional is not installed."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +210,7 @@ def influx_sink(
     from_start: bool = False,
 ) -> SinkFactory:
     """Makes the sink for an InfluxDB. Raises MissingPart when its client is not installed."""
-    if importlib.util.find_spec("influxdb_client") is None:
-        raise MissingPart("sending to InfluxDB needs influxdb-client: pip install 'labctl[influx]'")
+    need(Extra.INFLUX)
 
     def make(run: Path, tell: Tell) -> Sink:
         from labctl.sinks.influx_sink import InfluxSink
@@ -234,18 +227,12 @@ def influx_sink(
     return make
 
 
-def need_mqtt() -> None:
-    """Raises MissingPart when the client of MQTT is not installed."""
-    if importlib.util.find_spec("aiomqtt") is None:
-        raise MissingPart("telling an MQTT broker needs aiomqtt: pip install 'labctl[mqtt]'")
-
-
 def mqtt_sink(settings: MqttSettings, *, live: bool, from_start: bool = False) -> SinkFactory:
     """Makes the sink for an MQTT broker; ``live``: beside a run that is on.
 
     Raises MissingPart when its client is not installed.
     """
-    need_mqtt()
+    need(Extra.MQTT)
 
     def make(run: Path, tell: Tell) -> Sink:
         from labctl.sinks.mqtt_sink import MqttSink
@@ -271,6 +258,8 @@ def configured_sinks(rig_text: str, rig_name: str) -> list[SinkFactory]:
         mistakes |= dict.fromkeys(error.mistakes)
     if mistakes:
         raise ConfigurationError(tuple(mistakes))
+    configured = ((influx, Extra.INFLUX), (mqtt, Extra.MQTT))
+    need(*(extra for settings, extra in configured if settings is not None))
     sinks = [] if influx is None else [influx_sink(influx)]
     return sinks if mqtt is None else [*sinks, mqtt_sink(mqtt, live=True)]
 

@@ -178,7 +178,9 @@ class Worker:
 
     async def _run(self, job: Job) -> Result:
         folder = self._place.home.work(job.id)
-        resumed = await asyncio.to_thread(run_to_resume, job, self._place.runs)
+        resumed = await asyncio.to_thread(
+            run_to_resume, job, self.rig, self._place.runs, self._place.tell
+        )
         behind = await asyncio.to_thread(_size_of_events, resumed)
         child = await Child.start(
             await asyncio.to_thread(self._arguments, job, folder, resumed),
@@ -203,22 +205,14 @@ class Worker:
         return result
 
     def _arguments(self, job: Job, folder: Path, resumed: Path | None) -> list[str]:
-        if resumed is not None:
-            return ["run", "--resume", str(resumed), "--json"]
         make_folder(folder.parent)
         make_folder(folder)
         plan = folder / "plan.toml"
         write_private(plan, job.plan_text)
-        runs = str(self._place.runs)
-        return [
-            "run",
-            str(Path(self.rig.path).absolute()),
-            str(plan),
-            "--runs",
-            runs,
-            "--yes",
-            "--json",
-        ]
+        arguments = ["run", str(Path(self.rig.path).absolute()), str(plan), "--json"]
+        if resumed is not None:
+            return [*arguments, "--resume", str(resumed)]
+        return [*arguments, "--runs", str(self._place.runs), "--yes"]
 
     async def _attend(self, job: Job, child: Child, behind: int) -> tuple[Outcome, str] | None:
         """Look after a run until it has ended; why it was stopped from here, if it was.
@@ -276,7 +270,7 @@ class Worker:
         )
         done = 0
         if run is not None:
-            left = await asyncio.to_thread(end_leftovers, run)
+            left = await asyncio.to_thread(end_leftovers, run, self.rig)
             # one that failed behind its end could not write its report: it is not measured again
             if result.outcome in (Outcome.INTERRUPTED, Outcome.FAILED):
                 outcome, reason = await asyncio.to_thread(outcome_of, run)

@@ -220,7 +220,10 @@ class InfluxWriter:
         if status in (408, 429) or status >= 500:
             return _Answer(_Verdict.AWAY, shown, _retry_after(error))
         hints = {
-            401: f"is the token right? ({TOKEN_VARIABLE} or token_file)",
+            401: f"is the token right? ({TOKEN_VARIABLE} or token_file)"
+            if self._token
+            else f"there is no token for this address: {TOKEN_VARIABLE}, or token_file beside "
+            "this url",
             403: "may this token write to the bucket?",
             404: f"is there a bucket {self._settings.bucket!r}?",
         }

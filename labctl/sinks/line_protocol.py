@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from labctl.printable import printable, printable_lines
 from labctl.sinks.points import SCHEMA, Floats, Ints, Kind, Point, Series, Value
 
 LONGEST_NAME = 256
@@ -21,26 +22,19 @@ LONGEST_NAME = 256
 LONGEST_TEXT_BYTES = 4096
 """Of a text field, UTF-8. A server takes 64 KiB; an annotation shows a few lines."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]+")
-_CONTROL_BUT_NEWLINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]+")
 _SPECIAL = re.compile(r"([,= ])")
 _QUOTED = re.compile(r'(["\\])')
 
 
-def printable(text: str) -> str:
-    """Without what is no character (a lone surrogate, from a file name in another encoding)."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def escaped_name(text: str) -> str:
     """A tag's key or value, or a field's key; empty when nothing of it can be written."""
-    plain = _CONTROL.sub(" ", printable(text)).strip()[:LONGEST_NAME].rstrip("\\ ")
+    plain = printable(text).strip()[:LONGEST_NAME].rstrip("\\ ")
     return _SPECIAL.sub(r"\\\1", plain)
 
 
 def quoted_text(text: str) -> str:
     """A text field with its quotes, cut to ``LONGEST_TEXT_BYTES``; newlines stay."""
-    plain = _CONTROL_BUT_NEWLINE.sub(" ", printable(text).replace("\r\n", "\n"))
+    plain = printable_lines(text).replace("\t", " ")
     return f'"{_QUOTED.sub(_BACKSLASH, shortened(plain))}"'
 
 

@@ -10,10 +10,10 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator
 
-from instruments.broker import BrokerSettings
+from instruments.broker import PLAIN_PORT, TLS_PORT, BrokerSettings
 from labctl.errors import ConfigurationError
 from labctl.mistakes import mistakes_of
-from labctl.sinks.settings import configured
+from labctl.sinks.settings import Section, configured, joined, of_site
 from labctl.timebase import NS_PER_S
 
 PASSWORD_VARIABLE = "LABCTL_MQTT_PASSWORD"
@@ -62,14 +62,30 @@ class MqttSettings(BrokerSettings):
 
 
 def mqtt_settings(rig_text: str, rig_name: str) -> MqttSettings | None:
-    """Where a rig's runs are told; None when neither the rig nor the site file says so.
+    """Where the runs of a rig of this machine are told; None when neither it nor the site file
+    says so.
 
     Raises ConfigurationError with every mistake.
     """
-    values, source = configured(_SECTION, rig_text, rig_name)
+    layers, source = configured(_SECTION, rig_text, rig_name)
+    values = joined(layers, _broker_of)
     if not values:
         return None
     try:
         return MqttSettings.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
+
+
+def at_broker(host: str, port: int | None) -> MqttSettings:
+    """The site's settings at a broker that a person named. Raises ValueError."""
+    site = of_site(_SECTION)
+    asked = {"host": host, "port": port}
+    return MqttSettings.model_validate(joined([site, asked], _broker_of))
+
+
+def _broker_of(values: Section) -> object:
+    """TLS or not, host and port."""
+    tls = bool(values.get("tls"))
+    port = values.get("port") or (TLS_PORT if tls else PLAIN_PORT)
+    return tls, str(values.get("host")).lower(), port

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from labctl.sinks.line_protocol import printable, shortened
+from labctl.printable import printable_lines
+from labctl.sinks.line_protocol import shortened
 from labctl.sinks.points import SCHEMA, Kind
 from labctl.timebase import NS_PER_MS, NS_PER_S
 
@@ -159,7 +160,7 @@ def payload(kind: str, values: Mapping[str, object]) -> bytes:
         if value is None:
             continue
         if wanted is str:
-            written[name] = shortened(printable(str(value)))
+            written[name] = shortened(printable_lines(str(value)))
         elif wanted is bool or wanted is int or math.isfinite(wanted(value)):
             written[name] = wanted(value)
     return json.dumps(written, ensure_ascii=False, allow_nan=False).encode()

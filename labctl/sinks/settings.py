@@ -3,13 +3,16 @@
 The site file (``$LABCTL_SITE``, else ``~/.config/labctl/site.toml``) says it once for every rig; a
 rig's own section replaces it key by key. Secrets stand in neither: the token comes from
 ``LABCTL_INFLUX_TOKEN`` or from the file that ``token_file`` names.
+
+Rig texts that come in here are of rigs of this machine, never of a record: a record may come from
+anywhere, and would have this person's secrets sent to whom it names (docs/decisions/0017).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
@@ -24,6 +27,7 @@ SITE_VARIABLE = "LABCTL_SITE"
 INFLUXDB = "influxdb"
 _SECTION = f"sinks.{INFLUXDB}"
 _NS_PER_S = 1_000_000_000
+_PORTS = {"http": 80, "https": 443}
 
 
 class InfluxSettings(BaseModel):
@@ -81,14 +85,15 @@ def site_file() -> Path:
 
 
 def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> InfluxSettings | None:
-    """Where a rig's runs go; None when neither the rig nor the site file says so.
+    """Where the runs of a rig of this machine go; None when neither it nor the site file says so.
 
     ``to`` is an address that replaces the configured one; it may carry ``?org=…&bucket=…``.
     Raises ConfigurationError with every mistake.
     """
-    values, source = configured(_SECTION, rig_text, rig_name)
+    layers, source = configured(_SECTION, rig_text, rig_name)
     if to:
-        values, source = {**values, **_of_address(to)}, "--to"
+        layers, source = [*layers, _of_address(to)], "--to"
+    values = joined(layers, _server_of)
     if not values:
         return None
     try:
@@ -97,12 +102,51 @@ def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> Infl
         raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
 
 
-def configured(section: str, rig_text: str, rig_name: str) -> tuple[dict[str, Any], str]:
-    """The keys of a section, the rig's over the site file's, and where they stand."""
-    site = site_file()
-    of_site = _section(section, _read(site), str(site))
+Section = dict[str, Any]
+"""The keys of a section, as they stand in a file."""
+
+
+def configured(section: str, rig_text: str, rig_name: str) -> tuple[list[Section], str]:
+    """A section in the site file, and in the rig: to be joined. The second value is the file that
+    the last word stands in. Raises ConfigurationError."""
     of_rig = _section(section, rig_text, rig_name)
-    return {**of_site, **of_rig}, rig_name if of_rig else str(site)
+    return [of_site(section), of_rig], rig_name if of_rig else str(site_file())
+
+
+def of_site(section: str) -> Section:
+    """A section of the site file. Raises ConfigurationError."""
+    site = site_file()
+    return _section(section, _read(site), str(site))
+
+
+def joined(layers: Sequence[Section], server_of: Callable[[Section], object]) -> Section:
+    """Each layer over those before it, key by key.
+
+    ``server_of``: the server that a section names. Files (``token_file``, ``ca_file`` …) are for
+    the server that was named where they stand: a layer that in the end is about another server
+    has its files left out, so that no secret goes to an address that it was not configured with.
+    """
+    both: Section = {}
+    servers = []
+    for layer in layers:
+        both = {**both, **layer}
+        servers.append(server_of(both))
+    return {
+        key: value
+        for layer, server in zip(layers, servers, strict=True)
+        for key, value in layer.items()
+        if server == servers[-1] or not key.endswith("_file")
+    }
+
+
+def _server_of(values: Section) -> object:
+    """Scheme, host and port of the ``url``."""
+    url = values.get("url")
+    try:
+        parts = urlsplit(str(url))
+        return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return url  # none that a request can be sent to
 
 
 def cursor_name(settings: InfluxSettings, to: str | None, full_rate: bool) -> str:
@@ -140,7 +184,6 @@ def _of_address(to: str) -> dict[str, str]:
     asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     unknown = sorted(set(asked) - {"org", "bucket"})
     if unknown:
-        raise ConfigurationError(
-            [Mistake("--to", unknown[0], asked[unknown[0]], "only org and bucket may follow the ?")]
-        )
+        allowed = "only org and bucket may follow the ?"  # its value may be a secret
+        raise ConfigurationError([Mistake("--to", unknown[0], None, allowed)])
     return {"url": parts._replace(query="").geturl(), **asked}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.bench, pytest.mark.slow]
+pytestmark = [pytest.mark.bench]
 
 
 def demo(plan: str, scale: str, runs: Path) -> tuple[Path, dict[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 
 from instruments.simulated.drive import DriveProcess, start_drive
 from labctl.capture import sequence as phase_sequence
+from labctl.capture.drive.node import Place
 from labctl.capture.fio import FioProcess
 from labctl.capture.sequence import PhaseSequence
 from labctl.capture.stopping import StopRequest
@@ -69,10 +70,11 @@ class Starter:
     checked: list[int] = field(default_factory=list)
     mounted_meanwhile: bool = False
 
-    async def check_again(self, phase: Phase) -> None:
+    async def check_again(self, phase: Phase) -> dict[str, Place]:
         self.checked.append(phase.index)
         if self.mounted_meanwhile:
             raise Refused("the drive is mounted now")
+        return {}
 
     async def purge(self, phase: Phase) -> None:
         if self.on_purge is None:
@@ -167,7 +169,7 @@ rounds = 8
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[DriveProcess]:
-    """So slow that its IOPS do not depend on how busy this machine is."""
+    """So slow that its IOPS hardly depend on how busy this machine is."""
     with start_drive(tmp_path / "drive", overrides={"speed_divisor": 400.0}) as process:
         yield process
 
@@ -175,14 +177,16 @@ def slow(tmp_path: Path) -> Iterator[DriveProcess]:
 async def test_rounds_end_when_every_point_is_steady_over_five(
     slow: DriveProcess, tmp_path: Path
 ) -> None:
-    """The last rounds are left out, with the fio that was held for the next of them."""
-    planned = parse_plan(ROUNDS.format(more=""), "rounds.toml").expand()
-    assert len(planned) == 16
+    """The last rounds are left out, with the fio that was held for the next of them. (On a machine
+    that is busy by fits it takes more than five until five are even.)"""
+    text = ROUNDS.format(more="").replace("rounds = 8", "rounds = 40")
+    planned = parse_plan(text, "rounds.toml").expand()
+    assert len(planned) == 80
     one, heard = sequence(slow, tmp_path, planned)
     await one.carry_out(StopRequest())
     ((kind, data),) = heard.others
     assert kind == "steady_state" and data["reached"] and data["sweep_number"] == 1
-    assert 5 <= data["round"] < 8
+    assert 5 <= data["round"] < 40
     assert heard.began == list(range(2 * data["round"]))
     assert set(heard.outcomes.values()) == {"completed"}
     assert fios_below(tmp_path) == []
@@ -280,9 +284,11 @@ async def test_a_purge_begins_when_no_fio_has_the_drive_open_any_more(
 async def test_a_trace_is_replayed_as_recorded_and_flat_out(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
-    """4000 I/Os in two seconds: as recorded they take as long, and each is done once."""
+    """4000 I/Os with two seconds in their middle: as recorded they take as long, and each is done
+    once. (Small pauses fio shortens when it is late; not one that is longer than it was late.)"""
     lines = [
-        f"{500 * n} d {'write' if n % 4 == 0 else 'read'} {4096 * (n * 7919 % 65536)} 4096"
+        f"{50 * n + (2_000_000 if n >= 2000 else 0)} d {'write' if n % 4 == 0 else 'read'} "
+        f"{4096 * (n * 7919 % 65536)} 4096"
         for n in range(4000)
     ]
     text = "\n".join(["fio version 3 iolog", "0 d add", "0 d open", *lines])
@@ -298,7 +304,7 @@ async def test_a_trace_is_replayed_as_recorded_and_flat_out(
     await one.carry_out(StopRequest())
     assert heard.outcomes == {0: "completed", 1: "completed"}, one.failed
     took = [item["end_ns"] - item["begin_ns"] for item in heard.ended]
-    assert took[0] >= 2e9, "as recorded"
+    assert took[0] >= 1.99e9, "as recorded"
     for phase, flat_out in zip(planned, (False, True), strict=True):
         said = (tmp_path / "fio" / phase.slug / "stdout").read_text()
         assert ('"replay_no_stall"' in said) is flat_out

@@ -21,7 +21,7 @@ from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.summary import summarise
 from labctl.record import RunRecord, find_runs
 
-pytestmark = [pytest.mark.bench, pytest.mark.alone]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 TOLERANCE_S = 2.0
@@ -48,9 +48,11 @@ block_size = "128k"
 queue_depth = 16
 duration_s = 18
 """
-CACHE_BYTES = 900_000_000
+CACHE_BYTES = 90_000_000
 DIP_S, PERIOD_S = 3.0, 7.0
 DRIVE: dict[str, object] = {
+    # So slow that it is as fast as that on a busy machine, too.
+    "speed_divisor": 60.0,
     # Reads take most, so that heat comes last, and with nothing else.
     "power.read_byte_nj": 8.0,
     "power.write_byte_nj": 4.0,
@@ -72,7 +74,7 @@ def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, Truth]:
     with Bench(folder / "bench", configure(5, DRIVE)) as bench:
         done = subprocess.run(
             [*LABCTL, "run", bench.rig, folder / "plan.toml", "--runs", folder / "runs", "--json"],
-            capture_output=True, text=True, timeout=170, check=False,
+            capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (path,) = find_runs(folder / "runs")

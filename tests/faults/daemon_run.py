@@ -42,7 +42,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def plan_file(
-    folder: Path, name: str = "short", seconds: float = 2, depths: str = "[1, 8]"
+    folder: Path, name: str = "short", seconds: float = 1, depths: str = "[1, 8]"
 ) -> Path:
     file = folder / f"{name}.toml"
     file.write_text(PLAN.format(name=name, seconds=seconds, depths=depths))

@@ -61,11 +61,15 @@ class Interruptible:
         (path,) = find_runs(self.runs)
         return path
 
+    @property
+    def resume_words(self) -> list[str]:
+        return ["run", str(self.rig), "--resume", str(self.path)]
+
     def go_on(self) -> subprocess.Popen[str]:
         """Begin it, or go on with it."""
         found = find_runs(self.runs)
         begin = ["run", str(self.rig), str(self.plan), "--runs", str(self.runs)]
-        words = ["run", "--resume", str(found[0])] if found else begin
+        words = self.resume_words if found else begin
         self.process = subprocess.Popen(
             labctl(*words),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -197,14 +201,15 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
 
     A meter's own pace is the median distance of its readings, which are of the middle of their
     window. Only of channels that had readings in the process that was killed, and of kills before
-    the last phase was over: then the meters are stopped, and there is nothing to lose.
+    the last phase was over: then the meters are stopped, and there is nothing to lose. What fio and
+    the host tell has no pace of its own: they are asked again some time after they have answered.
     """
     record = RunRecord(path)
     begins = [event.t_ns for event in record.events if event.kind in ("run_started", RESUMED)]
     over_ns = max(event.t_ns for event in record.events if event.kind == "phase_ended")
     lost: dict[str, dict[int, float]] = {}
     for info in record.header.channels:
-        if info.name.startswith("fio"):
+        if info.name.startswith(("fio.", "host.")):
             continue
         series = channel_series(record, info)
         host_ns = series.clock.to_host_ns(series.stamps)

@@ -44,16 +44,16 @@ port = {port}
 
 
 async def test_all_of_it_is_sent_when_they_are_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     influx, broker = InfluxServer(tmp_path / "influx"), Mosquitto(tmp_path / "broker")
     influx.folder.mkdir()
-    with Bench(tmp_path / "bench") as bench:
-        sinks = SINKS.format(url=influx.url, org=ORG, port=broker.port)
-        bench.rig.write_text(bench.rig.read_text() + sinks)
-        run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[8]"), tmp_path / "runs")
-        output, _ = await asyncio.to_thread(run.go_on().communicate, timeout=WITHIN_S)
+    sinks = SINKS.format(url=influx.url, org=ORG, port=broker.port)
+    rig = tmp_path / "rig.toml"
+    rig.write_text(bench.rig.read_text() + sinks)
+    run = Interruptible(rig, plan_file(tmp_path, 2, "[8]"), tmp_path / "runs")
+    output, _ = await asyncio.to_thread(run.go_on().communicate, timeout=WITHIN_S)
     assert run.process is not None and run.process.returncode == 0, output
     assert f"labctl ship {run.path}" in output
     assert_completed_once(run.path)

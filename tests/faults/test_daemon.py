@@ -21,16 +21,17 @@ from labctl.report.write import PAGE_FILE
 from labctl.service.job import JobState, Outcome
 from labctl.service.rig_lock import rigs_in_use
 from tests.bench.test_fio_phases import fios_below
-from tests.faults.daemon_run import DaemonProcess, environment, events_of, labctl, plan_file
+from tests.faults.daemon_run import (
+    WITHIN_S,
+    DaemonProcess,
+    environment,
+    events_of,
+    labctl,
+    plan_file,
+)
 from tests.faults.resumed_run import assert_completed_once
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("daemon") / "bench") as running:
-        yield running
 
 
 @pytest.fixture
@@ -109,6 +110,27 @@ def test_a_plan_that_must_be_in_one_piece_begins_anew(
         second = daemon.until_in_phase(number, 1, attempt=2)
         assert daemon.until_over(number).state is JobState.DONE
     assert first != second
+    assert_completed_once(second)
+
+
+def test_with_a_rig_that_was_changed_since_it_begins_anew(
+    bench: Bench, home: Path, tmp_path: Path
+) -> None:
+    """One run must not hold numbers of two rigs; the job is done with the rig as it is now."""
+    rig = tmp_path / "bench.toml"
+    rig.write_text(Path(bench.rig).read_text())
+    (number,) = queued(home, rig, plan_file(tmp_path, seconds=4))
+    with DaemonProcess(home, rig) as daemon:
+        first = daemon.until_in_phase(number, 1)
+        daemon.end(signal.SIGKILL)
+        daemon.until(lambda: not fios_below(first), 60)
+        limits = "\n[limits]\nhours = 9\n"
+        rig.write_text(rig.read_text() + limits)
+        daemon.start()
+        second = daemon.until_in_phase(number, 1, attempt=2)
+        assert daemon.until_over(number).state is JobState.DONE, daemon.said()
+    assert first != second
+    assert "begins anew" in daemon.said() and "limits.hours" in daemon.said()
     assert_completed_once(second)
 
 
@@ -199,11 +221,11 @@ def test_systemd_is_told_when_it_is_ready_alive_reloading_and_stopping(
 def test_a_daemon_stopped_for_a_while_goes_on_where_it_was(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
-    (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=3))
+    (number,) = queued(home, bench.rig, plan_file(tmp_path))
     with DaemonProcess(home, bench.rig) as daemon:
-        daemon.until_in_phase(number, 1)
+        run = daemon.until_in_phase(number, 1)
         daemon.send(signal.SIGSTOP)
-        time.sleep(12)  # the run ends meanwhile
+        daemon.until(lambda: (run / PAGE_FILE).exists())  # the run and its report end meanwhile
         daemon.send(signal.SIGCONT)
         job = daemon.until_over(number)
     assert job.state is JobState.DONE and len(job.attempts) == 1
@@ -212,7 +234,7 @@ def test_a_daemon_stopped_for_a_while_goes_on_where_it_was(
 def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
-    plan = plan_file(tmp_path, seconds=5)
+    plan = plan_file(tmp_path, seconds=120)
     command = [
         "-m",
         "labctl.cli.main",
@@ -223,14 +245,19 @@ def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
         str(tmp_path / "r"),
     ]
     with subprocess.Popen(
-        [sys.executable, *command], env=environment(home), stdout=subprocess.DEVNULL
-    ) as hand:
+        [sys.executable, *command],
+        env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as hand:  # fmt: skip
         while not (home / "rigs").is_dir() or not list((home / "rigs").glob("*.json")):
             assert hand.poll() is None
             time.sleep(0.05)
         refused = labctl(home, "daemon", str(bench.rig), code=2)
         assert f"pid {hand.pid}" in refused.stderr
-        assert hand.wait(60) == 0
+        hand.send_signal(signal.SIGINT)
+        assert hand.wait(WITHIN_S) == 130
+    with DaemonProcess(home, bench.rig) as daemon:
+        daemon.until(lambda: bool(find_runs(daemon.home.idle)))
+        assert daemon.end() == 0
 
 
 def test_between_jobs_the_meters_are_recorded_and_given_up_for_the_next_job(

@@ -1,6 +1,7 @@
 """The daemon and its runs killed at random instants: each job goes on in the run that it began.
 
-``LABCTL_KILLS`` says how often (12, or hundreds for a long night).
+Three times in ``make test``; in ``make test-long`` as often as ``LABCTL_KILLS`` says (20, or
+hundreds for a long night).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,23 +24,18 @@ from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
-KILLS = int(os.environ.get("LABCTL_KILLS", "12"))
+FEW, MANY = 3, int(os.environ.get("LABCTL_KILLS", "20"))
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Bench(tmp_path / "bench") as running:
-        yield running
-
-
-@pytest.mark.timeout(600 + 60 * KILLS)
+@pytest.mark.timeout(600 + 60 * MANY)
+@pytest.mark.parametrize("most", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
-    bench: Bench, tmp_path: Path
+    bench: Bench, tmp_path: Path, most: int
 ) -> None:
-    home, rng, kills = tmp_path / "home", random.Random(3), 0
+    home, rng, kills = tmp_path / "home", random.Random(most), 0
     plan = plan_file(tmp_path, seconds=1)
     with DaemonProcess(home, bench.rig) as daemon:
-        while kills < KILLS:
+        while kills < most:
             if all(job.state.over for job in daemon.queue.jobs()):
                 labctl(home, "queue", "add", str(bench.rig), str(plan))
             time.sleep(rng.uniform(0.2, 9.0))

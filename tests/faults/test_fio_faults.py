@@ -20,12 +20,14 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from instruments.simulated.drive import DriveProcess, start_drive
+from labctl.analysis.summary import summarise
 from labctl.capture.fio import FioProcess
 from labctl.errors import RunFailed
 from labctl.phase import Pattern
-from labctl.record import RunRecord
+from labctl.record import RunRecord, find_runs
 from labctl.timebase import Timebase
 from tests.bench.test_fio_phases import drive_of, fios_below, phase
+from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S, Interruptible, labctl, plan_file
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
@@ -74,15 +76,14 @@ def begun_with_spoilt_fio(
     return run
 
 
-def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
+def test_each_costs_its_phase_alone(bench: Bench, tmp_path: Path) -> None:
     depths = [GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT, WELL_AT]
-    with Bench(tmp_path / "bench") as bench:
-        run = begun_with_spoilt_fio(tmp_path, bench, depths)
-        assert run.process is not None
-        run.until("phase_started", index=1 + depths.index(CRASH_AT))
-        for pid in fio_of(run.path, CRASH_AT):
-            os.kill(pid, signal.SIGSEGV)
-        output, _ = run.process.communicate(timeout=WITHIN_S)
+    run = begun_with_spoilt_fio(tmp_path, bench, depths)
+    assert run.process is not None
+    run.until("phase_started", index=1 + depths.index(CRASH_AT))
+    for pid in fio_of(run.path, CRASH_AT):
+        os.kill(pid, signal.SIGSEGV)
+    output, _ = run.process.communicate(timeout=WITHIN_S)
     assert run.process.returncode == 1, output
     assert "Traceback" not in output
     assert fios_below(run.path) == []
@@ -105,13 +106,12 @@ def test_each_costs_its_phase_alone(tmp_path: Path) -> None:
     assert f"4 of {len(depths) + 2} phases" in str(end.data["reason"])
 
 
-def test_where_the_plan_says_so_the_run_ends_with_it(tmp_path: Path) -> None:
+def test_where_the_plan_says_so_the_run_ends_with_it(bench: Bench, tmp_path: Path) -> None:
     depths = [WELL_AT, ERRORS_AT, CRASH_AT]
-    with Bench(tmp_path / "bench") as bench:
-        more = 'when_phase_fails = "end"'
-        run = begun_with_spoilt_fio(tmp_path, bench, depths, more)
-        assert run.process is not None
-        output, _ = run.process.communicate(timeout=WITHIN_S)
+    more = 'when_phase_fails = "end"'
+    run = begun_with_spoilt_fio(tmp_path, bench, depths, more)
+    assert run.process is not None
+    output, _ = run.process.communicate(timeout=WITHIN_S)
     assert run.process.returncode == 1 and "Traceback" not in output, output
     assert fios_below(run.path) == []
     ends = [event.data for event in RunRecord(run.path).events if event.kind == "phase_ended"]
@@ -124,7 +124,7 @@ def test_where_the_plan_says_so_the_run_ends_with_it(tmp_path: Path) -> None:
 
 @pytest.fixture
 def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
-    with start_drive(tmp_path / "drive") as process:
+    with start_drive(tmp_path / "drive", overrides=SLOW) as process:
         yield process
 
 
@@ -149,7 +149,7 @@ async def test_one_that_hangs_is_ended_at_its_deadline(
         time.sleep(0.05)
 
 
-SLOW = {
+ALWAYS_COLLECTING = {
     "garbage_collection.spare_bytes": 0,  # every random write waits for garbage collection
     "garbage_collection.steady_random_bytes_per_s": 6e6,  # 1 MB/s, by the divisor
     "garbage_collection.cliff_share": 1.0,
@@ -164,7 +164,7 @@ async def test_a_slow_drive_may_finish_its_large_ios(
     monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 0.5)
     monkeypatch.setattr("labctl.capture.fio.SLOWEST_BYTES_PER_S", 0.05e6)
     large = replace(phase(0, duration_s=1.0), pattern=Pattern.RANDWRITE, block_size_bytes=1 << 20)
-    with start_drive(tmp_path / "drive", overrides=SLOW) as slow:
+    with start_drive(tmp_path / "drive", overrides=ALWAYS_COLLECTING) as slow:
         fio = await FioProcess.start(
             large, {"": drive_of(slow)}, tmp_path / "run", Timebase(), lambda *_: None
         )
@@ -175,3 +175,58 @@ async def test_a_slow_drive_may_finish_its_large_ios(
     assert fio.last_status is not None
     written = fio.last_status.totals["write"]
     assert written.bytes == written.ios << 20
+
+
+LIMIT_BYTES = 40 << 10
+"""Of every file of a run: what fio prints in five seconds is more, in one second it is less."""
+
+
+def limited(*words: str) -> list[str]:
+    """The command under a limit that takes effect as a quota does: a write ends with an error."""
+    return ["prlimit", f"--fsize={LIMIT_BYTES}:{LIMIT_BYTES}", "--", *words]
+
+
+PLAN = """
+name = "long-and-short"
+{more}
+idle_before_s = 0
+idle_after_s = 0
+[[sweeps]]
+name = "long"
+pattern = "randread"
+queue_depth = [4]
+duration_s = 6
+[[sweeps]]
+name = "short"
+pattern = "randread"
+queue_depth = [8]
+duration_s = 1
+"""
+
+
+@pytest.mark.parametrize("more", ["", 'when_phase_fails = "end"'])
+def test_output_that_cannot_be_kept_fails_its_phase(tmp_path: Path, more: str) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN.format(more=more))
+    with Bench(tmp_path / "bench") as bench:
+        done = subprocess.run(
+            limited(*labctl("run", str(bench.rig), str(plan), "--runs", str(tmp_path / "runs"))),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )  # fmt: skip
+    (path,) = find_runs(tmp_path / "runs")
+    assert done.returncode == 1 and "Traceback" not in done.stdout, done.stdout
+    assert fios_below(path) == []
+    record = RunRecord(path)
+    ends = {end.data["index"]: end.data for end in record.events if end.kind == "phase_ended"}
+    assert ends[0]["outcome"] == "failed"
+    assert "stdout: File too large" in str(ends[0]["reason"])
+    kept = (record.fio_dir(record.header.phases[0]) / "stdout").stat().st_size
+    assert kept == LIMIT_BYTES < ends[0]["stdout_bytes"]
+    assert record.end is not None and record.end.data["outcome"] == "failed"
+    assert "File too large" in str(record.end.data["reason"])
+    assert str(record.end.data["reason"]).endswith(more)
+    assert (1 in ends) == (not more)
+    first, *rest = summarise(record).phases
+    assert first.outcome == "failed" and first.iops is None
+    assert any("File too large" in note for note in first.notes)
+    assert all(item.outcome == "completed" and item.iops for item in rest)

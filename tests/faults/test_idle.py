@@ -28,28 +28,27 @@ HOUR_S = 3600.0
 POLLED = "v12.voltage"
 
 
-def test_stopped_and_its_clock_stepped_an_idle_record_says_so(tmp_path: Path) -> None:
+def test_stopped_and_its_clock_stepped_an_idle_record_says_so(bench: Bench, tmp_path: Path) -> None:
     """SIGSTOP costs the meters without a memory their readings, which are counted; a step of the
     wall clock costs nothing."""
     clock, runs = SteppedClock(tmp_path), tmp_path / "idle"
-    with Bench(tmp_path / "bench") as bench:
-        process = subprocess.Popen(
-            labctl("idle", str(bench.rig), "--runs", str(runs)),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clock.variables,
-        )  # fmt: skip
-        try:
-            path = until_recorded(process, runs, 20)
-            process.send_signal(signal.SIGSTOP)
-            time.sleep(STOPPED_S)
-            process.send_signal(signal.SIGCONT)
-            until_told(process, path, "held_up")
-            clock.step(HOUR_S)
-            until_told(process, path, "wall_clock_step")
-            until_recorded(process, runs, len(RunRecord(path).readings(POLLED)) + 20)
-            process.send_signal(signal.SIGTERM)
-            output, _ = process.communicate(timeout=WITHIN_S)
-        finally:
-            process.kill()
+    process = subprocess.Popen(
+        labctl("idle", str(bench.rig), "--runs", str(runs)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clock.variables,
+    )  # fmt: skip
+    try:
+        path = until_recorded(process, runs, 20)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(STOPPED_S)
+        process.send_signal(signal.SIGCONT)
+        until_told(process, path, "held_up")
+        clock.step(HOUR_S)
+        until_told(process, path, "wall_clock_step")
+        until_recorded(process, runs, len(RunRecord(path).readings(POLLED)) + 20)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=WITHIN_S)
+    finally:
+        process.kill()
     assert process.returncode == 0, output
     record = RunRecord(path)
     (held_up,) = [event for event in record.events if event.kind == "held_up"]

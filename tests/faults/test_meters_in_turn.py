@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instruments.simulated.bench import Bench, MetersProcess
+from instruments.simulated.bench import Bench, MetersProcess, configure
 from instruments.simulated.meters import MetersConfig
 from labctl.record import Event, RunRecord
 from tests.bench.test_fio_phases import fios_below
+from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S, Interruptible, assert_times_ascend, plan_file
 from tests.soak.counts import miscounted_of
 
@@ -61,7 +62,7 @@ def with_power(bench: Bench) -> None:
 
 
 def test_each_comes_back_with_its_gap_and_the_others_lose_nothing(tmp_path: Path) -> None:
-    with Bench(tmp_path / "bench") as bench:
+    with Bench(tmp_path / "bench", configure(overrides=SLOW)) as bench:
         run = Interruptible(bench.rig, plan_file(tmp_path, 600, "[8]"), tmp_path / "runs")
         process = run.go_on()
         run.until("phase_started", index=1)

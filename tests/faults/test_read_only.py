@@ -26,12 +26,6 @@ READ_ONLY = "Read-only file system"
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Bench(tmp_path / "bench") as running:
-        yield running
-
-
-@pytest.fixture
 def disk(tmp_path: Path) -> Iterator[FailingDisk]:
     with failing_disk(tmp_path) as made:
         yield made

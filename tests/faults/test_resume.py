@@ -1,7 +1,8 @@
 """A run that is cut off, in whatever way, goes on: nothing of it is lost but the moment.
 
-``LABCTL_RESUME_KILLS`` says how often a sweep is killed (3, or hundreds for a long night),
-``LABCTL_STOPPED_S`` for how long one is stopped.
+A sweep is killed twice in ``make test``, in ``make test-long`` as often as
+``LABCTL_RESUME_KILLS`` says (12, or hundreds for a long night). ``LABCTL_STOPPED_S`` says for how
+long one is stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,16 +41,10 @@ __all__ = ["small_disk"]
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
-KILLS = int(os.environ.get("LABCTL_RESUME_KILLS", "3"))
+FEW, MANY = 2, int(os.environ.get("LABCTL_RESUME_KILLS", "12"))
 STOPPED_S = float(os.environ.get("LABCTL_STOPPED_S", "9"))
 LOST_S = 0.25
 """What a kill may cost, from the moment at which the first reading that is lost was due."""
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("resume") / "bench") as running:
-        yield running
 
 
 @pytest.fixture
@@ -59,19 +53,20 @@ def folder(bench: Bench, tmp_path: Path) -> Path:
     return Path(bench.rig).parent
 
 
-@pytest.mark.timeout(600 + 60 * KILLS)
+@pytest.mark.timeout(600 + 60 * MANY)
+@pytest.mark.parametrize("most", [FEW, pytest.param(MANY, marks=pytest.mark.long)])
 def test_killed_at_random_instants_it_is_completed_and_true(
-    bench: Bench, folder: Path, tmp_path: Path
+    bench: Bench, folder: Path, tmp_path: Path, most: int
 ) -> None:
-    rng, kills = random.Random(5), 0
+    rng, kills = random.Random(most), 0
     plan = plan_file(tmp_path, 3)
     with HeldUp() as held_up:
         for number in itertools.count():
             run = Interruptible(bench.rig, plan, tmp_path / f"runs-{number}")
-            killed_ns = killed_until_completed(run, rng, KILLS - kills)
+            killed_ns = killed_until_completed(run, rng, most - kills)
             kills += len(killed_ns)
             assert_nothing_lost(run, folder, killed_ns, held_up)
-            if kills >= KILLS:
+            if kills >= most:
                 break
 
 
@@ -147,9 +142,7 @@ def test_ended_by_a_person_it_may_still_go_on(bench: Bench, tmp_path: Path) -> N
     assert end is not None and end.data["outcome"] == "aborted"
     assert run.finish().outcome == "completed"
     assert_completed_once(run.path)
-    again = subprocess.run(
-        labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
-    )
+    again = subprocess.run(labctl(*run.resume_words), capture_output=True, text=True, check=False)
     assert again.returncode == 2 and "completed" in again.stderr
 
 
@@ -159,9 +152,7 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
     run = Interruptible(bench.rig, plan_file(tmp_path, 60, "[1]"), tmp_path / "runs")
     run.go_on()
     run.until("phase_started", index=1)
-    refused = subprocess.run(
-        labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
-    )
+    refused = subprocess.run(labctl(*run.resume_words), capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and "in use" in refused.stderr
     run.kill()
     before = events_file(run.path)
@@ -175,7 +166,7 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
     ):
         file.write_text(json.dumps({**header, key: value}))
         done = subprocess.run(
-            labctl("run", "--resume", str(run.path)), capture_output=True, text=True, check=False
+            labctl(*run.resume_words), capture_output=True, text=True, check=False
         )
         assert done.returncode == 2 and told in done.stderr, done.stderr
         assert "Traceback" not in done.stderr

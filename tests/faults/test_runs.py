@@ -12,31 +12,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from instruments.simulated.bench import Bench
+from instruments.simulated.bench import Bench, configure
 from labctl.record import RunRecord, find_runs
 from tests.bench.test_fio_phases import fios_below
+from tests.faults.conftest import SLOW
+from tests.faults.resumed_run import WITHIN_S
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
 PLAN = """
 name = "short"
-idle_before_s = 3
-idle_after_s = 2
+idle_before_s = 2
+idle_after_s = 1
 [[sweeps]]
 pattern = "randread"
 queue_depth = [1, 8]
 duration_s = {seconds}
 """
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(tmp_path_factory.mktemp("faults") / "bench") as running:
-        yield running
 
 
 @pytest.fixture
@@ -61,7 +59,12 @@ def command(rig: Path, plan: Path, runs: Path) -> list[str]:
 
 def run(rig: Path, plan: Path, runs: Path, **more: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(rig, plan, runs), capture_output=True, text=True, timeout=90, check=False, **more
+        command(rig, plan, runs),
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        **more,
     )
 
 
@@ -70,12 +73,19 @@ def begun(rig: Path, plan: Path, runs: Path, phases: int) -> subprocess.Popen[st
     process = subprocess.Popen(
         command(rig, plan, runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 40
+    until_begun(process, runs, phases)
+    return process
+
+
+def until_begun(process: subprocess.Popen[str], runs: Path, phases: int) -> None:
+    """Wait until a run has begun its ``phases``-th phase."""
+    deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline and process.poll() is None:
         found = find_runs(runs)
         if found and len(kinds(found[0], "phase_started")) >= phases:
-            return process
+            return
         time.sleep(0.05)
+    process.kill()
     raise AssertionError(process.communicate())
 
 
@@ -84,7 +94,7 @@ def kinds(path: Path, kind: str) -> list[dict[str, object]]:
 
 
 def no_fio_left(runs: Path) -> bool:
-    deadline = time.monotonic() + 6
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if not fios_below(runs):
             return True
@@ -121,7 +131,7 @@ def test_ctrl_c_once_ends_cleanly_with_a_usable_run(
     process = begun(bench.rig, plan, runs, phases=2)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130
     assert "what was recorded is kept" in errors
     assert fios_below(runs) == []
@@ -139,7 +149,7 @@ def test_ctrl_c_twice_kills_at_once(bench: Bench, plan: Path, tmp_path: Path) ->
     process.send_signal(signal.SIGINT)
     time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130
     assert no_fio_left(runs)
     (path,) = find_runs(runs)
@@ -157,7 +167,7 @@ def test_a_terminal_that_goes_away_ends_the_run_cleanly(
         start_new_session=True,
     )  # fmt: skip
     os.close(terminal)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         found = find_runs(runs)
         if found and len(kinds(found[0], "phase_started")) >= 2:
@@ -166,62 +176,99 @@ def test_a_terminal_that_goes_away_ends_the_run_cleanly(
             os.read(controller, 65536)
     os.close(controller)
     process.send_signal(signal.SIGHUP)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=WITHIN_S) == 130
     (path,) = find_runs(runs)
     assert [end["outcome"] for end in kinds(path, "run_ended")] == ["aborted"]
     assert (path / "report.html").exists()
     assert no_fio_left(runs)
 
 
-def test_a_meter_silent_in_the_middle_is_a_gap_not_zero_watts(
-    bench: Bench, plan: Path, tmp_path: Path
-) -> None:
-    runs = tmp_path / "runs"
-    slow = tmp_path / "slow.toml"
-    slow.write_text(PLAN.format(seconds=9))
-    process = begun(bench.rig, slow, runs, phases=2)
-    bench.inject("i12", "silent", 4.0)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    (path,) = find_runs(runs)
-    assert [item["instrument"] for item in kinds(path, "instrument_lost")] == ["i12"]
-    (back,) = kinds(path, "instrument_back")
-    assert back["instrument"] == "i12"
-    assert "meter lost: i12" in output
-    summary = json.loads((path / "summary.json").read_text())
-    watts = [item["watts"] for item in summary["phases"]]
-    idle = summary["phases"][0]["watts"]["value"]
-    assert all(item is None or item["value"] > idle * 0.95 for item in watts)
-    assert any("i12" in problem for problem in summary["problems"])
+@dataclass(frozen=True)
+class Trouble:
+    """What is done to a meter, and how it shows."""
+
+    meter: str
+    fault: str
+    seconds: float
+    event: str
+    """Words of the event that tells of it."""
+    told: str
+    """Words of the report's problem."""
 
 
-@pytest.mark.parametrize(
-    ("meter", "fault", "told"),
-    [("v12", "nonsense", "v12"), ("i33", "overload", "overload"), ("v33", "hold", "hold"),
-     ("i12", "disconnect", "i12"), ("i12", "memory_overflow", "memory overflow")],
-)  # fmt: skip
-def test_a_meter_in_trouble_costs_its_readings_and_is_told(
-    bench: Bench, plan: Path, tmp_path: Path, meter: str, fault: str, told: str
-) -> None:
-    runs = tmp_path / "runs"
+TROUBLES = (
+    Trouble("i12", "silent", 3.0, "no whole answer", "i12: lost"),
+    Trouble("v12", "nonsense", 1.5, "v12.voltage unreadable", "v12.voltage"),
+    Trouble("i33", "overload", 1.5, "i33.current overload", "overload"),
+    Trouble("v33", "hold", 1.5, "v33.voltage hold", "hold"),
+    Trouble("i12", "memory_overflow", 1.5, "i12.voltage memory_overflow", "memory overflow"),
+    Trouble("i12", "disconnect", 1.5, "closed the connection", "i12: lost"),
+)
+"""Each in a phase of its own; the meter that is lost twice has long been back in between."""
+
+
+@dataclass(frozen=True)
+class TroubledRun:
+    """A run whose meters had all of them."""
+
+    path: Path
+    output: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
+        return found
+
+
+@pytest.fixture(scope="module")
+def troubled(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> TroubledRun:
+    folder = tmp_path_factory.mktemp("troubled")
+    plan, runs = folder / "short.toml", folder / "runs"
+    depths = list(range(1, len(TROUBLES) + 1))
+    plan.write_text(PLAN.replace("[1, 8]", str(depths)).format(seconds=4))
     process = begun(bench.rig, plan, runs, phases=2)
-    bench.inject(meter, fault, 1.5)
-    output, errors = process.communicate(timeout=60)
+    for number, trouble in enumerate(TROUBLES):
+        until_begun(process, runs, number + 2)
+        bench.inject(trouble.meter, trouble.fault, trouble.seconds)
+    output, errors = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0, errors
     (path,) = find_runs(runs)
-    record = RunRecord(path)
-    events = [event for event in record.events if event.kind in ("status", "instrument_lost")]
-    assert events, output
+    return TroubledRun(path, output)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.fault)
+def test_a_meter_in_trouble_is_told(troubled: TroubledRun, trouble: Trouble) -> None:
+    told = [
+        f"{event.data.get('channel', '')} {event.data.get('status', event.data.get('reason'))}"
+        for event in RunRecord(troubled.path).events
+        if event.kind in ("status", "instrument_lost")
+    ]
+    assert any(trouble.event in words for words in told), (told, troubled.output)
+    problems = troubled.summary["problems"]
+    assert any(trouble.told in problem for problem in problems), problems
+
+
+def test_a_meter_in_trouble_costs_its_readings_and_gives_no_wrong_watts(
+    troubled: TroubledRun,
+) -> None:
+    record = RunRecord(troubled.path)
     assert all(
         abs(value) < 1000
         for name in record.channel_names
         if not name.startswith("fio")
         for value in record.readings(name)["v"]
     )
-    summary = json.loads((path / "summary.json").read_text())
-    assert any(told in problem for problem in summary["problems"]), summary["problems"]
-    watts = [item["watts"]["value"] for item in summary["phases"] if item["watts"]]
+    watts = [item["watts"]["value"] for item in troubled.summary["phases"] if item["watts"]]
     assert watts and all(3.5 < value < 9 for value in watts)
+
+
+def test_a_meter_silent_in_the_middle_is_a_gap_not_zero_watts(troubled: TroubledRun) -> None:
+    lost = kinds(troubled.path, "instrument_lost")
+    assert [item["instrument"] for item in lost] == ["i12", "i12"]  # silent, and its cable
+    assert kinds(troubled.path, "instrument_back")[0]["instrument"] == "i12"
+    assert "meter lost: i12" in troubled.output
+    idle, silent, *_ = (item["watts"] for item in troubled.summary["phases"])
+    assert silent is None or silent["value"] > idle["value"] * 0.95
 
 
 def test_an_unreachable_meter_is_named_before_anything_is_touched(
@@ -273,11 +320,11 @@ def test_a_sync_engine_at_queue_depth_8_is_refused(
 
 def test_a_drive_that_vanishes_ends_the_run_as_failed(plan: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    with Bench(tmp_path / "bench") as own:
+    with Bench(tmp_path / "bench", configure(overrides=SLOW)) as own:
         process = begun(own.rig, plan, runs, phases=2)
         assert own.drive is not None
         own.drive.stop()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 1
     (path,) = find_runs(runs)
     end = RunRecord(path).end
@@ -304,6 +351,7 @@ def test_a_full_disk_ends_the_run_with_one_message_and_keeps_the_record(
     bench: Bench, plan: Path, small_disk: Path
 ) -> None:
     (small_disk / "ballast").write_bytes(bytes(220 * 1024))
+    plan.write_text(PLAN.format(seconds=60))  # the disk ends it
     done = run(bench.rig, plan, small_disk / "runs")
     assert done.returncode == 1
     assert "No space left on device" in done.stderr + done.stdout
@@ -321,9 +369,9 @@ def test_a_full_disk_ends_the_run_with_one_message_and_keeps_the_record(
     )  # fmt: skip
 
 
-def test_a_truncated_journal_still_reports(bench: Bench, plan: Path, tmp_path: Path) -> None:
-    assert run(bench.rig, plan, tmp_path / "runs").returncode == 0
-    (path,) = find_runs(tmp_path / "runs")
+def test_a_truncated_journal_still_reports(troubled: TroubledRun, tmp_path: Path) -> None:
+    path = tmp_path / troubled.path.name
+    shutil.copytree(troubled.path, path)
     for file in (path / "journal.jsonl", path / "channels" / "i12.voltage"):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) * 2 // 3 + 5])
@@ -351,11 +399,11 @@ duration_s = 4
 def test_a_drive_that_gets_too_hot_cools_down_and_its_phase_is_done_again(tmp_path: Path) -> None:
     plan = tmp_path / "hot.toml"
     plan.write_text(HOT)
-    with Bench(tmp_path / "bench") as own:
+    with Bench(tmp_path / "bench", configure(overrides=SLOW)) as own:
         rig = tmp_path / "limited.toml"
         rig.write_text(own.rig.read_text() + "\n[limits]\ncelsius = 54\nresume_celsius = 49\n")
         done = run(rig, plan, tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     (path,) = find_runs(tmp_path / "runs")
     outcomes = [(item["index"], item["outcome"]) for item in kinds(path, "phase_ended")]
     assert (2, "interrupted") in outcomes and outcomes.count((2, "completed")) == 1

@@ -1,24 +1,21 @@
-"""A job whose run is killed at each stage of it goes on from there, and is done once.
-
-``LABCTL_STAGES=repeat,prepare`` also does it with a plan that is prepared again each time.
-"""
+"""A job whose run is killed at each stage of it goes on from there, and is done once."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from instruments.simulated.bench import Bench
+from instruments.simulated.bench import Bench, configure
 from labctl.record import find_runs
 from labctl.report.write import PAGE_FILE
 from labctl.service.job import JobState, Outcome
 from labctl.service.processes import ProcessIdentity
 from labctl.service.rig_lock import rigs_in_use
 from tests.bench.test_fio_phases import fios_below
+from tests.faults.conftest import SLOW
 from tests.faults.daemon_run import DaemonProcess, events_of, labctl
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 
@@ -33,13 +30,12 @@ idle_after_s = 1
 step = "purge"
 [[prepare]]
 step = "fill"
-span = "64m"
+span = "16m"
 [[sweeps]]
 pattern = "randwrite"
 queue_depth = [1, 8]
 duration_s = 1.5
 """
-RESUMES = os.environ.get("LABCTL_STAGES", "repeat").split(",")
 PURGE, FILL, FIRST, SECOND = range(4)
 
 
@@ -82,12 +78,13 @@ class Killed(DaemonProcess):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("resume", RESUMES)
+@pytest.mark.parametrize("resume", ["repeat", pytest.param("prepare", marks=pytest.mark.long)])
 def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> None:
     plan = tmp_path / "stages.toml"
     plan.write_text(PLAN.format(resume=resume))
     home = tmp_path / "home"
-    with Bench(tmp_path / "bench") as bench, Killed(home, bench.rig) as daemon:
+    config = configure(overrides=SLOW)
+    with Bench(tmp_path / "bench", config) as bench, Killed(home, bench.rig) as daemon:
         said = labctl(home, "queue", "add", str(bench.rig), str(plan), "--yes", "--json").stdout
         number = int(json.loads(said)[0]["id"])
         daemon.until_attempt(number, 1)

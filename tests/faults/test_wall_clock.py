@@ -59,32 +59,32 @@ def influx() -> Iterator[FakeInflux]:
 
 
 def test_a_stepped_wall_clock_moves_nothing_that_is_measured_or_sent(
-    tmp_path: Path, influx: FakeInflux
+    bench: Bench, tmp_path: Path, influx: FakeInflux
 ) -> None:
     clock = SteppedClock(tmp_path)
     clock.variables |= {"TZ": "Europe/Berlin", "LABCTL_INFLUX_TOKEN": influx.token}
     sink = f'\n[sinks.influxdb]\nurl = "{influx.url}"\norg = "lab"\nbucket = "lab"\n'
-    with Bench(tmp_path / "bench") as bench:
-        bench.rig.write_text(bench.rig.read_text() + sink)
-        run = Interruptible(bench.rig, plan_file(tmp_path, 3, "[1, 8, 32]"), tmp_path / "runs")
-        begin = SUMMER_TIME_ENDS - timedelta(seconds=8)  # the first phases begin before
-        clock.begin_at(begin)
-        words = ["run", str(bench.rig), str(run.plan), "--runs", str(run.runs)]
-        run.process = subprocess.Popen(
-            labctl(*words), env=clock.variables,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        run.until("phase_started", index=1)
-        clock.step(-HOUR_S)
-        run.until("wall_clock_step", 1)
-        run.until("phase_started", index=3)
-        clock.step(2 * HOUR_S)
-        assert influx.token not in arguments_below(run.process.pid)
-        output, _ = run.process.communicate(timeout=WITHIN_S)
-        assert run.process.returncode == 0, output
-        assert_completed_once(run.path)
-        assert_times_ascend(run.path)
-        assert_true(RunRecord(run.path), run.summary(), bench.directory)
+    rig = tmp_path / "rig.toml"
+    rig.write_text(bench.rig.read_text() + sink)
+    run = Interruptible(rig, plan_file(tmp_path, 3, "[1, 8, 32]"), tmp_path / "runs")
+    begin = SUMMER_TIME_ENDS - timedelta(seconds=8)  # the first phases begin before
+    clock.begin_at(begin)
+    words = ["run", str(rig), str(run.plan), "--runs", str(run.runs)]
+    run.process = subprocess.Popen(
+        labctl(*words), env=clock.variables,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    run.until("phase_started", index=1)
+    clock.step(-HOUR_S)
+    run.until("wall_clock_step", 1)
+    run.until("phase_started", index=3)
+    clock.step(2 * HOUR_S)
+    assert influx.token not in arguments_below(run.process.pid)
+    output, _ = run.process.communicate(timeout=WITHIN_S)
+    assert run.process.returncode == 0, output
+    assert_completed_once(run.path)
+    assert_times_ascend(run.path)
+    assert_true(RunRecord(run.path), run.summary(), bench.directory)
     record = RunRecord(run.path)
     assert abs(record.header.anchor.wall_ns / NS_PER_S - begin.timestamp()) < 60
     steps = [event.data["seconds"] for event in record.events if event.kind == "wall_clock_step"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
-from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1
+from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1, kinds
 
 
 @pytest.fixture(scope="session")
@@ -24,20 +24,16 @@ def influx_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer]
 
 @pytest.fixture(scope="session")
 def influx_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer1]:
-    """A real InfluxDB 1.8 or later for the whole session."""
+    """A real InfluxDB 1.x for the whole session."""
     if influxd1() is None:
         pytest.skip("no InfluxDB 1.x: put influxd on PATH or name it in $INFLUXD1")
     server = InfluxServer1(tmp_path_factory.mktemp("influxdb1"))
     server.start()
-    try:
-        if not server.takes_points():
-            pytest.skip(f"{influxd1()} is older than 1.8: it has no /api/v2/write")
-        yield server
-    finally:
-        server.kill()
+    yield server
+    server.kill()
 
 
-@pytest.fixture(params=["2", "1"], ids=["2.x", "1.x"])
+@pytest.fixture(params=kinds(), ids="{}.x".format)
 def influx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> InfluxServer:
     """A real InfluxDB of each kind; take a bucket of your own."""
     server: InfluxServer = request.getfixturevalue(f"influx_{request.param}")

@@ -1,4 +1,4 @@
-"""A real InfluxDB, 2.x or 1.8 and later, in a process of its own: started, killed, stopped and
+"""A real InfluxDB, 2.x or 1.x, in a process of its own: started, killed, stopped and
 asked by tests."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.servers.influx_lines import Stored
+from tests.servers.influx_relay import Relay
 
 ORG = "lab"
 TOKEN = "token-of-the-tests"
@@ -47,10 +49,26 @@ def influxd1() -> str | None:
 
 
 @functools.cache
+def kinds() -> tuple[str, ...]:
+    """Those that tests can be run against here: ``2``, ``1``; both where there is none, to be
+    skipped with the reason."""
+    here = {"2": influxd(), "1": influxd1()}
+    return tuple(kind for kind, binary in here.items() if binary) or tuple(here)
+
+
+@functools.cache
 def _is_1(binary: str) -> bool:
     """1.x prints its configuration, 2.x has no such command. (A build may not know its version.)"""
     done = subprocess.run([binary, "config"], capture_output=True, check=False, timeout=30)
     return b"[meta]" in done.stdout
+
+
+@functools.cache
+def _is_before_1_8(binary: str) -> bool:
+    """Whether it lacks the write address of 2.x; not a build that does not know its version."""
+    said = subprocess.run([binary, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"InfluxDB v1\.(\d+)", said)
+    return found is not None and int(found[1]) < 8
 
 
 def free_port() -> int:
@@ -111,7 +129,7 @@ class InfluxServer:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and gone."""
+        """SIGKILL, and gone. It may be started again."""
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
@@ -165,19 +183,22 @@ class InfluxServer:
             raise AssertionError(f"{path}: {error.code} {error.read()[:500]!r}") from error
 
 
+@dataclass
 class InfluxServer1(InfluxServer):
-    """One 1.x server, with users. A bucket is a database."""
+    """One 1.x server, with users. A bucket is a database.
 
-    token = f"{USER}:{PASSWORD}"
+    One that is older than 1.8 has a relay before it, which is reached in its place.
+    """
 
-    def takes_points(self) -> bool:
-        """Whether it has the write address of 2.x, as 1.8 and later do."""
-        request = urllib.request.Request(f"{self.url}/api/v2/write", b"", method="POST")
-        try:
-            urllib.request.urlopen(request, timeout=30).close()
-        except urllib.error.HTTPError as error:
-            return error.code != 404
-        return True
+    token: ClassVar[str] = f"{USER}:{PASSWORD}"
+
+    own_port: int = field(default_factory=free_port)
+    relay: Relay | None = None
+
+    def start(self) -> None:
+        if _is_before_1_8(influxd1() or "") and self.relay is None:
+            self.relay = Relay(self.port, self.own_port)
+        super().start()
 
     def make_bucket(self, name: str, keep_s: int = 0) -> None:
         keep = f" WITH DURATION {keep_s}s" if keep_s else ""
@@ -201,7 +222,7 @@ class InfluxServer1(InfluxServer):
             [logging]
             level = "error"
             [http]
-            bind-address = "127.0.0.1:{self.port}"
+            bind-address = "127.0.0.1:{self.own_port if self.relay else self.port}"
             auth-enabled = true
             log-enabled = false
         """)

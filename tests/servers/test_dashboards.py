@@ -21,7 +21,7 @@ from dashboards.sample import Lab, lab
 from dashboards.stack import NativeStack, Ports
 from dashboards.stack.programs import grafana_command
 from tests.servers.dashboard_viewer import DASHBOARDS, DAY_MS, Database, Viewer, empty_queries
-from tests.servers.influx_server import InfluxServer1, free_port, influxd
+from tests.servers.influx_server import InfluxServer1, free_port, influxd, kinds
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def sample_1(influx_1: InfluxServer1) -> SampleDatabase:
     return _filled(influx_1.url, "sample", influx_1.token, influx_1.token)
 
 
-@pytest.fixture(scope="module", params=["2", "1"], ids=["2.x", "1.x"])
+@pytest.fixture(scope="module", params=kinds(), ids="{}.x".format)
 def database(request: pytest.FixtureRequest) -> SampleDatabase:
     found: SampleDatabase = request.getfixturevalue(f"sample_{request.param}")
     return found

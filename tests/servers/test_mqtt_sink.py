@@ -13,6 +13,7 @@ import pytest
 
 from labctl.cli.mqtt import forget_rig
 from labctl.errors import ConfigurationError
+from labctl.printable import printable
 from labctl.record import DriveInfo, Event, RailInfo, RunRecord
 from labctl.service.shipping import ship
 from labctl.sinks.home_assistant import forget
@@ -214,7 +215,7 @@ NASTY = (
 async def test_names_of_any_kind(broker: Mosquitto, tmp_path: Path) -> None:
     assert len({level(name) for name in NASTY}) == len(NASTY)
     for number, name in enumerate(NASTY):
-        text = name.encode("utf-8", "replace").decode()
+        text = printable(name)  # as a record is read
         run = MadeRun(
             tmp_path,
             seconds=4.0,
@@ -232,9 +233,9 @@ async def test_names_of_any_kind(broker: Mosquitto, tmp_path: Path) -> None:
                 await listener.until_told(f"{base}/power/{level(text)}")
             mine = {name for name, _, _ in listener.heard if name.startswith(f"{base}/")}
             assert all(topic.count("/") <= 3 for topic in mine)
-            await listener.until_told(f"{base}/event/{level(name)}")
+            await listener.until_told(f"{base}/event/{level(text)}")
             await listener.until_told(f"{base}/state")
-            (event,) = listener.said(f"{base}/event/{level(name)}")
+            (event,) = listener.said(f"{base}/event/{level(text)}")
             assert event["kind"] == text and len(event["text"].encode()) <= 4_096
             assert listener.said(f"{base}/state")[-1]["rig"] == text
 

@@ -174,7 +174,7 @@ def test_killed_and_resumed_at_once_it_ends_what_was_left_and_completes(
     process.communicate()
     (path,) = find_runs(runs)
     resumed = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "run", "--resume", str(path)],
+        [sys.executable, "-m", "labctl.cli.main", "run", str(rig), "--resume", str(path)],
         capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

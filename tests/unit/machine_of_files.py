@@ -24,17 +24,19 @@ class MachineOfFiles:
         command = " ".join(argv)
         self.asked.append(command)
         if argv[0] == "stat":
-            return self._stat(argv[-1])
+            lines = [self._stat(path) for path in argv[argv.index("--") + 1 :]]
+            found = "".join(filter(None, lines))
+            return Completed(0 if all(lines) else 1, found, "")
         begin = max((key for key in self.programs if command.startswith(key)), key=len, default="")
         return self.programs[begin] if begin else Completed(127, "", f"{argv[0]}: not found")
 
-    def _stat(self, path: str) -> Completed:
+    def _stat(self, path: str) -> str:
         found = self.nodes.get(self.links.get(path, path))
         if found is None:
-            return Completed(1, "", f"stat: cannot stat '{path}': No such file or directory")
+            return ""
         mode, number = found
         major, minor = (int(part) for part in number.split(":"))
-        return Completed(0, f"{mode:x} {major:x} {minor:x} 5 0\n", "")
+        return f"{mode:x} {major:x} {minor:x} 5 0 7 {path}\n"
 
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         found = {}

@@ -30,9 +30,11 @@ from labctl.errors import ConfigurationError
 from labctl.plan import parse_plan
 from labctl.record import Event, RunRecord
 from labctl.report.compare import comparison_page
+from labctl.report.compare_charts import comparison_charts
 from labctl.report.compare_table import comparison_csv, comparison_text
 from tests.unit.synthetic_run import WORK, Bench, Load, build
 from tests.unit.test_docs import ROOT, blocks
+from tests.unit.test_report_charts import valid
 from tests.unit.test_report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of
 
 Pair = tuple[RunRecord, RunSummary]
@@ -161,6 +163,8 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
     assert not re.search(r'(src|href)="https?:', page)
     assert page.count("<figure data-chart=") == 6
     assert "Gate passed" in page
+    for chart in comparison_charts(found, pairs[0][1]):
+        valid(chart)
 
 
 def gated(found: Comparison, **limit: float) -> list[Verdict]:

@@ -9,6 +9,8 @@ import pytest
 
 from labctl.capture.drive import control as drive_control
 from labctl.capture.drive.control import DriveControl, sanitize_state
+from labctl.capture.drive.node import Node, Place
+from labctl.capture.drive.opened import Opened, opening
 from labctl.capture.host.machine import Completed
 from labctl.errors import RunFailed
 from labctl.phase import Pattern, Phase, Role
@@ -36,10 +38,18 @@ class Scripted:
         return {"/dev/disk/by-id/nvme-x": "/dev/nvme1n1"}.get(path, path)
 
 
+def place_of(drive: Drive) -> Place:
+    """What a check found its target to be."""
+    path = Scripted([]).resolve(drive.target) or ""
+    is_device = path.startswith("/dev/")
+    return Place(path, Node(0o060660 if is_device else 0o100600, "259:3", 6, 4096, 310), None)
+
+
 def purge_phase(method: str, within_s: float = 60.0) -> Phase:
     return Phase(0, Role.PREPARE, "purge", Pattern.PURGE, within_s, purge_method=method)
 
 
+SATA = Drive(target="/dev/sdb")
 NVME = Drive(target="/dev/disk/by-id/nvme-x", engine="io_uring", serial="S1", destructive=True)
 
 
@@ -47,32 +57,36 @@ NVME = Drive(target="/dev/disk/by-id/nvme-x", engine="io_uring", serial="S1", de
     ("drive", "method", "command", "used"),
     [
         (NVME, "auto", ["nvme", "format", "/dev/nvme1n1", "--ses=1"], "format"),
-        (NVME, "discard", ["blkdiscard", "/dev/nvme1n1"], "discard"),
-        (Drive(target="/dev/sdb"), "auto", ["blkdiscard", "/dev/sdb"], "discard"),
+        (NVME, "discard", ["blkdiscard", "/proc/self/fd/3"], "discard"),
+        (Drive(target="/dev/sdb"), "auto", ["blkdiscard", "/proc/self/fd/3"], "discard"),
         (
             Drive(target="/scratch/file", size_bytes=4096), "auto",
-            ["fallocate", "--punch-hole", "--length", "4096", "/scratch/file"], "discard",
+            ["fallocate", "--punch-hole", "--length", "4096", "/proc/self/fd/3"], "discard",
         ),
     ],
 )  # fmt: skip
 def test_each_purge_is_one_command_on_the_device_itself(
     drive: Drive, method: str, command: list[str], used: str
 ) -> None:
+    place = place_of(drive)
+    if used == "discard":
+        assert place.node is not None
+        command = list(opening([Opened(3, place, place.node)], command))
     machine = Scripted([(command, OK)])
-    assert DriveControl(machine, drive).purge(purge_phase(method)) == used
+    assert DriveControl(machine, drive).purge(purge_phase(method), place) == used
     assert machine.answers == []
 
 
 def test_a_format_of_what_is_no_nvme_drive_is_refused_with_what_to_do() -> None:
     with pytest.raises(RunFailed, match='method = "discard"'):
-        DriveControl(Scripted([]), Drive(target="/dev/sdb")).purge(purge_phase("format"))
+        DriveControl(Scripted([]), SATA).purge(purge_phase("format"), place_of(SATA))
 
 
 def test_a_purge_that_the_drive_refuses_is_told_in_its_own_words() -> None:
     refusal = Completed(1, "", "NVMe status: Access Denied: (0x4286)\n")
     machine = Scripted([(["nvme", "format", "/dev/nvme1n1", "--ses=1"], refusal)])
     with pytest.raises(RunFailed, match="Access Denied"):
-        DriveControl(machine, NVME).purge(purge_phase("auto"))
+        DriveControl(machine, NVME).purge(purge_phase("auto"), place_of(NVME))
 
 
 def test_a_sanitize_is_followed_until_the_drive_says_that_it_is_over(
@@ -87,7 +101,7 @@ def test_a_sanitize_is_followed_until_the_drive_says_that_it_is_over(
             (ask, Completed(0, '{"nvme1": {"sprog": 65535, "sstat": 257}}', "")),
         ]
     )
-    assert DriveControl(machine, NVME).purge(purge_phase("sanitize")) == "sanitize"
+    assert DriveControl(machine, NVME).purge(purge_phase("sanitize"), place_of(NVME)) == "sanitize"
     assert machine.answers == []
 
 

@@ -14,7 +14,6 @@ import pytest
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.settings import Changed, left_changed
 from labctl.capture.host.machine import Completed
-from labctl.capture.resumption import resumption
 from labctl.errors import RunFailed
 from labctl.journal import Journal
 from labctl.record import Event, RunRecord
@@ -24,10 +23,11 @@ from labctl.service.home import find_home
 from labctl.service.leftovers import check_leftovers, end_leftovers
 from labctl.service.rig_lock import RigLock
 from tests.unit.machine_of_files import MachineOfFiles
-from tests.unit.test_resumption import RIG, made
+from tests.unit.test_resumption import RIG, made, resumption
 
 CORES = [f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor" for core in (0, 1)]
-DRIVE = parse_rig(RIG, "rig.toml").drive
+BENCH = parse_rig(RIG, "rig.toml")
+DRIVE = BENCH.drive
 
 
 class Host(MachineOfFiles):
@@ -98,7 +98,7 @@ def run(tmp_path: Path, host: Host) -> Path:
 def before(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """``run``, as the last one on its rig, by a process that is gone."""
     monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
-    lock = RigLock.take(find_home(), parse_rig(RIG, "rig.toml"), "labctl run")
+    lock = RigLock.take(find_home(), BENCH, "labctl run")
     lock.note_run(run, "plan")
     lock.release()
     (file,) = (tmp_path / "home" / "rigs").glob("*.json")
@@ -144,20 +144,20 @@ def test_the_daemon_and_the_next_run_put_back_what_is_left(
     run: Path, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "machine_at", lambda *_: host)
-    assert end_leftovers(run) == [
+    assert end_leftovers(run, BENCH) == [
         f"{run.name} had left CPU governor performance (before: ondemand), power state 4 "
         "(before: 0): put back"
     ]
     assert (host.state, host.governors) == (0, {"ondemand"})
-    assert end_leftovers(run) == []
+    assert end_leftovers(run, BENCH) == []
 
 
 def test_the_doctor_names_what_is_left(before: Path, host: Host) -> None:
-    (check,) = check_leftovers(parse_rig(RIG, "rig.toml"), host)
+    (check,) = check_leftovers(BENCH, host)
     assert str(before) in check.text and "power state 4 (before: 0)" in check.text
     host.state = 0
     host.set_governors("ondemand")
-    assert list(check_leftovers(parse_rig(RIG, "rig.toml"), host)) == []
+    assert list(check_leftovers(BENCH, host)) == []
 
 
 def test_another_drive_in_its_place_is_left_alone(
@@ -172,8 +172,23 @@ def test_another_drive_in_its_place_is_left_alone(
     killed(path, host)
     monkeypatch.setattr(leftovers, "machine_at", lambda *_: host)
     asked = len(host.sets)
-    (line,) = end_leftovers(path)
+    (line,) = end_leftovers(path, BENCH)
     assert "another drive now (S1)" in line and len(host.sets) == asked
+
+
+def test_settings_of_a_rig_that_is_not_this_machines_are_left_alone(
+    run: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record says which drive and host: of another rig nothing is asked or set."""
+
+    def connected(*_: object) -> Host:
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(leftovers, "machine_at", connected)
+    for there, here in (('"/dev/nvme1n1"', '"/dev/nvme2n1"'), ('"local"', '"root@bench"')):
+        (line,) = end_leftovers(run, parse_rig(RIG.replace(there, here), "other.toml"))
+        assert "not put back" in line and here.strip('"') in line and there.strip('"') in line
+    assert host.state == 4
 
 
 def test_a_host_that_was_started_anew_is_set_again(host: Host) -> None:

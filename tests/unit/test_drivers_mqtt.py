@@ -109,7 +109,7 @@ def test_the_channel_says_how_old_a_value_may_be() -> None:
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "paho.mqtt", None)
     instrument = drivers.create("room", "mqtt", SETTINGS, time.monotonic_ns)
-    with pytest.raises(SettingRefused, match=r"labctl\[mqtt\]"):
+    with pytest.raises(SettingRefused, match=r"add it: .*'paho-mqtt>="):
         instrument.open()
     instrument.close()
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from labctl.cli.finding import find_rig
 from labctl.errors import ConfigurationError
+from labctl.find_rig import find_rig, rig_of
+from labctl.record import RunRecord
+from tests.servers.influx_run import MadeRun
 from tests.unit.test_rig import RIG
 
 
@@ -32,3 +34,26 @@ def test_a_rig_that_is_nowhere_is_named_with_those_that_there_are(here: Path) ->
     (here / "rigs" / "mine.toml").write_text(RIG)
     with pytest.raises(ConfigurationError, match=r"'thine'.*\(mine\)"):
         find_rig("thine")
+
+
+def test_the_rig_of_a_record_is_found_by_its_name_alone(here: Path) -> None:
+    """Not as a path; of several the one whose file is called so, else it must be said which."""
+    record = RunRecord(MadeRun(here / "runs", rig="bench", rig_text=RIG).path)
+    assert rig_of(record) is None
+    (here / "bench.toml").write_text(RIG)
+    assert rig_of(record) is None
+    rigs = here / "rigs"
+    rigs.mkdir()
+    (rigs / "left.toml").write_text(RIG)
+    (rigs / "link.toml").symlink_to(rigs / "left.toml")
+    found = rig_of(record)
+    assert found is not None and found.name == "bench"
+    (rigs / "right.toml").write_text(RIG)
+    with pytest.raises(ConfigurationError, match=r"link\.toml, rigs/right\.toml"):
+        rig_of(record)
+    own = here / "config" / "labctl" / "rigs" / "bench.toml"
+    own.parent.mkdir(parents=True)
+    for file in (rigs / "bench.toml", own):
+        file.write_text(RIG)
+    found = rig_of(record)
+    assert found is not None and found.path == str(own)

@@ -19,6 +19,7 @@ from labctl.fio_output import (
     documents,
     final_result,
     status_of,
+    unfinished,
 )
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "fio"
@@ -354,31 +355,57 @@ def test_no_value_anywhere_raises(data: dict[str, Any], changes: list[tuple[int,
         status_of(item)
 
 
+def counted(ios: int, moved: int, **drives: tuple[int, int]) -> Status:
+    """A status of reads; ``moved`` counts blocks of 4 KiB."""
+    return Status(
+        {"read": Totals(ios, moved * 4096), "write": Totals()},
+        1000,
+        None,
+        drives={name: {"read": Totals(n, m * 4096)} for name, (n, m) in drives.items()},
+    )
+
+
 @pytest.mark.parametrize(
-    ("ios", "moved", "empty"),
+    ("before", "now", "in_flight", "empty"),
     [
-        (5000, 5000 * 4096, False),
-        (5000, 0, True),
-        (5000, 100 * 4096, True),  # gone in the middle of the interval
-        (5000, 4996 * 4096, False),  # counted before their bytes were
-        (4, 0, False),
-        (0, 0, False),
+        ((70_000, 69_990), (75_000, 74_990), 16, False),
+        ((70_000, 70_000), (75_000, 70_000), 16, False),  # whatever is counted after the bytes
+        ((1024, 0), (5000, 0), 1024, False),  # the first status of a deep queue
+        ((1024, 0), (5000, 0), 1023, True),
+        ((5000, 100), (9000, 4983), 16, True),  # one of those before has no bytes
+        ((5000, 100), (9000, 4984), 16, False),
+        ((5000, 0), (5000, 5000), 0, False),
+        ((5000, 4983), (5000, 4983), 16, True),  # after its end
+        ((0, 0), (0, 0), 0, False),
     ],
 )
-def test_reads_that_bring_nothing_are_those_of_a_drive_that_is_gone(
-    ios: int, moved: int, empty: bool
+def test_what_was_counted_has_its_bytes_in_the_next_status_unless_it_is_in_flight(
+    before: tuple[int, int], now: tuple[int, int], in_flight: int, empty: bool
 ) -> None:
-    def status(ios: int, moved: int) -> Status:
-        return Status({"read": Totals(ios, moved), "write": Totals()}, 1000, None)
-
-    before = status(70_000, 70_000 * 4096)
-    assert comes_back_empty(before, status(70_000 + ios, 70_000 * 4096 + moved), 4096, 100) == empty
-    assert comes_back_empty(None, status(ios, moved), 4096, 100) == empty
+    assert comes_back_empty(counted(*before), counted(*now), 4096, in_flight) == empty
 
 
 def test_one_of_several_drives_that_is_gone_is_told_whatever_the_others_do() -> None:
-    work = {"read": Totals(9_000, 9_000 * 4096)}
-    both = {"read": Totals(10_000, 9_000 * 4096)}
-    one_gone = {"a": work, "b": {"read": Totals(1_000, 0)}}
-    assert not comes_back_empty(None, Status(both, 1000, None), 4096, 100)
-    assert comes_back_empty(None, Status(both, 1000, None, drives=one_gone), 4096, 100)
+    before = counted(10_000, 9_990, a=(9_000, 9_000), b=(1_000, 990))
+    going_on = counted(20_000, 19_990, a=(18_000, 17_995), b=(2_000, 1_995))
+    b_gone = counted(20_000, 18_990, a=(18_000, 18_000), b=(2_000, 990))
+    assert not comes_back_empty(before, going_on, 4096, 8)
+    assert comes_back_empty(before, b_gone, 4096, 8)
+    assert not comes_back_empty(before, b_gone, 4096, 16)
+
+
+@pytest.mark.parametrize(
+    ("ios", "latencies", "moved", "expected"),
+    [
+        (1000, 1000, 1000, False),
+        (1000, 999, 1000, True),
+        (1000, 1000, 999, True),
+        (1000, 0, 1000, False),  # latencies were not measured
+        (0, 0, 0, False),
+    ],
+)
+def test_the_last_document_of_a_whole_output_counts_no_unfinished_io(
+    ios: int, latencies: int, moved: int, expected: bool
+) -> None:
+    totals = Totals(ios, moved * 4096, 50.0 * latencies, latencies)
+    assert unfinished(Status({"read": totals}, 1000, None), 4096) == expected

@@ -68,7 +68,7 @@ def test_the_doctor_tells_of_a_host_that_is_busy_now(
     machine = MachineOfFiles(tmp_path)
     if pressure:
         machine.write("/proc/pressure/cpu", pressure)
-    *_, check = check_host(parse_rig(RIG, "rig"), machine, None)
+    *_, check = check_host(parse_rig(RIG, "rig"), machine, None, ())
     assert check.level == level
     assert words in check.text
 

@@ -20,7 +20,7 @@ from labctl.capture.resumption import resumption
 from labctl.errors import ConfigurationError, JournalError, LabctlError
 from labctl.plan import load_plan
 from labctl.record import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING, RunRecord
-from labctl.rig import load_rig
+from labctl.rig import load_rig, parse_rig
 from labctl.service.daemon import _addresses
 from labctl.service.event_tail import EventTail
 from labctl.service.home import Home
@@ -32,9 +32,11 @@ from labctl.sinks.cursor import Cursor
 from labctl.sinks.follower import Follower
 from labctl.sinks.settings import SITE_VARIABLE, influx_settings
 from tests.servers.influx_run import MadeRun, drained
+from tests.unit.test_rig import RIG
 
 DEEP = "[" * 3_000
 LONG = "9" * 5_000
+BENCH = parse_rig(RIG, "bench.toml")
 WRONG: tuple[Any, ...] = (
     None, True, -1, 1.5, 1 << 70, float("inf"), float("nan"), 1e300, "", "x", "../../etc/passwd",
     "\0", [], {}, [None], {"a": {}},
@@ -43,7 +45,8 @@ WRONG: tuple[Any, ...] = (
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return MadeRun(tmp_path_factory.mktemp("whole"), seconds=6.0).whole().path
+    folder = tmp_path_factory.mktemp("whole")
+    return MadeRun(folder, seconds=6.0, rig_text=RIG).whole().path
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def read_back(run: Path) -> None:
         lambda: EventTail(run).new_events(),
         lambda: (outcome_of(run), phases_done(run)),
         lambda: RunLook(run).view(),
-        lambda: resumption(run),
+        lambda: resumption(run, BENCH),
     ):
         try:
             read()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from labctl.capture.drive.node import Place
 from labctl.capture.fio import FioProcess
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.sequence import ATTEMPTS, PhaseSequence
@@ -36,7 +37,7 @@ class Drive:
     async def start_fio(self, phase: Phase) -> FioProcess:
         raise RunFailed("no phase here needs one")
 
-    async def check_again(self, phase: Phase) -> None:
+    async def check_again(self, phase: Phase) -> dict[str, Place]:
         raise RunFailed("no phase here needs one")
 
     async def set_power_state(self, state: int) -> None:

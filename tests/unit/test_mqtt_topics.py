@@ -101,6 +101,27 @@ def test_a_rig_replaces_the_sites_keys(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "same"),
+    [
+        ("", True),
+        ("port = 8883", True),
+        ('host = "BROKER"', True),
+        ('host = "other"', False),
+        ("port = 1883", False),
+        ("tls = false", False),
+    ],
+)
+def test_files_of_the_site_are_for_its_own_broker(site: Path, keys: str, same: bool) -> None:
+    """The password does not go to another one, nor to the same in plain text."""
+    lines = 'tls = true\npassword_file = "p"\nca_file = "c"\nkey_file = "k"\n'
+    site.write_text(f'{site.read_text()}{lines}certificate_file = "d"\n')
+    settings = mqtt_settings(f"[sinks.mqtt]\n{keys}", "bench")
+    assert settings is not None and settings.user == "lab"
+    files = (settings.password_file, settings.ca_file, settings.key_file, settings.certificate_file)
+    assert files == (("p", "c", "k", "d") if same else (None,) * 4)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ('prefix = "lab/#"', "without + and #"),

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.faults import reaps_late
+from labctl.capture.drive.node import Node, Place
+from labctl.capture.drive.opened import Opened
 from labctl.capture.fio_job import busy_ms_of, job_file
 from labctl.errors import ConfigurationError
 from labctl.fio_output import FioResult
@@ -17,6 +19,8 @@ from labctl.rig import Drive
 from labctl.trace.chunks import TraceError
 from labctl.trace.replay import demand_of, write_log
 
+NODE = Node(0o060660, "259:0", 6, 0, 310)
+DEVICE = Place("/dev/nvme0n1", NODE, None)
 LOG = """fio version 3 iolog
 0 drive add
 0 drive open
@@ -97,12 +101,13 @@ def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
-    lines = job_file(phase, {"": Drive(target="/dev/x:1")}, {""}).splitlines()
-    assert {"read_iolog=replay.log", r"replay_redirect=/dev/x\:1", "iodepth=8"} <= set(lines)
+    opened = {"": Opened(3, DEVICE, NODE)}
+    lines = job_file(phase, {"": Drive(target="/dev/x:1")}, opened).splitlines()
+    assert {"read_iolog=replay.log", "replay_redirect=/proc/self/fd/3", "iodepth=8"} <= set(lines)
     assert not [line for line in lines if line.startswith(("rw=", "runtime", "time_based", "size"))]
     flat = Replay("t", stalls=False)
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 0.0, queue_depth=8, jobs=1, replay=flat)
-    assert "replay_no_stall=1" in job_file(phase, {"": Drive(target="nbd://x", engine="nbd")}, ())
+    assert "replay_no_stall=1" in job_file(phase, {"": Drive(target="nbd://x", engine="nbd")}, {})
 
 
 def test_the_kernels_counters_are_told_at_both_ends_of_a_replay() -> None:
@@ -110,9 +115,9 @@ def test_the_kernels_counters_are_told_at_both_ends_of_a_replay() -> None:
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
     drives = {"": Drive(target="/dev/disk/by-id/x")}
-    lines = job_file(phase, drives, {""}, "nvme0n1").splitlines()
+    lines = job_file(phase, drives, {"": Opened(3, DEVICE, NODE)}).splitlines()
     hooks = [line for line in lines if line.startswith("exec_")]
-    assert all("/sys/class/block/nvme0n1/stat" in hook and ";" not in hook for hook in hooks)
+    assert all("/sys/dev/block/259:0/stat" in hook and ";" not in hook for hook in hooks)
     stat = b"labctl-disk 100 0 800 1837 50 0 400 64 0 439 1924 0 0 0 0 7 12"
     assert busy_ms_of(stat) == 439
     assert busy_ms_of(b"labctl-disk sed: no such file") is None

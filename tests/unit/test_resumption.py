@@ -17,7 +17,8 @@ from instruments.reading import Block, ClockPair
 from labctl import journal as journals
 from labctl.analysis.series import channel_series
 from labctl.analysis.summary import summarise
-from labctl.capture.resumption import Resumption, resumption
+from labctl.capture.resumption import Resumption
+from labctl.capture.resumption import resumption as resumption_with
 from labctl.errors import JournalError, Refused
 from labctl.journal import Journal
 from labctl.plan import parse_plan
@@ -30,6 +31,7 @@ from labctl.record import (
     Header,
     RunRecord,
 )
+from labctl.rig import parse_rig
 from labctl.timebase import NS_PER_S, Anchor, Timebase
 
 RIG = (Path(__file__).parents[2] / "rigs" / "nvme-adapter.toml").read_text()
@@ -53,6 +55,11 @@ rounds = 7
 CHANNEL = "i12.voltage"
 
 
+def resumption(path: Path) -> Resumption:
+    """With the rig that it was made with."""
+    return resumption_with(path, parse_rig(RIG, "rig.toml"))
+
+
 def ago(seconds: float) -> Anchor:
     """This boot's clock, anchored some time ago."""
     now, ns = Anchor.take(), round(seconds * NS_PER_S)
@@ -65,11 +72,11 @@ def made(folder: Path, resume: str = "repeat", anchor: Anchor | None = None) -> 
         folder,
         Header(
             run_id="run",
-            rig_name="rig",
+            rig_name="nvme-adapter",
             plan_name="plan",
             rig_text=RIG,
             plan_text=text,
-            phases=parse_plan(text, "plan").expand(1 << 30),
+            phases=parse_plan(text, "plan").expand(),
             channels=(ChannelInfo(CHANNEL, "voltage", "V", clock="device", interval_s=0.01),),
             rails=(),
             temperatures={},
@@ -178,6 +185,21 @@ def test_readings_of_a_clock_that_was_never_looked_at_are_dropped_and_told(tmp_p
     told = f"{CHANNEL}: 2 readings without a look at the device's clock, dropped"
     assert told in summary.problems
     assert summary.end_ns < base + 10 * NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("token", "used"),
+    [("0123456789ab", True), ("../../../root/x", False), ("", False), ("0123456789AB\n", False)],
+)
+def test_a_token_is_used_only_if_it_looks_like_one(tmp_path: Path, token: str, used: bool) -> None:
+    """It names a folder on the drive's host, which is cleared."""
+    path = made(tmp_path)
+    record_phases(path, {0: "completed"})
+    journal = Journal(path, lambda: RunRecord(path).header.anchor.wall_ns)
+    journal.event("host_session", token=token)
+    journal.close()
+    session = resumption(path).host_session
+    assert (session is not None and session.token == token) == used
 
 
 def test_in_the_same_boot_nothing_shifts() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.summary import summarise
+from labctl.capture.drive.node import Node, Place
+from labctl.capture.drive.opened import Opened
 from labctl.capture.drive.target import check_targets
 from labctl.capture.fio_job import job_file
 from labctl.capture.guard import Look, passed
@@ -141,7 +143,7 @@ def test_each_target_is_checked(machine: MachineOfFiles, tmp_path: Path) -> None
     with pytest.raises(Refused, match=r"set drives\.left\.destructive"):
         check_targets(rig(), [write], tmp_path, machine)
     meant = DRIVES.replace('serial = "S1"', 'serial = "S1"\ndestructive = true')
-    machine.programs["wipefs"] = machine.run(["stat", "/dev/nvme0n1"])
+    machine.programs["wipefs"] = machine.run(["stat", "--", "/dev/nvme0n1"])
     with pytest.raises(Refused, match=r"set drives\.right\.destructive"):
         check_targets(rig(meant), [write], tmp_path, machine)
 
@@ -168,19 +170,25 @@ def test_a_drive_that_another_rig_uses_makes_the_rig_busy(tmp_path: Path) -> Non
     RigLock.take(home, rig(), "labctl run").release()
 
 
+def opened(number: int) -> Opened:
+    """A block device that fio is given."""
+    node = Node(0o060660, f"259:{number}", 6, 0, 300 + number)
+    return Opened(number, Place(f"/dev/nvme{number}n1", node, None), node)
+
+
 def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:
     phase = Phase(0, Role.MEASURE, "s", Pattern.READ, 3.0, 131072, queue_depth=8, jobs=2)
     drives = {
         "left": Drive(target="/dev/nvme0n1", engine="io_uring", size_bytes=1 << 30),
         "right": Drive(target="nbd://x", engine="nbd", size_bytes=1 << 30),
     }
-    common, left, right = job_file(phase, drives, {"left"}).split("\n[")
+    common, left, right = job_file(phase, drives, {"left": opened(3)}).split("\n[")
     assert {"iodepth=8", "numjobs=2", "runtime=3000ms"} <= set(common.splitlines())
     assert left.splitlines() == [
         "drive-left]",
         "new_group=1",
         "ioengine=io_uring",
-        "filename=/dev/nvme0n1",
+        "filename=/proc/self/fd/3",
         "direct=1",
         "size=536870912",
         "offset_increment=536870912",
@@ -192,9 +200,9 @@ def test_a_trace_is_replayed_on_every_drive() -> None:
     phase = Phase(0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, queue_depth=4, jobs=1,
                   replay=Replay("t"))  # fmt: skip
     assert rig().mistakes_with((phase,), "p") == []
-    text = job_file(phase, rig().drives, {"left", "right"})
-    for target in ("/dev/nvme0n1", "/dev/nvme1n1"):
-        assert f"read_iolog=replay.log\nreplay_redirect={target}\n" in text
+    text = job_file(phase, rig().drives, {"left": opened(3), "right": opened(4)})
+    for number in (3, 4):
+        assert f"read_iolog=replay.log\nreplay_redirect=/proc/self/fd/{number}\n" in text
     assert text.count("new_group=1") == 2
 
 

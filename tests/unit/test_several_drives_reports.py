@@ -28,6 +28,7 @@ from labctl.run_data import open_run
 from tests.servers.influx_run import points_of
 from tests.unit import synthetic_run
 from tests.unit.several_drives import several
+from tests.unit.test_report_charts import valid
 
 
 def test_the_table_has_a_line_a_drive_below_each_point(tmp_path: Path) -> None:
@@ -51,6 +52,8 @@ def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
     assert result.watts is not None and float(work["watts"]) == result.watts.value
     charts = {chart.name: chart for chart in run_charts(run.record, summary)}
     assert {"watts", "work", "drives_work", "drives_watts"} <= set(charts)
+    for chart in charts.values():
+        valid(chart)
     (data,) = charts["drives_work"].spec["datasets"].values()
     assert [(row["x"], row["drive"], row["value"]) for row in data] == [
         ("2", "left", 1000.0),

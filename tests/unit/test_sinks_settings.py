@@ -48,6 +48,62 @@ def test_an_address_replaces_both(site: Path) -> None:
     assert (settings.url, settings.org, settings.bucket) == ("https://other:1/influx", "lab", "b c")
 
 
+FILES = 'token_file = "t"\nca_file = "c"\n'
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("http://site:8086", True),
+        ("HTTP://SITE:8086/influx/", True),
+        ("http://site", False),
+        ("http://site:8087", False),
+        ("https://site:8086", False),
+        ("http://site.example:8086", False),
+        ("http://other:8086", False),
+        ("http://site:8086@other", False),
+        ("http://site:99999", False),
+    ],
+)
+def test_files_of_the_site_are_for_its_own_server(site: Path, url: str, same: bool) -> None:
+    """Whether another one is named by the rig or at the command line."""
+    site.write_text(SITE + FILES)
+    for rig, to in ((f'[sinks.influxdb]\nurl = "{url}"', None), ("", url)):
+        try:
+            settings = influx_settings(rig, "bench", to)
+        except ConfigurationError:
+            assert not same
+            continue
+        assert settings is not None and settings.org == "lab"
+        assert (settings.token_file, settings.ca_file) == (("t", "c") if same else (None, None))
+
+
+def test_a_port_left_out_is_that_of_the_scheme(site: Path) -> None:
+    for there, here in (("http://x", "http://x:80"), ("https://x:443", "https://x")):
+        site.write_text(f'[sinks.influxdb]\nurl = "{there}"\nbucket = "b"\ntoken_file = "t"')
+        settings = influx_settings("", "bench", here)
+        assert settings is not None and settings.token_file == "t"
+
+
+def test_a_typed_address_gets_the_files_of_whoever_named_it(site: Path) -> None:
+    site.write_text(SITE + 'token_file = "of-site"\n')
+    rig = '[sinks.influxdb]\nurl = "http://rig:8086"\ntoken_file = "of-rig"'
+    for to, file in (
+        (None, "of-rig"),
+        ("http://rig:8086", "of-rig"),
+        ("http://site:8086", "of-site"),
+        ("http://third:8086", None),
+    ):
+        settings = influx_settings(rig, "bench", to)
+        assert settings is not None and settings.token_file == file
+
+
+def test_files_without_an_address_are_for_none(site: Path) -> None:
+    site.write_text(f"[sinks.influxdb]\n{FILES}")
+    settings = influx_settings('[sinks.influxdb]\nurl = "http://x"\nbucket = "b"', "bench")
+    assert settings is not None and (settings.token_file, settings.ca_file) == (None, None)
+
+
 def test_nothing_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(SITE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
+from labctl.capture.drive.node import Place
 from labctl.capture.host.machine import Machine
 from labctl.checks import Check, ok, trouble, warning
 from labctl.drive_state import DriveState, SmartLog
@@ -61,12 +62,12 @@ def check_rights(
     purges = any(phase.pattern is Pattern.PURGE for phase in phases)
     writes = any(phase.writes for phase in phases)
     try:
-        target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
+        place = target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
     except LabctlError as error:
         for line in str(error).splitlines():
             yield trouble(DRIVE, line)
         return
-    unreadable = _unreadable(rig, machine)
+    unreadable = _unreadable(place, machine) if place is not None and place.is_device else ""
     if unreadable:
         yield trouble(DRIVE, unreadable, "run labctl as root, or join the device's group (disk)")
     elif writes:
@@ -89,14 +90,11 @@ def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
         yield trouble(DRIVE, str(error))
 
 
-def _unreadable(rig: Rig, machine: Machine) -> str:
-    """Why one block of the target cannot be read; empty where it can, or is no device."""
-    target = rig.drive.target
-    if rig.drive.engine == "nbd" or not target.startswith("/dev/"):
-        return ""
-    done = machine.run(["dd", f"if={target}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
+def _unreadable(device: Place, machine: Machine) -> str:
+    """Why one block of a device cannot be read; empty where it can."""
+    done = machine.run(["dd", f"if={device.path}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
     said = " ".join(done.stderr.split())
-    return f"{target} cannot be read: {said[:200]}" if done.exit_code else ""
+    return f"{device.path} cannot be read: {said[:200]}" if done.exit_code else ""
 
 
 def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterator[Check]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from labctl.analysis.host_load import SHORT
 from labctl.capture.host import software
 from labctl.capture.host.load import PRESSURE, lately_waiting
 from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
+from labctl.capture.host.room import mistakes_with_host
 from labctl.capture.host.spawn import DriveHost
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.host import read_host
 from labctl.checks import Check, ok, trouble, warning
 from labctl.errors import LabctlError
-from labctl.plan import Plan
+from labctl.plan import Phase, Plan
 from labctl.rig import Rig
 from labctl.timebase import NS_PER_MS, NS_PER_S, Timebase
 
@@ -23,8 +24,11 @@ FAR_OFF_NS = NS_PER_S
 """A host's wall clock that is off by more is named: its log files would mislead a person."""
 
 
-def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]:
-    """What a run needs on the drive's host, and what it would be better for."""
+def check_host(
+    rig: Rig, machine: Machine, plan: Plan | None, phases: Sequence[Phase]
+) -> Iterator[Check]:
+    """What a run needs on the drive's host, and what it would be better for. ``phases``: of the
+    plan."""
     where = rig.file.host
     try:
         for one in rig.each_drive().values():
@@ -32,6 +36,8 @@ def check_host(rig: Rig, machine: Machine, plan: Plan | None) -> Iterator[Check]
         yield ok(HOST, f"{fio} with {', '.join(rig.engines)}")
     except LabctlError as error:
         yield trouble(HOST, str(error))
+    for mistake in mistakes_with_host(rig, phases, plan.name if plan is not None else "", machine):
+        yield trouble(HOST, str(mistake))
     if where != LOCAL and (lacks := software.versions_of_host(machine, where).get("host_lacks")):
         yield warning(HOST, f"lacks {lacks}", "install util-linux there")
     yield from _tools(rig, machine)

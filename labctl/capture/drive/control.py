@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from labctl.capture.drive.node import Place
+from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.drive.settings import (
     GOVERNORS,
     POWER_STATE,
@@ -22,7 +24,7 @@ from labctl.capture.drive.settings import (
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.sysfs import nvme_controller_of
-from labctl.errors import RunFailed
+from labctl.errors import Refused, RunFailed
 from labctl.phase import Phase
 from labctl.rig import Drive
 
@@ -67,17 +69,14 @@ class DriveControl:
         self._boot_id = ""
 
     @property
-    def _device(self) -> str:
-        return self._machine.resolve(self._drive.target) or self._drive.target
-
-    @property
     def _controller(self) -> str:
         """Whose power state it is: asked by namespace, a strict drive refuses (status 10Fh)."""
-        return self._nvme_controller() or self._device
+        device = self._machine.resolve(self._drive.target) or self._drive.target
+        return self._nvme_controller(device) or device
 
-    def _nvme_controller(self) -> str | None:
+    def _nvme_controller(self, device: str) -> str | None:
         """The controller's device; None where the drive is no NVMe."""
-        found = _NVME.fullmatch(self._device)
+        found = _NVME.fullmatch(device)
         name = nvme_controller_of(found[1], self._machine) if found else None
         return f"/dev/{name}" if name else None
 
@@ -86,10 +85,19 @@ class DriveControl:
         path = f"/sys/class/nvme/{PurePosixPath(self._controller).name}/serial"
         return self._machine.read_texts([path]).get(path, "").strip()
 
-    def purge(self, phase: Phase, stopped: Callable[[], bool] = lambda: False) -> str:
-        """Take the drive back to fresh by ``phase.purge_method``; the method that was used."""
+    def purge(
+        self,
+        phase: Phase,
+        place: Place | None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> str:
+        """Take the drive back to fresh by ``phase.purge_method``; the method that was used.
+
+        ``place``: what was checked to be allowed; None of an NBD address.
+        """
         method = phase.purge_method
-        controller = self._nvme_controller()
+        device = place.path if place is not None else ""
+        controller = self._nvme_controller(device)
         if method == "auto":
             method = "format" if controller else "discard"
         if method in ("format", "sanitize") and controller is None:
@@ -98,23 +106,25 @@ class DriveControl:
                 'method = "discard"'
             )
         if method == "format":
-            self._run(["nvme", "format", self._device, f"--ses={_USER_DATA_ERASE}"], phase)
+            self._run(["nvme", "format", device, f"--ses={_USER_DATA_ERASE}"], phase)
         elif method == "sanitize":
             assert controller is not None
             self._sanitize(controller, phase, stopped)
-        else:
-            self._run(self._discarding(), phase)
+        elif place is None or place.node is not None:  # a file that is yet to be made is fresh
+            (opened,) = to_open({"": place}, {}, self._machine).values() if place else (None,)
+            self._run(self._discarding(opened), phase, opened)
         return method
 
-    def _discarding(self) -> list[str]:
+    def _discarding(self, opened: Opened | None) -> list[str]:
         drive = self._drive
-        if drive.engine == "nbd":
+        if opened is None:
             size = [f"--size={drive.size_bytes}"] if drive.size_bytes else []
             job = ["--name=purge", "--rw=trim", "--bs=1m", "--iodepth=8", *size]
             return ["fio", "--ioengine=nbd", f"--uri={drive.target}", *job]
-        if self._device.startswith("/dev/"):
-            return ["blkdiscard", self._device]
-        return ["fallocate", "--punch-hole", "--length", str(drive.size_bytes or 0), self._device]
+        if opened.node.is_device:
+            return ["blkdiscard", opened.name]
+        length = str(drive.size_bytes or 0)
+        return ["fallocate", "--punch-hole", "--length", length, opened.name]
 
     def _sanitize(self, controller: str, phase: Phase, stopped: Callable[[], bool]) -> None:
         deadline = time.monotonic() + phase.duration_s
@@ -135,13 +145,19 @@ class DriveControl:
                 raise RunFailed(f"sanitize of {controller} goes on in the drive")
             time.sleep(POLL_EVERY_S)
 
-    def _run(self, argv: list[str], phase: Phase) -> None:
-        done = run_tool(self._machine, argv, phase.duration_s)
+    def _run(self, argv: Sequence[str], phase: Phase, opened: Opened | None = None) -> None:
+        """Run a tool, which is given ``opened`` where that is not None."""
+        if opened is None:
+            done = run_tool(self._machine, argv, phase.duration_s)
+        else:
+            done = self._machine.run(opening([opened], argv), phase.duration_s)
         if done.exit_code == 0:
             return
         if done.exit_code == NOT_FOUND:
             raise RunFailed(f"{argv[0]} is not installed on the drive's host: install it")
         said = " ".join((done.stderr or done.stdout).split())[:300]
+        if opened is not None and done.exit_code == NOT_WHAT_WAS_CHECKED:
+            raise Refused(said)
         raise RunFailed(f"{' '.join(argv[:2])} of {self._drive.target} failed: {said}")
 
     def set_power_state(self, state: int) -> None:

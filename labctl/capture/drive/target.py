@@ -12,13 +12,14 @@ import socket
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import parse_qs, urlparse
+from urllib.parse import urlparse
 
 from labctl.capture.drive import safety
 from labctl.capture.drive.block_devices import read_block_devices
 from labctl.capture.drive.mounts import devices_below, read_own_mounts
-from labctl.capture.drive.node import Node, is_missing_device, look_at
+from labctl.capture.drive.node import Node, Place, find_place, is_missing_device, look_at
 from labctl.capture.host.machine import LocalMachine, Machine
+from labctl.drive_texts import checked_path
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.plan import Phase
 from labctl.rig import Rig
@@ -46,8 +47,11 @@ def check_target(
     *,
     whole_drive: bool = False,
     at_rest: bool = True,
-) -> None:
-    """Refuse what must not or cannot be done to the rig's target.
+) -> Place | None:
+    """Refuse what must not or cannot be done to the rig's target; where and what it is, if not.
+
+    None of an NBD address, which is nothing of the drive's host. What is allowed is allowed of what
+    the target leads to now, and of nothing else: whoever works on it opens this, not the name.
 
     ``runs_root``: where the journal will be; None when nothing is recorded. ``whole_drive``: more
     is meant than writing to the target (format, sanitize), which needs all namespaces and
@@ -58,33 +62,40 @@ def check_target(
     writes = whole_drive or any(phase.writes for phase in phases)
     if rig.drive.engine == "nbd":
         _check_nbd(rig, writes, is_this_machine(machine))
-        return
-    target = rig.drive.target
-    node = look_at(target, machine)
-    if node is not None and stat.S_ISBLK(node.mode):
+        return None
+    place = find_place(rig.drive.target, machine)
+    try:
+        checked_path(place.path)
+    except ValueError as error:
+        raise _mistake(rig, f"leads to {place.path!r}, which {error}") from error
+    node = place.node
+    if node is not None and node.is_device:
         blocks = read_block_devices(machine)
         name = blocks.numbers.get(node.number)
         if name is None:
             raise _mistake(
                 rig, f"is device {node.number}, which the kernel does not have (any more)"
             )
-        device = safety.Device(target, name, blocks, machine)
+        device = safety.Device(rig.drive.target, name, blocks, machine)
         if runs_root is not None and is_this_machine(machine):
             safety.refuse_journal_on(device, runs_root)
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
         else:
             safety.refuse_unreadable(device)
-    elif is_missing_device(target, node, machine):
+    elif is_missing_device(place, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")
-    elif node is None or stat.S_ISREG(node.mode):
-        _check_file(rig, node, runs_root, machine)
-        if node is not None and writes:
-            _refuse_lost_file(rig, node, machine)
+    elif node is None or node.is_file:
+        _check_file(rig, place, runs_root, machine)
+        if node is not None and (writes or _will_grow(rig, node)):
+            _refuse_lost_file(rig, place, node, machine)
     elif stat.S_ISCHR(node.mode):
         raise _mistake(rig, "is a character device; name a namespace, such as /dev/nvme0n1")
+    elif stat.S_ISLNK(node.mode):
+        raise _mistake(rig, "is a link that leads to nothing; name the file itself")
     else:
         raise _mistake(rig, "must be a block device, a regular file or an nbd address")
+    return place
 
 
 def check_targets(
@@ -95,15 +106,20 @@ def check_targets(
     *,
     whole_drive: bool = False,
     at_rest: bool = True,
-) -> None:
+) -> dict[str, Place]:
     """:func:`check_target` of each drive of the rig, and that each is another one.
 
-    Raises ConfigurationError, Refused.
+    Gives what each is, by its name; NBD addresses are left out. Raises ConfigurationError, Refused.
     """
     phases = tuple(phases)
-    for one in rig.each_drive().values():
-        check_target(one, phases, runs_root, machine, whole_drive=whole_drive, at_rest=at_rest)
+    places = {
+        name: check_target(
+            one, phases, runs_root, machine, whole_drive=whole_drive, at_rest=at_rest
+        )
+        for name, one in rig.each_drive().items()
+    }
     refuse_twice(rig, machine)
+    return {name: place for name, place in places.items() if place is not None}
 
 
 def what_it_holds(rig: Rig, machine: Machine = _LOCAL) -> tuple[str, ...]:
@@ -128,9 +144,12 @@ def refuse_twice(rig: Rig, machine: Machine) -> None:
     blocks = read_block_devices(machine)
     seen: dict[str, Rig] = {}
     for one in rig.each_drive().values():
-        node = look_at(one.drive.target, machine)
-        name = blocks.numbers.get(node.number) if node and stat.S_ISBLK(node.mode) else None
-        parts = {machine.resolve(one.drive.target) or one.drive.target}
+        parts = {one.drive.target}
+        name = None
+        if one.drive.engine != "nbd":
+            place = find_place(one.drive.target, machine)
+            name = blocks.numbers.get(place.node.number) if place.node else None
+            parts = {place.path if place.node is None else place.node.identity}
         if name is not None:
             parts = {f"/dev/{disk}" for disk in blocks.same_drive(blocks.disk_of(name))}
         for part in parts:
@@ -156,18 +175,13 @@ def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
 
 def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
     address = urlparse(rig.drive.target)
-    sockets = parse_qs(address.query).get("socket", [])
-    if address.scheme != "nbd+unix" and not address.hostname:
-        raise _mistake(rig, "must look like nbd+unix:///?socket=PATH or nbd://HOST:PORT")
-    if address.scheme == "nbd+unix" and not sockets:
-        raise _mistake(rig, "must name its socket: nbd+unix:///?socket=PATH")
     try:
         if not from_here:
             pass  # only the drive's host can reach it: fio says when nothing answers
         elif address.scheme == "nbd+unix":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
-                probe.connect(sockets[0])
+                probe.connect(address.query.removeprefix("socket="))
         else:
             socket.create_connection((address.hostname, address.port or _NBD_PORT), 5).close()
     except OSError as error:
@@ -177,14 +191,18 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
         raise Refused(safety.say_destructive(rig))
 
 
-def _refuse_lost_file(rig: Rig, node: Node, machine: Machine) -> None:
+def _will_grow(rig: Rig, node: Node) -> bool:
+    """Whether a file is smaller than the rig says: it is filled up before the first I/O."""
+    return node.size_bytes < (rig.drive.size_bytes or 0)
+
+
+def _refuse_lost_file(rig: Rig, place: Place, node: Node, machine: Machine) -> None:
     """Refuse to write over a file that somebody else made. Raises Refused.
 
-    fio makes a scratch file as large as the rig says, at once: one of that size is its own.
+    A scratch file is made as large as the rig says, at once: one of that size is labctl's own.
     """
-    path, meant = rig.drive.target, rig.drive.size_bytes
-    resolved, blocks = machine.resolve(path), read_block_devices(machine)
-    loops = [name for name in blocks.files if blocks.backing_file_of(name) == resolved]
+    path, meant, blocks = rig.drive.target, rig.drive.size_bytes, read_block_devices(machine)
+    loops = [name for name in blocks.files if blocks.backing_file_of(name) == place.path]
     if loops:
         raise Refused(
             f"{path} is the image of /dev/{loops[0]}: what is on that would be lost; name another "
@@ -192,21 +210,20 @@ def _refuse_lost_file(rig: Rig, node: Node, machine: Machine) -> None:
         )
     if node.size_bytes and node.size_bytes != meant and not rig.drive.destructive:
         raise Refused(
-            f"{path} is there already, with {node.size_bytes} bytes, and the plan writes to it; "
+            f"{path} is there already, with {node.size_bytes} bytes, and would be written to; "
             f"name a file that is not there yet; where it is labctl's own, remove it or set "
             f"{rig.drive_key}.size_bytes = {node.size_bytes}; where what is in it may be lost, set "
             f"{rig.drive_key}.destructive = true"
         )
 
 
-def _check_file(rig: Rig, node: Node | None, runs_root: Path | None, machine: Machine) -> None:
-    path = Path(rig.drive.target)
-    if node is None and rig.drive.size_bytes is None:
+def _check_file(rig: Rig, place: Place, runs_root: Path | None, machine: Machine) -> None:
+    path = Path(place.path)
+    if place.node is None and rig.drive.size_bytes is None:
         raise _mistake(
             rig, f"does not exist; for a scratch file to be made, give {rig.drive_key}.size_bytes"
         )
-    parent = look_at(str(path.parent), machine)
-    if parent is None or not stat.S_ISDIR(parent.mode):
+    if place.folder is None:
         raise _mistake(rig, f"there is no directory {path.parent}")
     if runs_root is None or not is_this_machine(machine):
         return
@@ -214,10 +231,10 @@ def _check_file(rig: Rig, node: Node | None, runs_root: Path | None, machine: Ma
     choose = "; choose another disk with --runs"
     folder = safety.existing(runs_root)
     # the number of the folder, not of the file: the file need not be there yet
-    if parent.filesystem == os.stat(folder).st_dev:  # noqa: PTH116 beside a number from stat(1)
+    if place.folder.filesystem == os.stat(folder).st_dev:  # noqa: PTH116 beside one from stat(1)
         raise Refused(beside.format(runs_root, "on the same filesystem", path) + choose)
     blocks, mounts = read_block_devices(machine), read_own_mounts(machine)
-    lives_on = devices_below(machine.resolve(str(path.parent)) or "", mounts, blocks, machine)
+    lives_on = devices_below(str(path.parent), mounts, blocks, machine)
     journal_on = devices_below(str(folder), mounts, blocks, machine)
     if safety.same_hardware(lives_on, journal_on, blocks):
         raise Refused(beside.format(runs_root, "on the same drive", path) + choose)

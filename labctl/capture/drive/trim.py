@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 import secrets
-import stat
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +22,11 @@ from typing import Any
 from labctl.capture.drive.block_devices import BlockDevices, read_block_devices
 from labctl.capture.drive.discard import Discard, Promise, read_discard
 from labctl.capture.drive.mounts import devices_below, mount_of, read_own_mounts
-from labctl.capture.drive.node import look_at
+from labctl.capture.drive.node import find_place
+from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, opening, to_open
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
-from labctl.errors import ConfigurationError, Mistake, RunFailed
+from labctl.errors import ConfigurationError, Mistake, Refused, RunFailed
 from labctl.phase import Pattern, Phase, Role
 from labctl.rig import Rig
 
@@ -116,11 +116,9 @@ def trim_check(
         raise _mistake(
             rig, "is an NBD address: its blocks are read only through fio; name a block device"
         )
-    check_target(rig, (), None, machine)
-    node = look_at(rig.drive.target, machine)
-    is_device = node is not None and stat.S_ISBLK(node.mode)
-    if folder is None and not is_device:
-        folder = str(PurePosixPath(rig.drive.target).parent)
+    place = check_target(rig, (), None, machine)
+    if folder is None and place is not None and not place.is_device:
+        folder = str(PurePosixPath(place.path).parent)
     size_bytes = max(size_bytes // MIB, 1) * MIB
     if folder is None:
         return _of_device(rig, machine, size_bytes)
@@ -131,10 +129,12 @@ def _of_device(rig: Rig, machine: Machine, size_bytes: int) -> TrimCheck:
     work = Phase(
         0, Role.PREPARE, "TRIM check", Pattern.WRITE, 0.0, MIB, 1, 1, 0, fill_bytes=size_bytes
     )
-    check_target(rig, [work], None, machine)
+    place = check_target(rig, [work], None, machine)
+    assert place is not None and place.node is not None
+    (opened,) = to_open({"": place}, {}, machine).values()
     blocks = read_block_devices(machine)
-    device = machine.resolve(rig.drive.target) or rig.drive.target
-    name = PurePosixPath(device).name
+    name = blocks.numbers[place.node.number]
+    device = f"/dev/{name}"
     discard = read_discard(name, blocks, machine)
     if not discard.max_bytes:
         return _unsupported(device, "", discard)
@@ -143,7 +143,8 @@ def _of_device(rig: Rig, machine: Machine, size_bytes: int) -> TrimCheck:
     extent = Extent((drive_bytes - length) // 2 // MIB * MIB, length)
     token = _token()
     at = f"seek={extent.offset // MIB}"
-    _run(machine, _WRITE, token, str(length), device, at, "oflag=direct", within_s=_WRITE_WITHIN_S)
+    writing = ("sh", "-c", _WRITE, "sh", token, str(length), opened.name, at, "oflag=direct")
+    _run(machine, opening([opened], writing), _WRITE_WITHIN_S)
     before = _contents(machine, device, [extent], token)
     if before.pattern < length:
         raise RunFailed(
@@ -151,7 +152,8 @@ def _of_device(rig: Rig, machine: Machine, size_bytes: int) -> TrimCheck:
             "written; the drive, its cable or its slot is at fault"
         )
     where = ["--offset", str(extent.offset), "--length", str(length)]
-    _tool(machine, ["blkdiscard", *where, device], "util-linux", _TRIM_WITHIN_S)
+    discarding = opening([opened], ["blkdiscard", *where, opened.name])
+    _run(machine, discarding, _TRIM_WITHIN_S, "blkdiscard: it needs root and util-linux: ")
     after = _contents(machine, device, [extent], token)
     return _judged(device, "", [extent], discard, before, after)
 
@@ -166,10 +168,8 @@ def _of_filesystem(rig: Rig, machine: Machine, folder: str, size_bytes: int) -> 
     token = _token()
     file = str(PurePosixPath(folder) / f".labctl-trim-check-{token.rsplit('-', 1)[1].rstrip('.')}")
     try:
-        _run(
-            machine, _WRITE, token, str(size_bytes), file, "seek=0", "status=none",
-            within_s=_WRITE_WITHIN_S,
-        )  # fmt: skip
+        writing = ("sh", "-c", _WRITE, "sh", token, str(size_bytes), file, "seek=0", "status=none")
+        _run(machine, writing, _WRITE_WITHIN_S)
         said = _tool(machine, ["filefrag", "-v", f"-b{_SECTOR_BYTES}", file], "e2fsprogs", 60.0)
         extents = extents_of(said)
         before = _contents(machine, device, extents, token)
@@ -203,10 +203,11 @@ def _device_of(rig: Rig, folder: str, blocks: BlockDevices, machine: Machine) ->
             "folder on a filesystem of the drive",
         )
     (name,) = devices
-    target = machine.resolve(rig.drive.target) or rig.drive.target
-    own = {blocks.disk_of(PurePosixPath(target).name)} if target.startswith("/dev/") else set()
-    if not own & blocks.files.keys():  # a file: the drive is what it lies on
-        own = set(devices_below(str(PurePosixPath(target).parent), mounts, blocks, machine))
+    place = find_place(rig.drive.target, machine)
+    if place.node is not None and place.node.is_device:
+        own = {blocks.disk_of(blocks.numbers.get(place.node.number, ""))}
+    else:  # a file: the drive is what it lies on
+        own = set(devices_below(str(PurePosixPath(place.path).parent), mounts, blocks, machine))
     if not own & blocks.stands_on(name):
         raise _wrong_folder(folder, f"is on {name}, not on the rig's drive ({rig.drive.target})")
     return name
@@ -240,10 +241,8 @@ def _contents(machine: Machine, device: str, extents: Sequence[Extent], token: s
     for extent in extents:
         step = min(math.gcd(extent.offset, extent.length), _MOST_AT_ONCE)
         numbers = (step, extent.offset // step, extent.length // step)
-        said = _run(
-            machine, _COUNT, device, *map(str, numbers), token.rstrip("."),
-            within_s=_WRITE_WITHIN_S,
-        )  # fmt: skip
+        counting = ("sh", "-c", _COUNT, "sh", device, *map(str, numbers), token.rstrip("."))
+        said = _run(machine, counting, _WRITE_WITHIN_S)
         counted = [int(word) for word in said.split()]
         if len(counted) != 4 or counted[0] != extent.length:
             raise RunFailed(
@@ -258,10 +257,13 @@ def _contents(machine: Machine, device: str, extents: Sequence[Extent], token: s
     return Contents(zeros, ones, pattern, max(total - zeros - ones - pattern, 0))
 
 
-def _run(machine: Machine, script: str, *arguments: str, within_s: float) -> str:
-    done = machine.run(["sh", "-c", script, "sh", *arguments], within_s)
+def _run(machine: Machine, argv: Sequence[str], within_s: float, needs: str = "") -> str:
+    done = machine.run(argv, within_s)
+    said = " ".join(done.stderr.split())[:300]
+    if done.exit_code == NOT_WHAT_WAS_CHECKED:
+        raise Refused(said)
     if done.exit_code:
-        raise RunFailed(f"TRIM check: {' '.join(done.stderr.split())[:300]}")
+        raise RunFailed(f"TRIM check: {needs}{said}")
     return done.stdout
 
 

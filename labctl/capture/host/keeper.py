@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Self
 
+from instruments.process_environment import helper_environment
 from instruments.ssh import CONNECT_WITHIN_S, LOST, ssh_command
 from labctl.capture.host.clock import Look
 from labctl.capture.host.load import LoadLook
@@ -54,10 +55,11 @@ class Keeper:
         self.reason = ""
         self.boot_id = ""
         self.control = control
+        self.directory = ""
+        """The one at the other end that has a directory for each process."""
         self._destination = destination
         self._process = process
         self._now_ns = now_ns
-        self._directory = ""
         self._said: list[str] = []
         self._printed: list[str] = []
         self._asked: dict[str, asyncio.Future[tuple[int, list[str]]]] = {}
@@ -77,6 +79,7 @@ class Keeper:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env=helper_environment(),
             start_new_session=True,
         )
         keeper = cls(destination, control, process, now_ns)
@@ -109,7 +112,7 @@ class Keeper:
         if not line:
             raise self._failure()
         told = line.decode("utf-8", "replace").removeprefix(sign).strip()
-        self.boot_id, self._directory = told.split(" ", 1)
+        self.boot_id, self.directory = told.split(" ", 1)
         self._tasks += [
             asyncio.create_task(self._read(), name="keeper-stdout"),
             asyncio.create_task(self._beat(), name="keeper-beat"),
@@ -135,7 +138,7 @@ class Keeper:
     def command(self, name: str, argv: Sequence[str], files: dict[str, str]) -> list[str]:
         """The local command line that starts ``argv`` over there, in a directory with ``files``."""
         content = [text for item in files.items() for text in item]
-        start = [_script("started.sh"), "labctl", self._directory, name, str(len(files))]
+        start = [_script("started.sh"), "labctl", self.directory, name, str(len(files))]
         remote = shlex.join(["exec", "sh", "-c", *start, *content, *argv])
         return [*shared_command(self._destination, self.control), remote]
 
@@ -252,6 +255,8 @@ class RemoteProcess:
     def __init__(self, name: str, keeper: Keeper, process: asyncio.subprocess.Process) -> None:
         assert process.stdin and process.stdout and process.stderr
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self.directory = f"{keeper.directory}/{name}"
+        self.pid: int | None = None
         self._name = name
         self._keeper = keeper
         self._process = process
@@ -266,6 +271,7 @@ class RemoteProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env=helper_environment(),
             start_new_session=True,
             limit=PIPE_LIMIT,
         )

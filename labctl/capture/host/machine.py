@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from instruments.process_environment import helper_environment
+
 NOT_FOUND = 127
 """Exit code of a program that is not there, as a shell gives it (POSIX, 2.8.2)."""
 NOT_EXECUTABLE = 126
@@ -74,7 +76,7 @@ class LocalMachine:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env={**os.environ, "LC_ALL": "C", "PATH": self._path},
+                env=helper_environment(LC_ALL="C", PATH=self._path),
             )
         except FileNotFoundError:
             return Completed(NOT_FOUND, "", f"{argv[0]}: not found")

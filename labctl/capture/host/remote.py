@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import shutil
 import tempfile
@@ -43,6 +44,10 @@ FIRST_ROUNDS = 12
 
 HOST_SESSION = "host_session"
 """The event that keeps the token of a run, by which what it started on the host is found."""
+TOKEN_BYTES = 6
+TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
+"""A token names a folder on the host, which is removed: a record may come from anywhere, so nothing
+else is taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class RemoteHost:
         before: HostSession | None = None,
     ) -> None:
         """``before``: what an earlier process of the same run left there is ended by this one."""
-        before = before or HostSession(secrets.token_hex(6), 0, 0)
+        before = before or HostSession(secrets.token_hex(TOKEN_BYTES), 0, 0)
         self.machine: Machine = SshMachine(destination, self._control, tools)
         self._destination = destination
         self._now_ns = now_ns

@@ -9,6 +9,7 @@ import shutil
 from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
 from labctl.capture.host.ssh import LOCAL
 from labctl.errors import ConfigurationError, LabctlError, Mistake, RunFailed
+from labctl.installed import labctl_version
 from labctl.rig import Rig
 
 OLDEST_FIO = (3, 13)
@@ -88,7 +89,7 @@ def versions_of_host(machine: Machine, host: str) -> dict[str, str]:
 def versions(fio: str) -> dict[str, str]:
     """What a run's header says about the software."""
     found = {
-        "labctl": importlib.metadata.version("labctl"),
+        "labctl": labctl_version(),
         "python": platform.python_version(),
         "kernel": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),

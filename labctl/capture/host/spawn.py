@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from instruments.process_environment import helper_environment
 from labctl.capture.host.cpu import STAT
 from labctl.capture.host.load import PRESSURE, LoadLook
 from labctl.capture.host.machine import LocalMachine, Machine
@@ -42,11 +43,17 @@ class Moment:
 
 
 class Spawned(Protocol):
-    """A process on the drive's host, its three pipes here."""
+    """A process on the drive's host, its three pipes here.
+
+    ``directory``: the one over there that it was started in, whose file "pid" has its number where
+    ``pid`` is None.
+    """
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
+    directory: str
+    pid: int | None
 
     @property
     def returncode(self) -> int | None:
@@ -132,9 +139,13 @@ class LocalProcess:
 
     lost = ""
 
-    def __init__(self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, directory: Path
+    ) -> None:
         assert process.stdin and process.stderr
         self.stdin, self.stdout, self.stderr = process.stdin, stdout, process.stderr
+        self.directory = str(directory.absolute())
+        self.pid: int | None = process.pid
         self._process = process
 
     @property
@@ -152,9 +163,10 @@ class LocalProcess:
             self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """See :class:`Spawned`."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """See :class:`Spawned`. With all that it has started: a "fio" may be a script."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class LocalHost:
@@ -182,6 +194,7 @@ class LocalHost:
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *argv),
                 cwd=directory,
+                env=helper_environment(),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=writing,
                 stderr=asyncio.subprocess.PIPE,
@@ -190,7 +203,7 @@ class LocalHost:
             )
         finally:
             os.close(writing)
-        return LocalProcess(process, stdout)
+        return LocalProcess(process, stdout, directory)
 
     def moment_of(self, wall_ns: int) -> Moment:
         """See :class:`DriveHost`."""

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from instruments.process_environment import helper_environment
 from instruments.remote import parse_files, read_script
 from instruments.ssh import LOST, complaint_of, ssh_command
 from labctl.capture.host.machine import TIMED_OUT, Completed, LocalMachine, Machine
@@ -100,6 +101,7 @@ class SshMachine:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=helper_environment(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -124,7 +126,9 @@ class SshMachine:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             check = shared_command(self._destination, control)
             check[1:1] = ["-O", "check"]
-            done = subprocess.run(check, capture_output=True, timeout=5, check=False)
+            done = subprocess.run(
+                check, capture_output=True, timeout=5, check=False, env=helper_environment()
+            )
             return done.returncode == 0
         return False
 

@@ -6,13 +6,12 @@ tool that is missing or may not ask costs only what it would have given, and a l
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from labctl.capture.drive.block_devices import BlockDevices, read_block_devices
 from labctl.capture.drive.mounts import devices_below, read_mounts, read_own_mounts
-from labctl.capture.drive.node import is_missing_device, look_at
+from labctl.capture.drive.node import Place, find_place, is_missing_device
 from labctl.capture.host.machine import TIMED_OUT, Machine, run_tool
 from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity import nvme_cli, sysfs
@@ -21,6 +20,7 @@ from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure
 from labctl.drive_state import DriveState, SmartLog
+from labctl.printable import printable
 
 _ASK_SMARTCTL = ("nvme", "sata", "scsi")
 
@@ -32,36 +32,46 @@ def identify(machine: Machine, target: str, engine: str = "", smart_device: str 
     for what it finds; the state's ``problems`` say what could not be learnt.
     """
     state = _identify(machine, target, engine)
-    if not smart_device:
-        return replace(state, smart_device=state.device if state.smart is not None else "")
-    kind = "nvme" if "nvme" in PurePosixPath(smart_device).name else "scsi"
-    asked = _ask(replace(state, device=smart_device, kind=kind, smart=None), machine)
-    return replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
+    if smart_device:
+        kind = "nvme" if "nvme" in PurePosixPath(smart_device).name else "scsi"
+        asked = _ask(replace(state, device=smart_device, kind=kind, smart=None), machine)
+        state = replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
+    else:
+        state = replace(state, smart_device=state.device if state.smart is not None else "")
+    return replace(  # as the record will say it: whoever goes on with the run compares them
+        state,
+        model=printable(state.model),
+        serial=printable(state.serial),
+        firmware=printable(state.firmware),
+    )
 
 
 def _identify(machine: Machine, target: str, engine: str) -> DriveState:
     state = DriveState(target=target, host=read_host(machine, engine))
     if engine == "nbd" or target.startswith("nbd"):
         return replace(state, kind="nbd")
-    node = look_at(target, machine)
+    place = find_place(target, machine)
+    node = place.node
     blocks = read_block_devices(machine)
-    if node is not None and stat.S_ISBLK(node.mode):
+    if node is not None and node.is_device:
         name = blocks.numbers.get(node.number)
         if name is not None:
             return _identify_disk(state, name, blocks, machine)
         return replace(state, problems=(f"the kernel has no device {node.number} (any more)",))
-    if is_missing_device(target, node, machine):
+    if is_missing_device(place, machine):
         return replace(state, problems=(f"there is no {target}; is the drive connected?",))
-    if node is not None and not stat.S_ISREG(node.mode):
+    if node is not None and not node.is_file:
         return replace(state, kind="other")
-    return _identify_file(state, blocks, machine)
+    return _identify_file(state, place, blocks, machine)
 
 
-def _identify_file(state: DriveState, blocks: BlockDevices, machine: Machine) -> DriveState:
+def _identify_file(
+    state: DriveState, place: Place, blocks: BlockDevices, machine: Machine
+) -> DriveState:
     """A file: the drive is the one that its filesystem is on, where that is a single one."""
-    folder = machine.resolve(str(PurePosixPath(state.target).parent))
-    if folder is None:
+    if place.folder is None:
         return replace(state, problems=(f"there is no {state.target}",))
+    folder = str(PurePosixPath(place.path).parent)
     below = devices_below(folder, read_own_mounts(machine), blocks, machine)
     drives = {name for name in below if blocks.kind_of(name) in ("nvme", "sata", "scsi", "virtio")}
     disks = sorted({blocks.disk_of(name) for name in drives})

@@ -1,0 +1,186 @@
+"""A run of the real fio whose output is cut, altered or deleted afterwards: no wrong number is
+told, whatever is missing, and whether or not the journal says how much there was."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.simulated.bench import Bench
+from labctl.analysis.methods import methods_of
+from labctl.analysis.phases import Printed
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.summary import summarise
+from labctl.fio_output import DocumentStream, documents
+from labctl.record import EVENTS_FILE, RunRecord, find_runs
+from labctl.run_data import open_run
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+PLAN = """
+name = "p"
+idle_before_s = 1
+idle_after_s = 0
+[[sweeps]]
+pattern = "randrw"
+read_pct = 60
+queue_depth = [1, 64]
+jobs = 2
+duration_s = 3
+[[sweeps]]
+replay = "trace.log"
+queue_depth = 32
+"""
+TOLD = "fio's output is not whole"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    ios = [f"{250_000 * i // 100} d read {4096 * i} 4096" for i in range(1000)]
+    header = ["fio version 3 iolog", "0 d add", "0 d open"]
+    (folder / "trace.log").write_text("\n".join([*header, *ios, "3000000 d close", ""]))
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN)
+    with Bench(folder / "bench") as bench:
+        subprocess.run(
+            [sys.executable, "-m", "labctl.cli.main", "run", str(bench.rig), str(plan),
+             "--runs", str(folder / "runs")],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    (path,) = find_runs(folder / "runs")
+    return path
+
+
+def without_what_was_printed(run: Path) -> None:
+    """As an older labctl wrote it."""
+    events = []
+    for line in (run / EVENTS_FILE).read_text().splitlines():
+        event = json.loads(line)
+        for name in Printed.__slots__:
+            event.pop(name, None)
+        events.append(json.dumps(event) + "\n")
+    (run / EVENTS_FILE).write_text("".join(events))
+
+
+@pytest.fixture(params=["as it is", "of an older labctl"])
+def copied(request: pytest.FixtureRequest, ran: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / ran.name
+    shutil.copytree(ran, copy)
+    if request.param == "of an older labctl":
+        without_what_was_printed(copy)
+    return copy
+
+
+def outputs(run: Path) -> dict[int, Path]:
+    record = RunRecord(run)
+    phases = [phase for phase in record.header.phases if phase.pattern.io]
+    return {phase.index: record.fio_dir(phase) / "stdout" for phase in phases}
+
+
+def figures(result: PhaseResult) -> list[Any]:
+    return [result.iops, result.bytes_per_s, result.read, result.write, result.iops_per_watt]
+
+
+def assert_told(summary: RunSummary, index: int) -> None:
+    result = summary.phases[index]
+    assert figures(result) == [None] * 5
+    assert result.outcome == "failed" and result.watts is not None
+    assert any(TOLD in note for note in result.notes)
+    assert [p for p in summary.problems if TOLD in p and p.startswith(f"phase {index + 1} (")]
+
+
+def test_a_whole_output_is_believed(copied: Path) -> None:
+    summary = summarise(RunRecord(copied))
+    assert len(outputs(copied)) == 3
+    assert not [problem for problem in summary.problems if TOLD in problem]
+    for index in outputs(copied):
+        result = summary.phases[index]
+        assert result.outcome == "completed" and result.iops and result.iops_per_watt
+    assert methods_of(RunRecord(copied), summary).replays
+
+
+def test_wherever_it_is_cut_no_other_number_is_told(copied: Path) -> None:
+    record = RunRecord(copied)
+    whole = summarise(record)
+    places = random.Random(7)
+    tells_of_it = any("stdout_bytes" in event.data for event in record.events)
+    for index, file in outputs(copied).items():
+        phase_is_replay = record.header.phases[index].replay is not None
+        said = file.read_bytes()
+        ends = []  # behind each document
+        stream = DocumentStream()
+        for at in range(len(said)):
+            if stream.feed(said[at : at + 1].decode()):
+                ends.append(at + 1)
+        cuts = [0, *ends[:-1], *places.sample(range(1, ends[-1]), 12)]
+        for cut in cuts:
+            file.write_bytes(said[:cut])
+            summary = summarise(RunRecord(copied))
+            if figures(summary.phases[index]) == figures(whole.phases[index]):
+                # what fio said just before its last document may be the same already
+                assert cut >= ends[-2]
+            elif phase_is_replay and summary.phases[index].iops:
+                # its last document counts I/Os in flight, too: a cut of the last half second
+                assert not tells_of_it and cut >= ends[-2]
+            else:
+                assert_told(summary, index)
+        file.write_bytes(said)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda said: said.replace(b'"total_ios" : ', b'"total_ios" : 1', 99),
+        lambda said: said + said[:4000],
+        lambda said: said[len(said) // 2 :],
+        lambda said: bytes(len(said)),
+    ],
+    ids=["altered", "longer", "begin lost", "zeros"],
+)
+def test_one_that_is_not_what_fio_printed_is_not_believed(
+    ran: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(ran, copy)
+    for index, file in outputs(copy).items():
+        file.write_bytes(spoil(file.read_bytes()))
+        assert_told(summarise(RunRecord(copy)), index)
+
+
+def test_one_that_is_missing_is_told_everywhere(copied: Path) -> None:
+    index, file = next(iter(outputs(copied).items()))
+    file.unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "labctl.cli.main", "report", str(copied)],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert f"{TOLD}: stdout is missing" in " ".join(done.stdout.split())
+    assert_told(summarise(RunRecord(copied)), index)
+    told = [(copied / name).read_text() for name in ("summary.json", "phases.csv", "report.html")]
+    assert all("stdout is missing" in text for text in told)
+    row = {name: column[index] for name, column in open_run(copied).table().items()}
+    assert row["outcome"] == "failed" and row["iops"] is None and "missing" in str(row["notes"])
+    found = methods_of(RunRecord(copied), summarise(RunRecord(copied)))
+    assert index not in {one.phase_index for one in found.replays}
+
+
+def test_the_last_document_of_a_phase_is_in_its_last_event(ran: Path) -> None:
+    record = RunRecord(ran)
+    ends = {
+        event.data["index"]: event.data for event in record.events if event.kind == "phase_ended"
+    }
+    for index, file in outputs(ran).items():
+        (*_, last) = documents(file.read_text())
+        ios = sum(job[side]["total_ios"] for job in last["jobs"] for side in ("read", "write"))
+        assert ends[index]["stdout_bytes"] == file.stat().st_size
+        assert ends[index]["total_ios"] == ios
+        assert ends[index]["runtime_ms"] >= 2000
