@@ -312,7 +312,10 @@ def test_a_sync_engine_at_queue_depth_8_is_refused(
     bench: Bench, plan: Path, tmp_path: Path
 ) -> None:
     rig = tmp_path / "rig.toml"
-    rig.write_text(bench.rig.read_text().replace('engine = "nbd"', 'engine = "psync"'))
+    target = tmp_path / "drive.img"
+    target.write_bytes(bytes(1 << 20))
+    text = bench.rig.read_text().replace('engine = "nbd"', 'engine = "psync"')
+    rig.write_text(re.sub(r'target = ".*"', f'target = "{target}"', text))
     done = run(rig, plan, tmp_path / "runs")
     assert done.returncode == 2
     assert "drive.engine = 'psync'" in done.stderr and "synchronous" in done.stderr

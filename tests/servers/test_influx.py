@@ -346,4 +346,4 @@ def test_texts_come_back_as_they_were(influx: InfluxServer, bucket: str, tmp_pat
     stored = influx.points(bucket)
     for point, text in zip(points, texts, strict=True):
         found = stored[("event", (("kind", point.tags["kind"]),), point.t_ns)]
-        assert found["title"] == text.replace("\r\n", "\n")
+        assert found["title"] == text.replace("\r\n", "\n").replace("\t", " ")
