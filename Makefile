@@ -58,7 +58,7 @@ check: env
 
 stack: env
 	@$(BIN)/python -m dashboards.stack.secrets_file $(STACK_ENV)
-	docker compose --env-file $(STACK_ENV) -f dashboards/compose.yaml up -d --wait
+	docker compose --env-file $(STACK_ENV) -f dashboards/stack/compose.yaml up -d --wait
 	@echo "Grafana   http://127.0.0.1:$(GRAFANA_PORT)/d/labctl-overview"
 	@echo "InfluxDB  http://127.0.0.1:$(INFLUX_PORT)  (token in $(STACK_ENV))"
 

@@ -12,6 +12,6 @@ ROOT = Path(__file__).parent
 JSON_DIR = ROOT / "json"
 PROVISIONING_DIR = ROOT / "provisioning"
 HOME_DASHBOARD = JSON_DIR / "labctl-overview.json"
-COMPOSE_FILE = ROOT / "compose.yaml"
+COMPOSE_FILE = ROOT / "stack" / "compose.yaml"
 
 __all__ = ["COMPOSE_FILE", "HOME_DASHBOARD", "JSON_DIR", "PROVISIONING_DIR", "ROOT"]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from instruments import drivers
+from instruments.driver_kit.scpi import is_model, parse_identity
+from instruments.driver_kit.serial_display import PushedDisplay
 from instruments.drivers import (
     brymen_bm25x,
     es51922,
@@ -22,11 +24,9 @@ from instruments.drivers import (
     k204,
     powersensor3,
 )
-from instruments.drivers.pushed_display import PushedDisplay
 from instruments.errors import InstrumentError, ProtocolError
-from instruments.scpi import is_model, parse_identity
-from instruments.serial_ports import stable_path
-from instruments.transports import SerialFormat, SerialLine, VisaLine
+from instruments.transports.lines import SerialFormat, SerialLine, VisaLine
+from instruments.transports.serial_ports import stable_path
 
 _POLLED: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labctl.run_data import RunData, open_run
+    from labctl.report.data.run_data import RunData, open_run
 
 __all__ = ["RunData", "open_run"]
 
@@ -13,7 +13,7 @@ __all__ = ["RunData", "open_run"]
 def __getattr__(name: str) -> Any:
     """numpy and the analysis are only loaded by who asks for them: the command line starts fast."""
     if name in __all__:
-        from labctl import run_data
+        from labctl.report.data import run_data
 
         return getattr(run_data, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ marks that turn the writing direction (Unicode Standard Annex 9: what stands beh
 in another order), halves of surrogate pairs, which no UTF-8 can hold, and U+FFFE and U+FFFF, which
 no XML 1.0 can hold, and so no chart. Whatever else Unicode has may stand in a name.
 
-What a person types is refused (:func:`labctl.mistakes.parse_toml`). What was recorded, or comes
+What a person types is refused (:func:`labctl.toml_reading.parse_toml`). What was recorded, or comes
 from a server, a meter or a program, is made printable: U+FFFD stands for what is not allowed.
 """
 

@@ -32,12 +32,13 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from instruments.drivers.keithley_buffer import new_indices, parse_filled, parse_stamped
-from instruments.drivers.pacing import CountLooks
-from instruments.drivers.panel import PanelCheck
-from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.drivers.settings import NplcSettings
-from instruments.drivers.sorting import sort_readings
+from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.front_panel import PanelCheck
+from instruments.driver_kit.polling import CountLooks
+from instruments.driver_kit.scpi import parse_quantity
+from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
+from instruments.driver_kit.settings import NplcSettings
+from instruments.drivers.dmm6500_buffer import new_indices, parse_filled, parse_stamped
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import (
     Batch,
@@ -50,8 +51,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import parse_quantity
-from instruments.transports import MessageLine
+from instruments.transports.lines import MessageLine
 
 EPOCH_NS: Final = 10**15
 POLL_S: Final = 0.18
@@ -98,7 +98,7 @@ class Dmm6500Settings(NplcSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
         return 115_200
 
 

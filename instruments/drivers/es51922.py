@@ -21,17 +21,17 @@ from typing import ClassVar, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from instruments.drivers import specifications
-from instruments.drivers.pushed_display import (
+from instruments.driver_kit import specifications
+from instruments.driver_kit.serial_display import (
     Display,
     Family,
     PushedDisplay,
     PushedDisplaySettings,
 )
-from instruments.drivers.settings import AccuracySettings
+from instruments.driver_kit.settings import AccuracySettings
 from instruments.errors import ProtocolError
 from instruments.reading import Accuracy
-from instruments.transports import SerialFormat
+from instruments.transports.lines import SerialFormat
 
 FRAME_BYTES: Final = 14
 FORMAT: Final = SerialFormat(baud=19200, data_bits=7, parity="O", rts=False, dtr=True)

@@ -18,10 +18,10 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from instruments.drivers.pacing import Ticks
+from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.settings import NotNegative, SerialSettings
 from instruments.drivers.serial_question import ask
-from instruments.drivers.settings import NotNegative, SerialSettings
-from instruments.drivers.sorting import batch_of
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -33,7 +33,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.transports import ByteLine, SerialFormat
+from instruments.transports.lines import ByteLine, SerialFormat
 
 FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
 BLOCK_BYTES: Final = 5

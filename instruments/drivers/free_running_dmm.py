@@ -23,10 +23,11 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
-from instruments.drivers.pacing import Ticks
-from instruments.drivers.repeats import RepeatWatch
-from instruments.drivers.scpi_multimeter import ScpiMultimeter
-from instruments.drivers.settings import MultimeterSettings, Positive
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
+from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
+from instruments.driver_kit.settings import MultimeterSettings, Positive
+from instruments.driver_kit.stuck_readings import RepeatWatch
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
@@ -38,8 +39,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, parse_quantity, parse_reading
-from instruments.transports import MessageLine
+from instruments.transports.lines import MessageLine
 
 Rate = Literal["slow", "medium", "fast"]
 
@@ -190,7 +190,7 @@ class FreeRunningDmmSettings(MultimeterSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
         return MODELS[self.model].dialect.baud
 
 

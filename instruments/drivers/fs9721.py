@@ -22,10 +22,10 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
+from instruments.driver_kit.serial_display import Display, Family, PushedDisplay
 from instruments.drivers.lcd_meter import LcdMeterSettings, fits, split_frames
-from instruments.drivers.pushed_display import Display, Family, PushedDisplay
 from instruments.errors import ProtocolError
-from instruments.transports import SerialFormat
+from instruments.transports.lines import SerialFormat
 
 PLACES: Final = bytes(range(0x10, 0xF0, 0x10))
 FORMAT: Final = SerialFormat(baud=2400, rts=False, dtr=True)

@@ -14,9 +14,9 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import HostFilesSettings, NotNegative, Positive
-from instruments.drivers.sorting import batch_of
+from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.settings import HostFilesSettings, NotNegative, Positive
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import (
     Accuracy,
@@ -28,7 +28,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.remote import Files
+from instruments.transports.host_files import Files
 
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
 _SENSOR_CYCLE_S: Final = 1.0

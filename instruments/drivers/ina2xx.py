@@ -12,10 +12,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.settings import HostFilesSettings, NotNegative, Positive
 from instruments.drivers.hwmon import chip_name, find_directory, number_in, place
-from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import HostFilesSettings, NotNegative, Positive
-from instruments.drivers.sorting import batch_of
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (
     Accuracy,
@@ -27,7 +27,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.remote import Files
+from instruments.transports.host_files import Files
 
 Model = Literal["ina219", "ina220", "ina226", "ina230", "ina231", "ina238"]
 SHUNT_LIMIT_MV: Final[Mapping[str, float]] = {

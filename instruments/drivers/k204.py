@@ -18,15 +18,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from instruments.drivers.pacing import Ticks
+from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.settings import AccuracySettings, NotNegative, Positive, SerialSettings
 from instruments.drivers.serial_question import ask
-from instruments.drivers.settings import (
-    AccuracySettings,
-    NotNegative,
-    Positive,
-    SerialSettings,
-)
-from instruments.drivers.sorting import batch_of
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -39,7 +34,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat
+from instruments.transports.lines import ByteLine, SerialFormat
 
 REPLY_BYTES: Final = 45
 FORMAT: Final = SerialFormat(baud=9600)

@@ -5,8 +5,8 @@ The high half of each byte is its place in the frame, which finds the frames in 
 
 from __future__ import annotations
 
-from instruments.drivers.pushed_display import PushedDisplaySettings
-from instruments.drivers.settings import NotNegative
+from instruments.driver_kit.serial_display import PushedDisplaySettings
+from instruments.driver_kit.settings import NotNegative
 from instruments.reading import Accuracy
 
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, field_validator
 
-from instruments.broker import BrokerSettings
-from instruments.drivers.settings import NotNegative, Positive
-from instruments.drivers.sorting import sort_readings
+from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.settings import NotNegative, Positive
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
 from instruments.python_environment import command_that_adds
 from instruments.reading import (
@@ -32,6 +31,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
+from instruments.transports.mqtt_broker import BrokerSettings
 
 if TYPE_CHECKING:
     from paho.mqtt import client as paho

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
+from instruments.driver_kit.settings import NotNegative, SerialSettings
 from instruments.drivers.powersensor3_frames import (
     CONFIG,
     INTERVAL_US,
@@ -33,7 +34,6 @@ from instruments.drivers.powersensor3_frames import (
     parse_sensor,
     split_frames,
 )
-from instruments.drivers.settings import NotNegative, SerialSettings
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Accuracy,
@@ -48,7 +48,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat
+from instruments.transports.lines import ByteLine, SerialFormat
 
 EPOCH_NS: Final = 10**15
 FORMAT: Final = SerialFormat(baud=115200)

@@ -18,11 +18,12 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.drivers.pacing import Ticks
-from instruments.drivers.panel import PanelCheck
-from instruments.drivers.repeats import RepeatWatch
-from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.drivers.settings import NplcSettings
+from instruments.driver_kit.front_panel import PanelCheck
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
+from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
+from instruments.driver_kit.settings import NplcSettings
+from instruments.driver_kit.stuck_readings import RepeatWatch
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -35,8 +36,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import QUIET_S, parse_quantity, parse_reading
-from instruments.transports import MessageLine
+from instruments.transports.lines import MessageLine
 
 _LONGEST_APERTURE_S: Final = 0.4
 """So that a reading is over before anybody takes the meter for dead."""
@@ -192,7 +192,7 @@ class ScpiDmmSettings(NplcSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.drivers.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
         return MODELS[self.model].baud
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from instruments.errors import NoAnswer
-from instruments.transports import ByteLine
+from instruments.transports.lines import ByteLine
 
 
 def ask(

@@ -18,10 +18,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from instruments.drivers.settings import DriverSettings, NotNegative
-from instruments.drivers.sorting import sort_readings
+from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.settings import DriverSettings, NotNegative
 from instruments.errors import ProtocolError
-from instruments.process_line import ProcessLine
 from instruments.reading import (
     UNITS,
     Accuracy,
@@ -35,7 +34,8 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine
+from instruments.transports.lines import ByteLine
+from instruments.transports.process_line import ProcessLine
 
 _FLOAT32: Final = 2.0**-24
 """Relative rounding of a 32-bit float."""

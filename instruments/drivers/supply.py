@@ -18,9 +18,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from instruments.drivers.pacing import Ticks
-from instruments.drivers.settings import NotNegative, Positive, VisaAddress
-from instruments.drivers.sorting import batch_of
+from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.scpi import ScpiSession, parse_reading
+from instruments.driver_kit.settings import NotNegative, Positive, VisaAddress
 from instruments.errors import InstrumentError, ProtocolError, SettingRefused
 from instruments.reading import (
     Accuracy,
@@ -33,8 +34,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.scpi import ScpiSession, parse_reading
-from instruments.transports import MessageLine
+from instruments.transports.lines import MessageLine
 
 _LATE_S: Final = 0.2
 _SWITCH_S: Final = 2.0

@@ -29,11 +29,12 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.drivers.pacing import CountLooks
-from instruments.drivers.panel import PanelCheck
-from instruments.drivers.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.drivers.settings import NplcSettings
-from instruments.drivers.sorting import sort_readings
+from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.front_panel import PanelCheck
+from instruments.driver_kit.polling import CountLooks
+from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
+from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
+from instruments.driver_kit.settings import NplcSettings
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
@@ -45,8 +46,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.scpi import parse_block, parse_quantity, parse_reading
-from instruments.transports import MessageLine
+from instruments.transports.lines import MessageLine
 
 EPOCH_NS: Final = 10**15
 """Device times of the k-th acquisition begin at k times this (1e6 s)."""

@@ -23,10 +23,10 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict
 
 from instruments.process_environment import helper_environment
-from instruments.simulated.drive import DriveProcess, start_drive
-from instruments.simulated.faults import Fault, inject
-from instruments.simulated.meters import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
-from instruments.simulated.parameters import REFERENCE, Parameters, load, override
+from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
+from instruments.simulated.drive.process import DriveProcess, start_drive
+from instruments.simulated.meter_kit.faults import Fault, inject
+from instruments.simulated.meters.process import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
 
 _START_S: Final = 60.0
 _STOP_S: Final = 5.0
@@ -87,7 +87,7 @@ DEFAULT_METERS: Final = (
 )
 """12 V current through 0.05 Ω at 91/s, 12 V at 10/s, 3.3 V current at 43/s, 3.3 V at 2/s, case
 temperature at 1/s. Neither 11 ms nor 23 ms is a multiple of the ripple's period: see
-:func:`labctl.analysis.ripple.left_of_ripple`."""
+:func:`labctl.analysis.power.mains_ripple.left_of_ripple`."""
 
 
 class BenchConfig(BaseModel):

@@ -11,17 +11,17 @@ import numpy as np
 
 from instruments import drivers
 from instruments.reading import Channel
-from instruments.simulated.clock import MeterClock
-from instruments.simulated.lcd_meters import Bm257Meter, ExtechMeter, Vc820Meter
-from instruments.simulated.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
-from instruments.simulated.probe import Errors, Probe
-from instruments.simulated.serial_meters import K204Meter, PushingMeter, SerialMeter, Ut61eMeter
-from instruments.simulated.trace import TraceReader
+from instruments.simulated.drive.state_ring import TraceReader
+from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meters.handheld import K204Meter, PushingMeter, SerialMeter, Ut61eMeter
+from instruments.simulated.meters.lcd_meters import Bm257Meter, ExtechMeter, Vc820Meter
+from instruments.simulated.meters.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instruments.simulated.meters import MeterConfig
+    from instruments.simulated.meters.process import MeterConfig
 
     Rngs = Callable[[str], np.random.Generator]
     """The random numbers of a meter, by what they are for."""

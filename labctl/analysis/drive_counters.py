@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.drive_state import THERMAL_COUNTERS
-from labctl.record import READING, Event
+from labctl.record.drive_state import THERMAL_COUNTERS
+from labctl.record.reader import READING, Event
 
 
 def counters_moved(events: Iterable[Event]) -> dict[str, tuple[int, int]]:

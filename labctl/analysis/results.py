@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labctl.analysis.plain import plain_json
-from labctl.calibration import UsedCalibration
-from labctl.drive_state import DriveState
-from labctl.fio_output import Direction
-from labctl.plan import Phase
+from labctl.config.calibration_file import UsedCalibration
+from labctl.config.plan import Phase
+from labctl.fio.results import Direction
+from labctl.record.drive_state import DriveState
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
@@ -213,8 +213,9 @@ class PhaseResult:
     notes: tuple[str, ...] = ()
     """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
     steady: bool | None = None
-    """Whether its IOPS held the level from first to last fifth (see :mod:`labctl.analysis.steady`);
-    None for an idle phase and one that is too short to tell."""
+    """Whether its IOPS held the level from first to last fifth (see
+    :mod:`labctl.analysis.steady_state.rule`); None for an idle phase and one that is too short
+    to tell."""
     throttling: ThrottleVerdict | None = None
     """None for a phase without work."""
     unthrottled_s: float | None = None

@@ -21,8 +21,8 @@ from labctl.cli import (
     service_commands,
 )
 from labctl.cli.queue_commands import queue_app
-from labctl.cli.safe_stream import beneath, guard_output
-from labctl.cli.tracing import app as trace_app
+from labctl.cli.run.trace import app as trace_app
+from labctl.cli.terminal.safe_stream import beneath, guard_output
 from labctl.printable import printable_lines
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import JsonOption, RigArgument
+from labctl.cli.terminal.arguments import JsonOption, RigArgument
 
 
 def list_instruments(
@@ -22,9 +22,9 @@ def list_instruments(
     json_output: JsonOption = False,
 ) -> None:
     """List what is connected, who it is, and the rig lines for it."""
-    from labctl.cli import connected
+    from labctl.cli.meters import instruments
 
-    raise typer.Exit(connected.list_instruments(addresses or (), ask, json_output))
+    raise typer.Exit(instruments.list_instruments(addresses or (), ask, json_output))
 
 
 def read(
@@ -34,8 +34,8 @@ def read(
     json_output: JsonOption = False,
 ) -> None:
     """Show live values of every channel of a rig, until Ctrl-C."""
-    from labctl.cli import wall
-    from labctl.cli.terminal import Terminal
+    from labctl.cli.meters import read as wall
+    from labctl.cli.terminal.console import Terminal
 
     raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Terminal()))
 
@@ -47,9 +47,9 @@ def record(
     to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
 ) -> None:
     """Record what an instrument says, to send it to somebody."""
-    from labctl.cli import sessions
+    from labctl.cli.meters import session
 
-    raise typer.Exit(sessions.record(rig, instrument, seconds, to))
+    raise typer.Exit(session.record(rig, instrument, seconds, to))
 
 
 def replay(
@@ -57,9 +57,9 @@ def replay(
     json_output: JsonOption = False,
 ) -> None:
     """Play a recorded session through its driver."""
-    from labctl.cli import sessions
+    from labctl.cli.meters import session
 
-    raise typer.Exit(sessions.replay(file, json_output))
+    raise typer.Exit(session.replay(file, json_output))
 
 
 def calibrate(
@@ -85,7 +85,7 @@ def calibrate(
     json_output: JsonOption = False,
 ) -> None:
     """Zero the meters with the drive off; compare two meters."""
-    from labctl.cli import calibrating
+    from labctl.cli.meters import calibrate as calibrating
 
     if against and any(channel.startswith("-") for channel in against):
         raise typer.BadParameter("--against takes two channels")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption
 
 queue_app = typer.Typer(
     help="Queue plans for rigs; labctl daemon works them off.",
@@ -43,9 +43,9 @@ def add(
     json_output: JsonOption = False,
 ) -> None:
     """Queue a plan on a rig, or a whole matrix of them."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.add(
+    queue.add(
         rig,
         plan,
         matrix,
@@ -69,17 +69,17 @@ def list_jobs(
     json_output: JsonOption = False,
 ) -> None:
     """List the jobs, with the time each will begin and end."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.list_jobs(rig, tag, everything, json_output)
+    queue.list_jobs(rig, tag, everything, json_output)
 
 
 @queue_app.command()
 def show(job: JobArgument, json_output: JsonOption = False) -> None:
     """Show a job: its plan, its attempts, their runs."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.show(job, json_output)
+    queue.show(job, json_output)
 
 
 @queue_app.command()
@@ -91,9 +91,9 @@ def move(
     json_output: JsonOption = False,
 ) -> None:
     """Move a waiting job to another place."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.move(job, position, json_output)
+    queue.move(job, position, json_output)
 
 
 @queue_app.command()
@@ -102,22 +102,22 @@ def cancel(
     json_output: JsonOption = False,
 ) -> None:
     """Cancel jobs; one that runs is stopped, and its record stays."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.cancel(jobs, json_output)
+    queue.cancel(jobs, json_output)
 
 
 @queue_app.command()
 def pause(rig: RigNameArgument, json_output: JsonOption = False) -> None:
     """Begin no further job on a rig; the one that runs goes on."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.set_paused(rig, True, json_output)
+    queue.set_paused(rig, True, json_output)
 
 
 @queue_app.command()
 def resume(rig: RigNameArgument, json_output: JsonOption = False) -> None:
     """Begin jobs on a rig again."""
-    from labctl.cli import queueing
+    from labctl.cli.overnight import queue
 
-    queueing.set_paused(rig, False, json_output)
+    queue.set_paused(rig, False, json_output)

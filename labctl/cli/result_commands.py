@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import DEFAULT_RUNS, JsonOption, RunsOption
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
 
 
 def report(
@@ -27,7 +27,7 @@ def report(
 
     It is made from the journal alone, and only where it is missing, or says anything else.
     """
-    from labctl.cli import reporting
+    from labctl.cli.results import report as reporting
 
     reporting.report(run_directory, json_output, calibration, without_calibration)
 
@@ -48,7 +48,7 @@ def analyse(
     json_output: JsonOption = False,
 ) -> None:
     """Consistency, steady state, efficiency, power model of a run."""
-    from labctl.cli import analysing
+    from labctl.cli.results import analyse as analysing
 
     analysing.analyse(run_directory, tail, watts, iops, (qos_percent, qos_us), json_output)
 
@@ -60,7 +60,7 @@ def review(
     ] = 400.0,
 ) -> None:
     """Make the page and charts of a review, each with CSV and PDF."""
-    from labctl.cli import analysing
+    from labctl.cli.results import analyse as analysing
 
     analysing.review(run_directory, tail)
 
@@ -86,7 +86,7 @@ def compare(
 
     A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
     """
-    from labctl.cli import comparing
+    from labctl.cli.results import compare as comparing
 
     raise typer.Exit(
         comparing.compare_runs(runs, gate, allow or (), strict, html, csv_output, json_output)
@@ -99,7 +99,7 @@ def bundle(
     json_output: JsonOption = False,
 ) -> None:
     """Pack a run's raw data into one archive, with checksums."""
-    from labctl.cli import bundling
+    from labctl.cli.results import bundle as bundling
 
     bundling.bundle(run_directory, output, json_output)
 
@@ -112,7 +112,7 @@ def verify(
 
     Exit code 1 when a number or a file differs.
     """
-    from labctl.cli import bundling
+    from labctl.cli.results import bundle as bundling
 
     raise typer.Exit(bundling.verify(file, json_output))
 
@@ -124,6 +124,6 @@ def query(
     json_output: JsonOption = False,
 ) -> None:
     """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
-    from labctl.cli import querying
+    from labctl.cli.results import query as querying
 
     querying.run_query(sql, [runs], csv_output, json_output)

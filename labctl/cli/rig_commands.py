@@ -10,14 +10,14 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
 
 
 def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
     """List the runs."""
-    from labctl.cli import listing
+    from labctl.cli.rig import lists
 
-    listing.list_runs(runs, json_output)
+    lists.list_runs(runs, json_output)
 
 
 def list_rigs(json_output: JsonOption = False) -> None:
@@ -25,16 +25,16 @@ def list_rigs(json_output: JsonOption = False) -> None:
 
     In ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs.
     """
-    from labctl.cli import listing
+    from labctl.cli.rig import lists
 
-    listing.list_rigs(json_output)
+    lists.list_rigs(json_output)
 
 
 def list_plans(json_output: JsonOption = False) -> None:
     """List the built-in plans."""
-    from labctl.cli import listing
+    from labctl.cli.rig import lists
 
-    listing.list_plans(json_output)
+    lists.list_plans(json_output)
 
 
 def check(
@@ -42,9 +42,9 @@ def check(
     json_output: JsonOption = False,
 ) -> None:
     """Check a rig or plan file; every mistake is named."""
-    from labctl.cli import listing
+    from labctl.cli.rig import lists
 
-    listing.check(file, json_output)
+    lists.check(file, json_output)
 
 
 def doctor(
@@ -54,7 +54,7 @@ def doctor(
     json_output: JsonOption = False,
 ) -> None:
     """Check what would go wrong tonight, and say what to do."""
-    from labctl.cli import doctor as page
+    from labctl.cli.rig import doctor as page
 
     raise typer.Exit(page.print_examination(rig, plan, runs, json_output))
 
@@ -66,9 +66,9 @@ def suggest_ranges(
     json_output: JsonOption = False,
 ) -> None:
     """Find the range to lock on each meter, at the heaviest points."""
-    from labctl.cli import ranging
+    from labctl.cli.meters import find_ranges
 
-    raise typer.Exit(ranging.suggest_ranges(rig, plan, runs, json_output))
+    raise typer.Exit(find_ranges.suggest_ranges(rig, plan, runs, json_output))
 
 
 def trim_check(
@@ -83,6 +83,6 @@ def trim_check(
     json_output: JsonOption = False,
 ) -> None:
     """Does TRIM work? On the raw drive, or a filesystem (--folder)."""
-    from labctl.cli import trimming
+    from labctl.cli.rig import trim_check as trimming
 
     raise typer.Exit(trimming.check_trim(rig, folder, size, json_output))

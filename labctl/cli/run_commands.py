@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import DEFAULT_RUNS, PLAN, RIG, JsonOption, RunsOption, ScaleOption
+from labctl.cli.terminal.arguments import (
+    DEFAULT_RUNS,
+    PLAN,
+    RIG,
+    JsonOption,
+    RunsOption,
+    ScaleOption,
+)
 
 
 def run(
@@ -31,7 +38,7 @@ def run(
     json_output: JsonOption = False,
 ) -> None:
     """Run a plan on a rig: record it, report it."""
-    from labctl.cli import running
+    from labctl.cli.run import run as running
 
     if resume is not None:
         if dry_run or (scale is not None and plan is None):
@@ -59,7 +66,7 @@ def demo(
     json_output: JsonOption = False,
 ) -> None:
     """Do it all on a simulated rig, and compare with the truth."""
-    from labctl.cli import demonstration
+    from labctl.cli.run import demo as demonstration
 
     raise typer.Exit(demonstration.demonstrate(runs, plan, scale, seed, to, grafana, json_output))
 
@@ -73,6 +80,6 @@ def simulate(
     json_output: JsonOption = False,
 ) -> None:
     """Start the simulated rig and keep it until Ctrl-C."""
-    from labctl.cli import demonstration
+    from labctl.cli.run import demo as demonstration
 
     demonstration.simulate(directory, seed, parameters, json_output)

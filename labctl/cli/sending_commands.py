@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption
 
 
 def ship(
@@ -35,7 +35,7 @@ def ship(
 
     From where it stopped, or from the start.
     """
-    from labctl.cli import shipping
+    from labctl.cli.servers import ship as shipping
 
     code = shipping.ship_runs(
         runs,
@@ -60,7 +60,7 @@ def forget(
 
     Home Assistant's entities and the last state.
     """
-    from labctl.cli import mqtt as mqtt_commands
+    from labctl.cli.servers import mqtt as mqtt_commands
 
     mqtt_commands.forget_rig(rig, json_output)
 
@@ -85,6 +85,6 @@ def stack(
         )
         raise typer.Exit(2)
     from dashboards.stack import Ports
-    from labctl.cli.stack import run_native
+    from labctl.cli.servers.stack import run_native
 
     run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.arguments import BrokerOption, JsonOption, RigArgument
+from labctl.cli.terminal.arguments import BrokerOption, JsonOption, RigArgument
 
 
 def daemon(
@@ -23,7 +23,7 @@ def daemon(
     ] = None,
 ) -> None:
     """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
-    from labctl.cli import serving
+    from labctl.cli.overnight import daemon as serving
 
     serving.serve(rigs or (), runs)
 
@@ -33,21 +33,21 @@ def idle(
     runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
 ) -> None:
     """Record the meters of a rig without a workload, until Ctrl-C."""
-    from labctl.cli import idling
+    from labctl.cli.overnight import idle as idling
 
     idling.record(rig, runs)
 
 
 def status(broker: BrokerOption = None, json_output: JsonOption = False) -> None:
     """Print what runs, what waits and what came of the rest."""
-    from labctl.cli import standing
+    from labctl.cli.overnight import status as standing
 
     standing.print_status(broker, json_output)
 
 
 def watch(broker: BrokerOption = None) -> None:
     """Show it on the whole screen until q; works over ssh."""
-    from labctl.cli import watching
+    from labctl.cli.overnight import watch as watching
 
     watching.watch(broker)
 
@@ -60,7 +60,7 @@ def morning(
     json_output: JsonOption = False,
 ) -> None:
     """Print what ran, what it found and what to look at."""
-    from labctl.cli import tidying
+    from labctl.cli.overnight import tidy as tidying
 
     tidying.print_morning(since, runs, json_output)
 
@@ -85,7 +85,7 @@ def tidy(
     json_output: JsonOption = False,
 ) -> None:
     """Export or delete old runs, never one on or not shipped."""
-    from labctl.cli import tidying
+    from labctl.cli.overnight import tidy as tidying
 
     code = tidying.tidy(
         runs,

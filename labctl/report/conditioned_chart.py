@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labctl.analysis.conditioned import Conditioned
+from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.results import PhaseResult
-from labctl.report.charts import Datasets, Row, finished
-from labctl.report.review_charts import Figure, pair, work_and_watts
-from labctl.report.sweep_charts import throttle_words
+from labctl.report.charts.sweeps import throttle_words
+from labctl.report.charts.theme import Datasets, Row, finished
+from labctl.report.review_charts.review_chart import Figure, pair, work_and_watts
 
 
 def conditioned_figure(

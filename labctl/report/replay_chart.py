@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from labctl.analysis.replays import BOUND, ReplayResult
-from labctl.report.charts import Datasets, Row, finished, hues, joined
-from labctl.report.review_charts import Figure, bars
+from labctl.analysis.methods.replays import BOUND, ReplayResult
+from labctl.report.charts.theme import Datasets, Row, finished, hues, joined
+from labctl.report.review_charts.review_chart import Figure, bars
 
 COLOURS = hues(("a", "b", "c", "d"))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from labctl.capture.drive.trim import TrimCheck, trim_check
-from labctl.capture.host.remote import RemoteHost
-from labctl.capture.host.spawn import DriveHost, LocalHost
+from labctl.capture.drive.trim_check import TrimCheck, trim_check
+from labctl.capture.host.drive_host import DriveHost, LocalHost
+from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.host.ssh import LOCAL
-from labctl.rig import Rig
-from labctl.timebase import Timebase
+from labctl.config.rig import Rig
+from labctl.record.timebase import Timebase
 
 
 def check_trim_on_host(rig: Rig, folder: str | None, size_bytes: int) -> TrimCheck:
-    """See :func:`labctl.capture.drive.trim.trim_check`. Raises HostUnreachable, too."""
+    """See :func:`labctl.capture.drive.trim_check.trim_check`. Raises HostUnreachable, too."""
     return asyncio.run(_checked(rig, folder, size_bytes))
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from labctl.sinks.cursor import Cursor
-from labctl.sinks.follower import Slice
-from labctl.sinks.points import Point
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.follower import Slice
+from labctl.sinks.schema import Point
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from labctl.phase import Replay
+from labctl.record.phase import Replay
 from labctl.trace.chunks import TraceError
 from labctl.trace.convert import Conversion, convert
 from labctl.trace.describe import Description, describe

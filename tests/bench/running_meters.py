@@ -24,9 +24,9 @@ from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Channel, Status, StatusReading
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.faults import inject
-from instruments.simulated.meters import DRIVERS, MeterConfig, MetersConfig
-from instruments.simulated.trace import TraceWriter
+from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.meter_kit.faults import inject
+from instruments.simulated.meters.process import DRIVERS, MeterConfig, MetersConfig
 
 VOLTS_12, VOLTS_3V3 = 12.05, 3.302
 CASE_CELSIUS = 38.4

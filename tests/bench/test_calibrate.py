@@ -18,25 +18,25 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.meters import MeterConfig, MetersConfig
-from instruments.simulated.trace import TraceWriter
-from labctl import journal as journals
-from labctl.analysis.summary import summarise
-from labctl.calibration import calibration_file, load_calibration
-from labctl.capture.acquisition import Acquisition, State
-from labctl.capture.header import calibration_in_force, make_header
-from labctl.capture.listening import Listening
-from labctl.cli.calibrating import checks as calibrate_checks
-from labctl.cli.calibrating import zeros as calibrate_zeros
-from labctl.drive_state import DriveState
+from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.meters.process import MeterConfig, MetersConfig
+from labctl.analysis.run.summary import summarise
+from labctl.capture.meters import calibrate
+from labctl.capture.meters.acquisition import Acquisition, State
+from labctl.capture.meters.find_ranges import HEAVIEST_READS
+from labctl.capture.meters.listening import Listening
+from labctl.capture.run.header import calibration_in_force, make_header
+from labctl.cli.meters.calibrate import checks as calibrate_checks
+from labctl.cli.meters.calibrate import zeros as calibrate_zeros
+from labctl.config.calibration_file import calibration_file, load_calibration
+from labctl.config.plan import Plan
+from labctl.config.rig import load_rig
 from labctl.errors import Refused
-from labctl.phase import Pattern, Phase, Role
-from labctl.plan import Plan
-from labctl.record import RunRecord
-from labctl.rig import load_rig
-from labctl.service import calibrating
-from labctl.service.ranging import HEAVIEST_READS
-from labctl.timebase import Timebase
+from labctl.record import journal as journals
+from labctl.record.drive_state import DriveState
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.reader import RunRecord
+from labctl.record.timebase import Timebase
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 THERMAL_VOLTS = 60e-6
@@ -237,16 +237,16 @@ def test_a_supply_switches_the_drive_off_and_on_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switched(lab, 12.0, 0.35)
-    monkeypatch.setattr(calibrating, "SETTLE_S", 0.2)
+    monkeypatch.setattr(calibrate, "SETTLE_S", 0.2)
     rig = load_rig(lab.rig)
     own = ["psu.voltage", "psu.current"]
-    with calibrating.drive_off(rig, calibrating.refuse_switching(rig)):
-        zeros = calibrating.take_zeros(rig, own, 0.2)
+    with calibrate.drive_off(rig, calibrate.refuse_switching(rig)):
+        zeros = calibrate.take_zeros(rig, own, 0.2)
     assert [abs(zero.value) < 0.05 for zero in zeros] == [True, True]
-    with pytest.raises(ZeroDivisionError), calibrating.drive_off(rig, ["psu"]):
+    with pytest.raises(ZeroDivisionError), calibrate.drive_off(rig, ["psu"]):
         raise ZeroDivisionError
     with pytest.raises(Refused, match=r"psu\.voltage reads 12"):
-        calibrating.take_zeros(rig, own, 0.2)
+        calibrate.take_zeros(rig, own, 0.2)
 
 
 def test_a_supply_that_may_not_be_switched_is_left_alone(lab: Lab) -> None:

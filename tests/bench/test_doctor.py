@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench
-from instruments.simulated.faults import Fault
-from labctl.rig import load_rig
-from labctl.service import doctor as examination
+from instruments.simulated.meter_kit.faults import Fault
+from labctl.config.rig import load_rig
+from labctl.service.doctor import examination
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
 

@@ -24,8 +24,8 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.main import INTERRUPTED
-from labctl.record import EVENTS_FILE, find_runs
-from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.record.reader import EVENTS_FILE, find_runs
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
 from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
 from tests.unit.test_docs import ROOT, commands
 
@@ -46,10 +46,10 @@ ELSEWHERE = {
     "labctl run /tmp/bench/rig.toml demo": "make demo runs this plan on such a rig",
     "make stack": "needs a Docker engine; its files are checked by test_dashboards_stack",
     "make demo STACK=1": "needs a Docker engine; its files are checked by test_dashboards_stack",
-    "labctl stack --native": "tests/unit/test_dashboards_stack.py starts what is installed",
+    "labctl stack --native": "tests/unit/dashboards/stack/test_native.py starts what is installed",
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
-    "labctl trim-check my-rig": "tests/unit/test_trim_check.py runs it on a loop device",
-    "labctl trim-check my-rig --folder /mnt/ssd": "tests/unit/test_trim_check.py, too",
+    "labctl trim-check my-rig": "tests/unit/capture/drive/test_trim_check.py on a loop device",
+    "labctl trim-check my-rig --folder /mnt/ssd": "tests/unit/capture/drive/test_trim_check.py",
     **dict.fromkeys(
         (
             "labctl calibrate my-rig.toml --yes",

@@ -16,14 +16,14 @@ from typing import Literal
 import psutil
 import pytest
 
-from instruments.simulated.drive import DriveProcess, start_drive
-from instruments.simulated.truth import Truth
-from labctl.capture.fio import FioProcess
+from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.process import DriveProcess, start_drive
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.config.rig import Drive
 from labctl.errors import RunFailed
-from labctl.fio_output import Status, final_result
-from labctl.plan import Pattern, Phase, Role
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from labctl.fio.results import Status, final_result
+from labctl.record.timebase import Timebase
 
 pytestmark = [pytest.mark.bench]
 
@@ -213,10 +213,10 @@ async def test_stopping_keeps_the_totals(simulated: DriveProcess, tmp_path: Path
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from labctl.capture.fio import FioProcess
-from labctl.plan import Pattern, Phase, Role
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.config.rig import Drive
+from labctl.record.timebase import Timebase
 
 async def main():
     drive = Drive(target=sys.argv[1], engine="nbd", destructive=True)

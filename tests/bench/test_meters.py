@@ -23,7 +23,7 @@ from instruments.errors import (
 )
 from instruments.reading import Channel, ClockPair, Status
 from instruments.simulated.bench import DEFAULT_METERS, Bench, MetersProcess, configure
-from instruments.simulated.meters import MeterConfig, MetersConfig, true_shunt_ohm
+from instruments.simulated.meters.process import MeterConfig, MetersConfig, true_shunt_ohm
 from tests.bench.running_meters import (
     CASE_CELSIUS,
     VOLTS_3V3,

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.meters import MeterConfig, MetersConfig
-from labctl.cli.wall import shown, sparkline
+from instruments.simulated.meters.process import MeterConfig, MetersConfig
+from labctl.cli.meters.read import shown, sparkline
 from tests.bench.running_meters import TraceThread
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")

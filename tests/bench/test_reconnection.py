@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from instruments.reading import Block
-from instruments.simulated.meters import DRIVERS, MeterConfig
-from labctl.capture.acquisition import Acquisition
+from instruments.simulated.meters.process import DRIVERS, MeterConfig
+from labctl.capture.meters.acquisition import Acquisition
 from tests.bench.running_meters import DEADLINE_S, running_meters
 from tests.bench.test_meters import METERS as FIRST
 from tests.bench.test_scpi_meters import METERS as SCPI
 from tests.bench.test_serial_meters import METERS as SERIAL
-from tests.unit.test_acquisition import Seen
+from tests.unit.capture.meters.test_acquisition import Seen
 
 DISPLAY = {"function": "voltage", "range": 22.0}
 CONFIGS: tuple[MeterConfig, ...] = (

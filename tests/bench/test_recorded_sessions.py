@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from instruments import drivers, sessions
+from instruments import drivers, recording
 from instruments.instrument import Instrument
 from instruments.reading import Batch
-from instruments.simulated.meters import DRIVERS, MeterConfig
+from instruments.simulated.meters.process import DRIVERS, MeterConfig
 from tests.bench.running_meters import Running, read_count, running_meters, started
 from tests.bench.test_power_sensor import SETTINGS as POWER_SENSOR
 from tests.bench.test_scpi_meters import METERS as SCPI
@@ -53,9 +53,9 @@ def values(batches: list[Batch]) -> dict[str, list[float]]:
 
 
 def played(text: str) -> dict[str, list[float]]:
-    instrument: Instrument = started(sessions.replayed(sessions.parse_session(text)))
+    instrument: Instrument = started(recording.replayed(recording.parse_session(text)))
     batches: list[Batch] = []
-    with pytest.raises(sessions.SessionEnded):
+    with pytest.raises(recording.SessionEnded):
         while True:
             batches.append(instrument.read())
     instrument.close()
@@ -67,7 +67,7 @@ def test_a_recorded_session_is_read_again(running: Running, name: str) -> None:
     file = io.StringIO()
     driver = DRIVERS[CONFIGS[name].kind]
     settings: dict[str, Any] = {**CONFIGS[name].settings, **running.addresses[name]}
-    recorded = sessions.begin_recording(file, name, driver, settings, time.monotonic_ns)
+    recorded = recording.begin_recording(file, name, driver, settings, time.monotonic_ns)
     try:
         read = values(read_count(started(recorded), COUNT.get(name, 3)))
     finally:

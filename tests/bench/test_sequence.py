@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from instruments.simulated.drive import DriveProcess, start_drive
-from labctl.capture import sequence as phase_sequence
-from labctl.capture.drive.node import Place
-from labctl.capture.fio import FioProcess
-from labctl.capture.sequence import PhaseSequence
-from labctl.capture.stopping import StopRequest
+from instruments.simulated.drive.process import DriveProcess, start_drive
+from labctl.capture.identity.node import Place
+from labctl.capture.phases import sequence as phase_sequence
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.sequence import PhaseSequence
+from labctl.capture.phases.stopping import StopRequest
+from labctl.config.plan import load_plan, parse_plan
+from labctl.config.rig import Drive
 from labctl.errors import Refused, RunFailed
-from labctl.fio_output import final_result
-from labctl.phase import Pattern, Phase, Role
-from labctl.plan import load_plan, parse_plan
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from labctl.fio.results import final_result
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
 from tests.loop_device import DEVICE_BYTES, loop_device
 

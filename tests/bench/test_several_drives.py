@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import DEFAULT_METERS, BenchConfig
-from instruments.simulated.several import SeveralBenches
-from instruments.simulated.truth import Truth
-from labctl.analysis.summary import summarise
-from labctl.capture.fio import FioProcess
-from labctl.cli.demonstration import compare
-from labctl.fio_output import final_result
-from labctl.phase import Pattern, Phase, Replay, Role
-from labctl.record import CPU_TIMES, RunRecord, find_runs
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from instruments.simulated.drive.ground_truth import Truth
+from labctl.analysis.run.summary import summarise
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.cli.run.demo import compare
+from labctl.config.rig import Drive
+from labctl.fio.results import final_result
+from labctl.record.phase import Pattern, Phase, Replay, Role
+from labctl.record.reader import CPU_TIMES, RunRecord, find_runs
+from labctl.record.timebase import Timebase
+from tests.bench.several_benches import SeveralBenches
 
 pytestmark = pytest.mark.bench
 

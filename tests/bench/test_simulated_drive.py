@@ -19,9 +19,9 @@ import numpy as np
 import psutil
 import pytest
 
-from instruments.simulated.drive import DriveProcess, start_drive
-from instruments.simulated.trace import TraceReader
-from instruments.simulated.truth import Truth
+from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.process import DriveProcess, start_drive
+from instruments.simulated.drive.state_ring import TraceReader
 
 pytestmark = [pytest.mark.bench]
 
@@ -370,7 +370,13 @@ def test_heat_slows_fio_down_and_the_truth_says_when(tmp_path: Path) -> None:
 
 
 def test_a_drive_that_is_told_nonsense_says_what_and_where(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "instruments.simulated.drive", "--dir", str(tmp_path / "x")]
+    command = [
+        sys.executable,
+        "-m",
+        "instruments.simulated.drive",
+        "--dir",
+        str(tmp_path / "x"),
+    ]
     done = subprocess.run([*command, "--set", "nand.dies=0"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "nand.dies" in done.stderr
@@ -399,7 +405,7 @@ def test_sigterm_ends_it_and_leaves_a_whole_truth(tmp_path: Path) -> None:
 def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from instruments.simulated.drive import start_drive\n"
+        "from instruments.simulated.drive.process import start_drive\n"
         "print(start_drive(Path(sys.argv[1])).process.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "drive")]

@@ -1,7 +1,7 @@
 """Throttling on the bench, in real time and with the real fio: found where the drive did it.
 
 One run, whose drive shows three causes one after the other. How often throttling is found in other
-drives is judged on a virtual clock: see :mod:`tests.unit.test_throttle_scenarios`.
+drives is judged on a virtual clock: see :mod:`tests.unit.analysis.throttling.test_scenarios`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.truth import Truth
-from labctl.analysis.pauses import NO_PAUSE_S
+from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.results import RunSummary, ThrottleInterval
-from labctl.analysis.summary import summarise
-from labctl.record import RunRecord, find_runs
+from labctl.analysis.run.summary import summarise
+from labctl.analysis.throttling.pauses import NO_PAUSE_S
+from labctl.record.reader import RunRecord, find_runs
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 

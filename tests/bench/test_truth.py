@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.truth import Truth
+from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.results import RunSummary
-from labctl.analysis.summary import summarise
-from labctl.cli.demonstration import Comparison, compare
-from labctl.record import CLOCK_PAIR, RunRecord, find_runs
+from labctl.analysis.run.summary import summarise
+from labctl.cli.run.demo import Comparison, compare
+from labctl.record.reader import CLOCK_PAIR, RunRecord, find_runs
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]  # the first one waits for four runs
 

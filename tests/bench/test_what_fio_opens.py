@@ -20,23 +20,23 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.node import find_place
 from labctl.capture.drive.open_files import difference, look_at_open_files
 from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, given, opening
 from labctl.capture.drive.target import check_target
-from labctl.capture.fio import FioProcess
 from labctl.capture.host.machine import LocalMachine
-from labctl.capture.sequence import PhaseSequence
-from labctl.capture.stopping import StopRequest
+from labctl.capture.identity.node import find_place
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.sequence import PhaseSequence
+from labctl.capture.phases.stopping import StopRequest
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.config.rig import Drive
 from labctl.errors import ConfigurationError, Refused, RunFailed
-from labctl.plan import Pattern, Phase, Role
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
 from tests.bench.test_sequence import Heard, Starter
 from tests.faults.test_runs import run
 from tests.loop_device import loop_device, mounted
-from tests.unit.test_safety import rig
+from tests.unit.capture.drive.test_safety import rig
 
 pytestmark = pytest.mark.bench
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.analysis.methods import methods_of
-from labctl.analysis.phases import Printed
+from labctl.analysis.methods.all import methods_of
+from labctl.analysis.readings.phase_spans import Printed
 from labctl.analysis.results import PhaseResult, RunSummary
-from labctl.analysis.summary import summarise
-from labctl.fio_output import DocumentStream, documents
-from labctl.record import EVENTS_FILE, RunRecord, find_runs
-from labctl.run_data import open_run
+from labctl.analysis.run.summary import summarise
+from labctl.fio.results import DocumentStream, documents
+from labctl.record.reader import EVENTS_FILE, RunRecord, find_runs
+from labctl.report.data.run_data import open_run
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 

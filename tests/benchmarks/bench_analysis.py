@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl import journal
-from labctl.plan import Pattern, Phase, Role
-from labctl.record import CLOCK_PAIR, READING, ChannelInfo, DriveInfo, Header, RailInfo
-from labctl.timebase import Anchor
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.record import journal
+from labctl.record.reader import CLOCK_PAIR, READING, ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.timebase import Anchor
 from tests.benchmarks.figures import Figure, show
 
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -28,8 +28,8 @@ CHUNK = 1 << 20
 MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
-from labctl.analysis.summary import summarise
-from labctl.record import RunRecord
+from labctl.analysis.run.summary import summarise
+from labctl.record.reader import RunRecord
 imported = time.perf_counter()
 summary = summarise(RunRecord(Path(sys.argv[1])))
 done = time.perf_counter()

@@ -20,11 +20,11 @@ import aiohttp
 from influxdb_client import InfluxDBClient, WriteOptions
 from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
 
-from labctl.service.shipping import ship
-from labctl.sinks.cursor import Cursor
-from labctl.sinks.follower import Follower
-from labctl.sinks.influx_sink import BATCH_LINES, IN_FLIGHT, InfluxSink
-from labctl.sinks.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.service.runs.shipping import ship
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.follower import Follower
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
 from tests.benchmarks.figures import Figure, show
 from tests.servers.influx_lines import parsed
 from tests.servers.influx_run import MadeRun, default_meters, drained
@@ -37,7 +37,7 @@ CPU_S_A_MILLION = 2.0
 HOURS = 8
 NIGHT = """
 import pathlib, re, sys
-from labctl.cli.shipping import ship_runs
+from labctl.cli.servers.ship import ship_runs
 options = {"from_start": True, "full_rate": False, "json_output": True}
 code = ship_runs([pathlib.Path(sys.argv[1])], [sys.argv[2]], **options)
 print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from instruments.simulated.bench import Bench, configure
-from labctl.fio_output import final_result
+from labctl.fio.results import final_result
 from tests.benchmarks.figures import Figure, show
 
 ROUNDS = 4

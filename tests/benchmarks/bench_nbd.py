@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from instruments.simulated.drive import DriveProcess, start_drive
-from instruments.simulated.truth import Truth
+from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.process import DriveProcess, start_drive
 from tests.benchmarks.figures import Figure, show
 
 IDLE_SECONDS = 3.0

@@ -14,8 +14,8 @@ from instruments import drivers
 from instruments.drivers.powersensor3 import EPOCH_NS
 from instruments.reading import Status
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.meters import MeterConfig, MetersConfig
-from instruments.simulated.trace import TraceWriter
+from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.meters.process import MeterConfig, MetersConfig
 from tests.bench.test_power_sensor import SETTINGS
 from tests.benchmarks.figures import Figure, show
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from instruments.ssh import CONFIG_VARIABLE
+from instruments.transports.ssh import CONFIG_VARIABLE
 from tests.dut_vm.vm import DRIVE, HOST, SERIAL, DutVm, MissingPart, image_directory
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from labctl.plan import Role
-from labctl.record import RunRecord, find_runs
+from labctl.config.plan import Role
+from labctl.record.reader import RunRecord, find_runs
 from tests.dut_vm.vm import DRIVE_BYTES, SERIAL, DutVm
 
 pytestmark = pytest.mark.timeout(3600)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from labctl.service.home import Home
-from labctl.service.job import Job
-from labctl.service.queue import Queue
+from labctl.service.data_dir import Home
+from labctl.service.queue.job import Job
+from labctl.service.queue.store import Queue
 
 WITHIN_S = 300.0
 PLAN = """

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from instruments.simulated.truth import Truth
+from instruments.simulated.drive.ground_truth import Truth
+from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.results import RunSummary
-from labctl.analysis.series import channel_series
-from labctl.analysis.summary import summarise
-from labctl.record import EVENTS_FILE, RESUMED, RunRecord, find_runs
-from labctl.timebase import NS_PER_S
+from labctl.analysis.run.summary import summarise
+from labctl.record.reader import EVENTS_FILE, RESUMED, RunRecord, find_runs
+from labctl.record.timebase import NS_PER_S
 from tests.bench.test_fio_phases import fios_below
 
 WITHIN_S = 300.0

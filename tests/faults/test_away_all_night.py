@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.record import RunRecord
-from labctl.sinks.event_points import NOT_SHOWN
-from labctl.sinks.settings import TOKEN_VARIABLE
+from labctl.record.reader import RunRecord
+from labctl.sinks.follow.event_points import NOT_SHOWN
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.faults.resumed_run import (
     WITHIN_S,
     Interruptible,

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.record import find_runs
-from labctl.service.job import JobState
-from labctl.service.rig_lock import rigs_in_use
+from labctl.record.reader import find_runs
+from labctl.service.locks.rig_lock import rigs_in_use
+from labctl.service.queue.job import JobState
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, labctl, plan_file
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend

@@ -19,13 +19,13 @@ import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
-from instruments.simulated.drive import DriveProcess, start_drive
-from labctl.analysis.summary import summarise
-from labctl.capture.fio import FioProcess
+from instruments.simulated.drive.process import DriveProcess, start_drive
+from labctl.analysis.run.summary import summarise
+from labctl.capture.phases.fio_process import FioProcess
 from labctl.errors import RunFailed
-from labctl.phase import Pattern
-from labctl.record import RunRecord, find_runs
-from labctl.timebase import Timebase
+from labctl.record.phase import Pattern
+from labctl.record.reader import RunRecord, find_runs
+from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import drive_of, fios_below, phase
 from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S, Interruptible, labctl, plan_file
@@ -131,7 +131,7 @@ def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
 async def test_one_that_hangs_is_ended_at_its_deadline(
     simulated: DriveProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 1.0)
+    monkeypatch.setattr("labctl.capture.phases.fio_process.LATE_BY_S", 1.0)
     work = tmp_path / "000_qd4"
     fio = await FioProcess.start(
         phase(0, duration_s=1.0), {"": drive_of(simulated)}, work, Timebase(), lambda *_: None
@@ -161,8 +161,8 @@ async def test_a_slow_drive_may_finish_its_large_ios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four times 1 MiB take it four seconds, in which fio tells nothing."""
-    monkeypatch.setattr("labctl.capture.fio.LATE_BY_S", 0.5)
-    monkeypatch.setattr("labctl.capture.fio.SLOWEST_BYTES_PER_S", 0.05e6)
+    monkeypatch.setattr("labctl.capture.phases.fio_process.LATE_BY_S", 0.5)
+    monkeypatch.setattr("labctl.capture.phases.fio_process.SLOWEST_BYTES_PER_S", 0.05e6)
     large = replace(phase(0, duration_s=1.0), pattern=Pattern.RANDWRITE, block_size_bytes=1 << 20)
     with start_drive(tmp_path / "drive", overrides=ALWAYS_COLLECTING) as slow:
         fio = await FioProcess.start(

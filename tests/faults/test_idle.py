@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.analysis.summary import summarise
-from labctl.record import RunRecord, find_runs
+from labctl.analysis.run.summary import summarise
+from labctl.record.reader import RunRecord, find_runs
 from tests.faults.resumed_run import WITHIN_S, assert_times_ascend, labctl
 from tests.faults.stepped_clock import SteppedClock
 from tests.soak.counts import CHANNEL, miscounted

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from labctl.service.home import Home
-from labctl.service.job import JobState, Outcome
-from labctl.service.queue import Queue, QueueError
-from tests.unit.test_queue import attempt, job, numbers
+from labctl.service.data_dir import Home
+from labctl.service.queue.job import JobState, Outcome
+from labctl.service.queue.store import Queue, QueueError
+from tests.unit.service.queue.test_store import attempt, job, numbers
 
 pytestmark = pytest.mark.fault
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.record import RunRecord
-from labctl.service.job import JobState
+from labctl.record.reader import RunRecord
+from labctl.service.queue.job import JobState
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, events_of, labctl, plan_file
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.capture.resumption import why_not
-from labctl.record import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, RESUMED, RunRecord
+from labctl.capture.run.resumption import why_not
+from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, RESUMED, RunRecord
 from tests.faults.resumed_run import (
     WITHIN_S,
     HeldUp,

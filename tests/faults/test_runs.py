@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from labctl.record import RunRecord, find_runs
+from labctl.record.reader import RunRecord, find_runs
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from labctl.record import find_runs
-from labctl.report.write import PAGE_FILE
-from labctl.service.job import JobState, Outcome
-from labctl.service.processes import ProcessIdentity
-from labctl.service.rig_lock import rigs_in_use
+from labctl.record.reader import find_runs
+from labctl.report.pages.report_files import PAGE_FILE
+from labctl.service.locks.processes import ProcessIdentity
+from labctl.service.locks.rig_lock import rigs_in_use
+from labctl.service.queue.job import JobState, Outcome
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.conftest import SLOW
 from tests.faults.daemon_run import DaemonProcess, events_of, labctl

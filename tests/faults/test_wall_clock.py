@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.record import RunRecord
-from labctl.timebase import NS_PER_S
+from labctl.record.reader import RunRecord
+from labctl.record.timebase import NS_PER_S
 from tests.faults.resumed_run import (
     WITHIN_S,
     Interruptible,

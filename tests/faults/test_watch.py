@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.service.job import JobState
+from labctl.service.queue.job import JobState
 from tests.faults.daemon_run import DaemonProcess, environment, labctl, plan_file
 
 pytestmark = [pytest.mark.bench]

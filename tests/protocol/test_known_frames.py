@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import pytest
 
+from instruments.driver_kit.serial_display import Display, judge
 from instruments.drivers import brymen_bm25x, es51922, fs9721
-from instruments.drivers.pushed_display import Display, judge
 from instruments.errors import ProtocolError
 
 UT61E: dict[str, tuple[str, str, float | None]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
 from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1, kinds
 
 

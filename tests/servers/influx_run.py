@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl import journal
-from labctl.plan import Pattern, Phase, Role
-from labctl.record import (
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.record import journal
+from labctl.record.reader import (
     CHANNELS_DIR,
     CLOCK_PAIR,
     EVENTS_FILE,
@@ -24,10 +24,10 @@ from labctl.record import (
     Header,
     RailInfo,
 )
-from labctl.sinks.cursor import Cursor
-from labctl.sinks.follower import Follower, Slice
-from labctl.sinks.line_protocol import line, lines
-from labctl.timebase import Anchor
+from labctl.record.timebase import Anchor
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.follower import Follower, Slice
+from labctl.sinks.influxdb.line_protocol import line, lines
 from tests.servers.influx_lines import Stored, stored_by
 
 EPOCH_NS = 1_700_000_000_000_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from labctl.sinks.follower import Follower
-from labctl.sinks.influx import Pace
-from labctl.sinks.influx_sink import InfluxSink
-from labctl.sinks.settings import InfluxSettings
+from labctl.sinks.follow.follower import Follower
+from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.influxdb.sink import InfluxSink
+from labctl.sinks.influxdb.writer import Pace
 from tests.servers.influx_lines import Stored
 from tests.servers.influx_run import MadeRun, default_meters
 from tests.servers.influx_server import ORG, InfluxServer

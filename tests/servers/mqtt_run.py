@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from labctl.record import RunRecord
-from labctl.service.shipping import ship
-from labctl.sinks.mqtt_connection import Pace
-from labctl.sinks.mqtt_settings import MqttSettings
-from labctl.sinks.mqtt_sink import MqttSink
+from labctl.record.reader import RunRecord
+from labctl.service.runs.shipping import ship
+from labctl.sinks.mqtt.connection import Pace
+from labctl.sinks.mqtt.settings import MqttSettings
+from labctl.sinks.mqtt.sink import MqttSink
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import Mosquitto
 

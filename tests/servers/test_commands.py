@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labctl.rig import load_rig
-from labctl.service.commands import Commander, take_commands
-from labctl.service.daemon import Daemon
-from labctl.service.home import Home
-from labctl.service.job import JobState
-from labctl.service.queue import Queue
-from labctl.service.settings import ServiceSettings
+from labctl.config.rig import load_rig
+from labctl.service.daemon.daemon import Daemon
+from labctl.service.daemon.mqtt_commands import Commander, take_commands
+from labctl.service.daemon.settings import ServiceSettings
+from labctl.service.data_dir import Home
+from labctl.service.queue.job import JobState
+from labctl.service.queue.store import Queue
 from tests.servers.mqtt_server import Mosquitto, mosquitto
 
 ROOT = Path(__file__).parents[2]
@@ -249,7 +249,7 @@ async def _ask(server: Mosquitto, commands: list[dict[str, Any]]) -> list[dict[s
 async def test_without_permission_no_broker_is_asked_until_settings_are_read_again(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labctl.service.commands.SETTINGS_EVERY_S", 0.01)
+    monkeypatch.setattr("labctl.service.daemon.mqtt_commands.SETTINGS_EVERY_S", 0.01)
     told: list[str] = []
     daemon = Daemon(home, [load_rig(RIG)], home.runs, ServiceSettings(), told.append)
     listening = asyncio.create_task(take_commands(daemon))

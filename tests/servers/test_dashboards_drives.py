@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.record import RunRecord
-from labctl.service.shipping import ship
+from labctl.record.reader import RunRecord
+from labctl.service.runs.shipping import ship
 from tests.servers.dashboard_viewer import Database, Viewer
 from tests.servers.influx_sending import sink_of
 from tests.servers.influx_server import InfluxServer

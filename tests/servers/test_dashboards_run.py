@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from labctl.record import find_runs
-from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.record.reader import find_runs
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
 from tests.servers.dashboard_viewer import DASHBOARDS, Database, Rows, Viewer, empty_queries
 from tests.servers.influx_run import points_of
 from tests.servers.influx_sending import assert_same

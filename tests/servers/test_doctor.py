@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from labctl.checks import Check, Level
-from labctl.sinks.doctor import check_influx, check_mqtt
-from labctl.sinks.mqtt_settings import PASSWORD_VARIABLE, MqttSettings
-from labctl.sinks.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.service.doctor.checks import Check, Level
+from labctl.service.doctor.servers import check_influx, check_mqtt
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE, MqttSettings
 from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_server import ORG, InfluxServer
 from tests.servers.mqtt_server import PASSWORD, USER, Mosquitto, mosquitto

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from labctl.record import DriveInfo, RailInfo, RunRecord
-from labctl.service.shipping import ship
-from labctl.sinks.influx import InfluxWriter, Pace
-from labctl.sinks.line_protocol import LONGEST_TEXT_BYTES, line
-from labctl.sinks.points import Point
-from labctl.sinks.settings import InfluxSettings
+from labctl.record.reader import DriveInfo, RailInfo, RunRecord
+from labctl.service.runs.shipping import ship
+from labctl.sinks.influxdb.line_protocol import LONGEST_TEXT_BYTES, line
+from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+from labctl.sinks.schema import Point
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of

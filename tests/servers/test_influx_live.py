@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from labctl.service.home import Home
-from labctl.service.job import Job
-from labctl.service.queue import Queue
-from labctl.service.shipping import LiveShipping, configured_sinks, ship
-from labctl.sinks.follower import Follower
+from labctl.service.data_dir import Home
+from labctl.service.queue.job import Job
+from labctl.service.queue.store import Queue
+from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
+from labctl.sinks.follow.follower import Follower
 from tests.servers.influx_run import MadeRun, points_of
 from tests.servers.influx_sending import assert_same, busy_run, sink_of
 from tests.servers.influx_server import ORG, InfluxServer

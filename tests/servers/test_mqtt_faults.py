@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from labctl.service.shipping import LiveShipping, configured_sinks, ship
-from labctl.sinks.mqtt_connection import Pace
-from labctl.sinks.mqtt_settings import PASSWORD_VARIABLE
-from labctl.sinks.mqtt_sink import MqttSink
-from labctl.sinks.settings import SITE_VARIABLE
+from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
+from labctl.sinks.influxdb.settings import SITE_VARIABLE
+from labctl.sinks.mqtt.connection import Pace
+from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
+from labctl.sinks.mqtt.sink import MqttSink
 from tests.servers.influx_run import MadeRun, S
 from tests.servers.mqtt_run import (
     LIMIT_S,
@@ -114,10 +114,10 @@ async def test_stopped_for_a_while(
 PUBLISHER = """
 import asyncio, sys
 from pathlib import Path
-from labctl.service.shipping import ship
-from labctl.sinks.mqtt_presence import MqttPresence
-from labctl.sinks.mqtt_settings import MqttSettings
-from labctl.sinks.mqtt_sink import MqttSink
+from labctl.service.runs.shipping import ship
+from labctl.sinks.mqtt.presence import MqttPresence
+from labctl.sinks.mqtt.settings import MqttSettings
+from labctl.sinks.mqtt.sink import MqttSink
 settings = MqttSettings(host="127.0.0.1", port=int(sys.argv[2]))
 async def main():
     run = Path(sys.argv[1])
@@ -211,7 +211,7 @@ async def test_nothing_grows_while_the_broker_is_away(tmp_path: Path) -> None:
     run.grow(3600.0)
     sink = sink_of(run, server, [])
     async with asyncio.timeout(LIMIT_S), sink:
-        from labctl.sinks.follower import Follower
+        from labctl.sinks.follow.follower import Follower
 
         follower = Follower(run.path, sink.cursor)
         for number in range(3_600):

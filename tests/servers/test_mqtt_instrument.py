@@ -15,7 +15,7 @@ from instruments import drivers
 from instruments.errors import ConnectionLost, InstrumentError, SettingRefused
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, Status
-from labctl.capture.acquisition import Owner, State
+from labctl.capture.meters.acquisition import Owner, State
 from tests.servers.mqtt_server import PASSWORD, USER, Mosquitto, mosquitto
 
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from labctl.cli.mqtt import forget_rig
+from labctl.cli.servers.mqtt import forget_rig
 from labctl.errors import ConfigurationError
 from labctl.printable import printable
-from labctl.record import DriveInfo, Event, RailInfo, RunRecord
-from labctl.service.shipping import ship
-from labctl.sinks.home_assistant import forget
-from labctl.sinks.mqtt_presence import MqttPresence
-from labctl.sinks.mqtt_sink import MqttSink
-from labctl.sinks.mqtt_topics import level
-from labctl.sinks.points import rig_point
-from labctl.sinks.settings import SITE_VARIABLE
+from labctl.record.reader import DriveInfo, Event, RailInfo, RunRecord
+from labctl.service.runs.shipping import ship
+from labctl.sinks.influxdb.settings import SITE_VARIABLE
+from labctl.sinks.mqtt.home_assistant import forget
+from labctl.sinks.mqtt.presence import MqttPresence
+from labctl.sinks.mqtt.sink import MqttSink
+from labctl.sinks.mqtt.topics import level
+from labctl.sinks.schema import rig_point
 from tests.servers.influx_run import MadeRun, S
 from tests.servers.mqtt_run import (
     LIMIT_S,
@@ -309,8 +309,8 @@ def test_the_command_without_a_broker_says_what_to_write() -> None:
 
 def test_events_without_a_date_are_told(tmp_path: Path) -> None:
     """A time that no calendar has must not stop what comes after it."""
-    from labctl.sinks.event_points import event_point
-    from labctl.sinks.mqtt_messages import RigMessages
+    from labctl.sinks.follow.event_points import event_point
+    from labctl.sinks.mqtt.messages import RigMessages
 
     messages = RigMessages.of_run("labctl", RunRecord(MadeRun(tmp_path).path).header)
     message = messages.event(event_point(Event(10**40, "note", {}), {}, {}))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.service.shipping import ship
+from labctl.service.runs.shipping import ship
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_run import (
     LIMIT_S,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labctl.service.notices import Kind, Notices, waiting
+from labctl.service.daemon.notices import Kind, Notices, waiting
 from tests.servers.mqtt_server import free_port
 
 pytest.importorskip("apprise")

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.screen import Screen
 
-from labctl.cli.watching import REMOTE_KEYS, Choices, remote_screen
-from labctl.phase import Pattern, Phase, Role
-from labctl.service.remote import MOST_NAMES, RemoteRigs
-from labctl.service.shipping import ship
-from labctl.sinks.mqtt_messages import RigMessages
-from labctl.sinks.phase_points import started_point
+from labctl.cli.overnight.watch import REMOTE_KEYS, Choices, remote_screen
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.service.runs.shipping import ship
+from labctl.service.status.broker_rigs import MOST_NAMES, RemoteRigs
+from labctl.sinks.follow.phase_points import started_point
+from labctl.sinks.mqtt.messages import RigMessages
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_run import sink_of
 from tests.servers.mqtt_server import Mosquitto, free_port, mosquitto

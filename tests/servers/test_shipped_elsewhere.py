@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from labctl.sinks.mqtt_settings import PASSWORD_VARIABLE
-from labctl.sinks.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import PASSWORD, USER, Listener, Mosquitto, mosquitto
 from tests.servers.recorder import HttpRecorder, TcpRecorder, recording
-from tests.unit.test_rig import RIG
+from tests.unit.config.test_rig import RIG
 
 SITE_TOKEN, PRECIOUS = "token-of-the-site", "content-of-a-precious-file"
 

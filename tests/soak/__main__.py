@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from instruments.simulated.bench import Bench
-from labctl.record import RunRecord, find_runs
-from labctl.service.job import JobState
-from labctl.service.rig_lock import rigs_in_use
+from labctl.record.reader import RunRecord, find_runs
+from labctl.service.locks.rig_lock import rigs_in_use
+from labctl.service.queue.job import JobState
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import DaemonProcess, labctl, plan_file
 from tests.soak.counts import CHANNEL, miscounted

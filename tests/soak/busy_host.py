@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.truth import Truth
-from labctl.analysis.summary import summarise
-from labctl.record import RunRecord, find_runs
+from instruments.simulated.drive.ground_truth import Truth
+from labctl.analysis.run.summary import summarise
+from labctl.record.reader import RunRecord, find_runs
 from tests.bench.test_throttling import joined_levels
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.align import EPOCH_NS
-from labctl.record import RESUMED, Event, RunRecord
+from labctl.analysis.readings.clock_fit import EPOCH_NS
+from labctl.record.reader import RESUMED, Event, RunRecord
 
 CHANNEL = "i12.voltage"
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from labctl.analysis.summary import summarise
+from labctl.analysis.run.summary import summarise
 from tests.unit.throttle_scenarios import Score, scenario
 from tests.unit.virtual_bench import VirtualBench, build
 

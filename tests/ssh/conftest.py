@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from instruments.ssh import CONFIG_VARIABLE
+from instruments.transports.ssh import CONFIG_VARIABLE
 from tests.ssh.sshd import Sshd
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.checks import Level
-from labctl.plan import load_plan
-from labctl.rig import Rig, load_rig
-from labctl.service.doctor import examine
+from labctl.config.plan import load_plan
+from labctl.config.rig import Rig, load_rig
+from labctl.service.doctor.checks import Level
+from labctl.service.doctor.examination import examine
 from tests.ssh.sshd import HOST, Sshd
 
 pytestmark = pytest.mark.bench

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from instruments.simulated.drive import start_drive
-from instruments.simulated.truth import Truth
-from instruments.ssh import CONFIG_VARIABLE
-from labctl.capture.fio import FioProcess
-from labctl.capture.host.remote import RemoteHost
-from labctl.plan import Pattern, Phase, Role
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.process import start_drive
+from instruments.transports.ssh import CONFIG_VARIABLE
+from labctl.capture.host.remote_host import RemoteHost
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.config.rig import Drive
+from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 
 pytestmark = pytest.mark.bench

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.checks import Level
-from labctl.plan import parse_plan
-from labctl.record import RunRecord, find_runs
-from labctl.rig import load_rig
-from labctl.service.doctor import examine
+from labctl.config.plan import parse_plan
+from labctl.config.rig import load_rig
+from labctl.record.reader import RunRecord, find_runs
+from labctl.service.doctor.checks import Level
+from labctl.service.doctor.examination import examine
 from tests.faults.test_runs import kinds, run
 from tests.ssh.sshd import HOST, Sshd
 

@@ -10,9 +10,9 @@ import pytest
 
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.reading import Status
-from labctl.rig import parse_rig
+from labctl.config.rig import parse_rig
 from tests.ssh.sshd import HOST, Sshd
-from tests.unit.test_rig import RIG
+from tests.unit.config.test_rig import RIG
 
 
 @pytest.fixture

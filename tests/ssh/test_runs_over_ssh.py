@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
-from instruments.simulated.truth import Truth
-from labctl.record import RunRecord, find_runs
+from instruments.simulated.drive.ground_truth import Truth
+from labctl.record.reader import RunRecord, find_runs
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 from tests.faults.test_runs import begun, kinds, run
 from tests.ssh.sshd import HOST, Sshd

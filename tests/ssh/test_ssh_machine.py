@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive.node import look_at
+from labctl.capture.host.drive_host import LocalHost
 from labctl.capture.host.machine import LocalMachine
-from labctl.capture.host.remote import RemoteHost
-from labctl.capture.host.spawn import LocalHost
+from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
+from labctl.capture.identity.node import look_at
 from labctl.errors import RunFailed
-from labctl.timebase import Timebase
+from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 
 

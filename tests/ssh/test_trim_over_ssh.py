@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.capture.drive.trim import MIB, Verdict
-from labctl.rig import parse_rig
+from labctl.capture.drive.trim_check import MIB, Verdict
+from labctl.config.rig import parse_rig
 from labctl.service.trimming import check_trim_on_host
 from tests.loop_device import loop_device, mounted
 from tests.ssh.sshd import HOST, Sshd
-from tests.unit.test_safety import rig
+from tests.unit.capture.drive.test_safety import rig
 
 
 def test_a_filesystem_over_there_is_checked(sshd: Sshd, tmp_path: Path) -> None:

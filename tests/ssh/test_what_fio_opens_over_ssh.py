@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from instruments.ssh import CONFIG_VARIABLE
-from labctl.capture.drive.node import find_place
-from labctl.capture.fio import FioProcess
-from labctl.capture.host.remote import RemoteHost
+from instruments.transports.ssh import CONFIG_VARIABLE
+from labctl.capture.host.remote_host import RemoteHost
+from labctl.capture.identity.node import find_place
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.config.rig import Drive
 from labctl.errors import Refused, RunFailed
-from labctl.rig import Drive
-from labctl.timebase import Timebase
+from labctl.record.timebase import Timebase
 from tests.bench.test_what_fio_opens import (
     BYTES,
     SWAPS,

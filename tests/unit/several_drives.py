@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labctl.record import READING, DriveInfo, Header
+from labctl.record.reader import READING, DriveInfo, Header
 from tests.unit import synthetic_run
 from tests.unit.synthetic_run import Load
 

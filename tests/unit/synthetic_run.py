@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Block, ClockPair
-from labctl import journal
-from labctl.plan import Pattern, Phase, Role
-from labctl.record import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
-from labctl.timebase import Anchor
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.record import journal
+from labctl.record.reader import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
+from labctl.record.timebase import Anchor
 
 Floats = NDArray[np.float64]
 EPOCH_NS = 1_700_000_000_000_000_000

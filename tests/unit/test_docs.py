@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from labctl.plan import parse_plan
-from labctl.rail import Current, Rail
-from labctl.rig import Drive, Limits, load_rig
+from labctl.config.plan import parse_plan
+from labctl.config.rail import Current, Rail
+from labctl.config.rig import Drive, Limits, load_rig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

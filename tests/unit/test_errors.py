@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from labctl.cli.listing import check
+from labctl.cli.rig.lists import check
 from labctl.errors import ConfigurationError, Mistake, masked
-from labctl.sinks.mqtt_settings import mqtt_settings
-from labctl.sinks.settings import SITE_VARIABLE, influx_settings
-from tests.unit.test_rig import RIG
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, influx_settings
+from labctl.sinks.mqtt.settings import mqtt_settings
+from tests.unit.config.test_rig import RIG
 
 SECRET = "hunter2"
 

@@ -15,24 +15,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labctl.analysis.summary import summarise
-from labctl.capture.resumption import resumption
+from labctl.analysis.run.summary import summarise
+from labctl.capture.run.resumption import resumption
+from labctl.config.plan import load_plan
+from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError
-from labctl.plan import load_plan
-from labctl.record import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING, RunRecord
-from labctl.rig import load_rig, parse_rig
-from labctl.service.daemon import _addresses
-from labctl.service.event_tail import EventTail
-from labctl.service.home import Home
-from labctl.service.recovery import outcome_of, phases_done
-from labctl.service.run_look import RunLook
-from labctl.service.settings import ServiceSettings
-from labctl.service.status import daemon_info
-from labctl.sinks.cursor import Cursor
-from labctl.sinks.follower import Follower
-from labctl.sinks.settings import SITE_VARIABLE, influx_settings
+from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING, RunRecord
+from labctl.service.daemon.daemon import _addresses
+from labctl.service.daemon.recovery import outcome_of, phases_done
+from labctl.service.daemon.settings import ServiceSettings
+from labctl.service.data_dir import Home
+from labctl.service.runs.event_tail import EventTail
+from labctl.service.runs.run_view import RunLook
+from labctl.service.status.local_rigs import daemon_info
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.follower import Follower
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, influx_settings
 from tests.servers.influx_run import MadeRun, drained
-from tests.unit.test_rig import RIG
+from tests.unit.config.test_rig import RIG
 
 DEEP = "[" * 3_000
 LONG = "9" * 5_000

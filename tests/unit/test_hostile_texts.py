@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from labctl.bundle import Manifest
-from labctl.cli.safe_stream import SafeStream
-from labctl.cli.terminal import Terminal
+from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.safe_stream import SafeStream
+from labctl.config.plan import parse_plan
 from labctl.errors import ConfigurationError, Mistake
-from labctl.from_json import parse_json
-from labctl.mistakes import parse_toml
-from labctl.phase import Pattern, Role
-from labctl.plan import parse_plan
 from labctl.printable import printable, printable_lines
-from labctl.record import EVENTS_FILE, HEADER_FILE, Event, RunRecord
-from labctl.report.csv_text import csv_text
+from labctl.record.bundle import Manifest
+from labctl.record.json_values import parse_json
+from labctl.record.phase import Pattern, Role
+from labctl.record.reader import EVENTS_FILE, HEADER_FILE, Event, RunRecord
+from labctl.report.text.csv import csv_text
+from labctl.toml_reading import parse_toml
 from tests.unit.synthetic_run import EPOCH_NS, Bench, Load, build
 
 HOSTILE = (
@@ -316,7 +316,7 @@ def test_what_is_printable_can_be_drawn() -> None:
     """Over what it cannot draw, vl-convert ends the process: so in a process of its own."""
     odd = "\ufdd0\U0001fffe\ue000\u200b\ufeff\u00ad\u2060\ufff9\U000e0041\u0378\u0300\u200d"
     code = (
-        "import sys; from labctl.report.charts import static_svg, png_of_svg\n"
+        "import sys; from labctl.report.charts.theme import static_svg, png_of_svg\n"
         "text = sys.argv[1]\n"
         "spec = {'title': text, 'data': {'values': [{text: text, 'b': 1}]}, 'mark': 'bar',"
         " 'encoding': {'x': {'field': 'b', 'title': text, 'type': 'nominal'}}}\n"
@@ -345,7 +345,7 @@ def test_the_terminal_gets_nothing_but_text(text: str) -> None:
 def test_every_console_is_the_terminal() -> None:
     """Another one takes names for markup, and lets control characters through."""
     root = Path(__file__).parents[2] / "labctl"
-    allowed = {root / "cli" / "terminal.py", root / "report" / "table.py"}
+    allowed = {root / "cli/terminal/console.py", root / "report/text/table.py"}
     found = {path for path in root.rglob("*.py") if re.search(r"\bConsole\(", path.read_text())}
     assert found <= allowed
 

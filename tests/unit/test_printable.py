@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.from_json import parse_json
 from labctl.printable import printable, printable_lines
+from labctl.record.json_values import parse_json
 
 anything = st.text(st.characters(exclude_categories=()))
 """Lone surrogates, too."""

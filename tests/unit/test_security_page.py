@@ -12,14 +12,14 @@ import pytest
 from pydantic import BaseModel
 
 from instruments import drivers
-from labctl.plan import Plan
-from labctl.rig import RigFile
-from labctl.service.commands import Add
-from labctl.service.intake import _Matrix
-from labctl.service.job import Job
-from labctl.service.settings import ServiceSettings
-from labctl.sinks.mqtt_settings import MqttSettings
-from labctl.sinks.settings import InfluxSettings
+from labctl.config.plan import Plan
+from labctl.config.rig import RigFile
+from labctl.service.daemon.mqtt_commands import Add
+from labctl.service.daemon.settings import ServiceSettings
+from labctl.service.queue.job import Job
+from labctl.service.queue.new_jobs import _Matrix
+from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.mqtt.settings import MqttSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 ROWS = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("|")]

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labctl.analysis.align import EPOCH_NS
-from labctl.record import RESUMED, Event
+from labctl.analysis.readings.clock_fit import EPOCH_NS
+from labctl.record.reader import RESUMED, Event
 from tests.soak.counts import CHANNEL, miscounted_of
 from tests.soak.resources import Use, grown
 

@@ -14,20 +14,20 @@ from pydantic import TypeAdapter, ValidationError
 
 from instruments.drivers.hwmon import SensorName
 from instruments.drivers.sigrok import Word
-from instruments.remote import parse_files, read_script
-from labctl.capture.host.remote import HOST_SESSION, TOKEN_BYTES
-from labctl.capture.resumption import host_session
+from instruments.transports.host_files import parse_files, read_script
+from labctl.capture.host.remote_host import HOST_SESSION, TOKEN_BYTES
+from labctl.capture.run.resumption import host_session
+from labctl.config.rail import ChannelName, Name
+from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, JournalError
-from labctl.phase import Pattern, Phase, Replay, Role
-from labctl.rail import ChannelName, Name
-from labctl.record import EVENTS_FILE, HEADER_FILE, Event, RunRecord
-from labctl.rig import parse_rig
-from labctl.service.commands import CommandId
-from labctl.service.home import Home
-from labctl.service.job import PlanName, RunName, Tag
-from labctl.service.queue import Queue
+from labctl.record.phase import Pattern, Phase, Replay, Role
+from labctl.record.reader import EVENTS_FILE, HEADER_FILE, Event, RunRecord
+from labctl.service.daemon.mqtt_commands import CommandId
+from labctl.service.data_dir import Home
+from labctl.service.queue.job import PlanName, RunName, Tag
+from labctl.service.queue.store import Queue
+from tests.unit.config.test_rig import RIG
 from tests.unit.synthetic_run import EPOCH_NS, Bench, Load, build
-from tests.unit.test_rig import RIG
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The simulated drive on a virtual clock, with the load, the meters and the host around it.
 
-The model is the bench's own (:mod:`instruments.simulated.ssd`); what fio, the meters, the
+The model is the bench's own (:mod:`instruments.simulated.drive.model`); what fio, the meters, the
 drive's sensor and its counters would have shown of it is written as a run, ten to fifty times
 faster than it would take. What the drive really did is kept beside it.
 """
@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Block
-from instruments.simulated.parameters import Parameters, load
-from instruments.simulated.ssd import TICK_NS, Ssd
-from instruments.simulated.trace import TICK
-from labctl import journal
-from labctl.capture.drive.watch import EVERY_S
-from labctl.plan import Pattern, Phase, Role
-from labctl.record import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
-from labctl.timebase import Anchor
+from instruments.simulated.drive.model import TICK_NS, Ssd
+from instruments.simulated.drive.parameters import Parameters, load
+from instruments.simulated.drive.state_ring import TICK
+from labctl.capture.drive.smart_watch import EVERY_S
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.record import journal
+from labctl.record.reader import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
+from labctl.record.timebase import Anchor
 from tests.unit.synthetic_run import (
     CHANNELS,
     EPOCH_NS,
@@ -86,7 +86,8 @@ class VirtualBench:
     seed: int = 1
     meters: Mapping[str, Meter] = field(default_factory=dict)
     counters: bool = False
-    """Whether the drive counts its throttling; read as :mod:`labctl.capture.drive.watch` does."""
+    """Whether the drive counts its throttling; read as :mod:`labctl.capture.drive.smart_watch`
+    does."""
     status_jitter_s: float = 0.01
     celsius_every_s: float = 1.0
     celsius_step: float = 1.0

@@ -19,7 +19,7 @@ import typer.main
 
 from labctl.cli.main import app
 from labctl.installed import Extra
-from labctl.record import EVENTS_FILE, find_runs
+from labctl.record.reader import EVENTS_FILE, find_runs
 from tests.servers.mqtt_server import free_port
 from tests.wheel.installed_wheel import PACKAGES, ROOT, InstalledWheel, build, install
 
@@ -341,12 +341,12 @@ def test_the_dashboards_are_made_where_their_library_is(lab: Lab) -> None:
 
 
 OPTIONAL = {
-    "labctl.sinks.influx": "influx",
-    "labctl.sinks.influx_sink": "influx",
-    "labctl.sinks.home_assistant": "mqtt",
-    "labctl.sinks.mqtt_connection": "mqtt",
-    "labctl.sinks.mqtt_presence": "mqtt",
-    "labctl.sinks.mqtt_sink": "mqtt",
+    "labctl.sinks.influxdb.writer": "influx",
+    "labctl.sinks.influxdb.sink": "influx",
+    "labctl.sinks.mqtt.home_assistant": "mqtt",
+    "labctl.sinks.mqtt.connection": "mqtt",
+    "labctl.sinks.mqtt.presence": "mqtt",
+    "labctl.sinks.mqtt.sink": "mqtt",
 }
 """Modules of labctl that cannot be imported without an extra."""
 

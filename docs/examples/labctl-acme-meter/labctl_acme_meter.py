@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import Field
 
+from instruments.driver_kit.settings import DriverSettings
 from instruments.drivers import Driver
-from instruments.drivers.settings import DriverSettings
 from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
 from instruments.reading import (
     Accuracy,
@@ -27,7 +27,7 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports import ByteLine, SerialFormat, SerialLine
+from instruments.transports.lines import ByteLine, SerialFormat, SerialLine
 
 INTERVAL_S: Final = 0.25
 CONVERSION_S: Final = 0.2

@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from labctl.capture.drive.node import Place
-from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
-from labctl.capture.drive.settings import (
+from labctl.capture.drive.changed_settings import (
     GOVERNORS,
     POWER_STATE,
     SETTING_CHANGED,
     SETTINGS_RESTORED,
     Changed,
 )
+from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.host.nvme import ask_nvme
+from labctl.capture.identity.node import Place
 from labctl.capture.identity.sysfs import nvme_controller_of
+from labctl.config.rig import Drive
 from labctl.errors import Refused, RunFailed
-from labctl.phase import Phase
-from labctl.rig import Drive
+from labctl.record.phase import Phase
 
 POLL_EVERY_S = 2.0
 QUICKLY_S = 30.0

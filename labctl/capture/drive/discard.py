@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from labctl.capture.drive.block_devices import BlockDevices
 from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.host.nvme import ask_nvme
+from labctl.capture.identity.block_devices import BlockDevices
 from labctl.capture.identity.tool_output import boolean, integer, json_object
 
 _READ_BEHAVIOUR = 0b111

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from labctl.capture.drive.node import Node, Place
 from labctl.capture.drive.opened import Opened
+from labctl.capture.host.drive_host import Spawned
 from labctl.capture.host.machine import Machine
-from labctl.capture.host.spawn import Spawned
+from labctl.capture.identity.node import Node, Place
 from labctl.errors import Refused
 
 _WITHIN_S = 30.0

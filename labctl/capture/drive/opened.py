@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import PurePosixPath
 from typing import Literal
 
-from labctl.capture.drive.node import Node, Place, find_place
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.node import Node, Place, find_place
+from labctl.config.rig import Drive
 from labctl.errors import RunFailed
-from labctl.rig import Drive
 
 NOT_WHAT_WAS_CHECKED = 66
 """Exit code of ``open_targets.sh`` (EX_NOINPUT of sysexits.h)."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from labctl.capture.drive.block_devices import BlockDevices
-from labctl.capture.drive.mounts import Mount, devices_below, read_mounts, read_own_mounts
 from labctl.capture.drive.users import users_of
 from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
+from labctl.capture.identity.block_devices import BlockDevices
+from labctl.capture.identity.mounts import Mount, devices_below, read_mounts, read_own_mounts
 from labctl.capture.identity.smartctl import parse_smartctl
+from labctl.config.rig import Rig
 from labctl.errors import Refused
-from labctl.rig import Rig
 
 SYSTEM_FOLDERS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
 """Where these live is the system's disk."""

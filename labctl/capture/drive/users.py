@@ -11,9 +11,9 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 
-from labctl.capture.drive.block_devices import BlockDevices
-from labctl.capture.drive.node import number_of
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.block_devices import BlockDevices
+from labctl.capture.identity.node import number_of
 
 _OPEN = "find -L /proc/[0-9]*/fd -maxdepth 1 -type b -exec stat -L -c '%t %T %n' {} + 2>/dev/null"
 """By number, not by name: a container or a chroot has names of its own."""

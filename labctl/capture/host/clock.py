@@ -2,7 +2,7 @@
 
 Every look brackets it: asked at t1, answered at t2, and it stood at what it says somewhere in
 between. The looks are recorded as a device clock (channel ``host.wall``) and mapped by
-:mod:`labctl.analysis.align`, here for the moment and later by the analysis for good.
+:mod:`labctl.analysis.readings.clock_fit`, here for the moment and later by the analysis for good.
 
 A device time is the host's wall time since the clock's first look (plus ``LEAD_NS``). When the
 wall clock steps, or its machine restarts, a new epoch of device time begins.
@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 
 from instruments.reading import ClockPair
-from labctl.analysis.align import EPOCH_NS, ClockMap, fit_clock
-from labctl.capture.host.spawn import Moment
-from labctl.record import CLOCK_PAIR, HOST_CLOCK
-from labctl.timebase import NS_PER_MS, NS_PER_S
+from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap, fit_clock
+from labctl.capture.host.drive_host import Moment
+from labctl.record.reader import CLOCK_PAIR, HOST_CLOCK
+from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
 LEAD_NS = EPOCH_NS // 10
 """Device time of a first look: what happened before it (up to a day) has one, too."""

@@ -2,7 +2,7 @@
 
 A look is the file ``/proc/stat`` (proc_stat(5)): counters since the boot, by core. What a core did
 in a phase is a difference of two looks, and made by the analysis
-(:mod:`labctl.analysis.cpu`).
+(:mod:`labctl.analysis.readings.cpu_use`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from labctl.capture.host.machine import Machine
 from labctl.errors import LabctlError
-from labctl.record import CPU_TIMES
+from labctl.record.reader import CPU_TIMES
 
 STAT = "/proc/stat"
 LAST_LOOK_WITHIN_S = 5.0

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Self
 
 from instruments.process_environment import helper_environment
-from instruments.ssh import CONNECT_WITHIN_S, LOST, ssh_command
+from instruments.transports.ssh import CONNECT_WITHIN_S, LOST, ssh_command
 from labctl.capture.host.clock import Look
+from labctl.capture.host.drive_host import PIPE_LIMIT
 from labctl.capture.host.load import LoadLook
-from labctl.capture.host.spawn import PIPE_LIMIT
 from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
 from labctl.errors import RunFailed
 

@@ -8,9 +8,9 @@ import shutil
 
 from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, LocalMachine, Machine
 from labctl.capture.host.ssh import LOCAL
+from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake, RunFailed
 from labctl.installed import labctl_version
-from labctl.rig import Rig
 
 OLDEST_FIO = (3, 13)
 """``--status-interval`` in milliseconds and ``percentile_list`` with ``lat_percentiles`` work."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from instruments.process_environment import helper_environment
-from instruments.remote import parse_files, read_script
-from instruments.ssh import LOST, complaint_of, ssh_command
+from instruments.transports.host_files import parse_files, read_script
+from instruments.transports.ssh import LOST, complaint_of, ssh_command
 from labctl.capture.host.machine import TIMED_OUT, Completed, LocalMachine, Machine
 from labctl.errors import RunFailed
 

@@ -20,7 +20,7 @@ from labctl.capture.identity.tool_output import (
     text,
     within,
 )
-from labctl.drive_state import LbaFormat, PowerState, SmartLog
+from labctl.record.drive_state import LbaFormat, PowerState, SmartLog
 
 _SENSORS = 8
 _FORMATS_OF_4_BITS = 16

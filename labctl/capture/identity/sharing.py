@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from labctl.drive_state import DriveState, PciePort
+from labctl.record.drive_state import DriveState, PciePort
 
 
 def what_they_share(states: Mapping[str, DriveState]) -> DriveState:

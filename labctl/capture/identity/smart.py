@@ -7,7 +7,7 @@ from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.nvme_cli import parse_smart_log
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
-from labctl.drive_state import SmartLog
+from labctl.record.drive_state import SmartLog
 
 GIVES = "SMART and thermal counters"
 

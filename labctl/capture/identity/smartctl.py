@@ -22,7 +22,7 @@ from labctl.capture.identity.tool_output import (
     text,
     within,
 )
-from labctl.drive_state import LbaFormat, PowerState, SmartLog
+from labctl.record.drive_state import LbaFormat, PowerState, SmartLog
 
 _COULD_NOT_ASK = 0b11
 """Bits 0 (command line) and 1 (device could not be opened); the others speak of its health."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from instruments.drivers.hwmon import sensor_name
-from labctl.capture.drive.block_devices import nvme_names
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.block_devices import nvme_names
 from labctl.capture.identity.tool_output import plausible
-from labctl.drive_state import PcieLink, PciePort, TemperatureSensor
+from labctl.record.drive_state import PcieLink, PciePort, TemperatureSensor
 
 _NVME = "/sys/class/nvme"
 _UNKNOWN_WIDTHS = (0, 255)

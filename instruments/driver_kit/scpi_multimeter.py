@@ -1,0 +1,54 @@
+"""What the drivers of SCPI multimeters have in common: one DC function on one line."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from instruments.driver_kit.scpi import ScpiSession
+from instruments.driver_kit.settings import MultimeterSettings
+from instruments.reading import Channel, HostClock, Identity
+from instruments.transports.lines import MessageLine
+
+RESET_S: Final = 3.0
+"""The longest that ``*RST`` and a setup may take; what a stop waits for a meter, at most."""
+
+Settings = TypeVar("Settings", bound=MultimeterSettings)
+
+
+class ScpiMultimeter(Generic[Settings]):
+    """The session, the function and the one channel of a multimeter."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        clock: HostClock,
+        line: MessageLine | None,
+        channel: Channel,
+        command_end: bytes = b"\n",
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        line = line or settings.line(name)
+        self._scpi = ScpiSession(name, line, settings.timeout_s, command_end)
+        self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._channel = channel
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Connect and make sure of the model."""
+        self._scpi.open()
+        self._scpi.resynchronise()
+        self._take_control()
+        return self._scpi.expect_identity(self._word_of_model(), self._settings.serial)
+
+    def _take_control(self) -> None:
+        """What must be said before it answers as it should."""
+
+    def _word_of_model(self) -> str:
+        """A word of what ``*IDN?`` answers as model; empty: any."""
+        return self._settings.model

@@ -1,0 +1,279 @@
+"""Multimeters that push what their display shows, frame after frame, and cannot be asked.
+
+What the families have in common is here: judging a display, and the instrument. A frame has all
+that the display shows, so a switch turned at night is a status, not a wrong value. A frame is
+sent when its conversion is over: its time is the arrival of its last byte less its time on the
+wire and half a conversion.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.settings import DcFunction, Positive, SerialSettings
+from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.errors import ProtocolError
+from instruments.reading import (
+    Accuracy,
+    Batch,
+    Block,
+    Channel,
+    Clock,
+    HostClock,
+    Identity,
+    Quantity,
+    Status,
+    StatusReading,
+)
+from instruments.transports.lines import ByteLine
+
+_RANGE_TOLERANCE: Final = 1.01
+_TELL_DUPLICATES_EVERY_NS: Final = 60_000_000_000
+_LEAST_SPACING: Final = 0.55
+"""Of the interval, between two readings: serial adapters and this program's pauses shift them."""
+_STUCK_FROM_S: Final = 600.0
+"""A display with few digits rightly shows the same ones for minutes while the drive idles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """What a display shows. ``value`` is in ``unit``; it is None with an overload."""
+
+    function: str
+    unit: str
+    value: float | None
+    full_scale: float
+    """Of the range that it is in, in ``unit``."""
+    dc: bool
+    ac: bool
+    auto_range: bool
+    hold: bool = False
+    relative: bool = False
+    extreme: bool = False
+    """Maximum, minimum or peak instead of the present value."""
+    low_battery: bool = False
+    own_symbols: int = 0
+    """Bits that each maker gives a meaning of its own: some are always set, some are MAX or MIN."""
+
+    @property
+    def overload(self) -> bool:
+        """Whether it shows OL."""
+        return self.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How the meters of a family send."""
+
+    maker: str
+    model: str
+    frame_bytes: int
+    split: Callable[[bytes], tuple[list[bytes], bytes]]
+    """Frames and broken pieces of them, in order, and the rest that is not finished."""
+    decode: Callable[[bytes], Display]
+    """What a frame says. Raises ProtocolError where it is none."""
+    time_u_of_interval: float = 0.5
+    """Where in its interval it integrates is not documented: half the width of the doubt."""
+
+
+class PushedDisplaySettings(SerialSettings, ABC):
+    """The serial port and what the switch must stand at."""
+
+    function: DcFunction
+    range: Positive
+    """Full scale in V or A of the largest range it is used in."""
+    interval_s: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
+    """Time between the frames it sends."""
+
+    @abstractmethod
+    def limits(self) -> Accuracy:
+        """Limits of error in ``range``."""
+
+
+def judge(display: Display, settings: PushedDisplaySettings) -> tuple[float | Status, str]:
+    """The reading a display brings under these settings, or why it brings none."""
+    if display.function != settings.function or not display.dc:
+        kind = "AC" if display.ac else "DC" if display.dc else ""
+        shown = f"{kind} {display.function}".strip()
+        return Status.WRONG_FUNCTION, f"measures {shown}, not DC {settings.function}"
+    if display.value is None:
+        return Status.OVERLOAD, ""
+    if display.full_scale > settings.range * _RANGE_TOLERANCE:
+        detail = f"range {display.full_scale:g} {display.unit}, not {settings.range:g}"
+        return Status.WRONG_FUNCTION, detail
+    if display.relative or display.extreme:
+        return Status.WRONG_FUNCTION, "shows a relative, maximum, minimum or peak value"
+    if display.hold:
+        return Status.HOLD, ""
+    return display.value, ""
+
+
+class PushedDisplay:
+    """One meter. Its channel is ``voltage`` or ``current``, on the host's clock."""
+
+    family: ClassVar[Family]
+
+    def __init__(
+        self,
+        name: str,
+        settings: PushedDisplaySettings,
+        clock: HostClock,
+        line: ByteLine | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._family = family = self.family_of(settings)
+        interval_s = settings.interval_s
+        self._line = line or settings.line(name)
+        self._rest = b""
+        self._in_step = False
+        self._low_battery = False
+        self._full_scale: float | None = None
+        self._own_symbols: int | None = None
+        self._before = b""
+        self._accounted_ns: int | None = None
+        self._duplicates = 0
+        self._tell_duplicates_ns = 0
+        self._repeats = RepeatWatch(at_least=round(_STUCK_FROM_S / interval_s))
+        self._interval_ns = round(interval_s * 1e9)
+        wire_s = family.frame_bytes * settings.line_format.byte_s
+        self._delay_ns = round((wire_s + interval_s / 2) * 1e9)
+        self._channel = Channel(
+            name=settings.function,
+            quantity=Quantity(settings.function),
+            clock=Clock.HOST,
+            interval_s=interval_s,
+            aperture_s=interval_s,
+            accuracy=settings.limits(),
+            range=settings.range,
+            time_u_s=interval_s * family.time_u_of_interval,
+        )
+
+    @classmethod
+    def family_of(cls, settings: PushedDisplaySettings) -> Family:
+        """How a meter with these settings sends."""
+        return cls.family
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The one channel."""
+        return (self._channel,)
+
+    def open(self) -> Identity:
+        """Open the port. The meter cannot be asked who it is."""
+        self._line.open()
+        notes = ("it cannot be asked for its identity",)
+        return Identity(self._family.maker, self._family.model, notes=notes)
+
+    def start(self) -> None:
+        """Forget what was sent before; the meter pushes by itself."""
+        self._line.discard()
+        self._rest = self._before = b""
+        self._accounted_ns = None
+        self._in_step = self._low_battery = False
+        self._full_scale = None
+        self._repeats.restart()
+
+    def read(self) -> Batch:
+        """The frames that have come in."""
+        data = self._line.read_some(0.5)
+        if not data:
+            return Batch()
+        arrived_ns = self._clock()
+        pieces, self._rest = self._family.split(self._rest + data)
+        if pieces and not self._in_step:
+            self._in_step = True
+            if len(pieces[0]) < self._family.frame_bytes:  # we came in the middle of it
+                del pieces[0]
+        if not pieces:
+            return Batch()
+        pieces, said = self._each_once(pieces, arrived_ns)
+        blocks: list[Block] = []
+        statuses: list[StatusReading] = list(said)
+        for back, piece in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
+            t_ns = arrived_ns - self._delay_ns - back * self._interval_ns
+            found, told = self._judged(piece, t_ns)
+            blocks += found
+            statuses += told
+        return Batch(tuple(blocks), tuple(statuses))
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._line.close()
+
+    def _each_once(
+        self, pieces: list[bytes], arrived_ns: int
+    ) -> tuple[list[bytes], tuple[StatusReading, ...]]:
+        """The pieces without those sent again, whose number is told.
+
+        A frame equal to the one before is the same reading if the meter has had no time for
+        another. After a pause of this program several come at once, and it has had it.
+        """
+        accounted_ns = self._accounted_ns
+        if accounted_ns is None:
+            accounted_ns = arrived_ns - len(pieces) * self._interval_ns
+        once: list[bytes] = []
+        for piece in pieces:
+            free_ns = arrived_ns - accounted_ns
+            if piece != self._before or free_ns >= _LEAST_SPACING * self._interval_ns:
+                once.append(piece)
+                accounted_ns = min(accounted_ns + self._interval_ns, arrived_ns)
+            self._before = piece
+        self._accounted_ns = arrived_ns if once else accounted_ns
+        self._duplicates += len(pieces) - len(once)
+        if not self._duplicates or arrived_ns < self._tell_duplicates_ns:
+            return once, ()
+        self._tell_duplicates_ns = arrived_ns + _TELL_DUPLICATES_EVERY_NS
+        count, self._duplicates = self._duplicates, 0
+        detail = "frames sent again are not taken"
+        t_ns = arrived_ns - self._delay_ns
+        return once, (StatusReading(self._channel.name, t_ns, Status.DUPLICATE, detail, count),)
+
+    def _judged(
+        self, piece: bytes, t_ns: int
+    ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
+        name = self._channel.name
+        try:
+            display = self._family.decode(piece)
+        except ProtocolError as error:
+            return sort_readings(name, [t_ns], [Status.UNREADABLE], str(error))
+        reading, detail = judge(display, self._settings)
+        if not isinstance(reading, Status):
+            reading, detail = self._unless_symbols_changed(reading, display)
+        blocks, statuses = self._repeats.sort(name, t_ns, reading, detail)
+        if blocks:
+            statuses = (*self._beside(display, t_ns), *statuses)
+        return blocks, statuses
+
+    def _unless_symbols_changed(self, value: float, display: Display) -> tuple[float | Status, str]:
+        """The value, or that a symbol of the maker's own is not as it was with the first value.
+
+        What it was then holds for good, so that one that changed while the line was down is told.
+        """
+        if self._own_symbols is None:
+            self._own_symbols = display.own_symbols
+        if display.own_symbols == self._own_symbols:
+            return value, ""
+        return Status.WRONG_FUNCTION, "a symbol of its maker's own came or went: MAX or MIN?"
+
+    def _beside(self, display: Display, t_ns: int) -> tuple[StatusReading, ...]:
+        """What is told of the series, once; no reading is lost, and none is counted.
+
+        It is told just before the value, which is later and ends the span.
+        """
+        name = self._channel.name
+        told: list[StatusReading] = []
+        if display.low_battery and not self._low_battery:
+            self._low_battery = True
+            told.append(StatusReading(name, t_ns - 1, Status.LOW_BATTERY, "change its battery", 0))
+        before, self._full_scale = self._full_scale, display.full_scale
+        if before not in (None, display.full_scale):
+            detail = f"now {display.full_scale:g} {display.unit}"
+            told.append(StatusReading(name, t_ns - 1, Status.RANGE_CHANGED, detail, 0))
+        return tuple(told)

@@ -1,0 +1,197 @@
+"""What the settings of several drivers have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from instruments.driver_kit import specifications
+from instruments.reading import Accuracy
+from instruments.transports.host_files import Files, files_of
+from instruments.transports.lines import SerialFormat, SerialLine, VisaLine
+from instruments.transports.ssh import DESTINATION_PATTERN
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DcFunction = Literal["voltage", "current"]
+
+
+class DriverSettings(BaseModel):
+    """Frozen, and unknown keys are mistakes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AccuracySettings(DriverSettings):
+    """Limits of error from a calibration certificate, in place of the manual's."""
+
+    accuracy_pct_of_reading: NotNegative | None = None
+    accuracy_floor: NotNegative | None = None
+    """In the unit of the channel (V, A)."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.accuracy_pct_of_reading is None) != (self.accuracy_floor is None):
+            raise ValueError("accuracy_pct_of_reading and accuracy_floor belong together")
+        return self
+
+    @property
+    def own_accuracy(self) -> Accuracy | None:
+        """What the rig says of the accuracy, if it does."""
+        if self.accuracy_pct_of_reading is None or self.accuracy_floor is None:
+            return None
+        return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
+
+
+class SerialSettings(DriverSettings):
+    """An instrument on a serial port."""
+
+    line_format: ClassVar[SerialFormat]
+    """How its bytes travel."""
+
+    port: Annotated[str, Field(min_length=1)]
+    """A path, best ``/dev/serial/by-id/…``, or ``usb:…``: see
+    :mod:`instruments.transports.serial_ports`."""
+
+    def line(self, who: str) -> SerialLine:
+        """The line to the instrument, not opened yet."""
+        return SerialLine(who, self.port, self.line_format)
+
+
+class HostFilesSettings(DriverSettings):
+    """An instrument that is read from small files of a machine."""
+
+    host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
+    """``local``, or an ssh destination; the rig's ``host`` if left out."""
+
+    def files(self, who: str) -> Files:
+        """The files of that machine, not connected yet."""
+        return files_of(who, self.host)
+
+
+class VisaAddress(DriverSettings):
+    """Where an instrument on VISA is, and how to talk to it."""
+
+    resource: Annotated[str, Field(min_length=1)]
+    """``TCPIP0::192.168.1.20::5025::SOCKET``, ``TCPIP0::…::INSTR`` (VXI-11), ``…::hislip0::INSTR``,
+    ``USB0::…::INSTR``, ``GPIB0::22::INSTR``, ``ASRL/dev/ttyUSB0::INSTR``."""
+    visa_library: str = "@py"
+    serial: str = ""
+    """Serial number it must have; empty: any."""
+    timeout_s: Annotated[float, Field(gt=0, le=1.8)] = 1.5
+    baud: Annotated[int, Field(gt=0)] | None = None
+    """Of a serial resource; None: what the instrument has when it comes from its maker."""
+    data_bits: Literal[7, 8] = 8
+    parity: Literal["none", "even", "odd"] = "none"
+    stop_bits: Literal[1, 2] = 1
+
+    @model_validator(mode="after")
+    def _serial_keys_have_a_serial_resource(self) -> Self:
+        if not self.is_serial:
+            given = self.model_fields_set & {"baud", "data_bits", "parity", "stop_bits"}
+            if given:
+                raise ValueError(
+                    f"{', '.join(sorted(given))}: only for serial resources (ASRL…::INSTR)"
+                )
+        return self
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it is on a serial port."""
+        return self.resource.upper().startswith("ASRL")
+
+    @property
+    def is_lan(self) -> bool:
+        """Whether it is on the network."""
+        return self.resource.upper().startswith("TCPIP")
+
+    @property
+    def usual_baud(self) -> int:
+        """What it has on a serial port when it comes from its maker."""
+        return 9600
+
+    def line(self, who: str) -> VisaLine:
+        """The line to the instrument, not opened yet."""
+        serial_format = SerialFormat(
+            self.baud or self.usual_baud, self.data_bits, self.parity[0].upper(), self.stop_bits
+        )
+        return VisaLine(who, self.resource, self.visa_library, serial_format)
+
+
+class VisaSettings(VisaAddress, AccuracySettings):
+    """A multimeter on VISA."""
+
+    mains_hz: Literal[50, 60] = 50
+
+
+class MultimeterSettings(VisaSettings):
+    """DC volts or DC amps on one range, a reading each ``interval_s`` seconds.
+
+    A driver narrows ``model`` to the models it knows.
+    """
+
+    model: str
+    function: DcFunction
+    range: Positive
+    """V or A."""
+    interval_s: Positive = Field(le=3600)
+
+    @field_validator("range")
+    @classmethod
+    def _has_range(cls, value: float, info: ValidationInfo) -> float:
+        if {"model", "function"} <= info.data.keys():
+            ranges = specifications.allowed_ranges(info.data["model"], info.data["function"])
+            if ranges and value not in ranges:
+                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
+        return value
+
+    @model_validator(mode="after")
+    def _has_accuracy(self) -> Self:
+        known = specifications.accuracy(self.model, self.function, self.range)
+        if known is None and self.own_accuracy is None:
+            raise ValueError(
+                f"the accuracy of a {self.model} on this range is not known here: set "
+                "accuracy_pct_of_reading and accuracy_floor from its manual"
+            )
+        return self
+
+    @property
+    def ranges(self) -> tuple[float, ...]:
+        """The ranges of this model and function, ascending; empty where they are not known."""
+        return specifications.allowed_ranges(self.model, self.function)
+
+    def limits(self) -> Accuracy:
+        """The rig's limits of error, or those of the manual."""
+        if self.own_accuracy is not None:
+            return self.own_accuracy
+        known = specifications.accuracy(self.model, self.function, self.range)
+        assert known is not None
+        return known
+
+    def limits_without_auto_zero(self) -> Accuracy:
+        """The same while auto-zero is off; what the rig says is taken to hold for that."""
+        if self.own_accuracy is not None:
+            return self.own_accuracy
+        return specifications.without_auto_zero(
+            self.limits(), self.model, self.function, self.range
+        )
+
+
+class NplcSettings(MultimeterSettings):
+    """A multimeter whose integration time is set in mains periods."""
+
+    nplc: Positive
+    """At least 1 rejects the mains."""
+
+    @property
+    def aperture_s(self) -> float:
+        """Integration time."""
+        return self.nplc / self.mains_hz

@@ -1,0 +1,50 @@
+"""The reading buffer of Keithley's touch screen meters: what is new in it, and what it answers."""
+
+from __future__ import annotations
+
+import re
+
+from instruments.driver_kit.scpi import parse_reading, parse_seconds
+from instruments.errors import ProtocolError
+from instruments.reading import Status
+
+
+def parse_filled(text: str) -> tuple[int, int]:
+    """First and last index in the buffer, from ``1;12`` (0 when empty). Raises ProtocolError."""
+    match = re.fullmatch(r"\+?(\d+);\+?(\d+)", text.strip())
+    if match is None:
+        raise ProtocolError(f"expected the buffer's first and last index, got {text[:60]!r}")
+    return int(match[1]), int(match[2])
+
+
+def parse_stamped(text: str, count: int) -> list[tuple[float | Status, float]]:
+    """``count`` readings with their seconds, from ``value,seconds,value,…``.
+
+    Raises ProtocolError where there are fewer or more, or a time is no number.
+    """
+    fields = text.strip().split(",")
+    if len(fields) != 2 * count:
+        raise ProtocolError(f"expected {count} readings with stamps, got {len(fields)} fields")
+    stamped: list[tuple[float | Status, float]] = []
+    for value, seconds in zip(fields[::2], fields[1::2], strict=True):
+        try:
+            reading = parse_reading(value)
+        except ProtocolError:
+            reading = Status.UNREADABLE
+        stamped.append((reading, parse_seconds(seconds)))
+    return stamped
+
+
+def new_indices(cursor: int, first: int, last: int, capacity: int) -> list[tuple[int, int]]:
+    """Stretches of the buffer that were not read, oldest first; ``cursor`` was read last.
+
+    Where the buffer has wrapped (``first`` is not 1) there are two: its end, and its beginning.
+    """
+    if last in (0, cursor):
+        return []
+    if last > cursor:
+        return [(cursor + 1, last)]
+    if first <= 1:  # it was cleared: somebody else did
+        return [(1, last)]
+    stretches = [(cursor + 1, capacity)] if cursor < capacity else []
+    return [*stretches, (1, last)]

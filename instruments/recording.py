@@ -1,0 +1,355 @@
+r"""Sessions with an instrument as a text file: recorded from its line, and played to its driver.
+
+So the owner of a meter can send one, and its driver can be tested against it. The file:
+
+    labctl session 1
+    {"driver": "k204", "name": "case", "settings": {…}}
+    0.000512 open
+    0.001204 > A
+    0.046810 < \x02\x80…\x03
+    1.513370 ! NoAnswer case: no whole answer within 1.5 s
+
+Seconds since the beginning, what happened (``>`` sent, ``<`` received, ``!`` raised), and the
+bytes: printable ASCII as it is, the rest as ``\xNN``, a backslash twice. What was received and
+thrown away (``discard``), and waiting in vain for bytes, is not in it. Of instruments that are
+files of a machine, what was asked for is ``>`` and a JSON array of patterns, and ``<`` a JSON
+object with what the files had.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TextIO, TypeVar
+
+from instruments import drivers, errors
+from instruments.driver_kit.settings import HostFilesSettings
+from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
+from instruments.instrument import Instrument
+from instruments.reading import HostClock
+from instruments.transports.host_files import Files
+
+FIRST_LINE: Final = "labctl session 1"
+Result = TypeVar("Result")
+_WAITS_AT_THE_END: Final = 2
+"""How often a driver may wait for more than there is: it may be about to call it silence, or to
+make readings of what it has. A look that does not wait is free."""
+_ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|(\\))")
+
+
+class AnyLine(Protocol):
+    """Both kinds of line in one."""
+
+    def open(self) -> None:
+        """Connect."""
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        ...
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Throw away what was not read."""
+        ...
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """One answer."""
+        ...
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """What has come in."""
+        ...
+
+
+class SessionEnded(ConnectionLost):
+    """A recording is over: nothing more was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One thing that happened on a line."""
+
+    t_s: float
+    what: str
+    """``open``, ``close``, ``>``, ``<`` or ``!``."""
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.t_s:.6f} {self.what} {escape(self.data)}".rstrip(" ")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A recording: which driver, with which settings, and all that happened."""
+
+    driver: str
+    name: str
+    settings: Mapping[str, Any]
+    moments: tuple[Moment, ...]
+
+
+def escape(data: bytes) -> str:
+    """Bytes as printable text on one line."""
+    return "".join(
+        "\\\\" if byte == 0x5C else chr(byte) if 0x21 <= byte <= 0x7E else f"\\x{byte:02x}"
+        for byte in data
+    )
+
+
+def unescape(text: str) -> bytes:
+    """The bytes that :func:`escape` made text of. Raises ValueError."""
+    if "\\" in _ESCAPED.sub("", text):
+        raise ValueError(f"a backslash that escapes nothing: {text[:40]!r}")
+    return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text).encode("latin-1")
+
+
+class _Notes:
+    """Writes down what happens, with the seconds since the beginning."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._begin = time.monotonic()
+
+    def note(self, what: str, data: bytes = b"") -> None:
+        """One moment."""
+        self._file.write(f"{Moment(time.monotonic() - self._begin, what, data)}\n")
+
+    def raising(self, call: Callable[[], Result]) -> Result:
+        """What ``call`` gives; what it raises is noted."""
+        try:
+            return call()
+        except InstrumentError as error:
+            self.note("!", f"{type(error).__name__} {error}".encode())
+            raise
+
+
+class RecordingLine:
+    """A line that writes down what goes over another one."""
+
+    def __init__(self, line: AnyLine, file: TextIO) -> None:
+        self._line = line
+        self._notes = _Notes(file)
+
+    def open(self) -> None:
+        """Connect."""
+        self._notes.note("open")
+        self._notes.raising(self._line.open)
+
+    def close(self) -> None:
+        """Let go."""
+        self._line.close()
+        self._notes.note("close")
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+        self._notes.note(">", data)
+        self._notes.raising(lambda: self._line.write(data))
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Throw away what was not read."""
+        self._notes.raising(lambda: self._line.discard(quiet_s))
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """One answer."""
+        return self._received(lambda: self._line.read_line(timeout_s))
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """What has come in."""
+        return self._received(lambda: self._line.read_some(timeout_s))
+
+    def _received(self, read: Callable[[], bytes]) -> bytes:
+        data = self._notes.raising(read)
+        if data:
+            self._notes.note("<", data)
+        return data
+
+
+class RecordingFiles:
+    """Files of a machine, with a note of what each look brought."""
+
+    def __init__(self, files: Files, file: TextIO) -> None:
+        self._files = files
+        self._notes = _Notes(file)
+
+    def open(self) -> None:
+        """Connect."""
+        self._notes.note("open")
+        self._notes.raising(self._files.open)
+
+    def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
+        """See :class:`~instruments.transports.host_files.Files`."""
+        self._notes.note(">", json.dumps(list(patterns)).encode())
+        found = self._notes.raising(lambda: self._files.texts(patterns))
+        self._notes.note("<", json.dumps(found).encode())
+        return found
+
+    def close(self) -> None:
+        """Let go."""
+        self._files.close()
+        self._notes.note("close")
+
+
+class ReplayLine:
+    """A line that plays a recording. It gives the host's clock, too: that of the recording.
+
+    What the driver sends must be what was sent; it may ask for bytes as often as it likes.
+    """
+
+    def __init__(self, moments: Iterable[Moment]) -> None:
+        self._left = deque(moment for moment in moments if moment.what not in ("open", "close"))
+        self._to_come = sum(moment.what == "<" for moment in self._left)
+        self._now_s = 0.0
+        self._waits_left = _WAITS_AT_THE_END
+
+    def clock(self) -> int:
+        """When the last thing that was played happened, ns."""
+        return round(self._now_s * 1e9)
+
+    def open(self) -> None:
+        """Nothing is there to be opened."""
+
+    def close(self) -> None:
+        """Nothing is there to be closed."""
+
+    def write(self, data: bytes) -> None:
+        """Go on to where this was sent. Raises ProtocolError where something else was."""
+        while self._left and self._left[0].what != ">":
+            self._play()
+        if not self._left:
+            raise SessionEnded("the recording is over")
+        sent = self._play()
+        if sent.data != data:
+            if not self._to_come:
+                raise SessionEnded("the recording is over: it has the driver's good-bye here")
+            raise ProtocolError(
+                f"the driver sends {escape(data)!r}, the recording has {escape(sent.data)!r} "
+                f"at {sent.t_s:.3f} s: it was made with another version or other settings"
+            )
+        self._raise_next()
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """What was thrown away is not in the recording."""
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """The next answer."""
+        data = self.read_some(timeout_s)
+        if not data and not self._left:
+            raise SessionEnded("the recording is over")
+        if not data:
+            raise NoAnswer("the recording has no answer here")
+        return data
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """The next bytes; empty where the recording has something sent first."""
+        self._raise_next()
+        if self._left and self._left[0].what == "<":
+            return self._play().data
+        if not self._to_come and timeout_s > 0:
+            if not self._waits_left:
+                raise SessionEnded("the recording is over")
+            self._waits_left -= 1
+        time.sleep(timeout_s)  # it was waited for in vain then, too
+        return b""
+
+    def _play(self) -> Moment:
+        moment = self._left.popleft()
+        self._to_come -= moment.what == "<"
+        self._now_s = moment.t_s
+        return moment
+
+    def _raise_next(self) -> None:
+        if self._left and self._left[0].what == "!":
+            kind, _, message = self._play().data.decode(errors="replace").partition(" ")
+            raised = getattr(errors, kind, ConnectionLost)
+            raise raised(message)
+
+
+class ReplayFiles:
+    """The files of a recording."""
+
+    def __init__(self, line: ReplayLine) -> None:
+        self._line = line
+
+    def open(self) -> None:
+        """Nothing is there to be connected."""
+
+    def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
+        """What the same look brought then. Raises what it raised, and SessionEnded."""
+        self._line.write(json.dumps(list(patterns)).encode())
+        found: dict[str, str | None] = json.loads(self._line.read_line(0.0))
+        return found
+
+    def close(self) -> None:
+        """Nothing is there to be closed."""
+
+
+def begin_recording(
+    file: TextIO, name: str, driver: str, settings: Mapping[str, Any], clock: HostClock
+) -> Instrument:
+    """An instrument whose session is written to ``file``.
+
+    Raises KeyError for an unknown driver, pydantic.ValidationError for its settings, and
+    InstrumentError for a driver without a line or files.
+    """
+    file.write(f"{FIRST_LINE}\n")
+    file.write(json.dumps({"driver": driver, "name": name, "settings": dict(settings)}) + "\n")
+    validated = drivers.settings_model(driver).model_validate(dict(settings))
+    line: RecordingFiles | RecordingLine
+    if isinstance(validated, HostFilesSettings):
+        line = RecordingFiles(validated.files(name), file)
+    elif callable(line_of := getattr(validated, "line", None)):
+        line = RecordingLine(line_of(name), file)
+    else:
+        raise InstrumentError(f"{name}: {driver} has no line that can be recorded")
+    return drivers.create(name, driver, settings, clock, line)
+
+
+def parse_session(text: str) -> Session:
+    """The session in a file. Raises ProtocolError, saying which line is wrong.
+
+    A last line that was cut short (its recorder was killed) and makes no sense is left out.
+    """
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != FIRST_LINE:
+        raise ProtocolError(f"not a recorded session: the first line must be {FIRST_LINE!r}")
+    number = 2
+    try:
+        header = json.loads(lines[1])
+        moments = []
+        for number, line in enumerate(lines[2:], start=3):  # noqa: B007 told when it fails
+            if line.strip():
+                moments.append(_moment(line))
+    except (ValueError, IndexError) as error:
+        if number == 2 or number < len(lines) or text.endswith("\n"):
+            raise ProtocolError(f"line {number} of the session: {error}") from error
+    try:
+        driver, name = str(header["driver"]), str(header["name"])
+        return Session(driver, name, dict(header["settings"]), tuple(moments))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(
+            "line 2 of the session: must be a JSON object of driver, name and settings"
+        ) from error
+
+
+def _moment(line: str) -> Moment:
+    t_s, _, rest = line.partition(" ")
+    what, _, data = rest.partition(" ")
+    if what not in ("open", "close", ">", "<", "!"):
+        raise ValueError(f"{what!r} is not open, close, >, < or !")
+    return Moment(float(t_s), what, unescape(data))
+
+
+def replayed(session: Session) -> Instrument:
+    """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
+    line = ReplayLine(session.moments)
+    model = drivers.settings_model(session.driver)
+    played = ReplayFiles(line) if issubclass(model, HostFilesSettings) else line
+    return drivers.create(session.name, session.driver, session.settings, line.clock, played)

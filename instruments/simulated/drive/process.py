@@ -1,0 +1,235 @@
+"""The process of the simulated drive: ``python -m instruments.simulated.drive --dir DIR``.
+
+It makes in DIR: ``drive.sock`` (NBD, for fio), ``trace`` (for the simulated meters), ``truth/``
+(for tests), ``hwmon/`` and ``nvme`` (what a host sees of the drive). :func:`start_drive` starts
+it from Python and waits until it serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pydantic import ValidationError
+
+from instruments.process_environment import helper_environment
+from instruments.simulated.drive.fake_nvme_cli import HostFace
+from instruments.simulated.drive.ground_truth import TruthWriter
+from instruments.simulated.drive.model import TICK_NS, Ssd
+from instruments.simulated.drive.nbd import NbdServer
+from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
+from instruments.simulated.drive.state_ring import TraceWriter
+
+_FLUSH_TICKS = 250  # truth and hwmon each 250 ms
+_COMMAND_TICKS = 20
+_SMART_TICKS = 500
+_PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
+_START_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 5.0
+
+
+class SimulatedDrive:
+    """The model with everything that follows it; ``advance`` is called by the server."""
+
+    def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
+        start_ns = time.monotonic_ns()
+        self.ssd = Ssd(parameters, seed, start_ns)
+        self._trace = TraceWriter(directory / "trace")
+        self._truth = TruthWriter(directory / "truth", parameters, seed)
+        self._face = HostFace(directory, self.ssd)
+        self._ticks = 0
+
+    def advance(self, now_ns: int) -> int:
+        """Run the ticks that end by ``now_ns``; when the next one ends."""
+        ssd = self.ssd
+        while ssd.t_ns + TICK_NS <= now_ns:
+            tick = ssd.tick()
+            self._trace.append(*tick)
+            self._truth.append(tick)
+            self._ticks += 1
+            if self._ticks % _COMMAND_TICKS == 0:
+                self._face.take_power_state()
+            if self._ticks % _FLUSH_TICKS == 0:
+                self._truth.flush(ssd.ended_bursts())
+                self._face.update_temperatures()
+                if self._ticks % _SMART_TICKS == 0:
+                    self._face.update_smart_log()
+        return ssd.t_ns + TICK_NS
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._truth.flush(self.ssd.ended_bursts())
+        self._truth.close()
+        self._trace.close()
+
+
+@dataclass
+class DriveProcess:
+    """A running drive. ``with start_drive(…) as drive:`` ends it."""
+
+    directory: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def socket(self) -> Path:
+        """Its NBD socket."""
+        return self.directory / "drive.sock"
+
+    @property
+    def uri(self) -> str:
+        """What fio's nbd engine takes."""
+        return f"nbd+unix:///?socket={self.socket}"
+
+    @property
+    def trace(self) -> Path:
+        """For :class:`.trace.TraceReader`."""
+        return self.directory / "trace"
+
+    @property
+    def truth(self) -> Path:
+        """For :class:`.truth.Truth`."""
+        return self.directory / "truth"
+
+    @property
+    def hwmon(self) -> Path:
+        """A directory like ``/sys/class/hwmon/hwmonN``."""
+        return self.directory / "hwmon"
+
+    @property
+    def nvme(self) -> Path:
+        """An executable that answers as nvme-cli does."""
+        return self.directory / "nvme"
+
+    def stop(self) -> None:
+        """End it, by force if need be."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def start_drive(
+    directory: Path,
+    parameters: Path = REFERENCE,
+    overrides: Mapping[str, object] | None = None,
+    seed: int = 1,
+    die_with_parent: bool = True,
+) -> DriveProcess:
+    """Start a drive in ``directory`` (made if missing) and wait until it serves.
+
+    ``overrides`` are dotted keys and values, as in :func:`.parameters.load`. The drive dies with
+    the *thread* that called this, if ``die_with_parent``: that is how the kernel has it. Raises
+    RuntimeError when it does not come up; its stderr is the caller's.
+    """
+    command = [sys.executable, "-m", __name__, "--dir", str(directory)]
+    command += ["--parameters", str(parameters), "--seed", str(seed)]
+    for key, value in (overrides or {}).items():
+        command += ["--set", f"{key}={json.dumps(value)}"]
+    if die_with_parent:
+        command += ["--die-with-parent", str(os.getpid())]
+    # A group of its own: Ctrl-C in a terminal is for labctl, not for the drive.
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, process_group=0, env=helper_environment()
+    )
+    drive = DriveProcess(directory, process)
+    assert drive.process.stdout is not None
+    ready, _, _ = select.select([drive.process.stdout], [], [], _START_SECONDS)
+    line = drive.process.stdout.readline() if ready else b""
+    if not line.startswith(b"{"):
+        drive.stop()
+        raise RuntimeError(
+            f"the simulated drive in {directory} did not start "
+            f"(exit status {drive.process.returncode}, said {line!r})"
+        )
+    return drive
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the drive until SIGTERM or SIGINT. Exit status 2: the parameters are wrong."""
+    parser = argparse.ArgumentParser(prog="instruments.simulated.drive", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="where its files go")
+    parser.add_argument("--parameters", type=Path, default=REFERENCE, help="a TOML file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--die-with-parent",
+        type=int,
+        nargs="?",
+        const=os.getppid(),
+        metavar="PID",
+        help="end when the parent ends; PID tells it apart from one that ended already",
+    )
+    options = parser.parse_args(arguments)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if options.die_with_parent is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != options.die_with_parent:  # it was gone before we asked
+            return 1
+    try:
+        parameters = load(options.parameters, dict(override(text) for text in options.set))
+    except (OSError, ValueError) as error:
+        print(f"{options.parameters}: {_mistakes(error)}", file=sys.stderr)
+        return 2
+    prctl(_PR_SET_TIMERSLACK, 1)
+
+    directory: Path = options.dir
+    directory.mkdir(parents=True, exist_ok=True)
+    drive = SimulatedDrive(directory, parameters, options.seed)
+    socket = directory / "drive.sock"
+    size = parameters.identity.capacity_bytes
+    server = NbdServer(socket, size, drive.ssd, drive.advance)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    gc.freeze()
+    gc.disable()  # the loop makes no cycles, and a collection is a pause
+    print(json.dumps({"pid": os.getpid(), "socket": str(socket), "bytes": size}), flush=True)
+    try:
+        server.serve()
+    finally:
+        socket.unlink(missing_ok=True)
+        drive.close()
+    return 0
+
+
+def _mistakes(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    lines = (
+        f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
+        f" (is {mistake['input']!r})"
+        for mistake in error.errors()
+    )
+    return "; ".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""A SCPI instrument, and one on a TCP socket: parsing, error queue, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable
+
+from instruments.simulated.meter_kit.faults import Fault, Faults
+
+Handler = Callable[[str], Awaitable[str | None]]
+"""Takes the parameters; an answer for a query, None for a command."""
+
+_QUEUE_LENGTH = 20
+_LATE_S = 1.9
+"""Later than any driver waits."""
+_NODE = re.compile(r"(\[)?:?(\*?[A-Za-z]+)(\])?")
+
+
+class ScpiError(Exception):
+    """Goes into the error queue: code and message of SCPI-99 volume 2, 21.8."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+UNDEFINED_HEADER = ScpiError(-113, "Undefined header")
+OUT_OF_RANGE = ScpiError(-222, "Data out of range")
+ILLEGAL_VALUE = ScpiError(-224, "Illegal parameter value")
+STALE = ScpiError(-230, "Data corrupt or stale")
+
+
+def header_pattern(notation: str) -> re.Pattern[str]:
+    """A pattern for SCPI notation: ``[SENSe:]VOLTage[:DC]:RANGe``, long and short forms."""
+    pattern = ""
+    for opened, node, closed in _NODE.findall(notation.replace(":]", "]").replace("[:", "[")):
+        short = re.match(r"\*?[A-Z]+", node)
+        assert short is not None
+        words = {re.escape(node.upper()), re.escape(short[0])}
+        step = f":(?:{'|'.join(sorted(words, key=len, reverse=True))})"
+        pattern += f"(?:{step})?" if opened and closed else step
+    return re.compile(pattern)
+
+
+class ScpiInterpreter:
+    """Parses messages and answers them; models add commands."""
+
+    possible_faults = frozenset(
+        {
+            Fault.SILENT,
+            Fault.DISCONNECT,
+            Fault.NONSENSE,
+            Fault.OVERLOAD,
+            Fault.NAN,
+            Fault.IDENTITY,
+            Fault.LATE,
+        }
+    )
+
+    def __init__(self, name: str, identity: str, faults: Faults) -> None:
+        self.name = name
+        self.faults = faults
+        self._identity = identity
+        self._errors: list[ScpiError] = []
+        self._commands: list[tuple[re.Pattern[str], bool, Handler]] = []
+        self.on("*IDN", self._idn, query=True)
+        self.on("*OPC", self._one, query=True)
+        self.on("*CLS", self._clear)
+        self.on("SYSTem:ERRor[:NEXT]", self._next_error, query=True)
+        self.on("SYSTem:LOCal", self._nothing)
+        self.on("SYSTem:REMote", self._nothing)
+
+    def on(self, notation: str, handler: Handler, query: bool = False) -> None:
+        """Let ``handler`` answer a header."""
+        self._commands.append((header_pattern(notation), query, handler))
+
+    async def answer(self, message: str) -> str | None:
+        """The answers to a message of one or more commands; None when there is nothing to say."""
+        answers: list[str] = []
+        path = ""
+        for unit in message.strip().split(";"):
+            header, _, parameters = unit.strip().partition(" ")
+            if not header:
+                continue
+            try:
+                handler, path = self._find(header.upper(), path)
+                answer = await handler(parameters.strip())
+            except ScpiError as error:
+                if len(self._errors) < _QUEUE_LENGTH:
+                    self._errors.append(error)
+                continue
+            if answer is not None:
+                answers.append(answer)
+        if not answers or self.faults.has(Fault.SILENT):
+            return None
+        return "\x07?!garbled" if self.faults.has(Fault.NONSENSE) else ";".join(answers)
+
+    def _find(self, header: str, path: str) -> tuple[Handler, str]:
+        """The handler and the path that the next relative header begins from."""
+        query = header.endswith("?")
+        header = header.removesuffix("?")
+        common = header.startswith("*")
+        absolute = header if header.startswith(":") else f":{header}"
+        candidates = [absolute] if common or header.startswith(":") else [path + absolute, absolute]
+        for candidate in candidates:
+            for pattern, is_query, handler in self._commands:
+                if is_query == query and pattern.fullmatch(candidate):
+                    return handler, path if common else candidate.rpartition(":")[0]
+        raise UNDEFINED_HEADER
+
+    async def _idn(self, _parameters: str) -> str:
+        if self.faults.has(Fault.IDENTITY):
+            return "Simulated Instruments,ANOTHER-1,0,0"
+        return self._identity
+
+    async def _one(self, _parameters: str) -> str:
+        return "1"
+
+    async def _clear(self, _parameters: str) -> None:
+        self._errors.clear()
+
+    async def _nothing(self, _parameters: str) -> None:
+        return None
+
+    async def _next_error(self, _parameters: str) -> str:
+        if not self._errors:
+            return '+0,"No error"'
+        error = self._errors.pop(0)
+        return f'{error.code},"{error.message}"'
+
+
+class ScpiServer(ScpiInterpreter):
+    """One that listens on 127.0.0.1."""
+
+    def __init__(self, name: str, identity: str, port: int = 0) -> None:
+        super().__init__(name, identity, Faults())
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._back: asyncio.Task[None] | None = None
+
+    async def start(self) -> dict[str, str]:
+        """Listen; the VISA resource."""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self._port, limit=1 << 20
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
+        return {"resource": f"TCPIP0::127.0.0.1::{self._port}::SOCKET"}
+
+    async def stop(self) -> None:
+        """Stop listening and drop the clients."""
+        if self._back is not None:
+            self._back.cancel()
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault for some seconds."""
+        self.faults.begin(fault, seconds)
+        if fault is Fault.DISCONNECT:
+            await self.stop()
+            self._back = asyncio.create_task(self._come_back(seconds), name=f"{self.name} back")
+
+    async def _come_back(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self.start()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            while line := await reader.readline():
+                answer = await self.answer(line.decode("ascii", errors="replace"))
+                if answer is None:
+                    continue
+                if self.faults.has(Fault.LATE):
+                    await asyncio.sleep(_LATE_S)
+                writer.write(answer.encode("ascii") + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):  # gone, or a line without end
+            pass
+        finally:
+            self._writers.discard(writer)
+            with contextlib.suppress(Exception):
+                writer.close()

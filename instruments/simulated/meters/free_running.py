@@ -1,0 +1,274 @@
+"""Simulated meters that measure all the time: a DM3058 on a socket, an XDM1041 on a serial line."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+
+from instruments.driver_kit import specifications
+from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.faults import Fault, Faults
+from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.scpi_server import (
+    ILLEGAL_VALUE,
+    OUT_OF_RANGE,
+    UNDEFINED_HEADER,
+    Handler,
+    ScpiInterpreter,
+    ScpiServer,
+)
+from instruments.simulated.meters.handheld import SerialMeter
+from instruments.simulated.meters.truevolt import OVER_RANGE, ErrorsOf, number
+
+DIGITS = {"DM3058": 240_000, "XDM1041": 55_000}
+"""Counts of its display: full scale over resolution."""
+REFRESH_S = {
+    "DM3058": {"S": 0.4, "M": 0.05, "F": 0.008},
+    "XDM1041": {"S": 0.5, "M": 0.25, "F": 0.15},
+}
+_CHANGE_S = 0.4
+"""A Rigol is deaf while its relays switch."""
+
+
+class FreeRunning:
+    """Converts one window after another; the last one that is over is its reading."""
+
+    def __init__(
+        self,
+        model: str,
+        probe: Probe,
+        errors_of: ErrorsOf,
+        clock: MeterClock,
+        rng: np.random.Generator,
+        faults: Faults,
+    ) -> None:
+        self.function = "voltage"
+        self.rate = "S"
+        self._model = model
+        self._probe = probe
+        self._errors_of = errors_of
+        self._clock = clock
+        self._seed = int(rng.integers(1 << 31))
+        self._faults = faults
+        self._stuck: float | None = None
+        self.range = self.ranges[-1]
+
+    @property
+    def ranges(self) -> tuple[float, ...]:
+        """Of its function, ascending."""
+        return specifications.allowed_ranges(self._model, self.function)
+
+    def choose(self, function: str, range_: float | None = None) -> None:
+        """Another function or range. Raises ScpiError."""
+        self.function = function
+        fitting = [value for value in self.ranges if range_ is None or value >= range_ * 0.999]
+        if not fitting:
+            raise OUT_OF_RANGE
+        self.range = fitting[0] if range_ is not None else fitting[-1]
+
+    def move(self) -> None:
+        """Somebody turns the range at the front panel."""
+        self.range = min((r for r in self.ranges if r > self.range), default=self.ranges[0])
+
+    async def last(self) -> float | None:
+        """The reading; None while it is too large."""
+        refresh_ns = REFRESH_S[self._model][self.rate] * 1e9
+        end = math.floor(self._clock.now() / refresh_ns) * refresh_ns
+        begin_ns, end_ns = self._clock.to_host(end - refresh_ns), self._clock.to_host(end)
+        true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
+        errors: Errors = self._errors_of(self.function, self.range)
+        # The same window has the same noise, however often it is asked for.
+        rng = np.random.default_rng([self._seed, int(end // refresh_ns) & 0xFFFFFFFF])
+        shown = float(errors.apply(true, rng, self.range / DIGITS[self._model])[0])
+        if self._faults.has(Fault.STUCK):
+            shown = self._stuck = shown if self._stuck is None else self._stuck
+        else:
+            self._stuck = None
+        over = self._faults.has(Fault.OVERLOAD) or abs(shown) > OVER_RANGE * self.range
+        return None if over else shown
+
+
+class Dm3058Meter(ScpiServer):
+    """Rigol's own command set, once it is told to; deaf for a while after each change."""
+
+    possible_faults = ScpiServer.possible_faults | {Fault.STUCK, Fault.MOVED}
+
+    def __init__(
+        self,
+        name: str,
+        probe: Probe,
+        errors_of: ErrorsOf,
+        clock: MeterClock,
+        rng: np.random.Generator,
+        port: int = 0,
+    ) -> None:
+        super().__init__(name, f"Rigol Technologies,DM3058,SIM{name.upper()},01.01", port)
+        self._meter = FreeRunning("DM3058", probe, errors_of, clock, rng, self.faults)
+        self._language = "AGILENT"
+        self._ready = 0.0
+        self.on("CMDSET", self._set_language)
+        self.on("FUNCtion", self._tell_function, query=True)
+        self.on("TRIGger:SOURce", self._rigol_only)
+        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
+            self.on(f"FUNCtion:{node}:DC", self._set_function(function))
+            self.on(f"MEASure:{node}:DC", self._set_range(function))
+            self.on(f"MEASure:{node}:DC", self._measure, query=True)
+            self.on(f"MEASure:{node}:DC:RANGe", self._tell_range, query=True)
+            self.on(f"RATE:{node}:DC", self._set_rate)
+            self.on(f"RATE:{node}:DC", self._tell_rate, query=True)
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault."""
+        if fault is Fault.MOVED:
+            self._meter.move()
+            return
+        await super().have(fault, seconds)
+
+    async def _rigol_only(self, _parameters: str) -> None:
+        if self._language != "RIGOL":
+            raise UNDEFINED_HEADER
+        await asyncio.sleep(max(self._ready - time.monotonic(), 0.0))
+
+    async def _set_language(self, parameters: str) -> None:
+        self._language = parameters.upper()
+
+    def _set_function(self, function: str) -> Handler:
+        async def choose(_parameters: str) -> None:
+            await self._rigol_only("")
+            self._meter.choose(function)
+            self._ready = time.monotonic() + _CHANGE_S
+
+        return choose
+
+    def _set_range(self, function: str) -> Handler:
+        async def choose(parameters: str) -> None:
+            await self._rigol_only("")
+            index = int(number(parameters, {"MIN": 0, "MAX": len(self._meter.ranges) - 1}))
+            if self._meter.function != function:
+                raise ILLEGAL_VALUE
+            if not 0 <= index < len(self._meter.ranges):
+                raise OUT_OF_RANGE
+            self._meter.range = self._meter.ranges[index]
+            self._ready = time.monotonic() + _CHANGE_S
+
+        return choose
+
+    async def _set_rate(self, parameters: str) -> None:
+        await self._rigol_only("")
+        if parameters.upper() not in ("S", "M", "F"):
+            raise ILLEGAL_VALUE
+        self._meter.rate = parameters.upper()
+
+    async def _tell_function(self, _parameters: str) -> str:
+        await self._rigol_only("")
+        return {"voltage": "DCV", "current": "DCI"}[self._meter.function]
+
+    async def _tell_range(self, _parameters: str) -> str:
+        await self._rigol_only("")
+        return str(self._meter.ranges.index(self._meter.range))
+
+    async def _tell_rate(self, _parameters: str) -> str:
+        await self._rigol_only("")
+        return self._meter.rate
+
+    async def _measure(self, _parameters: str) -> str:
+        await self._rigol_only("")
+        value = await self._meter.last()
+        if self.faults.has(Fault.NAN):
+            return "9.910000e+37"
+        return "9.900000e+37" if value is None else f"{value:.6e}"
+
+
+class Xdm1041Meter(SerialMeter):
+    """SCPI of a kind: no ``*OPC?``, no error queue, silence for what it does not know."""
+
+    possible_faults = SerialMeter.possible_faults | {
+        Fault.OVERLOAD,
+        Fault.NAN,
+        Fault.IDENTITY,
+        Fault.STUCK,
+        Fault.MOVED,
+    }
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        probe: Probe,
+        errors_of: ErrorsOf,
+        clock: MeterClock,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(name, directory, clock, rng)
+        self._meter = FreeRunning("XDM1041", probe, errors_of, clock, rng, self.faults)
+        self._scpi = ScpiInterpreter(name, f"OWON,XDM1041,SIM{name.upper()},V4.1.0,3", self.faults)
+        self._buffer = b""
+        self._messages: asyncio.Queue[str] = asyncio.Queue()
+        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
+            self._scpi.on(f"CONFigure:{node}:DC", self._configure(function))
+        self._scpi.on("RATE", self._set_rate)
+        self._scpi.on("RATE", self._tell_rate, query=True)
+        self._scpi.on("FUNCtion", self._tell_function, query=True)
+        self._scpi.on("RANGE", self._tell_range, query=True)
+
+    async def start(self) -> dict[str, str]:
+        """Plug in; the VISA resource."""
+        address = await super().start()
+        return {"resource": f"ASRL{address['port']}::INSTR"}
+
+    async def have(self, fault: Fault, seconds: float) -> None:
+        """Have a fault."""
+        if fault is Fault.MOVED:
+            self._meter.move()
+            return
+        await super().have(fault, seconds)
+
+    def received(self, data: bytes) -> None:
+        """Collect lines."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._messages.put_nowait(line.decode("ascii", errors="replace").strip())
+
+    async def serve(self) -> None:
+        """Answer one message after another."""
+        while True:
+            message = await self._messages.get()
+            if message.upper() in ("*OPC?", "SYST:ERR?"):
+                continue
+            if message.upper() in ("MEAS?", "MEAS1?"):
+                answer: str | None = await self._measure()
+            else:
+                answer = await self._scpi.answer(message)
+            if answer is not None:
+                self.send(answer.encode("ascii") + b"\r\n")
+
+    async def _measure(self) -> str:
+        value = await self._meter.last()
+        if self.faults.has(Fault.NAN):
+            return "nan"
+        return "1E+9" if value is None else f"{value:.6E}"
+
+    def _configure(self, function: str) -> Handler:
+        async def configure(parameters: str) -> None:
+            self._meter.choose(function, number(parameters, {"AUTO": 0.0}))
+
+        return configure
+
+    async def _set_rate(self, parameters: str) -> None:
+        if parameters.upper() in ("S", "M", "F"):
+            self._meter.rate = parameters.upper()
+
+    async def _tell_rate(self, _parameters: str) -> str:
+        return self._meter.rate
+
+    async def _tell_function(self, _parameters: str) -> str:
+        return '"VOLT"' if self._meter.function == "voltage" else '"CURR"'
+
+    async def _tell_range(self, _parameters: str) -> str:
+        unit = "V" if self._meter.function == "voltage" else "A"
+        small = self._meter.range < 1
+        return f"{self._meter.range * (1000 if small else 1):g} {'m' if small else ''}{unit}"

@@ -1,0 +1,138 @@
+"""Simulated multimeters that measure when they are asked: SDM3065X, 34401A, Keithley 2000."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+
+from instruments.driver_kit import specifications
+from instruments.drivers import scpi_dmm
+from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.faults import Fault
+from instruments.simulated.meter_kit.probe import Probe
+from instruments.simulated.meter_kit.scpi_server import ScpiError
+from instruments.simulated.meters.truevolt import DcMeter, ErrorsOf
+
+_TRIGGER_DELAY_S = 1e-3
+_ANSWER_DELAY_S = 3e-3
+"""Before and after the integration."""
+_FILTER_COUNT = 10
+INIT_IGNORED = ScpiError(-213, "Init ignored")
+_MAKERS = {
+    "SDM3065X": "Siglent Technologies",
+    "34401A": "HEWLETT-PACKARD",
+    "2000": "KEITHLEY INSTRUMENTS INC.",
+}
+
+
+class PolledMeter(DcMeter):
+    """``READ?`` takes as long as its integration, and a little more."""
+
+    possible_faults = DcMeter.possible_faults | {Fault.STUCK}
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        probe: Probe,
+        errors_of: ErrorsOf,
+        clock: MeterClock,
+        rng: np.random.Generator,
+        port: int = 0,
+    ) -> None:
+        self.model = model
+        self.nplc_between = scpi_dmm.MODELS[model].nplc_between
+        self.nplc_choices = self.nplc_between or scpi_dmm.MODELS[model].nplc
+        self._last = ""
+        super().__init__(name, _MAKERS[model], probe, errors_of, clock, rng, port=port)
+        for node in ("VOLTage", "CURRent"):
+            self.on(f"[SENSe:]{node}[:DC]:AZ[:STATe]", self._ignore)
+        self.on("[SENSe:]ZERO:AUTO", self._ignore)
+        self.on("READ", self._read, query=True)
+
+    async def integrate(self) -> float:
+        """Wait for one window; when it began on its own clock."""
+        begin_ns = time.monotonic_ns() + round(_TRIGGER_DELAY_S * 1e9)
+        begin = self.clock.from_host(begin_ns)
+        done_ns = self.clock.to_host(begin + self.aperture_ns)
+        await asyncio.sleep((done_ns - time.monotonic_ns()) * 1e-9 + _ANSWER_DELAY_S)
+        return begin
+
+    async def _read(self, _parameters: str) -> str:
+        begin = await self.integrate()
+        answer = (await self.measure(np.array([begin])))[0]
+        if self.autorange:
+            answer = await self._measure_on_another_range(answer, begin)
+        if not self.faults.has(Fault.STUCK) or not self._last:
+            self._last = answer
+        return self._last
+
+    async def _measure_on_another_range(self, answer: str, begin: float) -> str:
+        value = abs(float(answer))
+        ranges = specifications.allowed_ranges(self.model, self.function)
+        fitting = [range_ for range_ in ranges if range_ >= value]
+        if not fitting or fitting[0] == self.range:
+            return answer
+        self.range = fitting[0]
+        return (await self.measure(np.array([begin])))[0]
+
+
+class Keithley2000Meter(PolledMeter):
+    """Measures continuously when switched on, and then will not be asked; has a filter."""
+
+    def __init__(
+        self,
+        name: str,
+        probe: Probe,
+        errors_of: ErrorsOf,
+        clock: MeterClock,
+        rng: np.random.Generator,
+        port: int = 0,
+    ) -> None:
+        super().__init__(name, "2000", probe, errors_of, clock, rng, port)
+        self._identity = f"{_MAKERS['2000']},MODEL 2000,SIM{name.upper()},A20 /A02"
+        self._continuous = True
+        self._filter = True
+        self.on("INITiate:CONTinuous", self._set_continuous)
+        self.on("FORMat:ELEMents", self._ignore)
+        self.on("[SENSe:]FUNCtion", self._set_function)
+        self.on("SYSTem:AZERo[:STATe]", self._need_idle)
+        self.on("TRIGger:COUNt", self._ignore)
+        self.on("SAMPle:COUNt", self._ignore)
+        for node in ("VOLTage", "CURRent"):
+            self.on(f"[SENSe:]{node}[:DC]:AVERage:STATe", self._set_filter)
+
+    def preset(self) -> None:
+        """As after ``*RST``, which unlike switching on leaves it idle."""
+        super().preset()
+        self._continuous = False
+        self._filter = True
+
+    async def integrate(self) -> float:
+        """One window; ten with the filter."""
+        if self._continuous:
+            raise INIT_IGNORED
+        begin = await super().integrate()
+        for _ in range(_FILTER_COUNT - 1 if self._filter else 0):
+            await super().integrate()
+        return begin
+
+    async def _set_continuous(self, parameters: str) -> None:
+        self._continuous = parameters.upper() in ("ON", "1")
+
+    async def _set_filter(self, parameters: str) -> None:
+        self._filter = parameters.upper() in ("ON", "1")
+
+    async def _need_idle(self, _parameters: str) -> None:
+        if self._continuous:
+            raise INIT_IGNORED
+
+    async def _set_function(self, parameters: str) -> None:
+        wanted = parameters.strip("'\"").upper()
+        self.function = "current" if wanted.startswith("CURR") else "voltage"
+        self.range = max(specifications.allowed_ranges(self.model, self.function))
+
+    async def _tell_function(self, _parameters: str) -> str:
+        return '"VOLT:DC"' if self.function == "voltage" else '"CURR:DC"'

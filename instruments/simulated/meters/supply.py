@@ -1,0 +1,70 @@
+"""A simulated Rigol DP832 that feeds a rail and measures what it gives."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.faults import Fault
+from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, ScpiServer
+
+_REFRESH_S = 0.1
+_VOLTS_STEP, _AMPS_STEP = 1e-4, 1e-4
+
+
+class Dp832Supply(ScpiServer):
+    """Three outputs, all on the same rail; one that is off reads zero."""
+
+    def __init__(
+        self,
+        name: str,
+        volts: tuple[Probe, Errors],
+        amps: tuple[Probe, Errors],
+        clock: MeterClock,
+        rng: np.random.Generator,
+        port: int = 0,
+    ) -> None:
+        super().__init__(name, f"RIGOL TECHNOLOGIES,DP832,SIM{name.upper()},00.01.16", port)
+        self._volts = volts
+        self._amps = amps
+        self._clock = clock
+        self._rng = rng
+        self._on = {"CH1": True, "CH2": True, "CH3": True}
+        self.on("MEASure:ALL[:DC]", self._measure, query=True)
+        self.on("OUTPut[:STATe]", self._switch)
+        self.on("OUTPut[:STATe]", self._tell_state, query=True)
+
+    def _output(self, text: str) -> str:
+        name = text.strip().upper() or "CH1"
+        if name not in self._on:
+            raise ILLEGAL_VALUE
+        return name
+
+    async def _switch(self, parameters: str) -> None:
+        output, _, state = parameters.partition(",")
+        if state.strip().upper() not in ("ON", "OFF", "1", "0"):
+            raise ILLEGAL_VALUE
+        self._on[self._output(output)] = state.strip().upper() in ("ON", "1")
+
+    async def _tell_state(self, parameters: str) -> str:
+        return "ON" if self._on[self._output(parameters)] else "OFF"
+
+    async def _measure(self, parameters: str) -> str:
+        is_on = self._on[self._output(parameters)]
+        refresh_ns = _REFRESH_S * 1e9
+        end = math.floor(self._clock.now() / refresh_ns) * refresh_ns
+        begin = np.array([self._clock.to_host(end - refresh_ns)], np.int64)
+        until = np.array([self._clock.to_host(end)], np.int64)
+        shown: list[float] = []
+        for (probe, errors), step in ((self._volts, _VOLTS_STEP), (self._amps, _AMPS_STEP)):
+            true = await probe.means(begin, until) * is_on
+            shown.append(float(errors.apply(true, self._rng, step)[0]))
+        volts, amps = shown
+        if self.faults.has(Fault.OVERLOAD):
+            return "9.9E37,9.9E37,9.9E37"
+        if self.faults.has(Fault.NAN):
+            return "9.91E37,9.91E37,9.91E37"
+        return f"{volts:.4f},{amps:.4f},{volts * amps:.3f}"

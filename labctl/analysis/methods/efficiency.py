@@ -1,0 +1,134 @@
+"""Work per energy: the queue depth at which it is best, and what one more I/O costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labctl.analysis.power.shared_errors import watts_ratio
+from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.workload import by_workload, ordinary
+
+BYTES_PER_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """The most efficient queue depth of a workload.
+
+    ``as_good`` are the depths (the best too) that cannot be told from the best within the
+    uncertainty: the knee may be at any of them.
+    """
+
+    workload: str
+    queue_depth: int
+    iops_per_watt: Estimate
+    as_good: tuple[int, ...]
+
+    @property
+    def certain(self) -> bool:
+        """Whether only one depth can be the best."""
+        return len(self.as_good) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """Energy above idle of one I/O, and of a GB (10⁹ bytes)."""
+
+    phase_index: int
+    label: str
+    joules_per_io: Estimate | None
+    joules_per_gb: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A rail's part of the total power of a phase, 0 to 1 (rails may also feed back: below 0)."""
+
+    phase_index: int
+    label: str
+    rail: str
+    share: Estimate
+
+
+def knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
+    """The knee of each workload that was done at two or more queue depths.
+
+    Phases in which the drive throttled do not count. A depth that was done again counts once, at
+    its best.
+    """
+    found = []
+    for name, group in by_workload(results, depth=False).items():
+        best: dict[int, PhaseResult] = {}
+        for item in group:
+            if item.iops_per_watt is None or not ordinary(item) or item.throttled:
+                continue
+            depth = item.phase.queue_depth
+            if depth not in best or _value(item) > _value(best[depth]):
+                best[depth] = item
+        if len(best) < 2:
+            continue
+        top = max(best.values(), key=_value)
+        assert top.iops_per_watt is not None
+        as_good = tuple(
+            depth for depth, item in sorted(best.items()) if not clearly_less(item, top)
+        )
+        found.append(Knee(name, top.phase.queue_depth, top.iops_per_watt, as_good))
+    return tuple(found)
+
+
+def _value(result: PhaseResult) -> float:
+    return result.iops_per_watt.value if result.iops_per_watt is not None else 0.0
+
+
+def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
+    """Whether ``item`` does less for its energy than ``top`` beyond what is uncertain.
+
+    Of the IOPS only the doubt of the phase's edges counts, as in IOPS/W itself.
+    """
+    if item is top:
+        return False
+    ratio = watts_ratio(item, top)
+    if ratio is None or not math.isfinite(ratio.u):
+        return False
+    efficiency = _value(item) / _value(top)
+    return 1.0 - efficiency > efficiency * ratio.u / ratio.value
+
+
+def marginals(results: Sequence[PhaseResult]) -> tuple[Marginal, ...]:
+    """Energy above idle of every phase that did work and has watts above idle."""
+    found = []
+    for item in results:
+        if item.marginal_watts is None or not ordinary(item):
+            continue
+        found.append(
+            Marginal(
+                item.phase.index,
+                item.phase.label,
+                _over(item.marginal_watts, item.iops),
+                _over(item.marginal_watts, (item.bytes_per_s or 0.0) / BYTES_PER_GB),
+            )
+        )
+    return tuple(found)
+
+
+def _over(watts: Estimate, rate: float | None) -> Estimate | None:
+    return Estimate(watts.value / rate, watts.u / rate) if rate else None
+
+
+def rail_shares(results: Sequence[PhaseResult]) -> tuple[Share, ...]:
+    """Each rail's part of the power of each phase that has a total.
+
+    U adds up rail and total as if their errors were independent: they are partly the same, so it
+    is rather too large.
+    """
+    found = []
+    for item in results:
+        if item.watts is None or item.watts.value <= 0:
+            continue
+        for name, rail in item.rails.items():
+            share = rail.watts.value / item.watts.value
+            u = math.hypot(rail.watts.u, share * item.watts.u) / item.watts.value
+            found.append(Share(item.phase.index, item.phase.label, name, Estimate(share, u)))
+    return tuple(found)

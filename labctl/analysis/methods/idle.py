@@ -1,0 +1,115 @@
+"""Idle power, and whether the meters could have seen the drive wake up.
+
+A drive that idles wakes now and then for milliseconds. A meter that integrates longer than a spike
+shows only what the spike adds to that mean, and one with dead time between integrations may miss
+it altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labctl.analysis.results import Estimate, PhaseResult
+from labctl.config.plan import Pattern
+from labctl.record.reader import ChannelInfo, Header
+
+SPIKE_SIGMAS = 5.0
+"""How far a reading must stand above the mean to be no scatter."""
+
+WAKE_UP_S = 0.01
+"""How long a drive is awake for a housekeeping spike: some ms (the meters must be as fast)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpikeSight:
+    """What a rail's current meter can see of a spike.
+
+    ``shortest_s`` is its integration time: of anything shorter it only shows the mean.
+    ``seen_share`` is the part of the time in which it looks.
+    """
+
+    rail: str
+    shortest_s: float
+    seen_share: float
+
+    @property
+    def measurable(self) -> bool:
+        """Whether the height of a wake-up of some 10 ms can be read from it."""
+        return 0 < self.shortest_s <= WAKE_UP_S and self.seen_share > 0.5
+
+    def __str__(self) -> str:
+        if not self.shortest_s:
+            return f"{self.rail}: the meter's integration time is not known: spikes not measurable"
+        what = "measurable" if self.measurable else "not measurable"
+        return (
+            f"{self.rail}: wake-up spikes are {what} (each reading is a mean over "
+            f"{self.shortest_s * 1e3:.3g} ms, {self.seen_share:.0%} of the time is looked at)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IdleResult:
+    """One idle phase. ``spike_watts``: its highest reading, where that stands out; a lower bound
+    of the spike's true height unless it is ``measurable``."""
+
+    phase_index: int
+    label: str
+    watts: Estimate | None
+    lowest_watts: float | None
+    highest_watts: float | None
+    spike_watts: float | None
+    sight: tuple[SpikeSight, ...]
+    gb_per_watt: Estimate | None = None
+    """Capacity per watt, 10⁹ bytes (SNIA Emerald's metric for ready idle); None where the size of
+    a drive is not known."""
+
+
+def spike_sight(header: Header) -> tuple[SpikeSight, ...]:
+    """What each rail's current meter can see of a spike."""
+    channels = {channel.name: channel for channel in header.channels}
+    return tuple(
+        _sight(rail.name, channels[rail.current])
+        for rail in header.rails
+        if rail.current in channels
+    )
+
+
+def _sight(rail: str, channel: ChannelInfo) -> SpikeSight:
+    share = min(channel.aperture_s / channel.interval_s, 1.0) if channel.interval_s else 0.0
+    return SpikeSight(rail, channel.aperture_s, share)
+
+
+def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleResult, ...]:
+    """Every idle phase of a run."""
+    sight = spike_sight(header)
+    drives = tuple(header.drives.values()) or (header.drive,)
+    sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
+    capacity_gb = sum(sizes) / 1e9 if len(sizes) == len(drives) else None
+    found = []
+    for item in results:
+        if item.phase.pattern is not Pattern.IDLE:
+            continue
+        series = item.watts_series
+        spike = None
+        if series is not None and series.max - series.mean > SPIKE_SIGMAS * series.std:
+            spike = series.max
+        found.append(
+            IdleResult(
+                phase_index=item.phase.index,
+                label=item.phase.label,
+                watts=item.watts,
+                lowest_watts=series.min if series else None,
+                highest_watts=series.max if series else None,
+                spike_watts=spike,
+                sight=sight,
+                gb_per_watt=_per_watt(capacity_gb, item.watts),
+            )
+        )
+    return tuple(found)
+
+
+def _per_watt(capacity_gb: float | None, watts: Estimate | None) -> Estimate | None:
+    if capacity_gb is None or watts is None or watts.value <= 0:
+        return None
+    return Estimate(capacity_gb / watts.value, capacity_gb * watts.u / watts.value**2)

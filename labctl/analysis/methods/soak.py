@@ -1,0 +1,209 @@
+"""A thermal soak: from when on the temperature stands, where the drive throttled, its recovery.
+
+A temperature stands when, over a window, the means of its five fifths range over no more than
+``STANDS.range`` and their least-squares line rises or falls by no more than ``STANDS.line``: the
+form of SNIA's steady-state rule, with limits in °C. No standard gives them for an SSD: 1 °C is one
+step of a drive's own sensor, and with a thermal time constant of ten minutes a drift of 0.5 °C in
+five minutes leaves about 1 °C to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from labctl.analysis.readings.channel_series import Floats, channel_series
+from labctl.analysis.readings.live_iops import live_iops
+from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
+from labctl.analysis.steady_state.rule import FEWEST_READINGS, WINDOW
+from labctl.analysis.steady_state.tracking import Limits
+from labctl.analysis.throttling.heat import Heat
+from labctl.analysis.workload import workload_name
+from labctl.record.phase import Pattern
+from labctl.record.reader import RunRecord
+
+STANDS = Limits(range=1.0, line=0.5, of_average=False)
+THERMAL = ("thermal",)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The cool-down after a soak, and the same work after that.
+
+    ``iops_part`` is its IOPS as a part of those of the soak before the drive throttled (None: not
+    known).
+    """
+
+    seconds: float
+    begin_celsius: float
+    end_celsius: float
+    wanted_celsius: float
+    reached: bool
+    iops_part: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Soak:
+    """A phase that lasts until the temperature stands; times are seconds since it began.
+
+    ``steady_after_s``: the end of the first window in which it stood, None if it never did.
+    ``throttled``: where the drive first held itself back because of its heat, None if it did not.
+    """
+
+    phase_index: int
+    label: str
+    sensor: str
+    begin_celsius: float
+    end_celsius: float
+    highest_celsius: float
+    duration_s: float
+    window_s: float
+    steady_after_s: float | None
+    steady_celsius: float | None
+    throttled: ThrottleInterval | None
+    throttled_after_s: float | None
+    recovery: Recovery | None
+
+
+def soaks(record: RunRecord, summary: RunSummary) -> tuple[Soak, ...]:
+    """Every soak of a run; none where no temperature was recorded."""
+    found = (
+        _soak(record, summary, number)
+        for number, item in enumerate(summary.phases)
+        if item.phase.steady_temperature_s and item.phase.round <= 1
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
+    item = summary.phases[number]
+    series = _temperature(record, item)
+    if series is None:
+        return None
+    sensor, t_s, celsius = series
+    window_s = item.phase.steady_temperature_s
+    steady = _told_s(record, item)
+    if steady is None:
+        steady = steady_after_s(t_s, celsius, window_s)
+    throttled = next(
+        (
+            one
+            for one in sorted(summary.throttling, key=lambda one: one.begin_ns)
+            if one.phase_index == item.phase.index and one.cause in THERMAL
+        ),
+        None,
+    )
+    return Soak(
+        phase_index=item.phase.index,
+        label=item.phase.label,
+        sensor=sensor,
+        begin_celsius=float(celsius[0]),
+        end_celsius=float(celsius[-1]),
+        highest_celsius=float(celsius.max()),
+        duration_s=item.duration_s,
+        window_s=window_s,
+        steady_after_s=steady,
+        steady_celsius=None
+        if steady is None
+        else float(celsius[(t_s >= steady - window_s) & (t_s <= steady)].mean()),
+        throttled=throttled,
+        throttled_after_s=None
+        if throttled is None
+        else (throttled.begin_ns - item.begin_ns) * 1e-9,
+        recovery=_recovery(record, summary.phases[number + 1 :], item, throttled),
+    )
+
+
+def _told_s(record: RunRecord, item: PhaseResult) -> float | None:
+    """When the run saw that the temperature stood, and ended the phase."""
+    told = [
+        event.t_ns
+        for event in record.events
+        if event.kind == "temperature_steady"
+        and event.data.get("index") == item.phase.index
+        and event.data.get("reached")
+    ]
+    return (min(told[-1], item.end_ns) - item.begin_ns) * 1e-9 if told else None
+
+
+def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Floats] | None:
+    """The drive's own sensor, else the first: its name, seconds since the phase began, and °C."""
+    channels = {info.name: info for info in record.header.channels}
+    sensors = {
+        sensor: (name, *channel_series(record, channels[name]).between(item.begin_ns, item.end_ns))
+        for sensor, name in record.header.temperatures.items()
+        if name in channels
+    }
+    found = Heat.of(sensors, None).sensors
+    if not found:
+        return None
+    t_s = (found[0].t_ns - item.begin_ns).astype(np.float64) * 1e-9
+    return found[0].name, t_s, found[0].celsius
+
+
+def _recovery(
+    record: RunRecord,
+    later: Sequence[PhaseResult],
+    soak: PhaseResult,
+    throttled: ThrottleInterval | None,
+) -> Recovery | None:
+    cooled = next((item for item in later if item.phase.pattern is Pattern.COOL), None)
+    series = None if cooled is None else _temperature(record, cooled)
+    if cooled is None or series is None or cooled.phase.until_celsius is None:
+        return None
+    _, _, celsius = series
+    name = workload_name(soak.phase)
+    again = next((item for item in later if workload_name(item.phase) == name), None)
+    before = _before(record, soak, throttled)
+    part = again.iops / before if again is not None and again.iops and before else None
+    return Recovery(
+        seconds=cooled.duration_s,
+        begin_celsius=float(celsius[0]),
+        end_celsius=float(celsius[-1]),
+        wanted_celsius=cooled.phase.until_celsius,
+        reached=float(celsius[-1]) <= cooled.phase.until_celsius,
+        iops_part=part,
+    )
+
+
+def _before(
+    record: RunRecord, soak: PhaseResult, throttled: ThrottleInterval | None
+) -> float | None:
+    """IOPS of the soak up to where the drive throttled."""
+    if throttled is None:
+        return soak.iops
+    t_s, iops = live_iops(record, soak)
+    free = iops[t_s < (throttled.begin_ns - soak.begin_ns) * 1e-9]
+    return float(free.mean()) if len(free) else throttled.iops_before
+
+
+def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
+    """Whether the temperature stood over the last ``window_s`` seconds of the readings.
+
+    ``t_s`` ascends. False while the readings are of less than that time, or too few in a fifth.
+    """
+    if not len(t_s) or t_s[-1] - t_s[0] < window_s:
+        return False
+    begin = t_s[-1] - window_s
+    first = int(np.searchsorted(t_s, begin))
+    inside = (t_s[first:] - begin) / window_s * WINDOW
+    fifth = np.minimum(inside.astype(np.int64), WINDOW - 1)
+    counts = np.bincount(fifth, minlength=WINDOW)
+    if counts.min() < FEWEST_READINGS:
+        return False
+    means = np.bincount(fifth, celsius[first:], minlength=WINDOW) / counts
+    return STANDS.verdict(means).steady
+
+
+def steady_after_s(t_s: Floats, celsius: Floats, window_s: float) -> float | None:
+    """The end of the first window in which the temperature stood, to a second; None if it never
+    did."""
+    if not len(t_s):
+        return None
+    for moment in np.arange(t_s[0] + window_s, t_s[-1] + 1.0, 1.0):
+        count = int(np.searchsorted(t_s, moment, side="right"))
+        if is_steady(t_s[:count], celsius[:count], window_s):
+            return float(t_s[count - 1])
+    return None

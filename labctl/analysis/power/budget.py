@@ -1,0 +1,211 @@
+"""The uncertainty budget of a rail's watts, line by line, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
+from labctl.analysis.power.rail_power import LOST, PhasePower, RailPower
+from labctl.analysis.power.shunt import at_drive, shunt_lines
+from labctl.analysis.readings.channel_series import ChannelSeries
+from labctl.analysis.results import Component, Estimate, RailResult
+from labctl.analysis.stats.uncertainty import (
+    combined,
+    difference_components,
+    expanded,
+    limit_component,
+    student_factor,
+)
+from labctl.config.calibration_file import day_of
+
+
+def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple[Component, ...]:
+    """Every line of the budget of a rail's mean watts.
+
+    ``step_watts`` is the larger of the rail's steps at the edges of the phase: what a wrong
+    alignment would bring in.
+    """
+    volts, amps = power.volts.mean, power.amps.mean
+    lines = [
+        Component(
+            name="scatter",
+            kind="A",
+            watts=power.scatter.u,
+            how=f"{power.watts.n} readings, {power.scatter.n_effective:.0f} effective, "
+            f"standard deviation {power.watts.std:.4g} W",
+            dof=power.scatter.dof,
+        ),
+        *_meter_lines("voltage", power.rail.volts, volts, amps),
+        *_meter_lines("current", power.rail.amps, amps, volts),
+    ]
+    lines += shunt_lines(power.rail.info, power.shunt, power.amps, power.watts.mean)
+    lines.append(
+        limit_component(
+            "alignment",
+            power.alignment_ns * 1e-9 / duration_s * step_watts,
+            f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, step {step_watts:.3g} W",
+        )
+    )
+    lines.append(_not_covered_line(power, step_watts))
+    lines += _ripple_lines(power, duration_s)
+    if not power.together:
+        lines.append(_interpolation_line(power))
+    return tuple(lines)
+
+
+def _not_covered_line(power: RailPower, step_watts: float) -> Component:
+    """What the drive may have taken while its watts were not measured.
+
+    Where the current was read without the voltage it bounds the watts: the voltage hardly moves.
+    Where it was not read, watts may also have been at the level of the phase before or after.
+    """
+    levels = [power.watts.min, power.watts.max]
+    if power.amps.n > power.watts.n:
+        levels += [power.volts.mean * power.amps.min, power.volts.mean * power.amps.max]
+    reach = max(abs(level - power.watts.mean) for level in levels)
+    missing = 1.0 - power.covered
+    unseen = min(power.unseen, missing)
+    further = max(step_watts, reach)
+    how = f"{missing:.2%} of the phase; readings lie within ±{reach:.3g} W"
+    if unseen > 0 and further > reach:
+        how += f", the phases beside it within ±{further:.3g} W"
+    return limit_component("not covered", (missing - unseen) * reach + unseen * further, how)
+
+
+def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
+    """Mains ripple that neither the integration nor the mean takes out, where there is any.
+
+    Where in its period the readings stand is not known: an amplitude a then has the standard
+    uncertainty a/√2 (U-shaped: GUM, H.1.3.4).
+    """
+    rail = power.rail
+    part = math.hypot(*(left_of_ripple(one.info, duration_s) for one in (rail.volts, rail.amps)))
+    if not part:
+        return []
+    return [
+        Component(
+            name="mains ripple",
+            kind="B",
+            watts=MAINS_RIPPLE * abs(power.watts.mean) * part / math.sqrt(2.0),
+            how=f"{part:.2%} of a ripple of ±{MAINS_RIPPLE:.1%} is left in the mean",
+            distribution="U-shaped",
+        )
+    ]
+
+
+def _meter_lines(
+    quantity: str, channel: ChannelSeries, value: float, other: float
+) -> list[Component]:
+    """What the data sheet allows, in watts: the part of the reading, and the floor.
+
+    Of a channel with a zero also its line. The floor stays whole: nobody says which part of it is
+    offset, and it bounds how far the zero may have wandered since.
+    """
+    info, scale = channel.info, channel.scale
+    meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()
+    source = info.accuracy_source or "the rig"
+    floor = info.accuracy_floor * scale
+    lines = [
+        limit_component(
+            f"{quantity} gain",
+            info.accuracy_of_reading * value * other,
+            f"±{info.accuracy_of_reading:.4%} of reading ({source})",
+            source=f"{meter} gain",
+            part="gain",
+        ),
+        limit_component(
+            f"{quantity} floor",
+            floor * other,
+            f"±{floor:.3g} {'V' if quantity == 'voltage' else 'A'} ({source})",
+            source=f"{meter} floor",
+        ),
+    ]
+    zero = channel.zero
+    if zero is not None:
+        lines.append(
+            Component(
+                name=f"{quantity} zero",
+                kind="A",
+                watts=zero.u * scale * abs(other),
+                how=f"{zero.value:+.3g} {zero.unit} of {day_of(zero.taken)} subtracted, "
+                f"u = {zero.u:.2g} {zero.unit} from {zero.n} readings",
+                dof=zero.dof,
+                source=f"zero of {zero.channel}",
+                part="zero",
+            )
+        )
+    return lines
+
+
+def _interpolation_line(power: RailPower) -> Component:
+    """V and I at different instants: what they do together between readings is not seen."""
+    slower = power.volts_interval_ns > LOST * power.amps_interval_ns
+    sampling = power.volts_scatter.u * abs(power.amps.mean) if slower else 0.0
+    common = power.volts.std * power.amps.std / math.sqrt(3.0)
+    return Component(
+        name="interpolation",
+        kind="B",
+        watts=math.hypot(sampling, common),
+        how="V and I at different instants: at most the product of their scatters is missed",
+        distribution="rectangular",
+    )
+
+
+def energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
+    """Joules of a phase: mean watts × duration; the doubt of both edges counts (each ±)."""
+    joules = watts.value * duration_s
+    edges = 2.0 * math.sqrt(2.0 / 3.0) * boundary_u_ns * 1e-9 * abs(watts.value)
+    return Estimate(value=joules, u=math.hypot(watts.u * duration_s, edges))
+
+
+def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns: int) -> RailResult:
+    """The rail's numbers with their uncertainty."""
+    budget = rail_budget(power, duration_s, step)
+    watts = expanded(power.watts.mean, budget)
+    return RailResult(
+        volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
+        amps=power.amps,
+        watts=watts,
+        watts_series=power.watts,
+        joules=energy(watts, duration_s, boundary_u_ns),
+        budget=budget,
+        alignment_ms=power.alignment_ns * 1e-6,
+        covered=power.covered,
+    )
+
+
+def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | None:
+    """The sum of the rails' means; None when a rail is missing (a part is never a total).
+
+    Scatter that rails share (one workload moves them all) shows in the series of the total: the
+    larger of that and of the rails taken as independent counts.
+    """
+    if power.total is None or power.total_scatter is None:
+        return None
+    components = [item for rail in rails for item in rail.budget]
+    u, dof = combined(components)
+    apart = [rail.scatter.u for rail in power.rails.values()]
+    shared = max(power.total_scatter.u**2 - sum(value**2 for value in apart), 0.0)
+    value = sum(rail.watts.value for rail in rails)
+    return Estimate(value=value, u=student_factor(dof) * math.sqrt(u**2 + shared))
+
+
+def watts_above(
+    rails: dict[str, RailResult], idle: dict[str, RailResult], joined: Estimate | None
+) -> Estimate | None:
+    """Watts above idle, rail by rail on the same meters, summed.
+
+    ``joined`` is the phase's total: without one there is nothing to subtract from. None when the
+    rails of both phases are not the same.
+    """
+    if joined is None or rails.keys() != idle.keys():
+        return None
+    components: list[Component] = []
+    value = 0.0
+    for name, rail in rails.items():
+        above = rail.watts.value - idle[name].watts.value
+        value += above
+        share = above / rail.watts.value if rail.watts.value else 1.0
+        components += difference_components(rail.budget, idle[name].budget, share)
+    return expanded(value, components)

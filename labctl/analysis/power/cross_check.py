@@ -1,0 +1,108 @@
+"""Two channels that measure the same at the same time: their difference, and if it is allowed.
+
+The difference is taken reading by reading, so what the load does in the meantime is in both and
+falls out; its scatter is the type A part. The limits of error of both are the type B part. Both
+together are the U of the difference, and En = |difference| / U (ISO/IEC 17043) tells whether the
+two agree: up to 1 they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from labctl.analysis.power.rail_power import BRIDGED, interpolated
+from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of_shunt
+from labctl.analysis.power.zero_offset import FEWEST, mean_and_scatter
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats
+from labctl.analysis.results import Component
+from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.uncertainty import RECTANGULAR, combined, student_factor
+from labctl.record.reader import RailInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One channel, in the quantity that is compared; ``shunt`` is the rail's, where its volts are
+    across one."""
+
+    channel: ChannelSeries
+    shunt: RailInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``means`` of both and ``difference`` = first − second with its U, in one unit."""
+
+    means: tuple[float, float]
+    difference: float
+    u: float
+    en: float
+    n: int
+    budget: tuple[Component, ...]
+    """Standard uncertainties in the unit of the difference, not in watts."""
+
+
+def difference_of(first: Side, second: Side) -> Difference | None:
+    """The difference of two sides; None when they have too few readings at the same time.
+
+    Each channel has limits of error, so the U of the difference is never nothing.
+    """
+    channels = (first.channel, second.channel)
+    if min(len(one) for one in channels) < 2:
+        return None
+    slower = max(channels, key=lambda one: one.interval_ns(0, len(one)))
+    other = channels[0] if slower is channels[1] else channels[1]
+    origin_ns = int(slower.clock.to_host_ns(np.ascontiguousarray(slower.stamps[:1]))[0])
+    t = slower.elapsed_ns(0, len(slower), origin_ns)
+    other_t = other.elapsed_ns(0, len(other), origin_ns)
+    inside = (t >= other_t[0]) & (t <= other_t[-1])
+    t, own = t[inside], slower.values(0, len(slower))[inside]
+    if len(t) < FEWEST:
+        return None
+    bridged = BRIDGED * other.interval_ns(0, len(other))
+    theirs, known = interpolated(t, other_t, other.values(0, len(other)), bridged)
+    if known is not None:
+        own, theirs = own[known], theirs[known]
+    if len(own) < FEWEST:
+        return None
+    by_side = (theirs, own) if slower is channels[1] else (own, theirs)
+    one, lines = _with_shunt(first, by_side[0])
+    two, other_lines = _with_shunt(second, by_side[1])
+    apart, scatter = mean_and_scatter(one - two)
+    budget = [
+        Component("scatter of the differences", "A", scatter.u, f"{len(own)} pairs", scatter.dof),
+        *lines,
+        *other_lines,
+    ]
+    u, dof = combined(budget)
+    expanded = student_factor(dof) * u
+    means = float(one.mean()), float(two.mean())
+    return Difference(means, apart, expanded, abs(apart) / expanded, len(own), tuple(budget))
+
+
+def _with_shunt(side: Side, values: Floats) -> tuple[Floats, list[Component]]:
+    """Values of one side, corrected for its shunt, and its limits of error."""
+    info, scale, zero = side.channel.info, side.channel.scale, side.channel.zero
+    mean = float(values.mean())
+    name, source = info.name, info.accuracy_source or "the rig"
+    lines = [
+        _limit(f"{name} gain", info.accuracy_of_reading * mean, source),
+        _limit(f"{name} floor", info.accuracy_floor * scale, source),
+    ]
+    if zero is not None:
+        lines.append(Component(f"{name} zero", "A", zero.u * scale, "its zero", zero.dof))
+    rail = side.shunt
+    if rail is None:
+        return values, lines
+    moments = Moments(len(values))
+    moments.add(values)
+    around = temperature_of_shunt(rail, None, 0, 0)
+    state = shunt_state(rail, moments.series(), *around)
+    lines += shunt_lines(rail, state, moments.series(), mean)
+    return values if state is None else values * state.factor, lines
+
+
+def _limit(name: str, limit: float, how: str) -> Component:
+    return Component(name, "B", abs(limit) / RECTANGULAR, how, distribution="rectangular")

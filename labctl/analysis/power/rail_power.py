@@ -1,0 +1,392 @@
+"""Watts of a phase: P = Σ over rails of V·I, from readings that lie wholly inside the phase.
+
+V and I of a rail come from different meters at different instants: V is interpolated onto I's
+times (the current carries the workload, the voltage hardly moves), never across an edge of the
+phase. A reading that is missing is missing: nothing stands in for it, and its share of the
+phase counts as not covered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.power.shunt import (
+    ShuntState,
+    scaled,
+    scaled_scatter,
+    shunt_state,
+    temperature_of_shunt,
+)
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
+from labctl.analysis.results import Series
+from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.uncertainty import Scatter
+
+CHUNK = 32_768
+"""Readings a channel that are worked on at a time: what fits in a core's cache."""
+
+LET_GO_EVERY = 64
+"""Parts after which the pages of the files are given back (about 130 MB of readings)."""
+
+FEWEST = 2
+"""Readings of each channel below which a rail has no watts in a phase."""
+
+LOST = 1.5
+"""Usual intervals between two readings from which on readings are missing."""
+
+LEAST_COVERED = 0.80
+"""Share of a phase below which readings give a rail no watts. What a drive did in the rest is
+not known: it may have begun to throttle there. A fifth of a phase at most can be bounded by what
+was seen around it; beyond that the bound would be a guess about most of the phase. Readings that
+only fall out because they straddle an edge of the phase are not held against a rail."""
+
+BRIDGED = 2.5
+"""Usual intervals over which V is still interpolated (one lost reading)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RailPower:
+    """One rail in one phase, before its uncertainty budget."""
+
+    rail: RailSeries
+    volts: Series
+    """Where they were measured."""
+    amps: Series
+    watts: Series
+    scatter: Scatter
+    volts_scatter: Scatter
+    covered: float
+    unseen: float
+    """Share of the phase, apart from its edges, in which the current was not read either."""
+    alignment_ns: float
+    """Half-width of doubt about the time of P against the workload: I's clock and the edges."""
+    together: bool
+    """Whether V and I were read at the same instants."""
+    volts_interval_ns: float
+    amps_interval_ns: float
+    shunt: ShuntState | None = None
+    """How the shunt was; amps and watts are corrected by its factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePower:
+    """All rails in one phase. ``total`` is None as soon as one rail is missing."""
+
+    rails: dict[str, RailPower]
+    total: Series | None
+    total_scatter: Scatter | None
+    missing: tuple[str, ...]
+    """Rails without watts, and why: one line each."""
+
+
+def interpolated(
+    wanted_t: Floats, t: Floats, values: Floats, bridged: float
+) -> tuple[Floats, NDArray[np.bool_] | None]:
+    """``values`` at the times ``wanted_t``, linear between readings; times ascending.
+
+    Also which of them are known: not those between readings more than ``bridged`` apart, nor
+    those further than that from the first or last. None stands for "all".
+    """
+    start = int(np.searchsorted(t, wanted_t[0], side="right")) - 1
+    stop = start + len(wanted_t)
+    if start >= 0 and stop < len(t):
+        before, after = t[start:stop], t[start + 1 : stop + 1]
+        if bool((before <= wanted_t).all()) and bool((wanted_t <= after).all()):
+            span = after - before
+            share = wanted_t - before
+            share /= span
+            result = values[start + 1 : stop + 1] - values[start:stop]
+            result *= share
+            result += values[start:stop]
+            return result, (None if float(span.max()) <= bridged else span <= bridged)
+    result = np.interp(wanted_t, t, values)
+    right = np.searchsorted(t, wanted_t, side="right")
+    inside = np.clip(right, 1, len(t) - 1)
+    known = t[inside] - t[inside - 1] <= bridged
+    known[right == 0] = t[0] - wanted_t[right == 0] <= bridged
+    late = right == len(t)
+    known[late] = wanted_t[late] - t[-1] <= bridged
+    return result, (None if bool(known.all()) else known)
+
+
+def rail_watts(
+    t_amps: Floats,
+    amps: Floats,
+    t_volts: Floats,
+    volts: Floats,
+    bridged: float,
+    drop_ohm: float = 0.0,
+) -> tuple[Floats, Floats]:
+    """Times and watts of one rail: V·I at I's times, without those where V is missing.
+
+    Times are in any one unit since any one moment, ascending, and so is ``bridged``: the
+    longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` lies
+    between where V is measured and the drive: (V − I·R)·I. This is the one place where watts are
+    made, for sinks and results alike. (What the terminal shows and limits go by is the product of
+    the newest volts and amps, and never a result.)
+    """
+    if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
+        return t_amps, (volts - amps * drop_ohm if drop_ohm else volts) * amps
+    volts_at, known = interpolated(t_amps, t_volts, volts, bridged)
+    if drop_ohm:
+        volts_at -= amps * drop_ohm
+    volts_at *= amps
+    return (t_amps, volts_at) if known is None else (t_amps[known], volts_at[known])
+
+
+def phase_power(
+    rails: Sequence[RailSeries], begin_ns: int, end_ns: int, boundary_u_ns: int
+) -> PhasePower:
+    """Watts of every rail between two moments, and of all rails together."""
+    workers, missing = [], []
+    for rail in rails:
+        worker = _RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
+        if worker.enough:
+            workers.append(worker)
+        else:
+            missing.append(worker.why_not())
+    if not workers:
+        return PhasePower({}, None, None, tuple(missing))
+    most = max(worker.most for worker in workers)
+    edges = np.linspace(begin_ns, end_ns, most // CHUNK + 2)[1:].astype(np.int64)
+    for worker in workers:
+        worker.plan(edges)
+    grid = min(workers, key=lambda worker: worker.expected)
+    total = Moments(grid.expected)
+    whole = len(workers) == len(rails)
+    for number in range(len(edges)):
+        parts = [worker.part(number) for worker in workers]
+        if whole:
+            total.add(_together(parts, workers.index(grid), workers))
+        if number % LET_GO_EVERY == LET_GO_EVERY - 1:
+            for worker in workers:
+                worker.let_go()
+    results = {}
+    uncorrected = 0.0
+    for worker in workers:
+        power = worker.result()
+        if power is None:
+            missing.append(worker.why_not())
+        else:
+            results[worker.rail.info.name] = with_warm_shunt(power, begin_ns, end_ns)
+            uncorrected += power.watts.mean
+        worker.let_go()
+    if len(results) < len(rails) or total.n < FEWEST:
+        return PhasePower(results, None, None, tuple(missing))
+    factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
+    together, scatter = scaled(total.series(), factor), scaled_scatter(total.scatter(), factor)
+    return PhasePower(results, together, scatter, tuple(missing))
+
+
+def with_warm_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
+    """The power with its amps and watts corrected by what is known of the shunt's temperature."""
+    info = power.rail.info
+    if not info.shunt_ohm:
+        return power
+    around = temperature_of_shunt(info, power.rail.celsius, begin_ns, end_ns)
+    state = shunt_state(info, power.amps, *around)
+    if state is None:
+        return power
+    return replace(
+        power,
+        amps=scaled(power.amps, state.factor),
+        watts=scaled(power.watts, state.factor),
+        scatter=scaled_scatter(power.scatter, state.factor),
+        shunt=state,
+    )
+
+
+def _together(
+    parts: Sequence[tuple[Floats, Floats]], grid: int, workers: Sequence[_RailWorker]
+) -> Floats:
+    """The sum of all rails at the times of the slowest one; only where all are known."""
+    t, total = parts[grid]
+    if not len(t) or len(parts) == 1:
+        return total
+    total = total.copy()
+    good: NDArray[np.bool_] | None = None
+    for number, (other_t, other) in enumerate(parts):
+        if number == grid:
+            continue
+        if not len(other_t):
+            return np.empty(0)
+        if len(other_t) == len(t) and np.array_equal(other_t, t):
+            total += other
+            continue
+        values, known = interpolated(t, other_t, other, BRIDGED * workers[number].amps_interval)
+        total += values
+        if known is not None:
+            good = known if good is None else good & known
+    return total if good is None else total[good]
+
+
+class _RailWorker:
+    """Works through one rail of one phase, part by part, and gives each part's watts."""
+
+    def __init__(self, rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> None:
+        self.rail = rail
+        self._begin_ns, self._end_ns = begin_ns, end_ns
+        self._volts_span = rail.volts.inside(begin_ns, end_ns, boundary_u_ns)
+        self._amps_span = rail.amps.inside(begin_ns, end_ns, boundary_u_ns)
+        # P is made at I's times; V's doubt only narrows which of its readings count.
+        self._alignment_ns = boundary_u_ns + rail.amps.doubt_ns(begin_ns, end_ns)
+        self.expected = self._amps_span[1] - self._amps_span[0]
+        self.most = max(self.expected, self._volts_span[1] - self._volts_span[0])
+        self.volts_interval = rail.volts.interval_ns(*self._volts_span)
+        self.amps_interval = rail.amps.interval_ns(*self._amps_span)
+        self._volts, self._amps = Moments(self.most), Moments(self.most)
+        self._watts = Moments(self.expected)
+        self._watts_cover = _Cover(self.amps_interval)
+        self._amps_cover = _Cover(self.amps_interval)
+        self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
+            self.volts_interval, self.amps_interval
+        )
+        self._together = True
+
+    @property
+    def enough(self) -> bool:
+        """Whether both channels have readings to work with."""
+        return min(high - low for low, high in (self._volts_span, self._amps_span)) >= FEWEST
+
+    def why_not(self) -> str:
+        """Why the rail has no watts."""
+        name = self.rail.info.name
+        if self._read and self._gaps() > 1.0 - LEAST_COVERED:
+            return (
+                f"{name}: no watts, readings cover only {self._covered():.0%} of the phase "
+                f"(at least {LEAST_COVERED:.0%} are needed)"
+            )
+        counts = [high - low for low, high in (self._volts_span, self._amps_span)]
+        return (
+            f"{name}: no watts, only {counts[0]} voltage and {counts[1]} current readings lie "
+            f"wholly inside the phase (at least {FEWEST} of each, close together, are needed)"
+        )
+
+    def plan(self, edges: NDArray[np.int64]) -> None:
+        """Cut both channels at the moments ``edges``; the last one ends the phase."""
+        self._amps_cuts = _cuts(self.rail.amps, self._amps_span, edges)
+        self._volts_cuts = _cuts(self.rail.volts, self._volts_span, edges)
+
+    def part(self, number: int) -> tuple[Floats, Floats]:
+        """Times (ns since the phase began) and watts of part ``number``."""
+        low, high = self._amps_cuts[number], self._amps_cuts[number + 1]
+        volts_low, volts_high = self._volts_cuts[number], self._volts_cuts[number + 1]
+        reach_low = max(volts_low - 1, self._volts_span[0])
+        reach_high = min(volts_high + 1, self._volts_span[1])
+        t_amps, amps = _good(self.rail.amps, low, high, self._begin_ns)
+        t_volts, volts = _good(self.rail.volts, reach_low, reach_high, self._begin_ns)
+        self._amps.add(amps)
+        self._amps_cover.add(t_amps)
+        own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
+        self._volts.add(volts[own])
+        if not len(t_amps) or not len(t_volts):
+            return np.empty(0), np.empty(0)
+        if len(t_amps) == len(t_volts[own]) and np.array_equal(t_amps, t_volts[own]):
+            t_volts, volts = t_volts[own], volts[own]
+        else:
+            self._together = False
+        bridged, drop_ohm = BRIDGED * self.volts_interval, self.rail.info.drop_ohm
+        t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
+        self._watts.add(watts)
+        self._watts_cover.add(t)
+        return t, watts
+
+    @property
+    def _read(self) -> bool:
+        return min(self._watts.n, self._volts.n) >= FEWEST
+
+    def _covered(self) -> float:
+        duration = self._end_ns - self._begin_ns
+        return min(max(self._watts_cover.stood_for_ns() / duration, 0.0), 1.0)
+
+    def _gaps(self) -> float:
+        duration = self._end_ns - self._begin_ns
+        return self._watts_cover.missing_ns(duration, self._edge_ns) / duration
+
+    def result(self) -> RailPower | None:
+        """What the parts amount to; None when too few readings were good or gaps too long."""
+        if not self._read or self._gaps() > 1.0 - LEAST_COVERED:
+            return None
+        duration = self._end_ns - self._begin_ns
+        return RailPower(
+            rail=self.rail,
+            volts=self._volts.series(),
+            amps=self._amps.series(),
+            watts=self._watts.series(),
+            scatter=self._watts.scatter(),
+            volts_scatter=self._volts.scatter(),
+            covered=self._covered(),
+            unseen=self._amps_cover.missing_ns(duration, self._edge_ns) / duration,
+            alignment_ns=self._alignment_ns,
+            together=self._together,
+            volts_interval_ns=self.volts_interval,
+            amps_interval_ns=self.amps_interval,
+        )
+
+    def let_go(self) -> None:
+        """Give back the memory of what was read."""
+        self.rail.volts.let_go()
+        self.rail.amps.let_go()
+
+
+class _Cover:
+    """How much of a phase a series of times stands for, each for one interval around it."""
+
+    def __init__(self, interval_ns: float) -> None:
+        self._interval_ns = interval_ns
+        self._gaps_ns = 0.0
+        self._first_ns = self._last_ns = math.nan
+
+    def add(self, t: Floats) -> None:
+        """Take the next times, ns since the phase began."""
+        if not len(t):
+            return
+        if math.isnan(self._first_ns):
+            self._first_ns = float(t[0])
+            steps = np.diff(t)
+        else:
+            steps = np.diff(t, prepend=self._last_ns)
+        self._last_ns = float(t[-1])
+        if len(steps) and float(steps.max()) > LOST * self._interval_ns:
+            lost = steps[steps > LOST * self._interval_ns]
+            self._gaps_ns += float((lost - self._interval_ns).sum())
+
+    def stood_for_ns(self) -> float:
+        """Time that the readings stand for."""
+        return self._last_ns - self._first_ns + self._interval_ns - self._gaps_ns
+
+    def missing_ns(self, duration_ns: int, edge_ns: float) -> float:
+        """Time without readings, but for up to ``edge_ns`` at each end of the phase."""
+        if math.isnan(self._first_ns):
+            return float(duration_ns)
+        ends = (self._first_ns, duration_ns - self._last_ns)
+        half = self._interval_ns / 2
+        return self._gaps_ns + sum(max(end - half - edge_ns, 0.0) for end in ends)
+
+
+def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> float:
+    """How far from an edge of the phase a reading may lie wholly inside it for that alone."""
+    return max(
+        channel.info.aperture_s * 1e9 + channel.doubt_ns(begin_ns, end_ns)
+        for channel in (rail.volts, rail.amps)
+    ) + float(boundary_u_ns)
+
+
+def _cuts(channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64]) -> list[int]:
+    return [span[0], *np.clip(channel.index_at(edges[:-1]), *span).tolist(), span[1]]
+
+
+def _good(channel: ChannelSeries, low: int, high: int, origin_ns: int) -> tuple[Floats, Floats]:
+    """Times and values of some readings, without any that is not a number."""
+    t, values = channel.elapsed_ns(low, high, origin_ns), channel.values(low, high)
+    with np.errstate(invalid="ignore", over="ignore"):
+        suspect = not math.isfinite(float(values.sum()))
+    if suspect:
+        finite = np.isfinite(values)
+        return t[finite], values[finite]
+    return t, values

@@ -1,0 +1,47 @@
+"""What two phases of one run have in common in their uncertainty, and what sets them apart.
+
+The gain error of a meter is the same in every phase of a run. In the ratio of two phases' watts it
+cancels as far as each rail has the same share in both; the rest of it, and everything else of the
+budget, stays. (Across runs nothing is taken to cancel: see
+:mod:`labctl.analysis.compare.comparison`.)
+"""
+
+from __future__ import annotations
+
+import math
+
+from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
+from labctl.analysis.stats.uncertainty import combined, student_factor
+
+
+def rail_u_apart(rail: RailResult) -> float:
+    """Standard uncertainty (k = 1) of a rail's watts without what all phases share, W."""
+    return combined([item for item in rail.budget if item.part != "gain"])[0]
+
+
+def rail_u_gain(rail: RailResult) -> float:
+    """Standard uncertainty (k = 1) that the gains of the rail's meters leave, W."""
+    return combined([item for item in rail.budget if item.part == "gain"])[0]
+
+
+def watts_ratio(one: PhaseResult, other: PhaseResult) -> Estimate | None:
+    """Watts of ``one`` over watts of ``other``, two phases of one run, with U (k = 2).
+
+    None when one of them has no total.
+    """
+    if one.watts is None or other.watts is None or other.watts.value <= 0 or one.watts.value <= 0:
+        return None
+    ratio = one.watts.value / other.watts.value
+    apart: list[Component] = []
+    for result, watts in ((one, one.watts.value), (other, other.watts.value)):
+        for rail in result.rails.values():
+            u, dof = combined([item for item in rail.budget if item.part != "gain"])
+            apart.append(Component("apart", "A", u / watts, "", dof))
+    gain = 0.0
+    for name in one.rails.keys() & other.rails.keys():
+        here, there = one.rails[name], other.rails[name]
+        share = here.watts.value / one.watts.value - there.watts.value / other.watts.value
+        if here.watts.value:
+            gain += (rail_u_gain(here) / abs(here.watts.value) * share) ** 2
+    u, dof = combined([*apart, Component("gain", "B", math.sqrt(gain), "")])
+    return Estimate(ratio, ratio * student_factor(dof) * u)

@@ -1,0 +1,125 @@
+"""Watts and IOPS of the part of a phase in which the drive did not hold itself back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from labctl.analysis.power.budget import rail_result
+from labctl.analysis.power.rail_power import phase_power
+from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
+from labctl.analysis.results import Component, Estimate
+from labctl.analysis.stats.uncertainty import combined, scatter_of_mean, student_factor
+
+GUARD_NS = 1_000_000_000
+"""Left out on either side of throttling: its edges are known to about half a second, and a drive
+may fall or rise over a second."""
+
+SHORTEST_NS = 2_000_000_000
+"""A piece between two throttled stretches that is shorter than this is not looked at."""
+
+LEAST_S = 3.0
+"""Less than this in all is too little to give a number for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unthrottled:
+    """``seconds`` of a phase that were surely not throttled, and what it did in them.
+
+    ``watts`` and ``iops`` are None when they were not measured, or ``seconds`` are too few.
+    """
+
+    seconds: float
+    watts: Estimate | None
+    iops: Estimate | None
+
+
+def free_pieces(
+    begin_ns: int, end_ns: int, throttled: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """What is left of a phase between its throttled stretches, a guard away from each."""
+    pieces = []
+    at = begin_ns
+    for low, high in throttled:
+        pieces.append((at, low - GUARD_NS))
+        at = high + GUARD_NS
+    pieces.append((at, end_ns))
+    return tuple((low, high) for low, high in pieces if high - low >= SHORTEST_NS)
+
+
+def unthrottled(
+    rails: Sequence[RailSeries],
+    t_ns: Ints,
+    iops: Floats,
+    pieces: Sequence[tuple[int, int]],
+    boundary_u_ns: int,
+) -> Unthrottled:
+    """From all rails of the rig and the live IOPS of the phase (middles of their intervals)."""
+    seconds = sum(high - low for low, high in pieces) / 1e9
+    if seconds < LEAST_S:
+        return Unthrottled(seconds, None, None)
+    return Unthrottled(
+        seconds, _watts(rails, pieces, seconds, boundary_u_ns), _iops(t_ns, iops, pieces)
+    )
+
+
+def _watts(
+    rails: Sequence[RailSeries],
+    pieces: Sequence[tuple[int, int]],
+    seconds: float,
+    boundary_u_ns: int,
+) -> Estimate | None:
+    """The mean over all pieces, each weighted by its length.
+
+    What scatters is independent from piece to piece; errors of meters, shunt and alignment are
+    the same in all and add up. None when a rail was not measured in any of them.
+    """
+    value = shared = 0.0
+    lines: dict[tuple[str, str], list[Component]] = {}
+    measured_s = 0.0
+    for low, high in pieces:
+        power = phase_power(rails, low, high, boundary_u_ns)
+        if power.total is None or power.total_scatter is None:
+            continue
+        duration_s = (high - low) / 1e9
+        measured_s += duration_s
+        weight = duration_s / seconds
+        apart = 0.0
+        for name, rail in power.rails.items():
+            result = rail_result(rail, duration_s, 0.0, boundary_u_ns)
+            value += weight * result.watts.value
+            apart += rail.scatter.u**2
+            for line in result.budget:
+                scaled = replace(line, watts=weight * line.watts)
+                lines.setdefault((name, line.name), []).append(scaled)
+        shared += weight**2 * max(power.total_scatter.u**2 - apart, 0.0)
+    if measured_s < LEAST_S:
+        return None
+    u, dof = combined([_merged(same) for same in lines.values()])
+    part = measured_s / seconds
+    return Estimate(value / part, student_factor(dof) * math.sqrt(u**2 + shared) / part)
+
+
+def _merged(same: Sequence[Component]) -> Component:
+    """One line of the budgets of all pieces."""
+    if same[0].kind != "A":
+        return replace(same[0], watts=sum(line.watts for line in same))
+    squares = sum(line.watts**2 for line in same)
+    fourth = sum(line.watts**4 / line.dof for line in same)
+    dof = squares**2 / fourth if fourth > 0 else math.inf
+    return replace(same[0], watts=math.sqrt(squares), dof=dof)
+
+
+def _iops(t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]) -> Estimate | None:
+    """The mean of the interval IOPS whose middles lie in the pieces, and how they scatter."""
+    inside = np.zeros(len(t_ns), dtype=np.bool_)
+    for low, high in pieces:
+        inside |= (t_ns >= low) & (t_ns < high)
+    values = iops[inside]
+    if len(values) < 2:
+        return None
+    scatter = scatter_of_mean(values, float(values.var(ddof=1)), len(values))
+    return Estimate(float(values.mean()), student_factor(scatter.dof) * scatter.u)

@@ -1,0 +1,46 @@
+"""Zero offsets: what a channel reads where there is nothing to read, and whether that is so."""
+
+from __future__ import annotations
+
+import math
+
+from labctl.analysis.readings.channel_series import Floats
+from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.uncertainty import Scatter
+from labctl.record.reader import ChannelInfo
+
+OBVIOUS = 5.0
+"""From so many floors of its limits of error on a reading is no zero of any meter: a drive that
+idles is hundreds away."""
+
+THERMAL_EMF_VOLTS = 100e-6
+"""What the junctions of a shunt and its leads may add: some µV/K (copper against tin, lead or
+nichrome), and tens of kelvin between the ends of a hot one. A zero is there to remove it."""
+
+FEWEST = 5
+"""Readings below which a scatter says nothing."""
+
+
+def mean_and_scatter(values: Floats) -> tuple[float, Scatter]:
+    """Mean of readings that may depend on each other, and its type A uncertainty."""
+    moments = Moments(len(values))
+    moments.add(values)
+    return moments.mean, moments.scatter()
+
+
+def not_a_zero(info: ChannelInfo, values: Floats) -> str:
+    """Why readings are not those of a channel with nothing to read; empty when they may be.
+
+    The mean must be near zero, and the readings quiet: a drive that sleeps and wakes has a small
+    mean, but is never quiet.
+    """
+    limit = OBVIOUS * info.accuracy_floor
+    if info.quantity == "voltage":
+        limit += THERMAL_EMF_VOLTS
+    mean, std = float(values.mean()), float(values.std(ddof=1))
+    if math.isfinite(mean) and abs(mean) <= limit and std <= limit:
+        return ""
+    return (
+        f"{info.name} reads {mean:.4g} {info.unit} (standard deviation {std:.2g} {info.unit}); "
+        f"nothing would be within ±{limit:.2g} {info.unit}"
+    )

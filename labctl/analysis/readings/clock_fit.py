@@ -1,0 +1,386 @@
+"""From a device clock to the timebase of the run, with a bound on what stays unknown.
+
+Model: while a device clock runs without restart, host time = device time + offset +
+drift · device time, wandering at most ``WANDER_NS`` around that line. Every look at the clock
+(:class:`instruments.reading.ClockPair`) bounds the offset:
+
+- the answer came at ``host_ns``, so the offset is at most ``host_ns - device_ns``;
+- the question went out at ``host_ns - round_trip_ns`` and the clock then stood below
+  ``device_ns + tick``, so the offset there is at least the difference of those two.
+
+The lines through all these gates are a band; the mapping is its middle and the uncertainty
+its half-width, a bound and not a guess. Where a device only pushes there is no lower gate: the
+mapping is the highest line under all differences (lower envelope).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.stats.line_band import Band, Floats, band_between, highest_line_below
+
+EPOCH_NS = 10**15
+"""A device clock that restarted goes on at the next multiple of this (raw device time)."""
+
+SESSION_NS = 10**17
+"""Added to device time each time it went backwards: a second process went on with the recording."""
+
+STEEPEST_NS_PER_S = 1e6
+"""Largest drift taken for possible, 1000 ppm: ten times a cheap quartz (±100 ppm)."""
+
+WANDER_NS = 20_000.0
+"""How far a clock may leave its straight line without being called contradictory: scheduling
+and rounding of the looks themselves (measured on loopback: a query takes ~90 µs)."""
+
+QUARTZ_NS_PER_S = 1e5
+"""100 ppm: what a cheap quartz may drift."""
+
+FEWEST_FOR_DRIFT = 16
+"""Looks at a device that only pushes from which on its drift is fitted."""
+
+MAX_PIECES = 64
+FEW_PAIRS = 2
+
+Ints = NDArray[np.int64]
+
+Start = tuple[int, int]
+"""From which device time and from which host time on a piece holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPiece:
+    """One straight piece of a mapping, valid from ``device_begin_ns`` / ``host_begin_ns`` on.
+
+    host = ``host_ref_ns`` + (1 + ``rate``) · (device − ``device_ref_ns``). The ``off_ns`` and
+    ``off_rate`` of the allowed lines say how far the truth may be from it.
+    """
+
+    device_begin_ns: int
+    host_begin_ns: int
+    device_ref_ns: int
+    host_ref_ns: int
+    rate: float
+    off_ns: Floats
+    off_rate: Floats
+    floor_u_ns: float
+
+    def u_at(self, device_ns: int) -> float:
+        """Half-width of doubt at a device time, ns."""
+        elapsed = float(device_ns - self.device_ref_ns)
+        return float(np.abs(self.off_ns + self.off_rate * elapsed).max()) + self.floor_u_ns
+
+    def to_host(self, device_ns: int) -> int:
+        """The host time of one device time, ns."""
+        elapsed = device_ns - self.device_ref_ns
+        return self.host_ref_ns + elapsed + round(elapsed * self.rate)
+
+    def to_device(self, host_ns: int) -> int:
+        """The device time of one host time, ns."""
+        elapsed = host_ns - self.host_ref_ns
+        return self.device_ref_ns + elapsed - round(elapsed * self.rate / (1 + self.rate))
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMap:
+    """How a clock maps to the timebase. Without pieces it *is* the timebase."""
+
+    pieces: tuple[ClockPiece, ...] = ()
+    u_ns: float = 0.0
+    """Half-width of doubt, the worst of the run."""
+    drift_ppm: float = 0.0
+    """> 0: the device clock is slow. Of the longest piece."""
+    epochs: int = 1
+    pairs: int = 0
+    problems: tuple[str, ...] = ()
+
+    def to_host_ns(self, device_ns: Ints) -> Ints:
+        """Stamps of the device on the timebase of the run."""
+        if not self.pieces:
+            return device_ns
+        begins = np.array([piece.device_begin_ns for piece in self.pieces])
+        which = np.clip(np.searchsorted(begins, device_ns, side="right") - 1, 0, None)
+        refs = np.array([piece.device_ref_ns for piece in self.pieces])
+        hosts = np.array([piece.host_ref_ns for piece in self.pieces])
+        rates = np.array([piece.rate for piece in self.pieces])
+        elapsed = device_ns - refs[which]
+        stretched = np.rint(elapsed * rates[which]).astype(np.int64)
+        result: Ints = hosts[which] + elapsed + stretched
+        return result
+
+    def to_device_ns(self, host_ns: int) -> int:
+        """The stamp that a moment of the timebase would get."""
+        if not self.pieces:
+            return host_ns
+        chosen = self.piece_at_host(host_ns)
+        device_ns = chosen.to_device(host_ns)
+        place = self.pieces.index(chosen)
+        if place + 1 < len(self.pieces):
+            device_ns = min(device_ns, self.pieces[place + 1].device_begin_ns)
+        return device_ns
+
+    def piece_at_host(self, host_ns: int) -> ClockPiece:
+        """The piece that holds at a moment of the timebase."""
+        begun = [piece for piece in self.pieces if piece.host_begin_ns <= host_ns]
+        return begun[-1] if begun else self.pieces[0]
+
+    def u_between_ns(self, begin_ns: int, end_ns: int) -> float:
+        """The worst half-width of doubt between two moments of the timebase, ns."""
+        if not self.pieces:
+            return self.u_ns
+        return max(
+            piece.u_at(piece.to_device(moment))
+            for moment in (begin_ns, end_ns)
+            for piece in (self.piece_at_host(moment),)
+        )
+
+
+def fit_clock(pairs: NDArray[np.void], tick_s: float, first_ns: int, last_ns: int) -> ClockMap:
+    """The mapping that looks at a device clock allow.
+
+    ``pairs`` has the dtype ``labctl.record.reader.CLOCK_PAIR``; ``tick_s`` is the resolution of the
+    device clock; ``first_ns`` and ``last_ns`` are the device times of the first and the last
+    reading, over which the doubt is kept small. Raises ValueError when there are no pairs.
+    """
+    if not len(pairs):
+        raise ValueError("a device clock that was never looked at cannot be mapped")
+    device = np.ascontiguousarray(pairs["device_ns"])
+    order = np.argsort(device, kind="stable")
+    looks = _Looks(
+        device=device[order],
+        host=np.ascontiguousarray(pairs["host_ns"])[order],
+        round_trip=np.ascontiguousarray(pairs["round_trip_ns"])[order],
+        tick=tick_s * 1e9,
+    )
+    epoch = looks.device // EPOCH_NS
+    bounds = [0, *(np.flatnonzero(np.diff(epoch)) + 1).tolist(), len(epoch)]
+    pieces: list[ClockPiece] = []
+    problems: list[str] = []
+    worst_ns, longest, drift_ppm = 0.0, -1, 0.0
+    for begin, end in itertools.pairwise(bounds):
+        part = looks.part(begin, end)
+        number = int(epoch[begin])
+        before = int(looks.host[begin - 1]) if begin else int(part.host[0])
+        start = (number * EPOCH_NS, (before + int(part.host[0])) // 2)
+        fitted, trouble = _fit_epoch(part, start)
+        problems += trouble
+        reach_begin = first_ns if first_ns // EPOCH_NS == number else int(part.device[0])
+        reach_end = last_ns if last_ns // EPOCH_NS == number else int(part.device[-1])
+        edges = [piece.device_begin_ns for piece in fitted[1:]]
+        for piece, low, high in zip(
+            fitted, [reach_begin, *edges], [*edges, reach_end], strict=True
+        ):
+            pieces.append(piece)
+            worst_ns = max(worst_ns, piece.u_at(low), piece.u_at(high))
+            if high - low > longest:
+                longest, drift_ppm = high - low, piece.rate * 1e6
+    return ClockMap(
+        pieces=tuple(pieces),
+        u_ns=worst_ns,
+        drift_ppm=drift_ppm,
+        epochs=len(bounds) - 1,
+        pairs=len(device),
+        problems=tuple(problems),
+    )
+
+
+def without_setbacks(stamps: Ints, looks: Ints) -> tuple[Ints, Ints]:
+    """Device times of readings and of looks, each in recorded order, made to ascend.
+
+    Where a second process went on with a recording its device times begin anew: each part is
+    raised by ``SESSION_NS`` above the one before, and so becomes epochs of its own. A look that
+    goes back while no reading does is a wrong look, and left to the fit. Raises ValueError when
+    it cannot be told which looks belong to which readings.
+    """
+    looked_back = np.flatnonzero(np.diff(looks) < 0) + 1
+    if not len(looked_back):
+        return stamps, looks
+    read_back = np.flatnonzero(np.diff(stamps) < 0) + 1
+    if not len(read_back):
+        return stamps, looks
+    if len(read_back) != len(looked_back):
+        raise ValueError(
+            f"its device time begins anew {len(read_back)} times in the readings and "
+            f"{len(looked_back)} times in the looks at its clock: it cannot be mapped"
+        )
+    return _raised(stamps, read_back), _raised(looks, looked_back)
+
+
+def _raised(times: Ints, setbacks: NDArray[np.intp]) -> Ints:
+    session = np.zeros(len(times), dtype=np.int64)
+    session[setbacks] = 1
+    result: Ints = times + np.cumsum(session) * SESSION_NS
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Clock pairs, device time ascending, all in ns."""
+
+    device: Ints
+    host: Ints
+    round_trip: Ints
+    tick: float
+
+    def __len__(self) -> int:
+        return len(self.device)
+
+    def part(self, begin: int, end: int) -> _Looks:
+        return self.only(slice(begin, end))
+
+    def only(self, chosen: slice | NDArray[np.bool_]) -> _Looks:
+        return _Looks(self.device[chosen], self.host[chosen], self.round_trip[chosen], self.tick)
+
+    def refs(self) -> tuple[int, int]:
+        """A device time and a difference host − device in the middle of things."""
+        middle = len(self) // 2
+        return int(self.device[middle]), int(self.host[middle] - self.device[middle])
+
+    def gates(self, device_ref: int, offset_ref: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """x (s) and y (ns) of the upper gates, then of the lower gates."""
+        x: Floats = (self.device - device_ref).astype(np.float64) * 1e-9
+        upper = (self.host - self.device - offset_ref).astype(np.float64)
+        asked = self.round_trip > 0
+        lower: Floats = upper[asked] - self.round_trip[asked] - self.tick
+        return x, upper + WANDER_NS, x[asked] + self.tick * 1e-9, lower - WANDER_NS
+
+
+def _fit_epoch(looks: _Looks, start: Start) -> tuple[list[ClockPiece], list[str]]:
+    """Straight pieces over one epoch; more than one only where the looks contradict a line."""
+    if not (looks.round_trip > 0).any():
+        return [_envelope_piece(looks, start)], []
+    whole = _band_of(looks)
+    if whole is not None:
+        return [_band_piece(looks, whole, start, WANDER_NS)], []
+    bounds = _straight_stretches(looks)
+    odd = np.zeros(len(looks), dtype=bool)
+    for begin, end in itertools.pairwise(bounds):
+        if end - begin <= FEW_PAIRS:
+            odd[begin:end] = True
+    if odd.any() and not odd.all():
+        kept = looks.only(~odd)
+        band = _band_of(kept)
+        if band is not None:
+            count = int(odd.sum())
+            words = f"looks at the clock that contradict all others, dropped: {count}"
+            return [_band_piece(kept, band, start, WANDER_NS)], [words]
+    return _bent_pieces(looks, bounds, start)
+
+
+def _bent_pieces(
+    looks: _Looks, bounds: list[int], first: Start
+) -> tuple[list[ClockPiece], list[str]]:
+    """A piece for each half stretch: the whole stretch is a knife edge, no margin in it."""
+    halved = sorted({*bounds, *((a + b) // 2 for a, b in itertools.pairwise(bounds))})
+    pieces = []
+    for begin, end in itertools.pairwise(halved):
+        part = looks.part(begin, end)
+        start = (int(part.device[0]), int(part.host[0])) if begin else first
+        gates = part.round_trip[part.round_trip > 0]
+        floor_ns = WANDER_NS + (float(gates.min()) + looks.tick) / 2 if len(gates) else WANDER_NS
+        band = _band_of(part)
+        if band is None or not len(gates):
+            pieces.append(_envelope_piece(part, start))
+        else:
+            pieces.append(_band_piece(part, band, start, floor_ns))
+    words = f"the clock wanders or was set: mapped in {len(pieces)} straight pieces"
+    return pieces, [words]
+
+
+def _band_of(looks: _Looks) -> Band | None:
+    return band_between(*looks.gates(*looks.refs()), STEEPEST_NS_PER_S)
+
+
+def _straight_stretches(looks: _Looks) -> list[int]:
+    """Bounds of the longest stretches, greedily from the left, whose looks allow a line."""
+    bounds = [0]
+    while bounds[-1] < len(looks) and len(bounds) < MAX_PIECES:
+        begin, step = bounds[-1], 1
+        good = begin + 1
+        while good < len(looks) and _band_of(looks.part(begin, min(good + step, len(looks)))):
+            good = min(good + step, len(looks))
+            step *= 2
+        bad = min(good + step, len(looks) + 1)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            if middle <= len(looks) and _band_of(looks.part(begin, middle)):
+                good = middle
+            else:
+                bad = middle
+        bounds.append(good)
+    if bounds[-1] < len(looks):
+        bounds.append(len(looks))
+    return bounds
+
+
+def _band_piece(looks: _Looks, band: Band, start: Start, floor_ns: float) -> ClockPiece:
+    """The line through the middles of the band at both ends of the looks."""
+    device_ref, offset_ref = looks.refs()
+    x_begin = float(looks.device[0] - device_ref) * 1e-9
+    x_end = float(looks.device[-1] - device_ref) * 1e-9
+    middle_begin = sum(band.limits(x_begin)) / 2
+    middle_end = sum(band.limits(x_end)) / 2
+    if x_end > x_begin:
+        slope = (middle_end - middle_begin) / (x_end - x_begin)
+    else:
+        slope = float(band.slopes.min() + band.slopes.max()) / 2
+    height = middle_begin - slope * x_begin
+    return _piece(
+        start,
+        (device_ref, offset_ref),
+        (height, slope),
+        band.heights,
+        band.slopes,
+        floor_ns,
+    )
+
+
+def _envelope_piece(looks: _Looks, start: Start) -> ClockPiece:
+    """The highest line under all differences. Its doubt: how the envelopes of four interleaved
+    quarters of the looks differ from it (each has a quarter of the chances for a fast one).
+    From few looks no drift is taken; any that a quartz can have is left in the doubt."""
+    device_ref, offset_ref = looks.refs()
+    x, y, _, _ = looks.gates(device_ref, offset_ref)
+    y = y - WANDER_NS
+    if len(looks) >= FEWEST_FOR_DRIFT:
+        height, slope = highest_line_below(x, y, STEEPEST_NS_PER_S)
+        others = [highest_line_below(x[i::4], y[i::4], STEEPEST_NS_PER_S) for i in range(4)]
+    else:
+        height, slope = float(y.min()), 0.0
+        spread = float(y.max()) - height + looks.tick
+        others = [(height + spread, QUARTZ_NS_PER_S), (height - spread, -QUARTZ_NS_PER_S)]
+    heights = [height, *(other[0] for other in others)]
+    slopes = [slope, *(other[1] for other in others)]
+    return _piece(
+        start,
+        (device_ref, offset_ref),
+        (height, slope),
+        np.array(heights),
+        np.array(slopes),
+        WANDER_NS,
+    )
+
+
+def _piece(
+    start: Start,
+    refs: tuple[int, int],
+    line: tuple[float, float],
+    heights: Floats,
+    slopes: Floats,
+    floor_ns: float,
+) -> ClockPiece:
+    device_ref, offset_ref = refs
+    height, slope = line
+    return ClockPiece(
+        device_begin_ns=start[0],
+        host_begin_ns=start[1],
+        device_ref_ns=device_ref,
+        host_ref_ns=device_ref + offset_ref + round(height),
+        rate=slope * 1e-9,
+        off_ns=heights - round(height),
+        off_rate=(slopes - slope) * 1e-9,
+        floor_u_ns=floor_ns,
+    )

@@ -1,0 +1,118 @@
+"""What each core of the drive's host did in a phase, from looks at ``/proc/stat`` around it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from labctl.analysis.readings.phase_spans import PhaseSpan
+from labctl.analysis.results import CpuUse
+from labctl.fio.results import FioResult
+from labctl.record.reader import CPU_TIMES, Event
+
+OFF_BY_AT_MOST = 0.1
+"""Share of a phase by which the looks may lie off its edges, both together: so much of what is
+said of the phase is of the time around it."""
+
+FEWEST_TICKS = 20
+"""Of a core between two looks. A tick is 10 ms; with fewer, each is more than 5 %."""
+
+_USER, _SYSTEM, _IDLE = (0, 1), (2, 5, 6), (3, 4)
+"""Columns of /proc/stat (proc_stat(5)): user and nice; system, irq and softirq; idle and iowait. A
+core that waits for I/O is free for other work. What is left is steal: another virtual machine."""
+
+
+MOST_TICKS = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLook:
+    """The counters of each core, by its number, at a moment of the run's timebase."""
+
+    t_ns: int
+    cores: dict[str, tuple[int, ...]]
+
+
+def cpu_looks(events: Iterable[Event]) -> tuple[CpuLook, ...]:
+    """Every look of a run, in order of time; what is no look is left out."""
+    looks = []
+    for event in events:
+        cores = event.data.get("cores") if event.kind == CPU_TIMES else None
+        if not isinstance(cores, dict):
+            continue
+        counted = {
+            str(core): tuple(ticks)
+            for core, ticks in cores.items()
+            if isinstance(ticks, list)
+            and len(ticks) > 6
+            and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
+        }
+        if counted:
+            looks.append(CpuLook(event.t_ns, counted))
+    return tuple(sorted(looks, key=lambda look: look.t_ns))
+
+
+def cpu_use(looks: Sequence[CpuLook], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
+    """What each core did in a phase. None where no looks lie near enough to both of its edges.
+
+    A core that was not there all the time (hot-plugged), or whose counters stood still, is left
+    out.
+    """
+    begin, end = _nearest(looks, span.begin_ns), _nearest(looks, span.end_ns)
+    if begin is None or end is None or end.t_ns <= begin.t_ns:
+        return None
+    off_ns = abs(begin.t_ns - span.begin_ns) + abs(end.t_ns - span.end_ns)
+    if off_ns > OFF_BY_AT_MOST * span.duration_ns:
+        return None
+    cores: dict[str, float] = {}
+    user = system = total = 0
+    for core in sorted(begin.cores.keys() & end.cores.keys(), key=_number):
+        # idle and iowait may count backwards (proc_stat(5)): never less than nothing
+        done = [max(b - a, 0) for a, b in zip(begin.cores[core], end.cores[core], strict=False)]
+        ticks = sum(done)
+        if ticks < FEWEST_TICKS:
+            continue
+        cores[core] = 100.0 * (1.0 - sum(done[column] for column in _IDLE) / ticks)
+        user += sum(done[column] for column in _USER)
+        system += sum(done[column] for column in _SYSTEM)
+        total += ticks
+    if not cores:
+        return None
+    return CpuUse(
+        cores_pct=cores,
+        user_pct=100.0 * user / total,
+        system_pct=100.0 * system / total,
+        fio_user_pct=fio.user_cpu_pct if fio is not None else None,
+        fio_system_pct=fio.system_cpu_pct if fio is not None else None,
+    )
+
+
+def mean_cpu_use(parts: Sequence[CpuUse | None]) -> CpuUse | None:
+    """Several phases of the same work as one; None where one of them does not know."""
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+
+    def mean(values: Sequence[float | None]) -> float | None:
+        told = [value for value in values if value is not None]
+        return sum(told) / len(told) if told and len(told) == len(values) else None
+
+    cores = [core for core in known[0].cores_pct if all(core in one.cores_pct for one in known)]
+    return CpuUse(
+        cores_pct={core: sum(one.cores_pct[core] for one in known) / len(known) for core in cores},
+        user_pct=sum(one.user_pct for one in known) / len(known),
+        system_pct=sum(one.system_pct for one in known) / len(known),
+        fio_user_pct=mean([one.fio_user_pct for one in known]),
+        fio_system_pct=mean([one.fio_system_pct for one in known]),
+    )
+
+
+def _number(core: str) -> tuple[int, str]:
+    return (int(core), core) if core.isdecimal() else (1 << 30, core)
+
+
+def _nearest(looks: Sequence[CpuLook], t_ns: int) -> CpuLook | None:
+    place = bisect_left(looks, t_ns, key=lambda look: look.t_ns)
+    beside = looks[max(place - 1, 0) : place + 1]
+    return min(beside, key=lambda look: abs(look.t_ns - t_ns), default=None)

@@ -1,0 +1,44 @@
+"""What fio said while a phase was on: read and write IOPS together, over the time of the phase."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.readings.channel_series import host_series
+from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.stats.uncertainty import scatter_of_mean, student_factor
+from labctl.record.reader import RunRecord
+
+Floats = NDArray[np.float64]
+
+CHANNELS = ("fio.read.iops", "fio.write.iops")
+
+
+def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
+    """Seconds since the phase began (the middles of fio's intervals), and IOPS."""
+    parts = [
+        host_series(record, name).between(result.begin_ns, result.end_ns + 1) for name in CHANNELS
+    ]
+    times = np.unique(np.concatenate([t for t, _ in parts]))
+    total = np.zeros(len(times))
+    for t, values in parts:
+        total[np.searchsorted(times, t)] += values
+    return (times - result.begin_ns) * 1e-9, total
+
+
+def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
+    """The phase's IOPS with the uncertainty (k = 2) that their scatter over the phase gives.
+
+    Scatter alone: it does not hold what would differ if the phase were done again. None when
+    there are no IOPS; with an infinite uncertainty when there are too few intervals to tell.
+    """
+    if not result.iops:
+        return None
+    _, iops = live_iops(record, result)
+    if len(iops) < 2:
+        return Estimate(result.iops, math.inf)
+    scatter = scatter_of_mean(iops, float(iops.var(ddof=1)), len(iops))
+    return Estimate(result.iops, student_factor(scatter.dof) * scatter.u)

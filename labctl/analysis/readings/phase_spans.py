@@ -1,0 +1,179 @@
+"""When each phase of a run began and ended, from the events of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from labctl.analysis.readings.clock_fit import ClockMap
+from labctl.analysis.readings.host_clock import host_clock
+from labctl.config.plan import Phase
+from labctl.record.reader import RESUMED, Event, RunRecord
+
+TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
+CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")
+"""What a phase on a host behind ssh says besides: see
+``labctl.capture.phases.fio_window.ClockWindow``."""
+SIGNALLED_NS = 2_000_000
+"""fio prints milliseconds, and reads its clocks within about one of each other."""
+LATEST_NS = 1 << 62
+"""Beyond it a number is no time: it would not fit an int64 together with another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the journal says of fio's output: its size, and its last document's runtime and I/Os of
+    both directions (0 without a document)."""
+
+    stdout_bytes: int
+    runtime_ms: int
+    total_ios: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpan:
+    """A phase from its first to its last I/O, ns on the run's timebase.
+
+    ``boundary_u_ns`` is the half-width of doubt of both edges. ``outcome`` is "completed",
+    "failed" or "interrupted" (it never ended: the run was cut off, or is still on). ``printed`` is
+    None in older records and where fio did not begin; ``unfit``: why its output is not believed.
+    """
+
+    phase: Phase
+    outcome: str
+    begin_ns: int
+    end_ns: int
+    boundary_u_ns: int = 0
+    reason: str = ""
+    printed: Printed | None = None
+    unfit: str = ""
+
+    @property
+    def duration_ns(self) -> int:
+        """Nanoseconds from begin to end."""
+        return self.end_ns - self.begin_ns
+
+
+def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
+    """Every phase that was started, in the order of the plan.
+
+    ``last_ns`` is the time of the last datum of the run: there a phase ends that has no end.
+    """
+    started: dict[int, int] = {}
+    ended: dict[int, tuple[int, dict[str, Any]]] = {}
+    marks = []
+    phases = {phase.index: phase for phase in record.header.phases}
+    for event in record.events:
+        if event.kind == "run_ended":
+            marks.append(event.t_ns)
+        if event.kind == RESUMED:
+            marks += [time + 1 for time in (_time(event.data.get("last_ns")), event.t_ns) if time]
+        if _trouble(event, phases) is not None:
+            continue
+        if event.kind == "phase_started":
+            started[event.data["index"]] = event.t_ns
+            ended.pop(event.data["index"], None)  # a phase that is done again counts anew
+            marks.append(event.t_ns)
+        elif event.kind == "phase_ended":
+            ended[event.data["index"]] = (event.t_ns, event.data)
+    clock = host_clock(record)
+    spans = []
+    for index in sorted(started.keys() | ended.keys()):
+        span = _span(phases[index], started.get(index), ended.get(index), marks, last_ns)
+        data = ended[index][1] if index in ended else {}
+        spans.append(span if clock is None else _mapped(span, data, clock))
+    return tuple(spans)
+
+
+def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
+    """A line for each event of a phase that cannot be used, or not in full."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    lines = []
+    for event in record.events:
+        trouble = _trouble(event, phases)
+        if trouble is not None:
+            lines.append(f"{event.kind} skipped: {trouble}")
+        elif event.kind == "phase_ended":
+            lines += [
+                f"phase_ended of phase {event.data['index']}: {key} is not a time, ignored"
+                for key in TIMES
+                if event.data.get(key) is not None and _time(event.data[key]) is None
+            ]
+    return tuple(lines)
+
+
+def _trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
+    """Why an event about a phase tells nothing; None when it does (or is about something else)."""
+    if event.kind not in ("phase_started", "phase_ended"):
+        return None
+    index = event.data.get("index")
+    if index is None:
+        return "it does not say which phase"
+    if not isinstance(index, int) or isinstance(index, bool):
+        return f"its index {index!r} is not a whole number"
+    if index not in phases:
+        return f"the run has no phase {index}"
+    return None
+
+
+def _span(
+    phase: Phase,
+    started_ns: int | None,
+    ended: tuple[int, dict[str, Any]] | None,
+    marks: Sequence[int],
+    last_ns: int,
+) -> PhaseSpan:
+    """``marks``: when phases were started and the run ended; none of them lies in the phase."""
+    if ended is None:
+        begin_ns = started_ns if started_ns is not None else last_ns
+        end_ns = min([last_ns, *(mark for mark in marks if mark > begin_ns)])
+        return PhaseSpan(phase, "interrupted", begin_ns, max(begin_ns, end_ns))
+    ended_ns, data = ended
+    begin_ns = _first(_time(data.get("begin_ns")), started_ns, ended_ns)
+    end_ns = _first(_time(data.get("end_ns")), ended_ns)
+    return PhaseSpan(
+        phase=phase,
+        outcome=str(data.get("outcome", "completed")),
+        begin_ns=begin_ns,
+        end_ns=max(begin_ns, end_ns),
+        boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
+        reason=str(data.get("reason") or ""),
+        printed=_printed(data),
+    )
+
+
+def _printed(data: Mapping[str, Any]) -> Printed | None:
+    told = [data.get(field.name) for field in fields(Printed)]
+    whole = [one for one in told if isinstance(one, int) and not isinstance(one, bool)]
+    return Printed(*whole) if len(whole) == len(told) else None
+
+
+def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:
+    """A phase of a host behind ssh, by all looks at its clock: the capture knew only the first.
+
+    The mapping is of the host's wall clock; our own signals bound it from both sides.
+    """
+    times = [_time(data.get(key)) for key in CLOCK_TIMES]
+    if None in times:
+        return span
+    clock_ns, runtime_ns, earliest_ns, latest_ns = (time for time in times if time is not None)
+    mapped_ns = int(clock.to_host_ns(np.array([clock_ns]))[0])
+    u_ns = min(clock.u_between_ns(mapped_ns, mapped_ns), latest_ns - earliest_ns)
+    begin_ns = min(max(mapped_ns, earliest_ns), latest_ns)
+    end_ns = begin_ns + runtime_ns
+    return replace(
+        span, begin_ns=begin_ns, end_ns=end_ns, boundary_u_ns=SIGNALLED_NS + max(round(u_ns), 0)
+    )
+
+
+def _time(value: Any) -> int | None:
+    """A time as the journal writes it; None for anything else."""
+    good = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LATEST_NS
+    return value if good else None
+
+
+def _first(*times: int | None) -> int:
+    return next(time for time in times if time is not None)

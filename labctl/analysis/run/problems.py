@@ -1,0 +1,331 @@
+"""What a reader must know about a run or a phase before trusting its numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from instruments.reading import BESIDE_VALUES, Status
+from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
+from labctl.analysis.power.rail_power import PhasePower
+from labctl.analysis.readings.channel_series import ChannelSeries
+from labctl.analysis.readings.host_clock import host_problems
+from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
+from labctl.analysis.results import PhaseResult, RailResult
+from labctl.fio.results import FioResult
+from labctl.record.json_values import is_number
+from labctl.record.phase import Role
+from labctl.record.reader import HELD_UP, HOST_STOLEN, HOST_WAITING, RESUMED, RunRecord
+
+PEAKS_FROM_HZ = 350.0
+"""Readings a second below which peaks are said not to be measurable. One study needed at least
+350 Hz to agree with the energy measured at 4 kHz, and was up to 80 % off at 1 Hz."""
+
+WELL_COVERED = 0.95
+REAPED_LATE = (
+    "latencies are too long: this fio sees completions of a paced replay only when its queue is "
+    "full; take fio 3.36 and no nbd, or replay_stalls = false"
+)
+CUTS_OFF = "overload"
+WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
+"""Statuses beside which readings go on."""
+UNCOUNTED = "memory_overflow"
+"""The status of which nobody knows how many readings it cost."""
+
+
+def phase_problems(
+    record: RunRecord,
+    span: PhaseSpan,
+    power: PhasePower,
+    rails: Mapping[str, RailResult],
+    fio: FioResult | None,
+) -> tuple[str, ...]:
+    """Notes of one phase: what is missing, what cannot be measured, what fio complained of."""
+    notes = []
+    if power.missing and span.phase.role is not Role.PREPARE:
+        notes += [*power.missing, "no total watts: a sum without a rail is not a total"]
+    slowest = max(power.rails.values(), key=lambda rail: rail.amps_interval_ns, default=None)
+    if slowest is not None and slowest.amps_interval_ns > 1e9 / PEAKS_FROM_HZ:
+        aperture_ms = slowest.rail.amps.info.aperture_s * 1e3
+        notes.append(
+            f"peak power not measurable at {1e9 / slowest.amps_interval_ns:.3g} S/s (aperture "
+            f"{aperture_ms:.3g} ms): min and max are of means over the aperture"
+        )
+    notes += [
+        f"{name}: readings cover {rail.covered:.0%} of the phase"
+        for name, rail in rails.items()
+        if rail.covered < WELL_COVERED
+    ]
+    notes += _status_notes(record, span)
+    if span.outcome != "completed":
+        notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
+    if span.unfit not in span.reason:
+        notes.append(span.unfit)
+    if fio is not None:
+        replay = span.phase.replay
+        if replay is not None and replay.stalls and reaps_late(record.header.drive.engine, fio):
+            notes.append(REAPED_LATE)
+        notes += [fio.error] * bool(fio.error)
+        notes += fio.notes
+    return tuple(notes)
+
+
+def latencies_hold(result: PhaseResult) -> bool:
+    """Whether the phase's latencies are those of its drive, not of when fio looked."""
+    return REAPED_LATE not in result.notes
+
+
+def reaps_late(engine: str, fio: FioResult) -> bool:
+    """Whether fio leaves completions unseen while it waits for the next I/O of a trace.
+
+    It does before version 3.36 (pull request 1600 of fio), and in every version with the nbd
+    engine, which does not look when it is asked for no completion at least.
+    """
+    found = re.search(r"(\d+)\.(\d+)", fio.version)
+    return engine == "nbd" or found is None or (int(found[1]), int(found[2])) < (3, 36)
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """A stretch in which a channel said why its readings are not numbers, on the host's clock."""
+
+    channel: str
+    status: str
+    begin_ns: int
+    end_ns: int | None
+    """None: it had not ended when the data ended."""
+    count: int
+
+    def words(self) -> str:
+        """What it means for the readings."""
+        status = self.status.replace("_", " ")
+        if self.status in WARNINGS:
+            return f"{self.channel}: {status}"
+        if self.status == UNCOUNTED:
+            return f"{self.channel}: {status}: readings were lost (their number is not known)"
+        if self.end_ns is None:
+            return f"{self.channel}: {status}, readings lost"
+        if not self.count:
+            return f"{self.channel}: {status}"
+        readings = "1 reading" if self.count == 1 else f"{self.count} readings"
+        if self.status == Status.LOST:
+            return f"{self.channel}: {readings} lost"
+        return f"{self.channel}: {readings} lost to {status}"
+
+
+def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
+    """Every stretch of a status, in order of time; and a line for each event that is no such."""
+    found: list[_Status] = []
+    problems: list[str] = []
+    begun: dict[tuple[str, str], int] = {}
+    for event in record.events:
+        if event.kind == RESUMED:  # whatever it was, it is told anew if it still is
+            found += [
+                _Status(channel, status, began_ns, event.t_ns, 0)
+                for (channel, status), began_ns in begun.items()
+            ]
+            begun.clear()
+        if event.kind not in ("status", "status_began"):
+            continue
+        channel, status = event.data.get("channel"), event.data.get("status")
+        if not isinstance(channel, str) or not isinstance(status, str):
+            problems.append(f"{event.kind} skipped: it does not say which channel and what")
+            continue
+        if event.kind == "status_began":
+            begun[channel, status] = event.t_ns
+            continue
+        began_ns = begun.pop((channel, status), event.t_ns)
+        begin_ns = _whole(event.data.get("begin_ns"), began_ns)
+        end_ns = max(_whole(event.data.get("end_ns"), event.t_ns), begin_ns)
+        count = _whole(event.data.get("count"), 1)
+        found.append(_Status(channel, status, begin_ns, end_ns, count))
+    found += [
+        _Status(channel, status, began_ns, None, 0) for (channel, status), began_ns in begun.items()
+    ]
+    return sorted(found, key=lambda item: item.begin_ns), problems
+
+
+def _whole(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
+    """A line for each channel and status in a phase.
+
+    Statuses wholly in the phase are counted together; of one that reaches beyond it the time in
+    the phase is said, and its count is that of the whole.
+    """
+    inside: dict[tuple[str, str], _Status] = {}
+    lines = []
+    for item in _statuses(record)[0]:
+        end_ns = span.end_ns if item.end_ns is None else item.end_ns
+        if item.begin_ns > span.end_ns or end_ns < span.begin_ns:
+            continue
+        key = (item.channel, item.status)
+        if item.end_ns is not None and span.begin_ns <= item.begin_ns and end_ns <= span.end_ns:
+            before = inside[key].count if key in inside else 0
+            inside[key] = replace(item, count=item.count + before)
+            continue
+        seconds = (min(end_ns, span.end_ns) - max(item.begin_ns, span.begin_ns)) * 1e-9
+        line = f"{item.words()}, for {seconds:.1f} s of this phase"
+        if item.end_ns is None:
+            line += ", not over when the data ended"
+        elif item.status not in (*WARNINGS, UNCOUNTED):
+            line += " (the number is of the whole stretch, which reaches beyond it)"
+        lines.append(line + _bias(item))
+    return lines + [item.words() + _bias(item) for item in inside.values()]
+
+
+def _bias(item: _Status) -> str:
+    if item.status != CUTS_OFF:
+        return ""
+    return "; what was over range is not in the mean: it is a lower bound"
+
+
+def _status_problems(record: RunRecord) -> list[str]:
+    """A line for each channel and status of the run."""
+    statuses, lines = _statuses(record)
+    over: dict[tuple[str, str], _Status] = {}
+    for item in statuses:
+        if item.end_ns is None:
+            at_s = (item.begin_ns - record.events[0].t_ns) * 1e-9
+            lines.append(
+                f"{item.channel}: {item.status.replace('_', ' ')} from {at_s:.1f} s on, "
+                "not over when the data ended"
+            )
+            continue
+        key = (item.channel, item.status)
+        before = over[key].count if key in over else 0
+        over[key] = replace(item, count=item.count + before)
+    return lines + [item.words() for item in over.values()]
+
+
+def run_problems(
+    record: RunRecord,
+    channels: Mapping[str, ChannelSeries],
+    live: Sequence[ChannelSeries],
+    unusable: Sequence[str],
+    spans: Sequence[PhaseSpan],
+) -> tuple[str, ...]:
+    """Problems of the whole run, one line each."""
+    lines = [*record.problems, *phase_event_problems(record), *unusable]
+    lines += [
+        f"phase {span.phase.index + 1} ({span.phase.label}): {span.unfit}"
+        for span in spans
+        if span.unfit
+    ]
+    for name, series in channels.items():
+        lines += [f"{name}: {problem}" for problem in (*series.problems, *series.clock.problems)]
+        if not len(series) and _awaited(name, spans):
+            lines.append(f"{name}: no readings at all")
+    lines += [f"{one.info.name}: {problem}" for one in live for problem in one.problems]
+    longest_s = max((phase.duration_s for phase in record.header.phases), default=0.0)
+    lines += [
+        f"{name}: a reading each {series.info.interval_s * 1e3:g} ms meets the mains ripple at the "
+        "same place each time, which averages out slowly or never (the uncertainty allows for "
+        "it); take nplc = 1 or more, or an interval that is no multiple of half a mains period"
+        for name, series in channels.items()
+        if left_of_ripple(series.info, longest_s) > NOTEWORTHY
+    ]
+    back: dict[str, list[float]] = {}
+    lost: dict[str, list[str]] = {}
+    away: set[str] = set()
+    for event in record.events:
+        instrument = str(event.data.get("instrument", ""))
+        if event.kind == "instrument_lost":
+            lost.setdefault(instrument, []).append(str(event.data.get("reason", "")))
+            away.add(instrument)
+        elif event.kind == "instrument_back":
+            back.setdefault(instrument, []).append(_seconds(event.data.get("gap_s")))
+            away.discard(instrument)
+        elif event.kind == RESUMED:
+            away.clear()
+    for instrument, reasons in lost.items():
+        gaps = back.get(instrument, [])
+        line = f"{instrument}: lost {_times(len(reasons))} ({reasons[-1]})"
+        if gaps:
+            line += f", back after {sum(gaps):.1f} s in all"
+        if instrument in away:
+            line += ", not back at the end"
+        lines.append(line)
+    lines += _interruptions(record)
+    lines += _held_up(record, channels, spans)
+    lines += host_problems(record)
+    lines += _status_problems(record)
+    return tuple(dict.fromkeys(lines))
+
+
+def _awaited(name: str, spans: Sequence[PhaseSpan]) -> bool:
+    """Whether a channel should have readings: fio's have none before a phase with that work, and
+    not every kernel counts how busy its host is."""
+    source, _, rest = name.partition(".")
+    direction = rest.partition(".")[0]
+    if name in (HOST_WAITING, HOST_STOLEN):
+        return False
+    return source != "fio" or any(
+        direction in span.phase.directions for span in spans if span.outcome == "completed"
+    )
+
+
+def _interruptions(record: RunRecord) -> Iterator[str]:
+    """A line for each time that the run was cut off and went on."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    for event in record.events:
+        if event.kind != RESUMED:
+            continue
+        index = event.data.get("interrupted")
+        phase = phases.get(index) if isinstance(index, int) else None
+        where = "between phases" if phase is None else f"in phase {phase.index + 1} ({phase.label})"
+        gap_s = _seconds(event.data.get("gap_s"))
+        yield f"interrupted {where}, resumed after {gap_s:.1f} s"
+
+
+def _held_up(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
+) -> Iterator[str]:
+    """A line for each time that labctl itself stood still, with what each meter lost by it.
+
+    One with a memory loses nothing. Of the others a reading is missing for each interval, as it
+    usually was, for which there is none.
+    """
+    for event in record.events:
+        if event.kind != HELD_UP:
+            continue
+        seconds = _seconds(event.data.get("seconds"))
+        begin_ns = event.t_ns - round(seconds * 1e9)
+        lost = {
+            name: count
+            for name, series in channels.items()
+            if (count := _missing(series, begin_ns, event.t_ns))
+        }
+        inside = [span for span in spans if span.begin_ns < event.t_ns and begin_ns < span.end_ns]
+        where = "".join(
+            f", in phase {span.phase.index + 1} ({span.phase.label})" for span in inside
+        )
+        told = ", ".join(f"{count} of {name}" for name, count in lost.items())
+        yield (
+            f"labctl stood still for {seconds:.1f} s{where}: stopped, or the machine was too busy "
+            f"or asleep; {told or 'no'} readings are missing"
+        )
+
+
+def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
+    """How many readings are missing between two that lie around a stretch."""
+    low, high = series.index_at(np.array([begin_ns, end_ns])).tolist()
+    low, high = max(low - 1, 0), min(high + 1, len(series))
+    usual_ns = series.interval_ns(0, len(series))
+    if high - low < 2 or not usual_ns > 0:
+        return 0
+    steps = np.diff(series.elapsed_ns(low, high, begin_ns))
+    return int(np.maximum(np.rint(steps / usual_ns) - 1, 0).sum())
+
+
+def _seconds(value: object) -> float:
+    return float(value) if is_number(value) and value > 0 else 0.0
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

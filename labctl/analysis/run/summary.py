@@ -1,0 +1,373 @@
+"""From a recorded run to everything it says: phases, watts, work, throttling, clocks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+
+from labctl.analysis.drive_counters import counters_moved
+from labctl.analysis.power.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.power.drive_telemetry import own_power, own_power_problem
+from labctl.analysis.power.rail_power import PhasePower, phase_power
+from labctl.analysis.power.shunt import burden_problems, temperature_problems
+from labctl.analysis.power.unthrottled import free_pieces, unthrottled
+from labctl.analysis.readings.channel_series import (
+    ChannelSeries,
+    RailSeries,
+    channel_series,
+    host_series,
+    rail_series,
+)
+from labctl.analysis.readings.cpu_use import CpuLook, cpu_looks, cpu_use
+from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
+from labctl.analysis.readings.fio_output import read_output
+from labctl.analysis.readings.host_clock import host_clock_result
+from labctl.analysis.readings.phase_spans import PhaseSpan, phase_spans
+from labctl.analysis.results import (
+    ClockResult,
+    Estimate,
+    PhaseResult,
+    RailResult,
+    RunSummary,
+    TemperatureResult,
+    ThrottleInterval,
+)
+from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
+from labctl.analysis.run.problems import phase_problems, run_problems
+from labctl.analysis.stats.uncertainty import ratio
+from labctl.analysis.steady_state.rule import steady_throughout
+from labctl.analysis.steady_state.window_means import steady_rounds_of, window_means
+from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
+from labctl.analysis.throttling.signals import PhaseSignals
+from labctl.analysis.throttling.verdict import verdict
+from labctl.config.plan import Role
+from labctl.fio.results import FioResult
+from labctl.record.reader import RESUMED, RunRecord
+
+THREADS = 2
+"""More do not help: the work is bound by memory, and parts of it hold Python's lock."""
+
+LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
+
+
+def summarise(record: RunRecord, running: bool = False) -> RunSummary:
+    """Everything a run says, from its journal alone.
+
+    ``running`` tells a run that is still on from one that was cut off. Reads each reading once,
+    of several drives once more for each drive's own; memory does not grow with the length of the
+    run.
+    """
+    summary = _summarise(run_of_all(record), running)
+    drives = {name: _summarise(one, running) for name, one in runs_of_drives(record).items()}
+    return with_drives(summary, drives) if drives else summary
+
+
+def _summarise(record: RunRecord, running: bool) -> RunSummary:
+    """The run of one drive, or of all of them together."""
+    channels, unusable = _channels(record)
+    rails = [
+        rail
+        for rail in (rail_series(info, channels) for info in record.header.rails)
+        if rail is not None
+    ]
+    outputs = [read_output(record, one) for one in phase_spans(record, _last_ns(record, channels))]
+    spans = [span for span, _ in outputs]
+    workers = min(THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        powers = list(pool.map(lambda span: _power(record, rails, span), spans))
+    results = _with_budgets(spans, powers)
+    totals = [total_watts(power, list(rail.values())) for power, rail in _zip(powers, results)]
+    idle = _idle(spans, totals)
+    idle_rails = results[idle] if idle is not None else {}
+    idle_watts = totals[idle] if idle is not None else None
+    live = [host_series(record, name) for name in LIVE_IOPS]
+    signals = run_signals(record, rails, channels, spans, live, idle_watts)
+    throttling = find_throttling(signals)
+    by_index = {phase.index: phase for phase in signals}
+    phases = []
+    looks = cpu_looks(record.events)
+    breaks = [event.t_ns for event in record.events if event.kind in BREAKS]
+    for number, span in enumerate(spans):
+        before = _followed(spans[number - 1], span, breaks) if number else None
+        result = _phase_result(
+            record,
+            channels,
+            span,
+            outputs[number][1],
+            before,
+            powers[number],
+            results[number],
+            totals[number],
+            watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
+            looks,
+        )
+        if span.phase.index in by_index:
+            phase = by_index[span.phase.index]
+            result = _about_throttling(result, phase, throttling, rails, span.boundary_u_ns)
+        phases.append(result)
+    gaps = [
+        item.gap_before_ms
+        for item, before in zip(phases[1:], phases[:-1], strict=True)
+        if item.gap_before_ms is not None
+        and before.phase.role is Role.MEASURE
+        and item.phase.role is Role.MEASURE
+    ]
+    own = own_power(record, rails)
+    outcome, reason = _outcome(record, running)
+    lags = tuple(
+        lag for rail in rails for lag in rail_lags(rail, spans, idle_rails.get(rail.info.name))
+    )
+    problems = run_problems(record, channels, live, unusable, spans)
+    steady = steady_rounds_of(record.events, phases)
+    calibration = record.header.calibration
+    begins = [event.t_ns for event in record.events[:1]] or [record.header.anchor.wall_ns]
+    end = record.end
+    return RunSummary(
+        run_id=record.header.run_id,
+        rig_name=record.header.rig_name,
+        plan_name=record.header.plan_name,
+        drive_model=record.header.drive.model,
+        drive_serial=record.header.drive.serial,
+        outcome=outcome,
+        reason=reason,
+        begin_ns=begins[0],
+        end_ns=end.t_ns if end is not None else _last_ns(record, channels),
+        idle_watts=idle_watts,
+        phases=tuple(phases),
+        throttling=throttling,
+        clocks=_clocks(record, channels),
+        edge_lags=lags,
+        gap_median_ms=float(np.median(gaps)) if gaps else None,
+        problems=(
+            *problems,
+            *lag_problems(lags),
+            *own_power_problem(own),
+            *burden_problems(record.header.rails, phases),
+            *temperature_problems(record.header.rails, channels),
+            *(calibration.problems if calibration is not None else ()),
+        ),
+        labctl_version=record.header.versions.get("labctl", ""),
+        drive_state=record.header.drive_state,
+        drive_counters=counters_moved(record.events),
+        own_power=own,
+        steady_rounds=steady,
+        window_means=window_means(phases, steady),
+        calibration=calibration,
+    )
+
+
+BREAKS = ("paused", "host_lost", RESUMED)
+"""Events after which the next phase does not follow the one before without idle time."""
+
+
+def _followed(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> PhaseSpan | None:
+    """``before``, unless something came between it and ``span`` that was not planned.
+
+    A phase that was done again later than those that follow it in the plan has none before it.
+    """
+    broken = span.begin_ns < before.begin_ns or any(
+        before.end_ns <= t_ns <= span.begin_ns for t_ns in breaks
+    )
+    return None if broken else before
+
+
+def _zip(
+    powers: Sequence[PhasePower], results: Sequence[dict[str, RailResult]]
+) -> list[tuple[PhasePower, dict[str, RailResult]]]:
+    return list(zip(powers, results, strict=True))
+
+
+def _channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, ...]]:
+    """Every channel of the header with its clock, and a line for each that cannot be used."""
+    channels, unusable = {}, []
+    for info in record.header.channels:
+        try:
+            channels[info.name] = channel_series(record, info)
+        except ValueError as error:
+            unusable.append(f"{info.name}: {error}")
+    return channels, tuple(unusable)
+
+
+def _last_ns(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> int:
+    """The time of the last datum of the run."""
+    lasts = [event.t_ns for event in record.events]
+    for channel in channels.values():
+        if len(channel):
+            stamps = np.ascontiguousarray(channel.stamps[-1:])
+            lasts.append(int(channel.clock.to_host_ns(stamps)[0]))
+    return max(lasts, default=record.header.anchor.wall_ns)
+
+
+def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:
+    end = record.end
+    if end is not None:
+        return str(end.data.get("outcome", "completed")), str(end.data.get("reason") or "")
+    return ("running", "") if running else ("interrupted", "the run was cut off")
+
+
+def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:
+    """Watts of a phase; without a total when a rail of the rig cannot be used at all."""
+    power = phase_power(rails, span.begin_ns, span.end_ns, span.boundary_u_ns)
+    absent = {info.name for info in record.header.rails} - {rail.info.name for rail in rails}
+    if not absent:
+        return power
+    lines = tuple(f"{name}: no watts, a channel of it cannot be used" for name in sorted(absent))
+    return PhasePower(power.rails, None, None, power.missing + lines)
+
+
+def _with_budgets(
+    spans: Sequence[PhaseSpan], powers: Sequence[PhasePower]
+) -> list[dict[str, RailResult]]:
+    """Each phase's rails; a budget needs the steps to the phases before and after."""
+    results = []
+    for number, (span, power) in enumerate(zip(spans, powers, strict=True)):
+        beside = [powers[i].rails for i in (number - 1, number + 1) if 0 <= i < len(powers)]
+        rails = {}
+        for name, rail in power.rails.items():
+            own = rail.watts.mean
+            steps = [abs(own - other[name].watts.mean) for other in beside if name in other]
+            rails[name] = rail_result(
+                rail, span.duration_ns * 1e-9, max(steps, default=0.0), span.boundary_u_ns
+            )
+        results.append(rails)
+    return results
+
+
+def _idle(spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]) -> int | None:
+    """The phase that idle watts are taken from: idle before the work, else idle after it.
+
+    After the work a drive is warm and may still be tidying up.
+    """
+    for role in (Role.IDLE_BEFORE, Role.IDLE_AFTER):
+        for number, span in enumerate(spans):
+            if span.phase.role is role and totals[number] is not None:
+                return number
+    return None
+
+
+def _phase_result(
+    record: RunRecord,
+    channels: Mapping[str, ChannelSeries],
+    span: PhaseSpan,
+    fio: FioResult | None,
+    before: PhaseSpan | None,
+    power: PhasePower,
+    rails: dict[str, RailResult],
+    watts: Estimate | None,
+    marginal: Estimate | None,
+    looks: Sequence[CpuLook],
+) -> PhaseResult:
+    duration_s = span.duration_ns * 1e-9
+    sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []
+    iops = sum(side.iops for side in sides) if sides else None
+    bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
+    doubt = 2 * span.boundary_u_ns * 1e-9 / duration_s if duration_s > 0 else 0.0
+    gap_ms = (span.begin_ns - before.end_ns) * 1e-6 if before is not None else None
+    notes = phase_problems(record, span, power, rails, fio)
+    return PhaseResult(
+        phase=span.phase,
+        outcome=span.outcome,
+        begin_ns=span.begin_ns,
+        end_ns=span.end_ns,
+        gap_before_ms=gap_ms,
+        rails=rails,
+        watts=watts,
+        watts_series=power.total,
+        joules=energy(watts, duration_s, span.boundary_u_ns) if watts else None,
+        marginal_watts=None if span.phase.role in IDLE_ROLES else marginal,
+        read=fio.read if fio else None,
+        write=fio.write if fio else None,
+        iops=iops,
+        bytes_per_s=bytes_per_s,
+        iops_per_watt=_per(iops, doubt, watts),
+        bytes_per_joule=_per(bytes_per_s, doubt, watts),
+        joules_per_io=_over(watts, iops, doubt),
+        temperatures=_temperatures(record, channels, span),
+        throttled_s=0.0,
+        alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
+        notes=notes,
+        cpu=cpu_use(looks, span, fio),
+    )
+
+
+def _per(rate: float | None, doubt: float, watts: Estimate | None) -> Estimate | None:
+    if not rate or watts is None:
+        return None
+    return ratio(Estimate(rate, rate * doubt), watts)
+
+
+def _over(watts: Estimate | None, rate: float | None, doubt: float) -> Estimate | None:
+    if not rate or watts is None:
+        return None
+    return ratio(watts, Estimate(rate, rate * doubt))
+
+
+def _temperatures(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], span: PhaseSpan
+) -> dict[str, TemperatureResult]:
+    found = {}
+    for sensor, name in record.header.temperatures.items():
+        if name not in channels:
+            continue
+        _, celsius = channels[name].between(span.begin_ns, span.end_ns)
+        celsius = celsius[np.isfinite(celsius)]
+        if len(celsius):
+            found[sensor] = TemperatureResult(
+                start=float(celsius[0]), max=float(celsius.max()), end=float(celsius[-1])
+            )
+    return found
+
+
+def _about_throttling(
+    result: PhaseResult,
+    phase: PhaseSignals,
+    throttling: Sequence[ThrottleInterval],
+    rails: Sequence[RailSeries],
+    boundary_u_ns: int,
+) -> PhaseResult:
+    """The result with the verdict and, where it throttled, the numbers of what is left."""
+    stretches = throttled_stretches(throttling, phase.index)
+    judged = replace(
+        result,
+        steady=steady_throughout(phase.t_ns, phase.iops, phase.begin_ns, phase.end_ns),
+        throttling=verdict(phase, throttling),
+        throttled_s=throttled_s(throttling, phase.index),
+    )
+    if not stretches:
+        doubt = 2 * boundary_u_ns * 1e-9 / result.duration_s if result.duration_s > 0 else 0.0
+        return replace(
+            judged,
+            unthrottled_s=result.duration_s,
+            watts_unthrottled=result.watts,
+            iops_unthrottled=None
+            if result.iops is None
+            else Estimate(result.iops, result.iops * doubt),
+        )
+    pieces = free_pieces(phase.begin_ns, phase.end_ns, stretches)
+    left = unthrottled(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns)
+    return replace(
+        judged,
+        unthrottled_s=left.seconds,
+        watts_unthrottled=left.watts if result.watts is not None else None,
+        iops_unthrottled=left.iops,
+    )
+
+
+def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:
+    host = host_clock_result(record)
+    return (() if host is None else (host,)) + tuple(
+        ClockResult(
+            channel=name,
+            drift_ppm=series.clock.drift_ppm,
+            u_ms=(series.clock.u_ns + series.info.time_u_s * 1e9) * 1e-6,
+            epochs=series.clock.epochs,
+            pairs=series.clock.pairs,
+        )
+        for name, series in channels.items()
+        if series.clock.pieces
+    )

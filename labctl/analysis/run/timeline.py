@@ -1,0 +1,290 @@
+"""A whole run over time, thinned to what an eye can tell apart: means with their extremes.
+
+A bin shows the mean of its readings and the smallest and largest of them, so a peak that lasted
+one reading is seen however long the run was. Readings are walked through in pieces: a run of a
+hundred million of them is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.power.rail_power import BRIDGED, rail_watts
+from labctl.analysis.readings.channel_series import (
+    ChannelSeries,
+    RailSeries,
+    channel_series,
+    rail_series,
+)
+from labctl.record.reader import RunRecord
+from labctl.record.timebase import NS_PER_S
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+BINS = 1500
+SILENT_AFTER_S = 0.5
+SILENT_AFTER_INTERVALS = 5.0
+_PIECE = 1 << 18
+"""Readings that are worked on at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One quantity over time: middles of bins, and mean, lowest and highest reading of each.
+
+    A bin of NaN stands where there were no readings for long: a line breaks there.
+    """
+
+    t_ns: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A stretch in which a channel that should have given readings gave none."""
+
+    channel: str
+    begin_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A run over time: ``watts`` by rail, ``iops`` and ``bytes_per_s`` by direction, ``celsius``
+    by sensor.
+
+    ``total_watts`` adds up the rails where all were measured; its extremes are the sums of the
+    rails' extremes, so the true ones lie within.
+    """
+
+    begin_ns: int
+    end_ns: int
+    watts: Mapping[str, Trace]
+    total_watts: Trace | None
+    iops: Mapping[str, Trace]
+    bytes_per_s: Mapping[str, Trace]
+    celsius: Mapping[str, Trace]
+    power_silences: tuple[Silence, ...]
+    celsius_silences: tuple[Silence, ...]
+
+
+def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) -> Timeline:
+    """The run from ``begin_ns`` to ``end_ns``, in at most ``bins`` bins.
+
+    A channel whose clock was never looked at has no place in time and is left out. Raises
+    ValueError when the run has no duration.
+    """
+    if end_ns <= begin_ns:
+        raise ValueError("a run that ends before it begins has no timeline")
+    walk = _Walk(record, begin_ns, end_ns, bins)
+    watts: dict[str, Trace] = {}
+    power_silences: list[Silence] = []
+    for info in record.header.rails:
+        rail = rail_series(info, walk.channels)
+        if rail is not None:
+            trace, silences = walk.power(rail)
+            power_silences.extend(silences)
+            if len(trace):
+                watts[info.name] = trace
+    celsius: dict[str, Trace] = {}
+    celsius_silences: list[Silence] = []
+    for sensor, name in record.header.temperatures.items():
+        if name in walk.channels:
+            trace, silences = walk.plain(walk.channels[name])
+            celsius_silences.extend(silences)
+            if len(trace):
+                celsius[sensor] = trace
+    complete = len(watts) == len(record.header.rails)
+    return Timeline(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        watts=watts,
+        total_watts=_total(list(watts.values())) if watts and complete else None,
+        iops=walk.work("iops"),
+        bytes_per_s=walk.work("bytes_per_s"),
+        celsius=celsius,
+        power_silences=tuple(power_silences),
+        celsius_silences=tuple(celsius_silences),
+    )
+
+
+def _total(traces: list[Trace]) -> Trace:
+    """The sum, on the bins of the trace with most of them."""
+    t_ns = max(traces, key=len).t_ns
+    base = int(t_ns[0])
+    grid = (t_ns - base).astype(np.float64)
+
+    def summed(part: Callable[[Trace], Floats]) -> Floats:
+        columns = [
+            np.interp(
+                grid, (one.t_ns - base).astype(np.float64), part(one), left=np.nan, right=np.nan
+            )
+            for one in traces
+        ]
+        return np.asarray(np.sum(columns, axis=0), np.float64)
+
+    return Trace(
+        t_ns,
+        summed(lambda one: one.mean),
+        summed(lambda one: one.low),
+        summed(lambda one: one.high),
+    )
+
+
+class _Bins:
+    """Sums and extremes of readings that come in time order, piece by piece.
+
+    Times are ns since the begin of the run.
+    """
+
+    def __init__(self, span_ns: int, count: int) -> None:
+        self._edges = np.linspace(0.0, float(span_ns), count + 1)
+        self._n = np.zeros(count, np.int64)
+        self._sum = np.zeros(count)
+        self._low = np.full(count, np.inf)
+        self._high = np.full(count, -np.inf)
+
+    def add(self, t: Floats, values: Floats) -> None:
+        """Readings in time order; those outside the run do not count."""
+        cuts = np.searchsorted(t, self._edges)
+        counts = np.diff(cuts)
+        filled = np.flatnonzero(counts)
+        if not len(filled):
+            return
+        values, starts = values[: cuts[-1]], cuts[filled]
+        self._n[filled] += counts[filled]
+        self._sum[filled] += np.add.reduceat(values, starts)
+        self._low[filled] = np.minimum(self._low[filled], np.minimum.reduceat(values, starts))
+        self._high[filled] = np.maximum(self._high[filled], np.maximum.reduceat(values, starts))
+
+    def trace(self, begin_ns: int, silences: list[Silence]) -> Trace:
+        """The bins that have readings, and one of NaN in each silence."""
+        filled = np.flatnonzero(self._n)
+        if not len(filled):
+            return Trace(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
+        middles = begin_ns + np.rint((self._edges[:-1] + self._edges[1:]) / 2).astype(np.int64)
+        breaks = np.array([(one.begin_ns + one.end_ns) // 2 for one in silences], np.int64)
+        t_ns = np.concatenate([middles[filled], breaks])
+        order = np.argsort(t_ns, kind="stable")
+        nothing = np.full(len(breaks), np.nan)
+
+        def whole(values: Floats) -> Floats:
+            return np.concatenate([values[filled], nothing])[order]
+
+        with np.errstate(invalid="ignore"):
+            means = self._sum / self._n
+        return Trace(t_ns[order], whole(means), whole(self._low), whole(self._high))
+
+
+def _silent_after_ns(channel: ChannelSeries) -> float:
+    interval_ns = channel.interval_ns(0, len(channel))
+    return max(SILENT_AFTER_S * NS_PER_S, SILENT_AFTER_INTERVALS * interval_ns)
+
+
+class _Walk:
+    """Walks through the channels of one run, one bin grid a quantity."""
+
+    def __init__(self, record: RunRecord, begin_ns: int, end_ns: int, bins: int) -> None:
+        self._begin_ns = begin_ns
+        self._end_ns = end_ns
+        self._bins = bins
+        self.channels: dict[str, ChannelSeries] = {}
+        for info in record.header.channels:
+            try:
+                self.channels[info.name] = channel_series(record, info)
+            except ValueError:
+                continue
+
+    def plain(self, channel: ChannelSeries) -> tuple[Trace, list[Silence]]:
+        """A channel as it is."""
+        bins = self._grid(channel)
+        cuts = self._cuts(channel, len(channel))
+        for low, high in zip(cuts[0][:-1], cuts[0][1:], strict=True):
+            bins.add(*self._good(channel, low, high))
+            channel.let_go()
+        silences = self._silences(channel)
+        return bins.trace(self._begin_ns, silences), silences
+
+    def work(self, quantity: str) -> dict[str, Trace]:
+        """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
+
+        What it told of one of several drives alone has the drive's name between.
+        """
+        traces = {
+            name.split(".")[-2]: self.plain(channel)[0]
+            for name, channel in self.channels.items()
+            if channel.info.quantity == quantity and name.count(".") == 2
+        }
+        return {direction: trace for direction, trace in traces.items() if len(trace)}
+
+    def power(self, rail: RailSeries) -> tuple[Trace, list[Silence]]:
+        """Volts times amps, as in every other place where watts are made."""
+        volts, amps = rail.volts, rail.amps
+        silences = self._silences(amps) + self._silences(volts)
+        bins = self._grid(amps)
+        for (t_amps, current), (t_volts, voltage), bridged_ns in self._side_by_side(rail):
+            if len(t_amps) and len(t_volts):
+                drop_ohm = rail.info.drop_ohm
+                bins.add(*rail_watts(t_amps, current, t_volts, voltage, bridged_ns, drop_ohm))
+        return bins.trace(self._begin_ns, silences), silences
+
+    def _side_by_side(
+        self, rail: RailSeries
+    ) -> Iterator[tuple[tuple[Floats, Floats], tuple[Floats, Floats], float]]:
+        """Pieces of the current, with the voltage that reaches one reading further each side."""
+        volts, amps = rail.volts, rail.amps
+        bridged_ns = BRIDGED * volts.interval_ns(0, len(volts))
+        amps_cuts, volts_cuts = self._cuts(amps, max(len(amps), len(volts)), volts)
+        for number in range(len(amps_cuts) - 1):
+            low, high = amps_cuts[number], amps_cuts[number + 1]
+            volts_low = max(volts_cuts[number] - 1, 0)
+            volts_high = min(volts_cuts[number + 1] + 1, len(volts))
+            yield self._good(amps, low, high), self._good(volts, volts_low, volts_high), bridged_ns
+            amps.let_go()
+            volts.let_go()
+
+    def _good(self, channel: ChannelSeries, low: int, high: int) -> tuple[Floats, Floats]:
+        """Times and values of some readings, without any that is not a number."""
+        t, values = channel.elapsed_ns(low, high, self._begin_ns), channel.values(low, high)
+        finite = np.isfinite(values)
+        return (t, values) if finite.all() else (t[finite], values[finite])
+
+    def _cuts(self, channel: ChannelSeries, most: int, *others: ChannelSeries) -> list[list[int]]:
+        """Where to cut each channel so that no piece of the run is large."""
+        edges = np.linspace(self._begin_ns, self._end_ns, most // _PIECE + 2).astype(np.int64)
+        return [one.index_at(edges).tolist() for one in (channel, *others)]
+
+    def _grid(self, channel: ChannelSeries) -> _Bins:
+        """Bins no narrower than the interval between readings."""
+        span_ns = self._end_ns - self._begin_ns
+        interval_ns = max(channel.interval_ns(0, len(channel)), 1.0)
+        return _Bins(span_ns, max(1, min(self._bins, int(span_ns / interval_ns))))
+
+    def _silences(self, channel: ChannelSeries) -> list[Silence]:
+        """Stretches of the run without readings, from its begin to its end."""
+        count = len(channel)
+        name = channel.info.name
+        if not count:
+            return [Silence(name, self._begin_ns, self._end_ns)]
+        far_ns = _silent_after_ns(channel)
+        ends = [0, count - 1]
+        for begin in range(0, count, _PIECE):
+            apart = np.diff(channel.stamps[begin : begin + _PIECE + 1])
+            # a clock drifts far less than a hundredth
+            long = begin + np.flatnonzero(apart > 0.99 * far_ns)
+            channel.let_go()
+            ends += [*long.tolist(), *(long + 1).tolist()]
+        t_ns = channel.clock.to_host_ns(channel.stamps[np.sort(ends)])
+        bounds = np.clip([self._begin_ns, *t_ns, self._end_ns], self._begin_ns, self._end_ns)
+        pairs = bounds.reshape(-1, 2).tolist()
+        return [Silence(name, begin, end) for begin, end in pairs if end - begin > far_ns]

@@ -1,0 +1,88 @@
+"""Rounds: the same work done again and again, followed until it is steady.
+
+Steady is asked of IOPS, watts and temperature at once: a drive that still warms up, or whose
+watts still creep, has no result yet although its IOPS stand still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from labctl.analysis.results import PhaseResult
+from labctl.analysis.steady_state.rule import WINDOW
+from labctl.analysis.steady_state.tracking import (
+    CELSIUS,
+    SteadyReport,
+    Tracked,
+    last_window_report,
+    steady_report,
+)
+from labctl.analysis.workload import by_workload, ordinary
+
+
+def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ...]]:
+    """Work that was done in at least two rounds, by its name; a failed round ends a series."""
+    found = {}
+    for name, group in by_workload(results).items():
+        whole = []
+        for result in group:
+            if not ordinary(result):
+                break
+            whole.append(result)
+        if len(whole) > 1:
+            found[name] = tuple(whole)
+    return found
+
+
+def tracked_variables(name: str, rounds: Sequence[PhaseResult]) -> Iterator[Tracked]:
+    """IOPS, watts and temperature of a work's rounds; what was not measured in all is left out."""
+    yield Tracked(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
+    watts = [item.watts.value for item in rounds if item.watts is not None]
+    if len(watts) == len(rounds):
+        yield Tracked(f"{name}: watts", "W", tuple(watts))
+    warmest = [
+        max(one.end for one in item.temperatures.values()) for item in rounds if item.temperatures
+    ]
+    if len(warmest) == len(rounds):
+        yield Tracked(f"{name}: temperature", "°C", tuple(warmest), CELSIUS)
+
+
+def steady_rounds(
+    results: Sequence[PhaseResult], track: Sequence[str] = (), window: int = WINDOW
+) -> SteadyReport | None:
+    """Whether every tracked variable of every tracked work is steady in the same window.
+
+    ``track`` names the works to follow (:func:`workload_name`); when it is empty, those that the
+    plan tracks. None when nothing was repeated.
+    """
+    rounds = rounds_of(results)
+    followed: Mapping[str, tuple[PhaseResult, ...]] = {
+        name: group
+        for name, group in rounds.items()
+        if (name in track if track else group[0].phase.tracked)
+    }
+    tracked = [one for name, group in followed.items() for one in tracked_variables(name, group)]
+    return steady_report(tracked, window) if tracked else None
+
+
+def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
+    """One for each sweep with rounds, of its last window; then one for work that just came often
+    enough to be judged."""
+    sweeps: dict[int, list[PhaseResult]] = {}
+    for item in results:
+        if item.phase.round:
+            sweeps.setdefault(item.phase.sweep_number, []).append(item)
+    found = []
+    for members in sweeps.values():
+        tracked = [
+            one
+            for name, group in rounds_of(members).items()
+            if group[0].phase.tracked
+            for one in tracked_variables(name, group)
+        ]
+        if tracked:
+            found.append(last_window_report(tracked, members[0].phase.sweep))
+    often = steady_rounds([item for item in results if not item.phase.round])
+    if often is not None and often.windows:
+        found.append(often)
+    return tuple(found)

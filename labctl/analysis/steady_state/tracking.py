@@ -1,0 +1,165 @@
+"""Variables that are followed from round to round until all of them are steady together.
+
+IOPS and watts are judged as SNIA's PTS judges performance; temperature has limits of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from labctl.analysis.steady_state.rule import (
+    LINE_LIMIT,
+    RANGE_LIMIT,
+    WINDOW,
+    SteadyState,
+    steady_window,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a window may do: its range and its line as parts of the average, or absolutely."""
+
+    range: float = RANGE_LIMIT
+    line: float = LINE_LIMIT
+    of_average: bool = True
+
+    def verdict(self, rounds: ArrayLike) -> SteadyState:
+        """The verdict on all ``rounds``; ``range`` and ``line`` of it are parts of the average, or
+        absolute. Raises ValueError for fewer than two."""
+        y = np.asarray(rounds, dtype=np.float64)
+        found = steady_window(y)
+        spread, line = found.range, found.line
+        if not self.of_average:
+            spread, line = float(y.max() - y.min()), abs(found.slope) * (len(y) - 1)
+        steady = spread <= self.range and line <= self.line
+        return SteadyState(steady, found.average, spread, line, found.slope)
+
+
+PTS = Limits()
+"""What the standard asks of performance; here also of watts."""
+
+CELSIUS = Limits(range=2.0, line=1.5, of_average=False)
+"""Temperature has no standard, and a share of °C means nothing because 0 °C is no zero: 2 °C of
+range is two steps of a drive's sensor, and one step makes a line of up to 1.2 °C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A measurement window as the standard draws it.
+
+    ``rounds`` count from 0. Every line is a pair of y, at the first and at the last round.
+    """
+
+    name: str
+    unit: str
+    rounds: tuple[int, ...]
+    values: tuple[float, ...]
+    verdict: SteadyState
+    average: tuple[float, float]
+    upper: tuple[float, float]
+    """Average + half of the allowed range (110 % of the average for performance)."""
+    lower: tuple[float, float]
+    slope: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """A variable that is followed from round to round."""
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    limits: Limits = PTS
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyReport:
+    """Whether all tracked variables became steady, where, and what each did.
+
+    ``reached_at`` is the round (from 0) that ends the first window in which all are steady; then
+    ``windows`` are of that window, else of the last rounds. ``alone_at`` says when each variable
+    was steady for itself.
+    """
+
+    reached_at: int | None
+    tracked: tuple[Tracked, ...]
+    windows: tuple[Window, ...]
+    alone_at: Mapping[str, int | None]
+    sweep: str = ""
+    """Whose rounds they are; empty for work that just came again and again."""
+
+    @property
+    def not_steady(self) -> tuple[str, ...]:
+        """The variables that are not steady in the window."""
+        return tuple(one.name for one in self.windows if not one.verdict.steady)
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is a steady window."""
+        return self.reached_at is not None
+
+
+def measurement_window(one: Tracked, end: int, window: int = WINDOW) -> Window:
+    """The window that ends with round ``end``, with the lines that the standard draws.
+
+    Raises ValueError when there are not so many rounds.
+    """
+    first = end - window + 1
+    if first < 0 or end >= len(one.values):
+        raise ValueError(f"{one.name}: no {window} rounds up to round {end}")
+    values = one.values[first : end + 1]
+    verdict = one.limits.verdict(values)
+    half = one.limits.range / 2 * (abs(verdict.average) if one.limits.of_average else 1.0)
+    rise = verdict.slope * (window - 1) / 2
+    average = verdict.average
+    return Window(
+        name=one.name,
+        unit=one.unit,
+        rounds=tuple(range(first, end + 1)),
+        values=values,
+        verdict=verdict,
+        average=(average, average),
+        upper=(average + half, average + half),
+        lower=(average - half, average - half),
+        slope=(average - rise, average + rise),
+    )
+
+
+def steady_round(tracked: Sequence[Tracked], window: int = WINDOW) -> int | None:
+    """The round (from 0) that ends the first window in which all are steady, or None."""
+    for end in range(window, min((len(one.values) for one in tracked), default=0) + 1):
+        if all(one.limits.verdict(one.values[end - window : end]).steady for one in tracked):
+            return end - 1
+    return None
+
+
+def steady_report(tracked: Sequence[Tracked], window: int = WINDOW) -> SteadyReport:
+    """Whether and where all ``tracked`` variables are steady together."""
+    rounds = min((len(one.values) for one in tracked), default=0)
+    reached = steady_round(tracked, window)
+    return _report(tracked, window, reached if reached is not None else rounds - 1, reached)
+
+
+def last_window_report(
+    tracked: Sequence[Tracked], sweep: str, window: int = WINDOW
+) -> SteadyReport:
+    """Whether all are steady in the last window, which the results of a sweep are the mean of."""
+    end = min((len(one.values) for one in tracked), default=0) - 1
+    last = end >= window - 1 and all(
+        one.limits.verdict(one.values[end - window + 1 : end + 1]).steady for one in tracked
+    )
+    return replace(_report(tracked, window, end, end if last else None), sweep=sweep)
+
+
+def _report(tracked: Sequence[Tracked], window: int, end: int, reached: int | None) -> SteadyReport:
+    """With the windows that end with round ``end``."""
+    windows = (
+        tuple(measurement_window(one, end, window) for one in tracked) if end >= window - 1 else ()
+    )
+    alone = {one.name: steady_round([one], window) for one in tracked}
+    return SteadyReport(reached, tuple(tracked), windows, alone)

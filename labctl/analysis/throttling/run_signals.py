@@ -1,0 +1,117 @@
+"""What throttling is judged by, taken from a run: one :class:`PhaseSignals` a phase with work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from labctl.analysis.power.rail_power import FEWEST, phase_power
+from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
+from labctl.analysis.readings.phase_spans import PhaseSpan
+from labctl.analysis.results import Estimate
+from labctl.analysis.throttling.heat import Heat
+from labctl.analysis.throttling.host_load import HostLoad
+from labctl.analysis.throttling.signals import PhaseSignals
+from labctl.analysis.throttling.smart_counters import Counters
+from labctl.config.plan import Role
+from labctl.record.reader import RunRecord
+
+AROUND_NS = 3_000_000_000
+
+IDLE_ROLES = (Role.IDLE_BEFORE, Role.IDLE_AFTER)
+
+
+def run_signals(
+    record: RunRecord,
+    rails: Sequence[RailSeries],
+    channels: Mapping[str, ChannelSeries],
+    spans: Sequence[PhaseSpan],
+    live: Sequence[ChannelSeries],
+    idle_watts: Estimate | None,
+) -> tuple[PhaseSignals, ...]:
+    """What throttling is judged by, of each phase with work, in order."""
+    live = [series for series in live if len(series)]
+    if not spans:
+        return ()
+    everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
+    sensors = {
+        sensor: (name, *channels[name].between(*everything))
+        for sensor, name in record.header.temperatures.items()
+        if name in channels
+    }
+    heat = Heat.of(sensors, record.header.drive.warning_celsius)
+    whole = len(rails) == len(record.header.rails)
+
+    def watts_between(begin_ns: int, end_ns: int) -> float | None:
+        if not whole:
+            return None
+        total = phase_power(rails, begin_ns, end_ns, 0).total
+        return total.mean if total is not None else _watts_of_slow_volts(rails, begin_ns, end_ns)
+
+    stamped_here = [
+        series for series in channels.values() if series.info.clock == "host" and len(series)
+    ]
+    counters, host = Counters.of(record.events), HostLoad.of(record)
+    signals = []
+    for span in spans:
+        if span.phase.role in IDLE_ROLES or span.phase.replay is not None:
+            continue  # what a replay does varies as its trace does
+        t_ns, iops = _live_iops(live, span)
+        signals.append(
+            PhaseSignals(
+                index=span.phase.index,
+                begin_ns=span.begin_ns,
+                end_ns=span.end_ns,
+                writes=span.phase.writes,
+                t_ns=t_ns,
+                iops=iops,
+                heat=heat,
+                watts_between=watts_between,
+                workload=f"{span.phase.label} {span.phase.span_bytes} "
+                f"{span.phase.buffer_compress_pct}",
+                idle_watts=idle_watts.value if idle_watts is not None else None,
+                counters=counters,
+                silent_between=lambda begin_ns, end_ns: _silent(stamped_here, begin_ns, end_ns),
+                host=host,
+            )
+        )
+    return tuple(signals)
+
+
+def _watts_of_slow_volts(rails: Sequence[RailSeries], begin_ns: int, end_ns: int) -> float | None:
+    """Total watts of a stretch that is too short for a slow voltmeter: a rail's volts hardly change
+    in seconds, so those around it are taken. None where they, or readings of its amps, are not
+    there."""
+    total = 0.0
+    for rail in rails:
+        _, amps = rail.amps.between(begin_ns, end_ns)
+        _, volts = rail.volts.between(begin_ns - AROUND_NS, end_ns + AROUND_NS)
+        if len(amps) < FEWEST or not len(volts):
+            return None
+        total += float(amps.mean() * np.median(volts))
+    return total
+
+
+def _silent(channels: Sequence[ChannelSeries], begin_ns: int, end_ns: int) -> bool | None:
+    """Whether no channel had a reading between two moments, of those that should have had one."""
+    due = [one for one in channels if 2 * one.info.interval_s * 1e9 < end_ns - begin_ns]
+    if not due:
+        return None
+    return all(not len(one.between(begin_ns, end_ns)[0]) for one in due)
+
+
+def _live_iops(
+    live: Sequence[ChannelSeries], span: PhaseSpan
+) -> tuple[
+    np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]
+]:
+    """Read and write IOPS together; both come from the same statuses of fio."""
+    parts = [series.between(span.begin_ns, span.end_ns) for series in live]
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0)
+    times = np.unique(np.concatenate([t for t, _ in parts]))
+    total = np.zeros(len(times))
+    for t, values in parts:
+        total[np.searchsorted(times, t)] += values
+    return times, total

@@ -1,0 +1,72 @@
+"""Whether the drive throttled in a phase: yes, no, or it cannot be excluded – and why.
+
+Silence is no proof. A phase that was slow from end to end looks like any other; what excludes it
+is a drive that stayed cool, or one that counts and did not, or the same workload that did no more
+when it was free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labctl.analysis.results import ThrottleInterval, ThrottleVerdict
+from labctl.analysis.throttling.detection import THROTTLING
+from labctl.analysis.throttling.heat import NEAR_WARNING
+from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
+from labctl.analysis.throttling.slowdowns import STALLED, is_restless
+
+NONE = "none seen"
+THROTTLED = "throttled"
+OPEN = "cannot be excluded"
+
+
+def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleVerdict:
+    """What is known about throttling in a phase. ``found``: the slow stretches of the run."""
+    own = [item for item in found if item.phase_index == phase.index]
+    throttled = [item for item in own if item.cause in THROTTLING]
+    if throttled:
+        causes = " and ".join(dict.fromkeys(item.cause.replace("_", " ") for item in throttled))
+        return ThrottleVerdict(THROTTLED, f"{causes}: {throttled[0].evidence}")
+    counted = phase.counters.moved(phase.begin_ns, phase.end_ns)
+    if counted is not None:
+        return ThrottleVerdict(
+            OPEN, f"the drive's own counters moved ({counted}), but no stretch stands out"
+        )
+    unknown = [item for item in own if item.cause == "unknown"]
+    if unknown:
+        return ThrottleVerdict(OPEN, f"slower for a reason not known: {unknown[0].evidence}")
+    if phase.counters.stood_still(phase.begin_ns, phase.end_ns):
+        return ThrottleVerdict(NONE, "the drive counts its throttling, and did not in this phase")
+    few = len(phase.iops) < FEWEST
+    warmest = phase.heat.warmest(phase.begin_ns, phase.end_ns)
+    if warmest is None:
+        return ThrottleVerdict(
+            OPEN, "neither the drive's temperature nor a counter that moves was recorded"
+        )
+    warning = phase.heat.warning_celsius
+    if warning is not None and warmest < warning - NEAR_WARNING:
+        return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
+    busy_host = [
+        item
+        for item in own
+        if item.cause == "host_stall" and item.iops_during >= STALLED * item.iops_before
+    ]
+    if busy_host:
+        return ThrottleVerdict(OPEN, f"heat may hide behind this: {busy_host[0].evidence}")
+    if warning is None:
+        if few:
+            return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
+        unproven = [item for item in own if item.cause == "write_cache" and not item.costly]
+        if unproven:
+            words = "may be heat as well as flash, and the drive names no warning temperature"
+            return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
+        return ThrottleVerdict(NONE, "no abrupt fall; the drive names no warning temperature")
+    near = f"{warmest:.0f} °C, warning at {warning:.0f} °C, and no counter that moves"
+    if few:
+        return ThrottleVerdict(OPEN, f"too short to see a change, {near}")
+    if is_restless(on_grid(phase)):
+        return ThrottleVerdict(OPEN, f"IOPS go up and down from status to status: {near}")
+    coolest = phase.heat.coolest(phase.begin_ns, phase.end_ns)
+    if coolest is not None and coolest < warning - NEAR_WARNING:
+        return ThrottleVerdict(NONE, f"{coolest:.0f} to {warmest:.0f} °C without an abrupt fall")
+    return ThrottleVerdict(OPEN, f"it may have been slow from end to end: {near}")

@@ -1,0 +1,97 @@
+"""What a run changes for as long as it is on, and what it was before.
+
+Each change is recorded before it is made (``setting_changed``), and ``settings_restored`` when it
+is undone: whoever comes after a run that was killed finds in its record what to put back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from labctl.record.reader import Event
+
+POWER_STATE = "power_state"
+"""The name of the drive's power state; every other name is the path of a governor on its host."""
+GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+SETTING_CHANGED = "setting_changed"
+SETTINGS_RESTORED = "settings_restored"
+
+_GOVERNOR = re.compile(GOVERNORS.replace("*", r"\d+"))
+_WORDS = {True: re.compile(r"[0-9]|[12][0-9]|3[01]"), False: re.compile(r"[a-z_]{1,32}")}
+"""What a power state (True) and a governor look like: a record may come from anywhere."""
+
+Values = Mapping[str, str]
+"""Settings by name, as text."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Settings that a run has changed: what they were ``before`` it, and what it made of them."""
+
+    before: Values = field(default_factory=dict)
+    now: Values = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.before)
+
+    def and_also(self, before: Values, now: Values) -> Changed:
+        """With another change: of a setting that was changed twice, the oldest value counts."""
+        return Changed({**before, **self.before}, {**self.now, **now})
+
+    def without(self, names: Iterable[str]) -> Changed:
+        """With these put back."""
+        gone = set(names)
+        return self.only(self.before.keys() - gone)
+
+    def only(self, names: Iterable[str]) -> Changed:
+        """Of these alone."""
+        kept = set(names)
+        return Changed(
+            {name: value for name, value in self.before.items() if name in kept},
+            {name: value for name, value in self.now.items() if name in kept},
+        )
+
+    def __str__(self) -> str:
+        """For a person: ``power state 3 (before: 0), CPU governor x (before: y)``."""
+        told = [
+            f"{'power state' if name == POWER_STATE else 'CPU governor'} {self.now[name]} "
+            f"(before: {self.before[name]})"
+            for name in sorted(self.before)
+        ]
+        return ", ".join(dict.fromkeys(told))
+
+
+def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
+    """What a run changed and did not put back, by its events.
+
+    ``drive``: the one of several drives, by its name in the rig.
+    """
+    changed = Changed()
+    for event in events:
+        if event.data.get("drive", "") != drive:
+            continue
+        if event.kind == SETTING_CHANGED:
+            before, now = _values(event.data.get("before")), _values(event.data.get("now"))
+            both = before.keys() & now.keys()
+            changed = changed.and_also(
+                {name: before[name] for name in both}, {name: now[name] for name in both}
+            )
+        elif event.kind == SETTINGS_RESTORED:
+            names = event.data.get("settings")
+            changed = changed.without(names if isinstance(names, list) else ())
+    return changed
+
+
+def _values(data: Any) -> dict[str, str]:
+    if not isinstance(data, dict):
+        return {}
+    return {name: value for name, value in data.items() if _is_setting(name, value)}
+
+
+def _is_setting(name: str, value: object) -> bool:
+    known = name == POWER_STATE or _GOVERNOR.fullmatch(name) is not None
+    good = _WORDS[name == POWER_STATE]
+    return known and isinstance(value, str) and good.fullmatch(value) is not None

@@ -1,0 +1,201 @@
+"""Watch the drive's own counters while a run is on, beside the phases.
+
+SMART is read when the run begins, at the boundaries of phases, every few seconds between them, and
+at the end. What moved becomes an event, so that the analysis knows within which seconds a thermal
+counter moved. A drive that no longer answers is one event when it goes and one when it is back.
+
+Reading the SMART log of an NVMe drive is an admin command beside its I/O queues. On SATA the
+command waits for the queue to run empty, so a SATA drive is only read at the boundaries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from labctl.capture.host.machine import Machine
+from labctl.capture.identity.smart import SmartReader
+from labctl.errors import LabctlError
+from labctl.record.drive_state import DriveState, SmartLog
+
+T = TypeVar("T")
+
+EVERY_S = 10.0
+"""How often SMART is read between phase boundaries."""
+LEAST_GAP_S = 1.0
+"""However short the phases are, the drive is left alone this long between two looks."""
+LAST_LOOK_WITHIN_S = 5.0
+"""The end of a run waits this long for the last reading."""
+
+OnEvent = Callable[[str, int, dict[str, Any]], None]
+"""Takes an event's kind, its time in ns on the run's timebase, and its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One reading of SMART. ``t_ns`` is the middle of the time it took, ``u_ns`` half of that."""
+
+    t_ns: int
+    u_ns: int
+    log: SmartLog | None
+    problem: str = ""
+
+
+class DriveWatch:
+    """Reads the counters of one drive and tells what moved.
+
+    Events (all times in ns on the run's timebase):
+
+    - ``drive_state``: ``when`` ("before", "after"), ``smart`` (every field of SmartLog), ``u_ns``
+    - ``drive_counters``: a thermal counter moved since the last look: ``since_ns`` (the last
+      look), ``moved`` ({name: [before, now]}), ``counters`` (all thermal counters),
+      ``composite_celsius``, ``u_ns``
+    - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every look
+    - ``drive_silent`` with ``reason``; ``drive_back`` with ``gap_s``
+    """
+
+    def __init__(
+        self,
+        reader: SmartReader,
+        now_ns: Callable[[], int],
+        on_event: OnEvent,
+        every_s: float | None = EVERY_S,
+    ) -> None:
+        """``every_s`` None: only at phase boundaries."""
+        self._reader = reader
+        self._now_ns = now_ns
+        self._on_event = on_event
+        self._every_s = every_s
+        self._wanted = asyncio.Event()
+        self._last: Look | None = None
+        self._silent_since_ns: int | None = None
+
+    def phase_boundary(self) -> None:
+        """A phase began or ended: look soon. Returns at once."""
+        self._wanted.set()
+
+    async def look(self, when: str | None = None) -> Look:
+        """Read once and tell what is new. ``when`` ("before", "after") tells everything."""
+        begin_ns = self._now_ns()
+        log, problem = await _in_thread(self._read)
+        end_ns = self._now_ns()
+        look = Look((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
+        self._tell(look, when)
+        return look
+
+    def _read(self) -> tuple[SmartLog | None, str]:
+        try:
+            return self._reader.read()
+        except LabctlError as error:  # the drive's host is away
+            return None, str(error)
+        except (OSError, ValueError, KeyError, TypeError) as error:  # an answer nobody has seen yet
+            return None, f"its answer makes no sense: {error!r}"
+
+    async def run(self) -> None:
+        """Look at each boundary and every ``every_s``, until cancelled. Never raises of itself."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            await self.look()
+            await asyncio.sleep(LEAST_GAP_S)
+
+    def _tell(self, look: Look, when: str | None) -> None:
+        if look.log is None:
+            if self._silent_since_ns is None:
+                self._silent_since_ns = look.t_ns
+                self._on_event("drive_silent", look.t_ns, {"reason": look.problem})
+            return
+        if self._silent_since_ns is not None:
+            gap_s = (look.t_ns - self._silent_since_ns) / 1e9
+            self._on_event("drive_back", look.t_ns, {"gap_s": round(gap_s, 3)})
+            self._silent_since_ns = None
+        if self._last is not None and self._last.log is not None:
+            self._tell_moved(self._last, look)
+        if look.log.interval_watts is not None:
+            power = {"watts": look.log.interval_watts, "u_ns": look.u_ns}
+            self._on_event("drive_power", look.t_ns, power)
+        if when is not None:
+            state = {"when": when, "smart": asdict(look.log), "u_ns": look.u_ns}
+            self._on_event("drive_state", look.t_ns, state)
+        self._last = look
+
+    def _tell_moved(self, last: Look, look: Look) -> None:
+        assert last.log is not None and look.log is not None
+        before, now = last.log.thermal_counters(), look.log.thermal_counters()
+        moved = {
+            name: [before[name], value]
+            for name, value in now.items()
+            if name in before and before[name] != value
+        }
+        if moved:
+            data = {
+                "since_ns": last.t_ns,
+                "moved": moved,
+                "counters": now,
+                "composite_celsius": look.log.composite_celsius,
+                "u_ns": look.u_ns,
+            }
+            self._on_event("drive_counters", look.t_ns, data)
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """What ``work`` gives or raises. A dead drive may hold its thread for ever, but nobody else."""
+    loop = asyncio.get_running_loop()
+    given: asyncio.Future[T] = loop.create_future()
+
+    def give(result: T) -> None:
+        if not given.done():
+            given.set_result(result)
+
+    def fail(error: Exception) -> None:
+        if not given.done():
+            given.set_exception(error)
+
+    def do() -> None:
+        tell: Callable[[], object]
+        try:
+            tell = partial(give, work())
+        except Exception as error:
+            tell = partial(fail, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell)
+
+    threading.Thread(target=do, name="drive-watch", daemon=True).start()
+    return await given
+
+
+@contextlib.asynccontextmanager
+async def watching_drive(
+    machine: Machine,
+    state: DriveState,
+    now_ns: Callable[[], int],
+    on_event: OnEvent,
+    every_s: float | None = EVERY_S,
+) -> AsyncIterator[DriveWatch | None]:
+    """Watch the drive of ``state`` inside the ``async with``; None where it has no SMART to read.
+
+    Tells its state before and after. Whatever happens inside, the end waits no longer than
+    ``LAST_LOOK_WITHIN_S`` for a drive that does not answer.
+    """
+    if not state.smart_device or state.smart is None:
+        yield None  # what could not be learnt stands in the state's problems
+        return
+    is_nvme = "nvme" in state.smart_device
+    reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
+    watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None)
+    await watch.look("before")
+    task = asyncio.create_task(watch.run(), name="drive-watch")
+    try:
+        yield watch
+    finally:
+        task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_LOOK_WITHIN_S):
+                await watch.look("after")

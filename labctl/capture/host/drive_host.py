@@ -1,0 +1,219 @@
+"""Long-lived processes on the machine that the drive is in, and that machine's wall clock.
+
+:class:`DriveHost` is what a run needs of the drive's host; :class:`LocalHost` is this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from instruments.process_environment import helper_environment
+from labctl.capture.host.cpu import STAT
+from labctl.capture.host.load import PRESSURE, LoadLook
+from labctl.capture.host.machine import LocalMachine, Machine
+from labctl.record.timebase import Timebase
+
+PIPE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment that the host's wall clock told, in ns.
+
+    ``t_ns`` is on the run's timebase, known to ± ``u_ns`` so far. ``clock_ns`` is the device time
+    that the record's looks at this clock map (None: it is this machine's own clock).
+    """
+
+    t_ns: int
+    u_ns: int = 0
+    clock_ns: int | None = None
+
+    def before(self, elapsed_ns: int) -> Moment:
+        """The moment so much earlier."""
+        clock_ns = None if self.clock_ns is None else self.clock_ns - elapsed_ns
+        return Moment(self.t_ns - elapsed_ns, self.u_ns, clock_ns)
+
+
+class Spawned(Protocol):
+    """A process on the drive's host, its three pipes here.
+
+    ``directory``: the one over there that it was started in, whose file "pid" has its number where
+    ``pid`` is None.
+    """
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+    directory: str
+    pid: int | None
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it lives; negative: the signal that ended it."""
+        ...
+
+    @property
+    def lost(self) -> str:
+        """Why nothing is known of it any more (the connection is gone), or an empty text."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end; the return code."""
+        ...
+
+    def interrupt(self) -> None:
+        """SIGINT, if it is still there."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL, if it is still there."""
+        ...
+
+
+class DriveHost(Protocol):
+    """The machine that the drive is in."""
+
+    @property
+    def machine(self) -> Machine:
+        """For programs that end by themselves, and small files."""
+        ...
+
+    @property
+    def boot_id(self) -> str:
+        """Which start of the machine this is; empty where it cannot be started anew under us."""
+        ...
+
+    async def connect(self) -> None:
+        """Be ready for the first process. Raises RunFailed, with what to do about it."""
+        ...
+
+    async def wait_back(self) -> None:
+        """Wait until the connection is there (again), for a limited time. Raises RunFailed."""
+        ...
+
+    async def spawn(
+        self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
+    ) -> Spawned:
+        """Start a process that dies with us, in a directory that has ``files`` of ``directory``.
+
+        Raises RunFailed.
+        """
+        ...
+
+    def moment_of(self, wall_ns: int) -> Moment:
+        """A recent time of the host's wall clock, as fio prints it."""
+        ...
+
+    async def look_at_load(self) -> LoadLook | None:
+        """What other work its processors have; None while it is away."""
+        ...
+
+    async def close(self) -> None:
+        """End what is left there and the connection; takes a few seconds at most."""
+        ...
+
+
+async def _wide_pipe() -> tuple[asyncio.StreamReader, int]:
+    """What fio prints, and where to: it goes on for a minute when nobody reads (labctl is stopped).
+    A fio whose pipe is full neither ends nor tells its results."""
+    reading, writing = os.pipe()
+    with contextlib.suppress(OSError):  # more than this user may have: then the usual size
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_LIMIT)
+    reader = asyncio.StreamReader(limit=PIPE_LIMIT)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb")
+    )
+    return reader, writing
+
+
+class LocalProcess:
+    """A process of this machine."""
+
+    lost = ""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, directory: Path
+    ) -> None:
+        assert process.stdin and process.stderr
+        self.stdin, self.stdout, self.stderr = process.stdin, stdout, process.stderr
+        self.directory = str(directory.absolute())
+        self.pid: int | None = process.pid
+        self._process = process
+
+    @property
+    def returncode(self) -> int | None:
+        """See :class:`Spawned`."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """See :class:`Spawned`."""
+        return await self._process.wait()
+
+    def interrupt(self) -> None:
+        """See :class:`Spawned`."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """See :class:`Spawned`. With all that it has started: a "fio" may be a script."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+class LocalHost:
+    """This machine."""
+
+    boot_id = ""
+
+    def __init__(self, timebase: Timebase, tools: str = "") -> None:
+        """``tools``: a folder whose programs come before those on PATH."""
+        self.machine: Machine = LocalMachine(tools)
+        self._timebase = timebase
+
+    async def connect(self) -> None:
+        """Nothing to connect."""
+
+    async def wait_back(self) -> None:
+        """It is never away."""
+
+    async def spawn(
+        self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
+    ) -> LocalProcess:
+        """See :class:`DriveHost`. The kernel kills it when this process dies."""
+        stdout, writing = await _wide_pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("setpriv", "--pdeathsig", "KILL", *argv),
+                cwd=directory,
+                env=helper_environment(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=writing,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=PIPE_LIMIT,
+            )
+        finally:
+            os.close(writing)
+        return LocalProcess(process, stdout, directory)
+
+    def moment_of(self, wall_ns: int) -> Moment:
+        """See :class:`DriveHost`."""
+        return Moment(self._timebase.from_wall_ns(wall_ns))
+
+    async def look_at_load(self) -> LoadLook:
+        """See :class:`DriveHost`."""
+        texts = await asyncio.to_thread(self.machine.read_texts, [PRESSURE, STAT])
+        pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")
+        return LoadLook.parse(self._timebase.now_ns(), pressure, stat)
+
+    async def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,247 @@
+"""The drive's host behind ssh, for a whole run: connected, watched, and connected again.
+
+A lost connection ends every fio there (the watchdog of :mod:`labctl.capture.host.keeper` sees to
+it). It is told as ``host_lost``; a new connection is tried with growing waits, and told as
+``host_back``. Who wants to start something waits for it, for a limited time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instruments.driver_kit.polling import CountLooks
+from instruments.reading import ClockPair
+from labctl.capture.host.clock import HostWallClock, Look
+from labctl.capture.host.drive_host import Moment
+from labctl.capture.host.keeper import Keeper, RemoteProcess
+from labctl.capture.host.load import LoadLook
+from labctl.capture.host.machine import Machine
+from labctl.capture.host.ssh import SshMachine
+from labctl.errors import JournalError, RunFailed
+from labctl.record.journal import Journal
+from labctl.record.reader import HOST_INSTRUMENT
+from labctl.record.timebase import NS_PER_S
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 8.0
+BACK_WITHIN_S = 600.0
+"""A run waits this long for a lost host: time for it to restart. The firmware of a server alone may
+take minutes."""
+LOOK_EVERY_S = 2.0
+LOOKS_A_ROUND = 3
+FIRST_ROUNDS = 12
+"""Rounds of looks at the clock in quick succession, when a connection begins and at the end."""
+
+
+HOST_SESSION = "host_session"
+"""The event that keeps the token of a run, by which what it started on the host is found."""
+TOKEN_BYTES = 6
+TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
+"""A token names a folder on the host, which is removed: a record may come from anywhere, so nothing
+else is taken for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSession:
+    """What goes on with a run must know: its token on the host, and how many connections and
+    epochs of its clock there may have been."""
+
+    token: str
+    connections: int
+    epochs: int
+
+
+class RemoteHost:
+    """A host behind ssh. What happens before :meth:`record_to` is recorded then."""
+
+    def __init__(
+        self,
+        destination: str,
+        now_ns: Callable[[], int],
+        tools: str = "",
+        before: HostSession | None = None,
+    ) -> None:
+        """``before``: what an earlier process of the same run left there is ended by this one."""
+        before = before or HostSession(secrets.token_hex(TOKEN_BYTES), 0, 0)
+        self.machine: Machine = SshMachine(destination, self._control, tools)
+        self._destination = destination
+        self._now_ns = now_ns
+        self._clock = HostWallClock(self._on_pair, self._on_event, before.epochs)
+        self._token = before.token
+        self._sockets = Path(tempfile.mkdtemp(prefix="labctl-ssh-"))
+        self._connections = before.connections
+        self._processes = 0
+        self._keeper: Keeper | None = None
+        self._back = asyncio.Event()
+        self._gone: RunFailed | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._journal: Journal | None = None
+        self._tell: Callable[..., None] | None = None
+        self._pairs: list[ClockPair] = []
+        self._events: list[tuple[str, int, dict[str, Any]]] = []
+
+    @property
+    def boot_id(self) -> str:
+        """See :class:`DriveHost`."""
+        return self._keeper.boot_id if self._keeper is not None else ""
+
+    async def connect(self) -> None:
+        """Connect and measure the clock. Raises HostUnreachable, RunFailed."""
+        await self._connect()
+        self._task = asyncio.create_task(self._keep(), name="drive-host")
+
+    def record_to(self, journal: Journal, tell: Callable[..., None]) -> None:
+        """From now on looks at the clock go to ``journal`` and events to ``tell``."""
+        self._journal, self._tell = journal, tell
+        tell(HOST_SESSION, token=self._token)
+        for kind, t_ns, data in self._events:
+            tell(kind, t_ns, **data)
+        self._record(self._pairs)
+        self._events, self._pairs = [], []
+
+    async def wait_back(self) -> None:
+        """See :class:`DriveHost`."""
+        while True:
+            await self._back.wait()
+            if self._gone is not None:
+                raise self._gone
+            assert self._keeper is not None
+            if await self._keeper.look() is not None and not self._keeper.closed.is_set():
+                return
+            await asyncio.sleep(FIRST_RETRY_S)
+
+    async def spawn(
+        self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
+    ) -> RemoteProcess:
+        """See :class:`DriveHost`."""
+        await self.wait_back()
+        assert self._keeper is not None
+        self._processes += 1
+        texts = {name: (directory / name).read_text("utf-8") for name in files}
+        return await RemoteProcess.start(self._keeper, f"p{self._processes}", argv, texts)
+
+    def moment_of(self, wall_ns: int) -> Moment:
+        """See :class:`DriveHost`."""
+        return self._clock.moment_of(wall_ns)
+
+    async def look_at_load(self) -> LoadLook | None:
+        """See :class:`DriveHost`."""
+        return None if self._keeper is None else await self._keeper.load()
+
+    async def close(self) -> None:
+        """See :class:`DriveHost`. The clock is measured once more, if the host is there."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            if not keeper.closed.is_set():
+                await self._look(keeper, FIRST_ROUNDS // 2)
+            await keeper.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _control(self) -> Path | None:
+        keeper = self._keeper
+        return keeper.control if keeper is not None and not keeper.closed.is_set() else None
+
+    async def _connect(self) -> None:
+        self._connections += 1
+        control = self._sockets / str(self._connections)
+        keeper = await Keeper.start(
+            self._destination, control, self._token, self._connections, self._now_ns
+        )
+        self._clock.booted(keeper.boot_id)
+        self._keeper = keeper
+        await self._look(keeper, FIRST_ROUNDS)
+        if keeper.closed.is_set():
+            raise RunFailed(keeper.reason)
+        self._back.set()
+
+    async def _keep(self) -> None:
+        """Look at the clock while the host is there; connect again when it is not."""
+        while self._keeper is not None:
+            await self._follow(self._keeper)
+            lost_ns = self._now_ns()
+            self._back.clear()
+            boot_id = self._keeper.boot_id
+            self._on_event("host_lost", host=self._destination, reason=self._keeper.reason)
+            await self._connect_again(lost_ns)
+            if self._gone is not None:
+                return
+            data = {"gap_s": round((self._now_ns() - lost_ns) / NS_PER_S, 3)}
+            rebooted = self._keeper.boot_id != boot_id
+            self._on_event("host_back", host=self._destination, rebooted=rebooted, **data)
+
+    async def _connect_again(self, lost_ns: int) -> None:
+        retry_s = FIRST_RETRY_S
+        while not self._back.is_set():
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+            try:
+                await self._connect()
+            except RunFailed as error:
+                if self._now_ns() - lost_ns > BACK_WITHIN_S * NS_PER_S:
+                    self._gone = RunFailed(f"not back within {BACK_WITHIN_S:.0f} s: {error}")
+                    self._back.set()
+
+    async def _follow(self, keeper: Keeper) -> None:
+        phasing = CountLooks(LOOK_EVERY_S)
+        while not keeper.closed.is_set():
+            look = await self._look(keeper)
+            wait_s = LOOK_EVERY_S
+            if look is not None and look.tick_ns >= NS_PER_S:
+                # A clock that only tells whole seconds tells most when it is about to change.
+                count = look.wall_ns // look.tick_ns
+                phasing.saw(count, look.tick_ns, look.sent_ns, look.received_ns)
+                now_ns = self._now_ns()
+                wait_s = (phasing.next_ns(now_ns, look.tick_ns) - now_ns) / NS_PER_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await keeper.closed.wait()
+
+    async def _look(self, keeper: Keeper, rounds: int = 1) -> Look | None:
+        """Look a few times, and keep the shortest of each round; the last one kept."""
+        best = None
+        for _ in range(rounds):
+            looks = []
+            for _ in range(LOOKS_A_ROUND):
+                look = await keeper.look()
+                if keeper.closed.is_set():
+                    return None
+                looks += [look] if look is not None else []
+                if look is not None and look.tick_ns >= NS_PER_S:
+                    break
+            best = min(looks, key=lambda look: look.round_trip_ns, default=None)
+            if best is None:
+                raise RunFailed(
+                    f"host {self._destination}: its clock cannot be read (date +%s says no number)"
+                )
+            self._clock.take(best)
+        return best
+
+    def _on_pair(self, pair: ClockPair) -> None:
+        if self._journal is None:
+            self._pairs.append(pair)
+        else:
+            self._record([pair])
+
+    def _record(self, pairs: Sequence[ClockPair]) -> None:
+        assert self._journal is not None
+        with contextlib.suppress(JournalError):  # told once, by the journal itself
+            self._journal.clock_pairs(HOST_INSTRUMENT, pairs)
+
+    def _on_event(self, kind: str, **data: Any) -> None:
+        if self._tell is None:
+            self._events.append((kind, self._now_ns(), data))
+        else:
+            self._tell(kind, self._now_ns(), **data)

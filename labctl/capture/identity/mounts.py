@@ -1,0 +1,116 @@
+"""What is mounted on a machine, in every mount namespace, and on which devices it lives.
+
+``/proc/<pid>/mountinfo``: proc_pid_mountinfo(5). btrfs and overlay show a device number that no
+block device has; their members and layers are looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from labctl.capture.host.machine import Machine
+from labctl.capture.identity.block_devices import BlockDevices
+
+_NAMESPACES = "stat -L -c '%i %n' /proc/[0-9]*/ns/mnt 2>/dev/null"
+"""One program for all processes: the number of the mount namespace, and the process."""
+_ASKED_PER_NAMESPACE = 3
+"""Of several processes in a namespace, one at least is still there a moment later."""
+_NO_DEVICE = ("none", "overlay", "tmpfs", "proc", "sysfs", "devtmpfs")
+_MOST_LAYERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted filesystem: where, the device number it shows, its type, source and options."""
+
+    point: str
+    number: str
+    filesystem: str
+    source: str
+    options: str
+
+    def devices(self, blocks: BlockDevices, machine: Machine) -> frozenset[str]:
+        """Names of the block devices that the filesystem is on; empty when it is on none."""
+        named = blocks.numbers.get(self.number)
+        if named:
+            return frozenset({named})
+        if self.source in _NO_DEVICE or not self.source.startswith("/dev/"):
+            return frozenset()
+        name = PurePosixPath(machine.resolve(self.source) or self.source).name
+        members = (found for found in blocks.btrfs.values() if name in found)
+        return next(members, frozenset({name}) & blocks.files.keys())
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """The mounts that a ``mountinfo`` lists; lines that are none are skipped."""
+    found: list[Mount] = []
+    for line in text.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, tail = before.split(" "), after.split(" ")
+        if separator and len(fields) >= 5 and len(tail) >= 2:
+            options = _unescape(tail[2]) if len(tail) > 2 else ""
+            found.append(
+                Mount(_unescape(fields[4]), fields[2], tail[0], _unescape(tail[1]), options)
+            )
+    return tuple(found)
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+def read_own_mounts(machine: Machine) -> tuple[Mount, ...]:
+    """The mounts that labctl itself sees there."""
+    path = "/proc/self/mountinfo"
+    return parse_mountinfo(machine.read_texts([path]).get(path, ""))
+
+
+def read_mounts(machine: Machine) -> tuple[Mount, ...]:
+    """The mounts of every mount namespace that may be read, each once."""
+    by_namespace: dict[str, list[str]] = {}
+    for line in machine.run(["sh", "-c", _NAMESPACES]).stdout.splitlines():
+        namespace, _, path = line.partition(" ")
+        process = path.removesuffix("/ns/mnt")
+        asked = by_namespace.setdefault(namespace, [])
+        if len(asked) < _ASKED_PER_NAMESPACE and process:
+            asked.append(f"{process}/mountinfo")
+    paths = [path for asked in by_namespace.values() for path in asked]
+    texts = machine.read_texts(["/proc/self/mountinfo", "/proc/1/mountinfo", *paths])
+    return tuple(dict.fromkeys(mount for text in texts.values() for mount in parse_mountinfo(text)))
+
+
+def devices_below(
+    path: str, mounts: Iterable[Mount], blocks: BlockDevices, machine: Machine
+) -> frozenset[str]:
+    """The devices that a file at ``path`` lives on, with all that they stand on; maybe none."""
+    listed = tuple(mounts)
+    waiting, found = [path], set[str]()
+    for _ in range(_MOST_LAYERS):
+        if not waiting:
+            break
+        mount = mount_of(waiting.pop(), listed)
+        if mount is None:
+            continue
+        if mount.filesystem == "overlay":
+            waiting += re.findall(r"(?:^|,)upperdir=([^,]+)", mount.options)
+        for device in mount.devices(blocks, machine):
+            found |= blocks.stands_on(device)
+            backing = blocks.backing_file_of(device)
+            if backing:
+                waiting.append(backing)
+    return frozenset(found)
+
+
+def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The mount that ``path`` is in: the deepest, and of several at one point the last."""
+    wanted = PurePosixPath(path)
+    best: Mount | None = None
+    for mount in mounts:
+        if wanted.is_relative_to(mount.point) and (
+            best is None or len(mount.point) >= len(best.point)
+        ):
+            best = mount
+    return best

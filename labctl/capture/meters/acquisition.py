@@ -1,0 +1,301 @@
+"""Reading the instruments: one owner thread each, which connects, reads and reconnects.
+
+A lost instrument costs one event when it goes and one when it is back, and the gap. It never
+ends a run by itself: who must act on it is told through :class:`Listener`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from instruments.errors import InstrumentError, SettingRefused, WrongInstrument
+from instruments.instrument import Instrument
+from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
+from labctl.errors import JournalError
+from labctl.printable import printable
+from labctl.record.timebase import NS_PER_S
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 1.0
+"""Reconnection waits 0.5, 1, 1 … s. A meter is read again within 5 s of being back: an attempt
+that just failed took at most 1.5 s (the time-out of opening), then 1 s, then opening and settings,
+2.5 s where a reset takes no longer than 1 s."""
+ATTEMPTS = 2
+"""An instrument may be busy with what a client before left behind, or slow just once."""
+SILENCE_S = 3.0
+LISTENED_S = 2.0
+"""The most that one look at an instrument counts for: reading it takes no longer."""
+SILENCE_INTERVALS = 6
+"""An instrument is silent after 3 s or six missing readings, whichever is longer."""
+STOP_WITHIN_S = 3.0
+
+
+class Recorder(Protocol):
+    """Where readings and events go: the journal."""
+
+    def readings(self, instrument: str, block: Block) -> None:
+        """Record a block."""
+        ...
+
+    def clock_pairs(self, instrument: str, pairs: tuple[ClockPair, ...]) -> None:
+        """Record looks at a device clock."""
+        ...
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> object:
+        """Record an event."""
+        ...
+
+
+class Listener(Protocol):
+    """Who wants to know while it happens. Called from the owner threads."""
+
+    def batch(self, instrument: str, batch: Batch) -> None:
+        """Readings came in."""
+        ...
+
+    def state(self, instrument: str, state: State, reason: str) -> None:
+        """An instrument came or went."""
+        ...
+
+
+class State(StrEnum):
+    """Where an instrument is in its life."""
+
+    CONNECTING = "connecting"
+    READING = "reading"
+    LOST = "lost"
+    STOPPED = "stopped"
+
+
+@dataclass
+class _Span:
+    """Readings that are not numbers, one after another, for the same reason."""
+
+    reading: StatusReading
+    begin_ns: int
+    count: int
+
+
+class Owner(threading.Thread):
+    """The only thread that ever touches its instrument."""
+
+    def __init__(
+        self,
+        name: str,
+        instrument: Instrument,
+        clock: HostClock,
+        listener: Listener,
+        attempts: int,
+    ) -> None:
+        super().__init__(name=f"owner-{name}", daemon=True)
+        self.instrument = instrument
+        self.instrument_name = name
+        self.state = State.CONNECTING
+        self.identity: Identity | None = None
+        self.reason = "not connected yet"
+        self.lost_at: float | None = None
+        self.settled = threading.Event()
+        self._clock = clock
+        self._listener = listener
+        self._attempts_left = attempts
+        self._recorder: Recorder | None = None
+        self._spans: dict[str, _Span] = {}
+        self._stop_asked = threading.Event()
+        self._heard_ns = self._lost_ns = clock()
+        intervals = [channel.interval_s for channel in instrument.channels]
+        self._silence_s = max(SILENCE_S, SILENCE_INTERVALS * max(intervals, default=0.0))
+
+    def record_to(self, recorder: Recorder) -> None:
+        """From now on, what is read is recorded."""
+        self._recorder = recorder
+
+    def ask_to_stop(self) -> None:
+        """Leave at the next chance, with the instrument closed."""
+        self._stop_asked.set()
+
+    def run(self) -> None:
+        """Connect, read, and connect again, until asked to stop."""
+        retry_s = FIRST_RETRY_S
+        while not self._stop_asked.is_set():
+            try:
+                self.identity = self.instrument.open()
+                self.instrument.start()
+                self._connected()
+                retry_s = FIRST_RETRY_S
+                self._read_until_stopped()
+            except InstrumentError as error:
+                self._lost(str(error))
+                if isinstance(error, WrongInstrument | SettingRefused):
+                    self._attempts_left = 0  # it would only be so again
+            except Exception as error:  # a driver's bug must not take the run down
+                self._lost(f"driver failed: {type(error).__name__}: {error}")
+            finally:
+                self.instrument.close()
+            self._attempts_left -= 1
+            if self._attempts_left <= 0:
+                self.settled.set()
+            if self._stop_asked.wait(retry_s):
+                break
+            retry_s = min(retry_s * 2, LAST_RETRY_S)
+        self._end_spans(None)
+        self.state = State.STOPPED
+
+    def _read_until_stopped(self) -> None:
+        silent_s, before = 0.0, time.monotonic()
+        while not self._stop_asked.is_set():
+            batch = self.instrument.read()
+            now = time.monotonic()
+            # while this process stood still nobody listened: that is no silence of the meter
+            silent_s += min(now - before, LISTENED_S)
+            before = now
+            if batch.blocks or batch.statuses:
+                silent_s = 0.0
+                self._heard_ns = self._clock()
+            elif silent_s > self._silence_s:
+                raise InstrumentError(f"silent for {silent_s:.1f} s")
+            self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            with contextlib.suppress(JournalError):  # the journal itself ends the run
+                for block in batch.blocks:
+                    recorder.readings(self.instrument_name, block)
+                if batch.clock_pairs:
+                    recorder.clock_pairs(self.instrument_name, batch.clock_pairs)
+        self._follow_statuses(batch)
+        self._listener.batch(self.instrument_name, batch)
+
+    def _follow_statuses(self, batch: Batch) -> None:
+        numbers = {block.channel: int(block.t_ns[-1]) for block in batch.blocks if len(block)}
+        for reading in batch.statuses:
+            span = self._spans.get(reading.channel)
+            if span is not None and span.reading.status is reading.status:
+                span.count += reading.count
+            else:
+                self._end_spans(reading.channel)
+                begin_ns = self._clock()
+                self._spans[reading.channel] = _Span(reading, begin_ns, reading.count)
+                self._event(
+                    "status_began",
+                    channel=f"{self.instrument_name}.{reading.channel}",
+                    status=reading.status.value,
+                    detail=reading.detail,
+                )
+            if numbers.get(reading.channel, reading.t_ns) <= reading.t_ns:
+                numbers.pop(reading.channel, None)
+        for channel in numbers:
+            self._end_spans(channel)
+
+    def _end_spans(self, channel: str | None) -> None:
+        for name in [channel] if channel is not None else list(self._spans):
+            span = self._spans.pop(name, None)
+            if span is not None:
+                self._event(
+                    "status",
+                    channel=f"{self.instrument_name}.{name}",
+                    status=span.reading.status.value,
+                    detail=span.reading.detail,
+                    count=span.count,
+                    begin_ns=span.begin_ns,
+                    end_ns=self._clock(),
+                )
+
+    def _connected(self) -> None:
+        was_lost = self.state is State.LOST
+        self.state = State.READING
+        self.lost_at = None
+        self.settled.set()
+        if was_lost:
+            gap_s = round((self._clock() - self._lost_ns) / NS_PER_S, 3)
+            self._event(
+                "instrument_back",
+                instrument=self.instrument_name,
+                gap_s=gap_s,
+                identity=str(self.identity),
+            )
+        self._heard_ns = self._clock()
+        self._listener.state(self.instrument_name, self.state, "")
+
+    def _lost(self, reason: str) -> None:
+        if self._stop_asked.is_set():
+            return
+        self.reason = reason
+        if self.state is State.LOST:
+            return
+        self._lost_ns = self._heard_ns
+        self.lost_at = time.monotonic()
+        if self.state is State.CONNECTING:  # whoever waits for it tells of it
+            self.state = State.LOST
+        else:
+            self._end_spans(None)
+            self._event("instrument_lost", instrument=self.instrument_name, reason=reason)
+            self.state = State.LOST
+            self._listener.state(self.instrument_name, self.state, reason)
+
+    def _event(self, kind: str, **data: Any) -> None:
+        if self._recorder is not None:
+            with contextlib.suppress(JournalError):
+                self._recorder.event(kind, **data)
+
+
+class Acquisition:
+    """All instruments of a rig, each in the hands of its owner."""
+
+    def __init__(
+        self,
+        instruments: Mapping[str, Instrument],
+        clock: HostClock,
+        listener: Listener,
+        attempts: int = ATTEMPTS,
+    ) -> None:
+        """``attempts``: how often each may fail to connect before it counts as missing."""
+        self.owners = {
+            name: Owner(name, instrument, clock, listener, attempts)
+            for name, instrument in instruments.items()
+        }
+
+    def start(self) -> None:
+        """Let every owner connect, all at once."""
+        for owner in self.owners.values():
+            owner.start()
+
+    def wait_settled(self, timeout_s: float) -> dict[str, str]:
+        """Wait until each is connected or counts as missing; the reasons of those that are."""
+        deadline = time.monotonic() + timeout_s
+        for owner in self.owners.values():
+            owner.settled.wait(max(deadline - time.monotonic(), 0.0))
+        return {
+            name: owner.reason
+            for name, owner in self.owners.items()
+            if owner.state is not State.READING
+        }
+
+    def identities(self) -> dict[str, str]:
+        """Who each connected instrument says it is, as a record will say it."""
+        return {
+            name: printable(str(owner.identity))
+            for name, owner in self.owners.items()
+            if owner.identity is not None
+        }
+
+    def record_to(self, recorder: Recorder) -> None:
+        """From now on, what is read is recorded."""
+        for owner in self.owners.values():
+            owner.record_to(recorder)
+
+    def stop(self, timeout_s: float = STOP_WITHIN_S) -> list[str]:
+        """Close every instrument; the names of those that did not let go in time."""
+        for owner in self.owners.values():
+            owner.ask_to_stop()
+        deadline = time.monotonic() + timeout_s
+        for owner in self.owners.values():
+            if owner.is_alive():
+                owner.join(max(deadline - time.monotonic(), 0.0))
+        return [name for name, owner in self.owners.items() if owner.is_alive()]

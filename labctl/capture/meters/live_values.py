@@ -1,0 +1,230 @@
+"""What can be seen while a run is on: the newest value of everything, for a person to look at.
+
+Nothing here is a result: results are made from the journal.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+
+from instruments.reading import BESIDE_VALUES, Batch, HostClock
+from labctl.capture.meters.acquisition import State
+from labctl.config.plan import Phase
+from labctl.fio.results import DIRECTIONS, Status
+from labctl.record.reader import RailInfo
+from labctl.record.timebase import NS_PER_MS, NS_PER_S
+
+LEAST_INTERVAL_MS = 100
+"""fio's last document comes with its exit, however short after the one before: a few
+milliseconds say nothing about a rate."""
+STALE_S = 3.0
+"""A value older than this (or than three readings) is not shown as the present one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRail:
+    """The newest watts of a rail; None while it is not known."""
+
+    volts: float | None
+    amps: float | None
+
+    @property
+    def watts(self) -> float | None:
+        """Volts times amps, when both are known."""
+        return None if self.volts is None or self.amps is None else self.volts * self.amps
+
+
+def live_rail(rail: RailInfo, volts: float | None, sensed: float | None) -> LiveRail:
+    """A rail from the newest readings of its channels; ``sensed`` is volts across a shunt, or amps.
+
+    Where the volts are measured before the shunt, its drop is taken off.
+    """
+    amps = sensed / rail.shunt_ohm if sensed is not None and rail.shunt_ohm else sensed
+    if rail.drop_ohm:
+        volts = None if volts is None or amps is None else volts - rail.drop_ohm * amps
+    return LiveRail(volts, amps)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRates:
+    """Operations, bytes and mean latency over the last status interval, both directions."""
+
+    iops: float
+    bytes_per_s: float
+    latency_mean_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What one direction did between two status documents, ending ``t_ns`` at its middle."""
+
+    t_ns: int
+    iops: float
+    bytes_per_s: float
+    latency_mean_us: float | None
+
+
+def intervals(
+    before: Status | None, after: Status, end_ns: int, begin_ns: int | None = None
+) -> dict[str, Interval]:
+    """De-cumulate: what each direction did from ``before`` (None: from its first I/O) on.
+
+    Empty when too little time has passed. ``end_ns`` is when ``after`` was true, ``begin_ns`` when
+    ``before`` was: given where fio's own runtime is no measure of the time between them.
+    """
+    span_ms = float(after.runtime_ms - (before.runtime_ms if before else 0))
+    if begin_ns is not None:
+        span_ms = (end_ns - begin_ns) / NS_PER_MS
+    if span_ms < LEAST_INTERVAL_MS:
+        return {}
+    middle_ns = end_ns - round(span_ms * NS_PER_MS / 2)
+    result = {}
+    for name in DIRECTIONS:
+        now = after.totals[name]
+        ios, size = now.ios, now.bytes
+        latency_us, count = now.latency_sum_us, now.latency_count
+        if before is not None:
+            then = before.totals[name]
+            ios, size = ios - then.ios, size - then.bytes
+            latency_us, count = latency_us - then.latency_sum_us, count - then.latency_count
+        if now.ios == 0:
+            continue
+        result[name] = Interval(
+            t_ns=middle_ns,
+            iops=ios * 1000 / span_ms,
+            bytes_per_s=size * 1000 / span_ms,
+            latency_mean_us=latency_us / count if count > 0 else None,
+        )
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look at a run."""
+
+    phase: Phase | None = None
+    phase_begin_ns: int = 0
+    phases_total: int = 0
+    ends_ns: int | None = None
+    rails: dict[str, LiveRail] = field(default_factory=dict)
+    celsius: dict[str, float] = field(default_factory=dict)
+    rates: LiveRates | None = None
+    instruments: dict[str, State] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Newest:
+    value: float
+    seen_ns: int
+    good_for_ns: int
+
+
+class Monitor:
+    """Collects the newest values from every thread; ``view`` gives a consistent look."""
+
+    def __init__(self, clock: HostClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._newest: dict[str, _Newest] = {}
+        self._statuses: dict[str, str] = {}
+        self._view = View()
+        self._rails: tuple[RailInfo, ...] = ()
+        self._temperatures: dict[str, str] = {}
+        self._good_for_ns: dict[str, int] = {}
+
+    def describe(
+        self,
+        rails: tuple[RailInfo, ...],
+        temperatures: dict[str, str],
+        intervals_s: dict[str, float],
+        phases_total: int,
+    ) -> None:
+        """What is measured: rails, sensors, and the interval of each channel."""
+        with self._lock:
+            self._rails = rails
+            self._temperatures = temperatures
+            self._good_for_ns = {
+                name: round(max(STALE_S, 3 * interval_s) * NS_PER_S)
+                for name, interval_s in intervals_s.items()
+            }
+            self._view = replace(self._view, phases_total=phases_total)
+
+    def batch(self, instrument: str, batch: Batch) -> None:
+        """Readings came in (called by owner threads)."""
+        now_ns = self._clock()
+        with self._lock:
+            for block in batch.blocks:
+                if len(block):
+                    name = f"{instrument}.{block.channel}"
+                    good_for_ns = self._good_for_ns.get(name, round(STALE_S * NS_PER_S))
+                    mean = float(block.values.mean())
+                    self._newest[name] = _Newest(mean, now_ns, good_for_ns)
+                    self._statuses.pop(name, None)
+                    counts = self._view.counts
+                    counts[instrument] = counts.get(instrument, 0) + len(block)
+            for reading in batch.statuses:
+                if reading.status in BESIDE_VALUES:
+                    continue
+                name = f"{instrument}.{reading.channel}"
+                self._newest.pop(name, None)
+                self._statuses[name] = reading.status.value
+
+    def state(self, instrument: str, state: State, reason: str) -> None:
+        """An instrument came or went (called by owner threads)."""
+        with self._lock:
+            self._view.instruments[instrument] = state
+
+    def phase(self, phase: Phase | None, begin_ns: int, ends_ns: int | None) -> None:
+        """A phase began; ``ends_ns`` is when the whole run is expected to end."""
+        with self._lock:
+            self._view = replace(
+                self._view, phase=phase, phase_begin_ns=begin_ns, ends_ns=ends_ns, rates=None
+            )
+
+    def rates(self, found: dict[str, Interval]) -> None:
+        """fio's newest interval."""
+        if not found:
+            return
+        latencies = [
+            (item.latency_mean_us, item.iops)
+            for item in found.values()
+            if item.latency_mean_us is not None
+        ]
+        weight = sum(iops for _, iops in latencies)
+        latency = sum(us * iops for us, iops in latencies) / weight if weight else None
+        rates = LiveRates(
+            iops=sum(item.iops for item in found.values()),
+            bytes_per_s=sum(item.bytes_per_s for item in found.values()),
+            latency_mean_us=latency,
+        )
+        with self._lock:
+            phase = self._view.phase
+            if phase is None or phase.pattern.io:  # fio's last words come when it is over
+                self._view = replace(self._view, rates=rates)
+
+    def view(self) -> View:
+        """A look at everything now."""
+        now_ns = self._clock()
+        with self._lock:
+            fresh = {
+                name: newest.value
+                for name, newest in self._newest.items()
+                if now_ns - newest.seen_ns <= newest.good_for_ns
+            }
+            rails = {}
+            for rail in self._rails:
+                rails[rail.name] = live_rail(rail, fresh.get(rail.voltage), fresh.get(rail.current))
+            celsius = {
+                sensor: fresh[name] for sensor, name in self._temperatures.items() if name in fresh
+            }
+            return replace(
+                self._view,
+                rails=rails,
+                celsius=celsius,
+                instruments=dict(self._view.instruments),
+                counts=dict(self._view.counts),
+                statuses=dict(self._statuses),
+            )

@@ -1,0 +1,44 @@
+"""Who a sequence of phases works with: hands at the drive, and a narrator of what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from labctl.capture.identity.node import Place
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.sampling import Sensed
+from labctl.record.phase import Phase
+
+
+class Narrator(Protocol):
+    """Takes what happens to phases."""
+
+    def phase_began(self, phase: Phase, t_ns: int) -> None:
+        """``phase`` does its first I/O about now."""
+        ...
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+        """Something for the journal happened (now, unless ``t_ns`` is given)."""
+        ...
+
+
+class Hands(Sensed, Protocol):
+    """What is done to the drive. Each checks first that it may be done, and raises Refused."""
+
+    async def start_fio(self, phase: Phase) -> FioProcess:
+        """Start the fio of a phase, to be held. Raises RunFailed."""
+        ...
+
+    async def check_again(self, phase: Phase) -> Mapping[str, Place]:
+        """Whether the held fio of a phase may still begin, and what each drive is now; no other
+        fio of ours is there."""
+        ...
+
+    async def purge(self, phase: Phase) -> None:
+        """Take the drive back to fresh. Raises RunFailed."""
+        ...
+
+    async def set_power_state(self, state: int) -> None:
+        """Choose an NVMe power state. Raises RunFailed."""
+        ...

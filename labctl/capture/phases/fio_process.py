@@ -1,0 +1,482 @@
+"""One phase is one fio process, started early and held until it is its turn.
+
+Several drives are jobs of that one process, so that all begin together.
+
+fio needs about a quarter of a second from start to its first I/O. So the fio of the next phase is
+started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
+its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
+when a job has done its last. If labctl dies, the pipe closes and a held fio gives up without any
+I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.host.drive_host`);
+``thread=1`` keeps all jobs in that one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from labctl.capture.drive.open_files import ComparedFiles
+from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
+from labctl.capture.host.drive_host import DriveHost, LocalHost, Moment, Spawned
+from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.identity.node import Place
+from labctl.capture.phases.fio_job import (
+    DISK,
+    DONE,
+    HELD,
+    JOB_FILE,
+    REPLAY_FILE,
+    busy_ms_of,
+    job_file,
+)
+from labctl.capture.phases.fio_window import STARTED_WITHIN_MS, Window, window_between
+from labctl.capture.phases.kept_output import KeptFile
+from labctl.config.rig import Drive
+from labctl.errors import JournalError, Refused, RunFailed
+from labctl.fio.results import DocumentStream, Status, comes_back_empty, status_of
+from labctl.record.phase import Phase, Replay
+from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
+from labctl.trace.chunks import TraceError
+from labctl.trace.replay import write_log
+
+STATUS_EVERY_MS = 500
+HELD_WITHIN_S = 30.0
+"""fio asks its target for its size before it is held; a remote or sleeping drive may take a while.
+For its I/O it opens once more, when it begins, what it was given as an open file."""
+FILLED_BYTES_PER_S = 20e6
+"""At which it fills a scratch file and, for writes, the buffers of all I/Os in flight at least,
+both before it is held (3.33): buffers at 330 MB/s on a quiet machine, 150 MB/s on one with four
+busy loops on two processors."""
+LATE_BY_S = 30.0
+"""How long past its runtime a phase may go on before it counts as hung, beside what its drive needs
+for the I/Os in flight."""
+SLOWEST_BYTES_PER_S = 1e6
+"""What a drive writes at least: hot and collecting garbage a few MB/s. At the end of its runtime
+fio waits for all I/Os in flight at once and tells nothing meanwhile (fio 3.33), so that 32 MiB of
+them may look like half a minute of nothing."""
+NO_PROGRESS_S = 120.0
+"""A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
+EARLY_BY_S = 0.5
+"""A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
+SECTOR_BYTES = 512
+EXIT_WITHIN_S = 20.0
+READ_OUT_WITHIN_S = 5.0
+STDOUT_FILE = "stdout"
+STDERR_FILE = "stderr"
+
+_HARMLESS = ("fio: connected to NBD server",)
+
+
+def _ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _error_words(error: int | str) -> str:
+    return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
+
+
+def _write_replay(replay: Replay, sizes: Sequence[int | None], directory: Path) -> None:
+    """Put the log of a trace where fio looks for it: one for all drives, which fits the smallest.
+
+    Raises RunFailed.
+    """
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        raise RunFailed(
+            f"replay of {replay.trace}: the drive's size is not known: drive.size_bytes"
+        )
+    try:
+        write_log(replay, directory / REPLAY_FILE, min(known))
+    except TraceError as error:
+        raise RunFailed(str(error)) from error
+
+
+class FioProcess:
+    """The fio of one phase: ``start``, ``release``, ``wait_done``, ``finish``."""
+
+    def __init__(
+        self,
+        phase: Phase,
+        process: Spawned,
+        directory: Path,
+        timebase: Timebase,
+        on_status: Callable[[Status, int], None],
+        host: DriveHost,
+        jobs: int,
+        opened: Mapping[str, Opened],
+        stdout: KeptFile,
+        stderr: KeptFile,
+    ) -> None:
+        """``jobs``: how many there are in all, each of which is held. ``opened``: all that it may
+        open of the host's devices and files, by the drive's name. ``stdout`` and ``stderr`` take
+        what it says, and are closed with it."""
+        self.phase = phase
+        self._jobs = jobs
+        self.release_ns: int | None = None
+        self.done_ns: int | None = None
+        self.last_status: Status | None = None
+        self._stopped_ns: int | None = None
+        self._process = process
+        self._timebase = timebase
+        self._host = host
+        self._on_status = on_status
+        self._directory = directory
+        self._held = asyncio.Event()
+        self._done = asyncio.Event()
+        self._held_jobs = 0
+        self._done_jobs = 0
+        self._began: list[Moment] = []
+        self._busy_ms: list[int] = []
+        self._complaints: list[str] = []
+        self._errors: tuple[int | str, ...] = ()
+        self._given_up = ""
+        self._stdout, self._stderr = stdout, stderr
+        self._stdout_bytes = 0
+        self._last_printed: Status | None = None
+        self._files = ComparedFiles(process, opened, host.machine)
+        self._comparing: asyncio.Task[None] | None = None
+        self._readers = (
+            asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
+            asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        phase: Phase,
+        drives: Mapping[str, Drive],
+        directory: Path,
+        timebase: Timebase,
+        on_status: Callable[[Status, int], None],
+        host: DriveHost | None = None,
+        places: Mapping[str, Place] | None = None,
+    ) -> FioProcess:
+        """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
+        I/O. What it says is kept in ``directory``.
+
+        ``drives`` by name: a single one has an empty name. ``places``: what each was when it was
+        checked, and shall still be (None: nobody checked them).
+
+        ``on_status`` takes each status, and when it was, in ns on the timebase.
+        """
+        host = host or LocalHost(timebase)
+        opened = await asyncio.to_thread(given, drives, places, host.machine)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            job = job_file(phase, drives, opened)
+            (directory / JOB_FILE).write_text(job, encoding="utf-8")
+            if phase.replay is not None:
+                sizes = [drive.size_bytes for drive in drives.values()]
+                await asyncio.to_thread(_write_replay, phase.replay, sizes, directory)
+            stdout = KeptFile(directory / STDOUT_FILE)
+            stderr = KeptFile(directory / STDERR_FILE)
+        except OSError as error:
+            raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
+        status_every = f"--status-interval={STATUS_EVERY_MS}ms"
+        fio = ("fio", JOB_FILE, "--output-format=json", status_every)
+        filling: Filling = "data" if "read" in phase.directions else "room"
+        try:
+            process = await host.spawn(
+                opening(opened.values(), fio, filling) if opened else fio,
+                directory,
+                (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
+            )
+        except RunFailed:
+            stdout.close()
+            stderr.close()
+            raise
+        jobs = phase.jobs * len(drives)
+        return cls(
+            phase, process, directory, timebase, on_status, host, jobs, opened, stdout, stderr
+        )
+
+    @property
+    def lost(self) -> str:
+        """Why it is lost with the connection to its host, or an empty text."""
+        return self._process.lost
+
+    async def wait_held(self) -> None:
+        """Wait until every job is ready to begin. Raises RunFailed with fio's own words, Refused
+        when it has something else open than was checked."""
+        filled_bytes = self._files.missing_bytes + self._in_flight_bytes
+        within_s = HELD_WITHIN_S + filled_bytes / FILLED_BYTES_PER_S
+        await self._wait_for(self._held, within_s, "did not get ready")
+        await self._files.compare(must_be_there=True)
+        self._raise_if_different()
+
+    def refuse_others(self, places: Mapping[str, Place]) -> None:
+        """Raise Refused where a target has become something else since this fio was started."""
+        self._files.refuse_others(places)
+
+    def release(self) -> int:
+        """Let every job begin now; the time of it."""
+        self.release_ns = self._timebase.now_ns()
+        self._process.stdin.write(b"\n" * self._jobs)
+        return self.release_ns
+
+    async def wait_done(self) -> None:
+        """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs,
+        Refused when it works on something else than was checked."""
+        if self.phase.timed:
+            last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
+            within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
+            await self._wait_for(self._done, within_s, "did not end")
+        else:
+            await self._wait_while_it_progresses()
+        if self._comparing is not None:
+            await self._comparing
+            self._raise_if_different()
+        assert self.release_ns is not None and self.done_ns is not None
+        worked_s = (self.done_ns - self.release_ns) / NS_PER_S
+        if self.phase.timed and worked_s < self.phase.duration_s - EARLY_BY_S:
+            problem = await self.finish()
+            raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
+
+    async def finish(self) -> str:
+        """Wait for fio to exit; what went wrong, or an empty text."""
+        try:
+            async with asyncio.timeout(EXIT_WITHIN_S):
+                code = await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._read_out()
+            return f"fio did not exit within {EXIT_WITHIN_S:.0f} s and was killed"
+        await self._read_out()
+        if self._files.difference:
+            return self._complaint(self._files.difference)
+        if not code and self.last_status is not None:
+            self._check_bytes(self.last_status, self.last_status)
+        if code or self._given_up:
+            return self._complaint(self.lost or self._ended())
+        if self._errors:
+            told = ", ".join(map(_error_words, self._errors))
+            return self._complaint(f"exit code 0, yet it reports {told}")
+        if self.release_ns is not None and self.last_status is None:
+            return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
+        return ""
+
+    async def stop(self) -> str:
+        """End it: politely first, so that its totals are kept, then for good. Why what it said is
+        no good, or an empty text.
+
+        The shell that holds a job outlives its fio until standard input closes.
+        """
+        self._stopped_ns = self._timebase.now_ns()
+        if self._comparing is not None:
+            self._comparing.cancel()
+        self._close_stdin()
+        if self._process.returncode is None:
+            self._process.interrupt()
+            try:
+                async with asyncio.timeout(3.0):
+                    if self.release_ns is None:
+                        self.kill()
+                    await self._process.wait()
+            except TimeoutError:
+                self.kill()
+                await self._process.wait()
+        await self._read_out()
+        return self._complaint(self._given_up) if self._given_up else ""
+
+    @property
+    def printed(self) -> dict[str, int]:
+        """What tells a reader whether its output is whole: how many bytes it printed, and the
+        runtime and the I/Os of both directions in its last document (0 without one)."""
+        last = self._last_printed
+        return {
+            "stdout_bytes": self._stdout_bytes,
+            "runtime_ms": 0 if last is None else last.runtime_ms,
+            "total_ios": 0 if last is None else last.total_ios,
+        }
+
+    @property
+    def iops(self) -> float:
+        """I/Os per second since its first one, as far as fio has told."""
+        if self.last_status is None or not self.last_status.runtime_ms:
+            return 0.0
+        return self.last_status.total_ios / self.last_status.runtime_ms * 1000
+
+    @property
+    def disk_busy_s(self) -> float | None:
+        """For how long the drive had I/O in flight, by the kernel's count; None if not told."""
+        if len(self._busy_ms) < 2:
+            return None
+        return (max(self._busy_ms) - min(self._busy_ms)) / 1000
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    def window(self) -> Window | None:
+        """First and last I/O on the timebase; None before its release."""
+        if self.release_ns is None:
+            return None
+        ends = [at_ns for at_ns in (self.done_ns, self._stopped_ns) if at_ns is not None]
+        latest_ns = min(ends, default=self._timebase.now_ns())
+        runtime_ms = 0 if self.last_status is None else self.last_status.runtime_ms
+        return window_between(self.release_ns, latest_ns, runtime_ms, self._began)
+
+    @property
+    def _in_flight_bytes(self) -> int:
+        """What all its jobs may have in flight, and buffers for."""
+        return self._jobs * self.phase.queue_depth * self.phase.block_size_bytes
+
+    async def _wait_while_it_progresses(self) -> None:
+        written = 0
+        # a trace stands still where the machine did that it was recorded on
+        patience_s = NO_PROGRESS_S + (self.phase.duration_s if self.phase.replay else 0.0)
+        while not await self._happened(self._done, patience_s):
+            self._raise_if_gone()
+            totals = self.last_status.totals.values() if self.last_status else ()
+            before, written = written, sum(total.bytes for total in totals)
+            if before == written:
+                self.kill()
+                raise RunFailed(
+                    f"fio for {self.phase.label} moved nothing for {patience_s:.0f} s; is the "
+                    "drive still there?"
+                )
+
+    async def _wait_for(self, event: asyncio.Event, timeout_s: float, failing: str) -> None:
+        if await self._happened(event, timeout_s):
+            return
+        self._raise_if_gone()
+        self.kill()
+        raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
+
+    async def _happened(self, event: asyncio.Event, timeout_s: float) -> bool:
+        """Wait for ``event``, for fio to be gone, or for the time; whether it was the event."""
+        waiting = asyncio.create_task(event.wait())
+        exiting = asyncio.create_task(self._process.wait())
+        try:
+            await asyncio.wait(
+                (waiting, exiting), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not waiting.done() and exiting.done():
+                await self._read_out()
+            return event.is_set()
+        finally:
+            waiting.cancel()
+            exiting.cancel()
+
+    async def _compare_at_work(self) -> None:
+        with contextlib.suppress(HostUnreachable):  # a lost host is told elsewhere
+            await self._files.compare(must_be_there=False)
+
+    def _raise_if_different(self) -> None:
+        if self._files.difference:
+            raise Refused(self._complaint(f"{self._files.difference}; it was killed"))
+
+    def _raise_if_gone(self) -> None:
+        self._raise_if_different()
+        if self._process.returncode == NOT_WHAT_WAS_CHECKED and self.release_ns is None:
+            raise Refused(self._complaint("it was not started"))
+        if self._process.returncode is not None or self.lost:
+            kind = HostUnreachable if self.lost else RunFailed
+            raise kind(self._complaint(self.lost or self._ended()))
+
+    def _ended(self) -> str:
+        """Why fio is gone, in words."""
+        return self._given_up or _ending(self._process.returncode)
+
+    def _complaint(self, how: str) -> str:
+        said = self._files.named("; ".join([how, *self._complaints[:3]]))
+        return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
+
+    def _close_stdin(self) -> None:
+        """Let go of the shells that hold the jobs: they outlive their fio otherwise."""
+        self._process.stdin.close()
+
+    async def _read_out(self) -> None:
+        """fio is gone: read what is left in its pipes, for a limited time, and keep it."""
+        self._close_stdin()
+        _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
+        for reader in late:
+            reader.cancel()
+            self._give_up("its output did not end when it did")
+        for kept in (self._stdout, self._stderr):
+            await asyncio.to_thread(kept.close)
+            self._give_up(kept.problem)
+
+    def _give_up(self, reason: str) -> None:
+        """Kill it for ``reason``, unless that is empty."""
+        if reason:
+            self._given_up = self._given_up or reason
+            self.kill()
+
+    async def _read_stdout(self) -> None:
+        stream = DocumentStream()
+        while chunk := await self._process.stdout.read(1 << 16):
+            self._stdout_bytes += len(chunk)
+            self._stdout.write(chunk)
+            self._give_up(self._stdout.problem)
+            text = chunk.decode("utf-8", errors="replace")
+            self._complaints += [
+                line
+                for line in text.splitlines()
+                if line.startswith("fio:") and line not in _HARMLESS
+            ][: 10 - len(self._complaints)]
+            for document in stream.feed(text):
+                self._take(status_of(document))
+        for document in stream.finish():
+            self._take(status_of(document))
+
+    def _take(self, status: Status) -> None:
+        """Keep a status; what fio printed while it was held says nothing."""
+        self._last_printed = status
+        self._errors = status.errors or self._errors
+        if self.release_ns is None or not status.total_ios:
+            return
+        if self.last_status is not None:
+            self._check_bytes(self.last_status, status)
+        if self._given_up:
+            return
+        shown_ns = self._timebase.now_ns()
+        if status.wall_ms is not None:
+            shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
+            began = shown.before(status.runtime_ms * NS_PER_MS)
+            not_before_ns = self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
+            early = began.t_ns < not_before_ns
+            if early and not self._began:
+                return  # printed across the release: its runtime is of the time it was held
+            ahead = shown.t_ns - shown.u_ns > shown_ns + NS_PER_MS
+            if not (early or ahead):  # else the wall clock was set since fio printed it
+                shown_ns = shown.t_ns
+                self._began.append(began)
+        self.last_status = status
+        self._on_status(status, shown_ns)
+        if self._comparing is None:
+            comparing = self._compare_at_work()
+            self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
+
+    def _check_bytes(self, before: Status, now: Status) -> None:
+        """Give it up when its drive answers with nothing."""
+        in_flight = self.phase.queue_depth * self.phase.jobs
+        least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes
+        if comes_back_empty(before, now, least_bytes, in_flight):
+            self._give_up("what it reads comes back empty; is the drive still there, and as large?")
+
+    async def _read_stderr(self) -> None:
+        while line := await self._process.stderr.readline():
+            now_ns = self._timebase.now_ns()
+            word = line.strip()
+            if word == HELD:
+                self._held_jobs += 1
+                if self._held_jobs == self._jobs:
+                    self._held.set()
+            elif word == DONE:
+                self._done_jobs += 1
+                if self._done_jobs == self._jobs:
+                    self.done_ns = now_ns
+                    self._done.set()
+            elif word.startswith(DISK):
+                busy_ms = busy_ms_of(word)
+                self._busy_ms += [busy_ms] if busy_ms is not None else []
+            else:
+                self._stderr.write(line)
+                self._give_up(self._stderr.problem)
+                if word and len(self._complaints) < 10:
+                    self._complaints.append(word.decode("utf-8", errors="replace"))

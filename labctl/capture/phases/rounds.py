@@ -1,0 +1,117 @@
+"""Rounds of a sweep: what each did, and when they end.
+
+They end when the tracked points are steady, when the drive was written over often enough (the write
+saturation test of SNIA PTS 2.0.2), or with the last of them. The values here only decide how long a
+run goes on; its results are made from the journal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from labctl.analysis.steady_state.rule import WINDOW
+from labctl.analysis.steady_state.tracking import CELSIUS, PTS, Limits
+from labctl.record.phase import Phase
+
+
+class RoundsEnd(StrEnum):
+    """Why no further round is done."""
+
+    STEADY = "steady"
+    WRITTEN = "written"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class PointValues:
+    """What a phase did: IOPS, mean watts and last °C, as far as they are known."""
+
+    iops: float
+    watts: float | None = None
+    celsius: float | None = None
+
+    def to_json(self) -> dict[str, float]:
+        """Those that are known."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PointValues | None:
+        """From the end of a phase in the journal; None where it tells no IOPS."""
+        known = {
+            name: float(data[name])
+            for name in ("iops", "watts", "celsius")
+            if isinstance(data.get(name), int | float)
+        }
+        return cls(**known) if "iops" in known else None
+
+
+LIMITS: Mapping[str, Limits] = {"iops": PTS, "watts": PTS, "celsius": CELSIUS}
+
+
+def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:
+    """The phases of the rounds that come after the one that ``last`` ends, by index."""
+    later = itertools.takewhile(
+        lambda phase: phase.round > last.round and phase.sweep_number == last.sweep_number,
+        phases[last.index + 1 :],
+    )
+    return [phase.index for phase in later]
+
+
+def rounds_end(
+    phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase, drives: int = 1
+) -> RoundsEnd | None:
+    """Why the rounds end with the one that ``last`` ends; None when the next one follows.
+
+    ``values`` are of all ``drives`` together, the limits of bytes are of each.
+    """
+    written = _written_bytes(phases, values, last) / drives
+    if written >= last.steady_from_bytes and _is_steady(phases, values, last):
+        return RoundsEnd.STEADY
+    enough = last.rounds_until_bytes
+    if enough is not None and written >= enough and last.round >= WINDOW:
+        return RoundsEnd.WRITTEN
+    return None if later_rounds(phases, last) else RoundsEnd.LAST
+
+
+def _is_steady(phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase) -> bool:
+    """Whether every tracked point was steady over the last rounds, in all that is asked of it."""
+    points: dict[Phase, list[PointValues]] = {}
+    for phase in _of_sweep(phases, last):
+        if phase.tracked and phase.index in values:
+            points.setdefault(phase.point, []).append(values[phase.index])
+    if last.round < WINDOW or not points:
+        return False
+    for rounds in points.values():
+        if len(rounds) < last.round:
+            return False
+        for quantity in last.steady_on:
+            series = [getattr(one, quantity) for one in rounds[-WINDOW:]]
+            if None in series or not LIMITS[quantity].verdict(series).steady:
+                return False
+    return True
+
+
+def _written_bytes(
+    phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase
+) -> float:
+    """What the rounds so far wrote, from their IOPS and times."""
+    return sum(
+        values[phase.index].iops
+        * phase.duration_s
+        * phase.block_size_bytes
+        * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
+        for phase in _of_sweep(phases, last)
+        if phase.writes and phase.index in values
+    )
+
+
+def _of_sweep(phases: Sequence[Phase], last: Phase) -> Iterator[Phase]:
+    """The I/O of all rounds of a sweep up to ``last``."""
+    for phase in phases[: last.index + 1]:
+        alike = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
+        if alike and phase.round and phase.pattern.io:
+            yield phase

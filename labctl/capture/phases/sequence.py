@@ -1,0 +1,407 @@
+"""Phase after phase, without idle time between them.
+
+The fio of the next phase is started and held while the present one still works. A phase that
+fails is recorded and the next one follows; one that the way to the drive's host cut off comes
+again. What a safety rule forbids ends the run, after the phase that is on. Rounds come again until
+the drive is steady.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.phases.contract import Hands, Narrator
+from labctl.capture.phases.fio_pool import Fios
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.repetition import prepared_again
+from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
+from labctl.capture.phases.sampling import LOOK_EVERY_S, Looks
+from labctl.capture.phases.stopping import StopRequest
+from labctl.config.plan import Resume, WhenPhaseFails
+from labctl.errors import GuardTripped, Refused, RunFailed
+from labctl.record.phase import Pattern, Phase
+from labctl.record.timebase import NS_PER_MS, NS_PER_S
+
+HOLD_AHEAD_S = 3.0
+"""The next fio is started this long before the end of the present phase."""
+CHECK_AGAIN_AFTER_S = 10.0
+"""A fio that was held for longer (the drive cooled down meanwhile) does not begin unchecked."""
+ATTEMPTS = 3
+"""How often a phase is begun that the drive's heat or the way to its host does not let end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The drive shall cool down before anything else is done."""
+
+    reason: str
+    until_celsius: float
+    within_s: float
+
+
+class PhaseSequence:
+    """Carries out ``phases`` in their order; those in ``done`` were carried out before.
+
+    Failures of phases are collected in ``failed``.
+    """
+
+    def __init__(
+        self,
+        phases: Sequence[Phase],
+        hands: Hands,
+        narrator: Narrator,
+        now_ns: Callable[[], int],
+        done: Collection[int] = (),
+        values: Mapping[int, PointValues] | None = None,
+        resume: Resume = "repeat",
+        drives: int = 1,
+        when_phase_fails: WhenPhaseFails = "go_on",
+    ) -> None:
+        """``values``: of phases in ``done``, by index, for the rules that end rounds.
+
+        ``resume``: what a lost host means to the plan. ``drives``: how many work at once.
+        ``when_phase_fails``: whether the others are done all the same.
+        """
+        self.failed: list[str] = []
+        self._phases = tuple(phases)
+        self._hands = hands
+        self._narrator = narrator
+        self._now_ns = now_ns
+        self._over = set(done)
+        self._values = dict(values or {})
+        self._resume = resume
+        self._drives = drives
+        self._when_phase_fails = when_phase_fails
+        self._pause: Pause | None = None
+        self._paused = asyncio.Event()
+        self._attempts: dict[int, int] = {}
+        self._power_state: int | None = None
+        self._fios = Fios(hands, now_ns)
+        self._finishing: list[asyncio.Task[None]] = []
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no fio is there, not even a held one."""
+        return self._fios.none
+
+    def kill(self) -> None:
+        """SIGKILL to every fio there is, held or at work."""
+        self._fios.kill()
+
+    def pause(self, pause: Pause) -> None:
+        """Give up the phase that is on, let the drive cool down, and do the phase again."""
+        if self._pause is None:
+            self._pause = pause
+            self._paused.set()
+
+    async def carry_out(self, stop: StopRequest) -> None:
+        """All phases, or as many as there are until ``stop`` is asked for.
+
+        Raises LabctlError for what ends the run: a safety rule, a target that is gone, a journal
+        that cannot be written. However it ends, no fio is left.
+        """
+        try:
+            await self._end_of_last_round()
+            while (phase := await self._next_or_again()) is not None and not stop.asked:
+                self._over.add(phase.index)
+                await self._do(phase, self._next_io(), stop)
+                await self._end_of_round(phase)
+                await self._cool_if_paused(stop)
+        finally:
+            await self._end(stop)
+
+    def _next(self) -> Phase | None:
+        return next((phase for phase in self._phases if phase.index not in self._over), None)
+
+    async def _next_or_again(self) -> Phase | None:
+        """The next phase. What ended last may yet have to come again."""
+        if self._next() is None:
+            await asyncio.gather(*self._finishing)
+        return self._next()
+
+    def _next_io(self) -> Phase | None:
+        """The phase whose fio can get ready now: no purge comes before it."""
+        for phase in self._phases:
+            if phase.index not in self._over and phase.pattern is not Pattern.COOL:
+                return phase if phase.pattern.io else None
+        return None
+
+    async def _do(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        if phase.pattern is Pattern.IDLE:
+            await self._idle(phase, following, stop)
+        elif phase.pattern is Pattern.COOL:
+            await self._cool(phase, following, stop)
+        elif phase.pattern is Pattern.PURGE:
+            await self._purge(phase, stop)
+        else:
+            await self._work(phase, following, stop)
+
+    async def _idle(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        begin_ns = self._now_ns()
+        self._narrator.phase_began(phase, begin_ns)
+        end_ns = begin_ns + round(phase.duration_s * NS_PER_S)
+        await self._until(end_ns - round(HOLD_AHEAD_S * NS_PER_S), stop)
+        self._fios.hold(following, stop)
+        await self._until(end_ns, stop)
+        now_ns = self._now_ns()
+        outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
+        self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason)
+
+    async def _cool(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        assert phase.until_celsius is not None
+        begin_ns = self._now_ns()
+        self._narrator.phase_began(phase, begin_ns)
+        self._fios.hold(following, stop)
+        celsius = await self._wait_cool(phase.until_celsius, phase.duration_s, stop)
+        now_ns = self._now_ns()
+        cool = celsius is not None and celsius <= phase.until_celsius
+        reason = "" if cool else f"not cool after {phase.duration_s:.0f} s"
+        self._narrator.event(
+            "cooled_down", reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
+        )
+        outcome = "interrupted" if stop.asked and not cool else "completed"
+        self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason or reason)
+
+    async def _cool_if_paused(self, stop: StopRequest) -> None:
+        """Do what :meth:`pause` asked for. Raises GuardTripped when the drive stays hot."""
+        pause, self._pause = self._pause, None
+        self._paused.clear()
+        if pause is None or self._next() is None:
+            return
+        await self._fios.drop_held()
+        self._narrator.event("paused", reason=pause.reason, until_celsius=pause.until_celsius)
+        celsius = await self._wait_cool(pause.until_celsius, pause.within_s, stop)
+        cool = celsius is not None and celsius <= pause.until_celsius
+        self._narrator.event("resumed", celsius=celsius, reached=cool)
+        if not (cool or stop.asked):
+            raise GuardTripped(
+                f"{pause.reason}; not below {pause.until_celsius:g} °C after {pause.within_s:.0f} s"
+            )
+
+    async def _wait_cool(
+        self, until_celsius: float, within_s: float, stop: StopRequest
+    ) -> float | None:
+        """Wait until it is that cool, the time is over or a stop is asked; its temperature."""
+        limit_ns = self._now_ns() + round(within_s * NS_PER_S)
+        celsius = self._hands.celsius()
+        while (celsius is None or celsius > until_celsius) and self._now_ns() < limit_ns:
+            if await stop.wait(LOOK_EVERY_S):
+                break
+            celsius = self._hands.celsius()
+        return celsius
+
+    async def _purge(self, phase: Phase, stop: StopRequest) -> None:
+        await self._fios.drop_held()
+        await asyncio.gather(*self._finishing)  # who has the drive open now is somebody else
+        begin_ns = self._now_ns()
+        self._narrator.phase_began(phase, begin_ns)
+        outcome, problem = "completed", ""
+        try:
+            await self._hands.purge(phase)
+        except RunFailed as error:
+            outcome, problem = self._not_completed(phase, error, stop), str(error)
+        self._ended(phase, outcome, begin_ns, self._now_ns(), NS_PER_MS, problem)
+
+    async def _work(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        fio = await self._ready(phase, stop)
+        if fio is None:
+            return
+        self._narrator.phase_began(phase, fio.release())
+        looks = Looks(phase, self._hands, self._now_ns)
+        looking = asyncio.create_task(looks.keep(), name=f"looks-{phase.index}")
+        done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
+        asked = asyncio.create_task(stop.wait(), name="stop")
+        paused = asyncio.create_task(self._paused.wait(), name="pause")
+        steady = asyncio.create_task(looks.steady.wait(), name="steady")
+        ends = (done, asked, paused, steady)
+        try:
+            if phase.timed:
+                ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
+                await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
+                if self._pause is None:
+                    self._fios.hold(following, stop)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            problem = done.exception() if done.done() else None
+            self._values[phase.index] = PointValues(fio.iops, looks.watts, looks.celsius)
+            if done.done() and problem is None:
+                self._tell_steady(phase, looks)
+                self._finish_later(phase, fio, stop)
+                return
+            unfit = await fio.stop()
+            if problem is None and looks.steady.is_set() and not (stop.asked or self._pause):
+                self._tell_steady(phase, looks)
+                if unfit:
+                    self._fail(unfit, stop)
+                self._closed(phase, fio, "failed" if unfit else "completed", unfit)
+            elif problem is None:
+                reason = stop.reason or (self._pause.reason if self._pause else "")
+                self._closed(phase, fio, "interrupted", reason)
+                if not stop.asked:
+                    self._again(phase, reason, stop)
+            else:
+                outcome = self._not_completed(phase, problem, stop)
+                self._closed(phase, fio, outcome, str(problem))
+                if isinstance(problem, Refused):
+                    raise problem
+                if outcome == "interrupted":
+                    await self._fios.drop_held()
+        finally:
+            for task in (*ends, looking):
+                task.cancel()
+
+    def _tell_steady(self, phase: Phase, looks: Looks) -> None:
+        """How a phase ended that lasts until the temperature stands."""
+        if phase.steady_temperature_s:
+            reached = looks.steady.is_set()
+            self._narrator.event(
+                "temperature_steady", index=phase.index, reached=reached, celsius=looks.celsius
+            )
+
+    def _fail(self, reason: str, stop: StopRequest) -> None:
+        self.failed.append(reason)
+        if self._when_phase_fails == "end":
+            told = f'{reason}; the plan says when_phase_fails = "end"'
+            stop.ask("failed", told, RunFailed.exit_code)
+
+    def _again(self, phase: Phase, reason: str, stop: StopRequest) -> bool:
+        """A phase that was not let to its end is done again, some times; whether it is."""
+        self._attempts[phase.index] = self._attempts.get(phase.index, 1) + 1
+        if self._attempts[phase.index] > ATTEMPTS:
+            self._fail(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}", stop)
+            return False
+        self._over.discard(phase.index)
+        return True
+
+    def _not_completed(self, phase: Phase, problem: BaseException, stop: StopRequest) -> str:
+        """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
+        again, with what the plan wants to come before it, unless it must be in one piece."""
+        if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
+            self._fail(str(problem), stop)
+            return "failed"
+        if stop.asked:
+            return "interrupted"
+        if not self._again(phase, str(problem), stop):
+            return "failed"
+        for index in list(prepared_again(self._phases, self._over, self._resume)):
+            self._over.discard(index)
+            self._values.pop(index, None)
+        return "interrupted"
+
+    async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
+        """The held fio of ``phase``; None when it did not get ready or the run shall end."""
+        try:
+            fio = await self._fios.take(phase, stop)
+            if fio is not None:
+                await self._check_again(phase, fio)
+                await self._into_power_state(phase)
+            return fio
+        except RunFailed as error:
+            now_ns = self._now_ns()
+            outcome = self._not_completed(phase, error, stop)
+            self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
+            await self._fios.drop_held()
+            return None
+
+    async def _check_again(self, phase: Phase, fio: FioProcess) -> None:
+        """Somebody may have mounted the drive since, which nothing of ours had open."""
+        if self._fios.checked_s(phase) > CHECK_AGAIN_AFTER_S:
+            await asyncio.gather(*self._finishing)
+            fio.refuse_others(await self._hands.check_again(phase))
+
+    async def _into_power_state(self, phase: Phase) -> None:
+        if phase.power_state is not None and phase.power_state != self._power_state:
+            await self._hands.set_power_state(phase.power_state)
+            self._power_state = phase.power_state
+
+    async def _end_of_last_round(self) -> None:
+        """Judge a round that was completed, but cut off before it was judged."""
+        following = self._next()
+        done = [phase for phase in self._phases if phase.index in self._over]
+        before = [phase for phase in done if following and phase.index < following.index]
+        if following and before and following.round == before[-1].round + 1 > 1:
+            await self._end_of_round(before[-1])
+
+    async def _end_of_round(self, phase: Phase) -> None:
+        """After the last point of a round: leave out the rounds that are not needed any more."""
+        following = self._next()
+        if not phase.round or (following is not None and phase.same_round(following)):
+            return
+        ended = rounds_end(self._phases, self._values, phase, self._drives)
+        if ended is None:
+            return
+        self._narrator.event(
+            "steady_state",
+            sweep=phase.sweep,
+            sweep_number=phase.sweep_number,
+            round=phase.round,
+            reached=ended is RoundsEnd.STEADY,
+            ended=ended.value,
+            index=phase.index,
+        )
+        later = later_rounds(self._phases, phase)
+        if later:
+            self._over.update(later)
+            await self._fios.drop_held()
+
+    def _finish_later(self, phase: Phase, fio: FioProcess, stop: StopRequest) -> None:
+        """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
+
+        async def finish() -> None:
+            outcome, problem = "completed", await fio.finish()
+            if problem:
+                error = HostUnreachable(problem) if fio.lost else RunFailed(problem)
+                outcome = self._not_completed(phase, error, stop)
+            self._closed(phase, fio, outcome, problem)
+
+        self._finishing.append(asyncio.create_task(finish(), name=f"finish-{phase.index}"))
+
+    def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
+        window = fio.window()
+        assert window is not None
+        more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
+        values = self._values.get(phase.index)
+        if phase.round and outcome == "completed" and values is not None:
+            more |= values.to_json()
+        if fio.disk_busy_s is not None:
+            more["disk_busy_s"] = fio.disk_busy_s
+        more |= fio.printed
+        self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
+        self._fios.forget(fio)
+
+    def _ended(
+        self,
+        phase: Phase,
+        outcome: str,
+        begin_ns: int,
+        end_ns: int,
+        u_ns: int,
+        reason: str,
+        **more: Any,
+    ) -> None:
+        self._narrator.event(
+            "phase_ended",
+            index=phase.index,
+            outcome=outcome,
+            reason=reason,
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            boundary_u_ns=u_ns,
+            **more,
+        )
+
+    async def _end(self, stop: StopRequest) -> None:
+        """Whatever is still there ends now."""
+        await asyncio.gather(*self._finishing)
+        await self._fios.drop_held()
+        for fio in self._fios:
+            await fio.stop()
+            self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
+
+    async def _until(self, t_ns: int, stop: StopRequest) -> None:
+        remaining_s = (t_ns - self._now_ns()) / NS_PER_S
+        if remaining_s > 0:
+            await stop.wait(remaining_s)

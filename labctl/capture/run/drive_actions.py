@@ -1,0 +1,215 @@
+"""What a run does to its drives: I/O, purges, power states. Everything is allowed first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from instruments.reading import Block
+from labctl.capture.drive import target
+from labctl.capture.drive.control import DriveControl
+from labctl.capture.host.drive_host import DriveHost
+from labctl.capture.identity.node import Place
+from labctl.capture.meters.live_values import Interval, Monitor, intervals
+from labctl.capture.phases.contract import Narrator
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.stopping import StopRequest
+from labctl.capture.run.header import FIO_CHANNELS
+from labctl.config.rig import FIO_INSTRUMENT, Drive, Rig
+from labctl.errors import JournalError, RunFailed
+from labctl.fio.results import Status
+from labctl.record.drive_state import DriveState
+from labctl.record.journal import Journal
+from labctl.record.phase import Phase
+from labctl.record.reader import FIO_DIR
+from labctl.record.timebase import Timebase
+
+COMPOSITE = "composite"
+"""The sensor that is the drive's own temperature, where the rig has one of that name."""
+
+
+def of_drive(name: str) -> dict[str, Any]:
+    """What an event says besides that is about one of several drives."""
+    return {"drive": name} if name else {}
+
+
+@dataclass(frozen=True)
+class DriveHands:
+    """Acts on the drives of ``rig``, where they live; see
+    :class:`labctl.capture.phases.contract.Hands`.
+
+    ``drives``, ``drive_states`` and ``controls`` by the drive's name, which is empty where there
+    is only one. ``at_rest`` says whether no fio of ours is there.
+    """
+
+    rig: Rig
+    drives: Mapping[str, Drive]
+    host: DriveHost
+    drive_states: Mapping[str, DriveState]
+    journal: Journal
+    monitor: Monitor
+    timebase: Timebase
+    runs_root: Path
+    narrator: Narrator
+    at_rest: Callable[[], bool]
+    stop: StopRequest
+    controls: Mapping[str, DriveControl]
+
+    async def _check(
+        self, phases: Sequence[Phase], *, whole_drive: bool = False, at_rest: bool
+    ) -> dict[str, Place]:
+        """Refuse what must not be done to the drives; what each is. Raises ConfigurationError,
+        Refused."""
+        await self._wait_for_host()
+        return await asyncio.to_thread(
+            target.check_targets,
+            self.rig,
+            phases,
+            self.runs_root,
+            self.host.machine,
+            whole_drive=whole_drive,
+            at_rest=at_rest,
+        )
+
+    async def _wait_for_host(self) -> None:
+        """Wait until the drive's host is there. Raises RunFailed, also when the run shall end."""
+        back = asyncio.create_task(self.host.wait_back(), name="host-back")
+        asked = asyncio.create_task(self.stop.wait(), name="stop")
+        try:
+            await asyncio.wait((back, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not back.done():
+                raise RunFailed("the drive's host is away, and the run shall end")
+            back.result()
+        finally:
+            back.cancel()
+            asked.cancel()
+
+    async def start_fio(self, phase: Phase) -> FioProcess:
+        """Check that ``phase`` may be done now and start its fio, to be held."""
+        places = await self._check([phase], at_rest=self.at_rest())
+        for control in self.controls.values():
+            await asyncio.to_thread(control.set_again_after, self.host.boot_id)
+        before: list[tuple[Status, int]] = []
+
+        def on_status(status: Status, t_ns: int) -> None:
+            then, then_ns = before[-1] if before else (None, None)
+            # fio notes its runtime, then waits for workers that sleep until the trace's next I/O
+            # (3.33): what it prints is of the moment when it prints it.
+            paced = phase.replay is not None and phase.replay.stalls
+            self._on_status(status, t_ns, then, then_ns if paced else None)
+            before[:] = [(status, t_ns)]
+
+        directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
+        return await FioProcess.start(
+            phase, self.drives, directory, self.timebase, on_status, self.host, places
+        )
+
+    async def check_again(self, phase: Phase) -> dict[str, Place]:
+        """Check what was checked before fio was started, a while ago; what each drive is now."""
+        return await self._check([phase], at_rest=True)
+
+    async def purge(self, phase: Phase) -> None:
+        """Check that the drives may be purged now, and do it, all at the same time.
+
+        No fio of ours may be there: it would be taken for somebody who uses the drive.
+        """
+        places = await self._check([phase], whole_drive=True, at_rest=True)
+        self.narrator.event("purge_started", method=phase.purge_method)
+
+        async def purge(name: str, control: DriveControl) -> None:
+            place = places.get(name)
+            method = await asyncio.to_thread(control.purge, phase, place, lambda: self.stop.asked)
+            self.narrator.event("purged", method=method, **of_drive(name))
+
+        purging = [purge(name, control) for name, control in self.controls.items()]
+        ended = await asyncio.gather(*purging, return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
+
+    async def set_power_state(self, state: int) -> None:
+        """Choose an NVMe power state until the end of the run."""
+        for name, control in self.controls.items():
+            await asyncio.to_thread(control.set_power_state, state)
+            known = self.drive_states[name].power_states
+            max_watts = next((item.max_watts for item in known if item.number == state), None)
+            self.narrator.event("power_state", state=state, max_watts=max_watts, **of_drive(name))
+
+    def set_governor(self, governor: str) -> None:
+        """Choose the CPU frequency governor. Raises RunFailed."""
+        next(iter(self.controls.values())).set_governor(governor)
+
+    def restore(self) -> list[str]:
+        """Put back what was changed; what could not be, in words. Never raises."""
+        return [problem for control in self.controls.values() for problem in control.restore()]
+
+    def drive_celsius(self) -> dict[str, float]:
+        """Each drive's own temperature now, or the hottest of the sensors that it has, by drive.
+
+        Sensors that are no drive's count only where there is one drive, or none of theirs is known.
+        """
+        found = self.monitor.view().celsius
+        owners = self.rig.temperature_drives()
+        celsius = {}
+        for drive in self.drives:
+            own = {name: value for name, value in found.items() if owners.get(name, "") == drive}
+            composite = [value for name, value in own.items() if COMPOSITE in name]
+            if own:
+                celsius[drive] = max(composite or own.values())
+        return celsius or {drive: max(found.values()) for drive in self.drives if found}
+
+    def celsius(self) -> float | None:
+        """The temperature of the hottest drive now."""
+        return max(self.drive_celsius().values(), default=None)
+
+    def watts(self) -> float | None:
+        """All rails together now; None while one of them is not known."""
+        known = [rail.watts for rail in self.monitor.view().rails.values()]
+        found = [watts for watts in known if watts is not None]
+        return sum(found) if found and len(found) == len(known) else None
+
+    def _on_status(
+        self, status: Status, t_ns: int, before: Status | None, begin_ns: int | None
+    ) -> None:
+        found = intervals(before, status, t_ns, begin_ns)
+        self.monitor.rates(found)
+        with contextlib.suppress(JournalError):  # told once, through on_failure
+            self._record_intervals("", found)
+            for drive, now in _by_drive(status):
+                then = None if before is None else dict(_by_drive(before)).get(drive)
+                self._record_intervals(f"{drive}.", intervals(then, now, t_ns, begin_ns))
+
+    def _record_intervals(self, prefix: str, found: Mapping[str, Interval]) -> None:
+        for side, interval in found.items():
+            t_ns = np.array([interval.t_ns], np.int64)
+            for name, _, _ in FIO_CHANNELS:
+                value = getattr(interval, name)
+                if value is None:
+                    continue
+                block = Block(f"{prefix}{side}.{name}", t_ns, np.array([value]))
+                self.journal.readings(FIO_INSTRUMENT, block)
+
+
+def _by_drive(status: Status) -> Iterator[tuple[str, Status]]:
+    """What a status says of each of several drives."""
+    for drive, totals in status.drives.items():
+        yield drive, replace(status, totals=totals, drives={})
+
+
+def _put_aside(directory: Path) -> Path:
+    """``directory``, which an earlier attempt's files have left: they get a number."""
+    if directory.exists():
+        number = next(n for n in itertools.count(1) if not _numbered(directory, n).exists())
+        directory.rename(_numbered(directory, number))
+    return directory
+
+
+def _numbered(directory: Path, number: int) -> Path:
+    return directory.with_name(f"{directory.name}.{number}")

@@ -1,0 +1,171 @@
+"""``labctl calibrate``: zero offsets with the drive off, and two meters against each other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from types import FrameType
+
+import typer
+
+from labctl.capture.meters.calibrate import (
+    channels_of_rails,
+    cross_check,
+    drive_off,
+    known_channels,
+    refuse_switching,
+    store_check,
+    store_zeros,
+    take_zeros,
+)
+from labctl.cli.terminal.held_rig import held
+from labctl.config.calibration_file import (
+    CrossCheck,
+    Zero,
+    calibration_file,
+    day_of,
+    load_calibration,
+)
+from labctl.config.find_rig import find_rig
+from labctl.config.rig import Rig
+from labctl.errors import ConfigurationError, Mistake, Refused
+
+
+def show(rig_name: str, json_output: bool) -> int:
+    """Print what is stored; the exit code. Raises ConfigurationError."""
+    rig = find_rig(rig_name)
+    file = calibration_file(rig.path)
+    found = load_calibration(file)
+    if json_output:
+        print(json.dumps(None if found is None else asdict(found), indent=1))
+        return 0
+    if found is None:
+        print(f"{rig.name} was never calibrated: there is no {file}")
+        return 0
+    print(f"{file}:")
+    _print_zeros(found.zeros)
+    for check in found.checks:
+        _print_check(check)
+    return 0
+
+
+def zeros(
+    rig_name: str,
+    names: Sequence[str],
+    seconds: float,
+    *,
+    switch_off: bool,
+    yes: bool,
+    json_output: bool,
+) -> int:
+    """Take zeros and store them; the exit code. Raises LabctlError when it is refused."""
+    rig = find_rig(rig_name)
+    wanted = known_channels(rig, names, "channel") if names else channels_of_rails(rig)
+    load_calibration(calibration_file(rig.path))  # a broken file is told before anything is done
+    with held(rig, "labctl calibrate"):
+        supplies = refuse_switching(rig) if switch_off else []
+        _confirm(rig, wanted, supplies, yes=yes, json_output=json_output)
+        with _terminated_tidily(), drive_off(rig, supplies):
+            found = take_zeros(rig, wanted, seconds)
+        store_zeros(rig, found)
+    if json_output:
+        data = {"file": str(calibration_file(rig.path)), "zeros": [asdict(one) for one in found]}
+        print(json.dumps(data, indent=1))
+        return 0
+    _print_zeros(found)
+    print(f"stored in {calibration_file(rig.path)}: subtracted in later runs of this rig")
+    return 0
+
+
+def checks(
+    rig_name: str, against: tuple[str, str] | None, seconds: float, json_output: bool
+) -> int:
+    """Check pairs of meters against each other, and store it: 1 when two of them contradict.
+
+    Raises LabctlError when it is refused.
+    """
+    rig = find_rig(rig_name)
+    pairs = rig.file.calibration.compare if against is None else (against,)
+    if not pairs:
+        allowed = 'names no pair: compare = [["one.current", "other.current"]], or --against'
+        raise ConfigurationError([Mistake(rig.path, "calibration.compare", None, allowed)])
+    load_calibration(calibration_file(rig.path))
+    done = []
+    with held(rig, "labctl calibrate"):
+        for pair in pairs:
+            check, difference, used = cross_check(rig, pair, seconds)
+            store_check(rig, check)
+            done.append((check, difference))
+            for note in used.notes if used is not None else ():
+                print(f"labctl: {note}", file=sys.stderr)
+    if json_output:
+        rows = [
+            {**asdict(check), "agree": check.agree, "budget": [asdict(x) for x in found.budget]}
+            for check, found in done
+        ]
+        for row in rows:
+            for line in row["budget"]:
+                line["u"] = line.pop("watts")
+                line["dof"] = line["dof"] if line["dof"] < float("inf") else None
+        print(json.dumps({"file": str(calibration_file(rig.path)), "checks": rows}, indent=1))
+    else:
+        for check, _ in done:
+            _print_check(check)
+    return int(any(not check.agree for check, _ in done))
+
+
+def _confirm(
+    rig: Rig, names: Sequence[str], supplies: Sequence[str], *, yes: bool, json_output: bool
+) -> None:
+    """Ask before the drive loses its power, or whether it has. Raises Refused."""
+    if yes:
+        return
+    told = f"zeros of {', '.join(names)}"
+    question = "Is the drive off, or disconnected?"
+    if supplies:
+        told += f"; {', '.join(supplies)} will be switched off and on again"
+        question = f"May the drive {rig.drive.model or rig.drive.target} lose its power?"
+    if json_output or not sys.stdin.isatty():
+        raise Refused(f"{told}. {question} If so, add --yes")
+    print(told)
+    if not typer.confirm(question):
+        raise Refused("not begun")
+
+
+@contextlib.contextmanager
+def _terminated_tidily() -> Iterator[None]:
+    """SIGTERM and SIGHUP end it as Ctrl-C does: what was switched off is switched on again."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _print_zeros(found: Sequence[Zero]) -> None:
+    if found:
+        print(f"{'channel':<24}{'zero':>14}{'u (k = 1)':>14}{'n':>8}  {'date':<12}range")
+    for zero in found:
+        value, u = f"{zero.value:+.4g} {zero.unit}", f"{zero.u:.2g} {zero.unit}"
+        range_ = "–" if zero.range is None else f"{zero.range:g} {zero.unit}"
+        print(f"{zero.channel:<24}{value:>14}{u:>14}{zero.n:>8}  {day_of(zero.taken):<12}{range_}")
+
+
+def _print_check(check: CrossCheck) -> None:
+    for channel, mean in zip(check.channels, check.means, strict=True):
+        print(f"{channel:<24}{mean:>14.6g} {check.unit}")
+    verdict = "they agree" if check.agree else "they contradict each other"
+    print(
+        f"difference {check.difference:+.3g} {check.unit} ± {check.u:.2g} {check.unit} "
+        f"(U, k = 2; {check.n} pairs, {day_of(check.taken)})"
+    )
+    print(f"En = {check.en:.2g}: {verdict}")

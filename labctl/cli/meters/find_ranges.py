@@ -1,0 +1,58 @@
+"""``labctl range``: the ranges to lock, from a short run at the plan's heaviest points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from labctl.capture.meters.find_ranges import (
+    Suggestion,
+    larger_ranges,
+    ranging_plan,
+    suggestions,
+    with_ranges,
+)
+from labctl.capture.run.expand import expand_for
+from labctl.cli.run.run import run_plan
+from labctl.cli.terminal.held_rig import held
+from labctl.config.find_rig import find_rig
+from labctl.config.plan import load_plan
+from labctl.record.reader import RunRecord
+
+
+def suggest_ranges(rig_name: str, plan_name: str | None, runs: Path, json_output: bool) -> int:
+    """Do the pass and print what to lock; the exit code of the last run.
+
+    Raises LabctlError when it is refused.
+    """
+    rig = find_rig(rig_name)
+    phases = expand_for(rig, load_plan(plan_name)[0], plan_name) if plan_name is not None else ()
+    plan = ranging_plan(phases)
+    used = rig
+    with held(rig, "labctl range") as lock:
+        while True:
+            outcome = run_plan(used, plan, "", runs, quiet=True, lock=lock)
+            record = RunRecord(outcome.path)
+            larger = larger_ranges(used, record)
+            if outcome.exit_code or not larger:
+                break
+            used = with_ranges(used, larger)
+    found = list(suggestions(rig, used, record)) if not outcome.exit_code else []
+    if json_output:
+        data = {**outcome.to_json(), "ranges": [item.to_json() for item in found]}
+        print(json.dumps(data, indent=1))
+    else:
+        _print(found)
+    return outcome.exit_code
+
+
+def _print(found: list[Suggestion]) -> None:
+    for item in found:
+        peak = "–" if item.peak is None else f"{item.peak:.4g} {item.unit}"
+        verdict = item.why or ("" if item.changes else "as it is")
+        print(f"{item.instrument:<16} peak {peak:>12}  range {item.range:g}  {verdict}".rstrip())
+    changed = [item for item in found if item.changes]
+    if changed:
+        print("\nfor the rig:")
+    for item in changed:
+        print(f"\n[instruments.{item.instrument}]\nrange = {item.suggested:g}")

@@ -1,0 +1,139 @@
+"""``labctl record`` and ``replay``: a session with one instrument, to a file and from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from instruments import recording
+from instruments.errors import InstrumentError
+from instruments.instrument import Instrument
+from instruments.reading import Batch
+from labctl.config.find_rig import find_rig
+from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
+from labctl.printable import printable
+from labctl.toml_reading import mistakes_of
+
+
+def record(rig_name: str, instrument: str, seconds: float, to: Path | None) -> int:
+    """Record a session with an instrument of a rig; the exit code.
+
+    Raises ConfigurationError, JournalError when the file cannot be written.
+    """
+    rig = find_rig(rig_name)
+    entry = rig.file.instruments.get(instrument)
+    if entry is None:
+        known = ", ".join(rig.file.instruments)
+        raise ConfigurationError(
+            [
+                Mistake(
+                    rig.path, "instruments", instrument, f"no such instrument; there are: {known}"
+                )
+            ]
+        )
+    path = to or Path(f"{instrument}-{entry.driver}-{time.strftime('%Y%m%d-%H%M%S')}.session")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            made = recording.begin_recording(
+                file, instrument, entry.driver, rig.settings_of(instrument), time.monotonic_ns
+            )
+            readings, error = _read(made, seconds)
+    except FileExistsError:
+        raise JournalError(f"{path} is there already; name another file with --to") from None
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise JournalError(f"{path} cannot be written: {why}") from problem
+    except InstrumentError as problem:
+        path.unlink(missing_ok=True)
+        raise LabctlError(str(problem)) from problem
+    print(f"{path}: {readings} readings")
+    if error:
+        print(f"labctl: it ended with: {error}", file=sys.stderr)
+    return int(bool(error))
+
+
+def _read(instrument: Instrument, seconds: float) -> tuple[int, str]:
+    """Open, read and close; the number of readings, and what went wrong (also worth recording)."""
+    readings = 0
+    try:
+        instrument.open()
+        instrument.start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            readings += sum(len(block) for block in instrument.read().blocks)
+    except InstrumentError as error:
+        return readings, str(error)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        instrument.close()
+    return readings, ""
+
+
+def replay(path: Path, json_output: bool) -> int:
+    """Play a recorded session through its driver and print what it reads; the exit code.
+
+    0: played to its end; 1: the driver failed on it. Raises ConfigurationError.
+    """
+    try:
+        session = recording.parse_session(path.read_text(encoding="utf-8"))
+        instrument = recording.replayed(session)
+    except UnicodeDecodeError as error:
+        raise _unplayable(path, "not a recorded session: it is no text") from error
+    except OSError as error:
+        raise _unplayable(path, error.strerror or str(error)) from error
+    except InstrumentError as error:
+        raise _unplayable(path, str(error)) from error
+    except KeyError as error:
+        raise ConfigurationError(
+            [Mistake(str(path), "driver", str(error.args[0]), "no such driver here")]
+        ) from error
+    except ValidationError as error:
+        raise ConfigurationError(mistakes_of(error, str(path), "settings")) from error
+    units = {channel.name: channel.unit for channel in instrument.channels}
+    failure = ""
+    begun = False
+    try:
+        identity = instrument.open()
+        if not json_output:
+            print(printable(f"{session.driver} {session.name}: {identity}"))
+        instrument.start()
+        begun = True
+        while True:
+            _print(instrument.read(), units, json_output)
+    except recording.SessionEnded:
+        if not begun:
+            failure = f"{path} ends before the first reading was asked for"
+    except InstrumentError as error:
+        failure = str(error)
+    finally:
+        instrument.close()
+    if failure:
+        print(printable(f"labctl: {failure}"), file=sys.stderr)
+    return int(bool(failure))
+
+
+def _unplayable(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError([Mistake(str(path), "session", None, why)])
+
+
+def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
+    for block in batch.blocks:
+        for t_ns, value in zip(block.t_ns.tolist(), block.values.tolist(), strict=True):
+            if json_output:
+                print(json.dumps({"t_ns": t_ns, "channel": block.channel, "value": value}))
+            else:
+                print(
+                    f"{t_ns * 1e-9:12.6f} s  {block.channel:<12} {value:.7g} {units[block.channel]}"
+                )
+    for status in batch.statuses:
+        if json_output:
+            told = {"t_ns": status.t_ns, "channel": status.channel, "status": status.status.value}
+            print(json.dumps(told | {"detail": status.detail, "count": status.count}))
+        else:
+            words = f"{status.status.value} x {status.count} {status.detail}".rstrip()
+            print(printable(f"{status.t_ns * 1e-9:12.6f} s  {status.channel:<12} {words}"))

@@ -1,0 +1,40 @@
+"""``labctl idle``: the meters of a rig, recorded without a workload."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from labctl.config.find_rig import find_rig
+from labctl.service.daemon.idle import record_idle
+from labctl.service.data_dir import find_home
+from labctl.service.lifeline import watch_lifeline
+from labctl.service.locks.rig_lock import RigLock
+from labctl.service.runs.shipping import configured_sinks
+
+
+def record(rig_name: str, root: Path | None) -> None:
+    """Record until Ctrl-C or SIGTERM. Raises RigBusy, ConfigurationError, JournalError."""
+    rig = find_rig(rig_name)
+    home = find_home()
+    sinks = configured_sinks(rig.text, rig.path)
+    lock = RigLock.take(home, rig, "labctl idle")
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, stop.set)
+        watch_lifeline(loop, stop.set)
+        await record_idle(rig, root or home.idle, sinks, _tell, stop)
+
+    try:
+        asyncio.run(until_stopped())
+    finally:
+        lock.release()
+
+
+def _tell(text: str) -> None:
+    print(f"labctl: {text}", file=sys.stderr, flush=True)

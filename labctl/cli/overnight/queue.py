@@ -1,0 +1,291 @@
+"""``labctl queue …``: what is queued, in what order, and when it will be done."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from labctl.cli.terminal.consent import ask_first
+from labctl.cli.terminal.console import Terminal
+from labctl.config.find_rig import find_rig
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.service.data_dir import find_home
+from labctl.service.queue.job import Job, JobState
+from labctl.service.queue.new_jobs import Order, find_plan, jobs_of, parse_after, read_matrix
+from labctl.service.queue.schedule import Expected, expect
+from labctl.service.queue.store import Queue
+from labctl.toml_reading import is_file
+
+FINISHED_SHOWN = 10
+_STYLES = {
+    JobState.RUNNING: "bold green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "dim",
+    JobState.DONE: "dim",
+}
+
+
+def add(
+    rig: str | None,
+    plan: str | None,
+    matrix: Path | None,
+    *,
+    after: str | None,
+    repeat: int,
+    tags: tuple[str, ...],
+    retries: int,
+    dry_run: bool,
+    yes: bool,
+    json_output: bool,
+) -> None:
+    """Queue what was asked for, all of it or nothing. Raises ConfigurationError, QueueError,
+    Refused when a large plan is not meant."""
+    now = datetime.now().astimezone()
+    queue = Queue(find_home())
+    if matrix is not None:
+        if rig is not None or plan is not None or after is not None or repeat != 1 or tags:
+            allowed = "comes alone: rigs, plans, after, repeat, tags and retries stand in the file"
+            raise ConfigurationError([Mistake("--matrix", "option", None, allowed)])
+        orders = read_matrix(matrix, find_rig, now)
+    elif rig is None or plan is None:
+        raise ConfigurationError(
+            [Mistake("labctl queue add", "RIG PLAN", None, "are missing (or --matrix FILE)")]
+        )
+    else:
+        after_s = None if after is None else parse_after(after, now)
+        found, text = find_plan(plan, Path())
+        orders = [Order(find_rig(rig), found, text, repeat, after_s, tags, retries)]
+    earlier = queue.jobs()
+    makers = [
+        (make, repetition)
+        for order in orders
+        for make in (jobs_of(order, now.timestamp(), earlier),)
+        for repetition in range(1, order.repeat + 1)
+    ]
+    if dry_run:
+        jobs = [make(index, repetition) for index, (make, repetition) in enumerate(makers, 1)]
+        _print_jobs(jobs, expect(jobs, time.time(), ()), json_output)
+        return
+    for order in orders:
+        repeat = order.repeat
+        ask_first(order.rig, order.plan, yes=yes, json_output=json_output, repeat=repeat)
+    following = iter(makers)
+
+    def next_job(number: int) -> Job:
+        make, repetition = next(following)
+        return make(number, repetition)
+
+    added = queue.add(next_job, len(makers))
+    _print_jobs(added, _expected(queue), json_output)
+    if not json_output:
+        _note_paused(queue, added)
+
+
+def list_jobs(rig: str | None, tag: str | None, everything: bool, json_output: bool) -> None:
+    """The jobs, those that are over first. Raises QueueError."""
+    queue = Queue(find_home())
+    jobs = queue.jobs()
+    expected = _expected(queue)
+    shown = [
+        job for job in jobs if (rig is None or job.rig == rig) and (tag is None or tag in job.tags)
+    ]
+    over = sorted((job for job in shown if job.state.over), key=lambda job: job.id)
+    running = [job for job in shown if job.state is JobState.RUNNING]
+    waiting = [job for job in shown if job.state is JobState.QUEUED]
+    finished = over if everything or json_output else over[-FINISHED_SHOWN:]
+    _print_jobs([*finished, *running, *waiting], expected, json_output)
+    if not json_output:
+        _note_paused(queue, waiting)
+    for problem in queue.problems:
+        print(f"labctl: {problem}", file=sys.stderr)
+
+
+def show(number: int, json_output: bool) -> None:
+    """One job, whole. Raises NoSuchJob, QueueError."""
+    queue = Queue(find_home())
+    job = queue.job(number)
+    when = _expected(queue).get(number)
+    if json_output:
+        print(json.dumps(job_json(job, when), indent=1))
+        return
+    print(f"job {job.id}: {job.plan} on {job.rig}, {job.state}")
+    if job.reason:
+        print(f"  {job.reason}")
+    print(f"  queued {_moment(job.added_s)}")
+    if job.after_s is not None:
+        print(f"  not before {_moment(job.after_s)}")
+    if job.repeat[1] > 1:
+        print(f"  repetition {job.repeat[0]} of {job.repeat[1]}")
+    if job.tags:
+        print(f"  tags {' '.join(job.tags)}")
+    drive = f"{job.drive_target} {job.drive_serial}".strip()
+    print(f"  drive {drive}")
+    if when is not None and when.begin_s is not None:
+        print(f"  {_span(when)}")
+    if job.retries:
+        print(f"  tried again {job.failures} of {job.retries} times")
+    for attempt in job.attempts:
+        end = "" if attempt.ended_s is None else f" to {_moment(attempt.ended_s)}"
+        outcome = "running" if attempt.outcome is None else attempt.outcome.value
+        print(f"  {_moment(attempt.begun_s)}{end}: {outcome}")
+        if attempt.run:
+            print(f"    {attempt.run}")
+        if attempt.reason:
+            print(f"    {attempt.reason}")
+    print("\n" + job.plan_text.rstrip())
+
+
+def move(number: int, position: int, json_output: bool) -> None:
+    """Move a job, and show the new order. Raises NoSuchJob, QueueError."""
+    queue = Queue(find_home())
+    order = queue.move(number, position)
+    _print_jobs(order, _expected(queue), json_output)
+
+
+def cancel(numbers: Sequence[int], json_output: bool) -> None:
+    """Cancel each job. Raises LabctlError after all were tried, with each that could not be."""
+    queue = Queue(find_home())
+    done, errors = [], list[LabctlError]()
+    for number in numbers:
+        try:
+            done.append(queue.cancel(number))
+        except LabctlError as error:
+            errors.append(error)
+    if json_output:
+        print(json.dumps([job_json(job, None) for job in done], indent=1))
+    else:
+        for job in done:
+            stops = job.state is JobState.RUNNING
+            print(f"job {job.id}: {'its run is being stopped' if stops else 'cancelled'}")
+    if errors:
+        raise type(errors[0])("\n".join(map(str, errors)))
+
+
+def set_paused(rig: str, paused: bool, json_output: bool) -> None:
+    """Pause or resume a rig. Raises QueueError, ConfigurationError (no such rig)."""
+    queue = Queue(find_home())
+    name = find_rig(rig).name if is_file(Path(rig)) else rig
+    try:
+        (queue.pause if paused else queue.resume)(name)
+    except ValueError as error:
+        raise ConfigurationError([Mistake("rig", "name", rig, str(error))]) from error
+    if json_output:
+        print(json.dumps({"rig": name, "paused": paused}))
+    else:
+        print(f"{name}: {'no further job begins' if paused else 'jobs begin again'}")
+
+
+def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
+    """A job for a program: as it is kept, and when it will begin and end."""
+    data: dict[str, Any] = job.model_dump(mode="json")
+    data["expected"] = (
+        None
+        if when is None
+        else {"begin_s": when.begin_s, "end_s": when.end_s, "at_least": when.least}
+    )
+    return data
+
+
+def jobs_table(
+    jobs: Sequence[Job], expected: Mapping[int, Expected], *, a_line_each: bool = False
+) -> Table:
+    """The jobs as a table that fits into 80 columns; what does not fit goes into another line, or
+    with ``a_line_each`` is cut."""
+    rows = [
+        (
+            str(job.id),
+            job.state.value,
+            _shortened(job.rig, 14),
+            _shortened(job.plan, 18),
+            _when(job, expected.get(job.id)),
+            _remark(job),
+        )
+        for job in jobs
+    ]
+    table = Table(box=None, pad_edge=False, expand=False)
+    for index, title in enumerate(("job", "state", "rig", "plan", "begin – end")):
+        table.add_column(title, justify="left" if index else "right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for job, row in zip(jobs, rows, strict=True):
+        *cells, remark = map(Text, row)
+        if a_line_each:  # of the text, not of the column: that is the one to become narrower
+            remark.no_wrap, remark.overflow = True, "ellipsis"
+        table.add_row(*cells, remark, style=_STYLES.get(job.state, ""))
+    return table
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _expected(queue: Queue) -> dict[int, Expected]:
+    jobs = queue.jobs()
+    paused = {rig for rig in {job.rig for job in jobs} if queue.is_paused(rig)}
+    return expect(jobs, time.time(), paused)
+
+
+def _print_jobs(jobs: Sequence[Job], expected: dict[int, Expected], json_output: bool) -> None:
+    if json_output:
+        print(json.dumps([job_json(job, expected.get(job.id)) for job in jobs], indent=1))
+    elif jobs:
+        Terminal().print(jobs_table(jobs, expected))
+        for job in jobs:
+            if job.state is JobState.FAILED:
+                print(f"job {job.id}: {job.reason}")
+    else:
+        print("no jobs: labctl queue add RIG PLAN")
+
+
+def _note_paused(queue: Queue, jobs: Sequence[Job]) -> None:
+    for rig in dict.fromkeys(job.rig for job in jobs):
+        if queue.is_paused(rig):
+            print(f"{rig} is paused: labctl queue resume {rig}")
+
+
+def _when(job: Job, when: Expected | None) -> str:
+    if when is not None:
+        return _span(when)
+    last = job.last
+    if last is None or last.ended_s is None:
+        return ""
+    return f"{_moment(last.begun_s)} – {_clock(last.ended_s, last.begun_s)}"
+
+
+def _span(when: Expected) -> str:
+    if when.begin_s is None:
+        return "–"
+    if when.end_s is None:
+        return f"{_moment(when.begin_s)} – ?"
+    end = _clock(when.end_s, when.begin_s)
+    return f"{_moment(when.begin_s)} – {'≥ ' if when.least else ''}{end}"
+
+
+def _remark(job: Job) -> str:
+    parts = []
+    if job.repeat[1] > 1:
+        parts.append(f"{job.repeat[0]}/{job.repeat[1]}")
+    parts += job.tags
+    if job.cancel_asked and job.state is JobState.RUNNING:
+        parts.append("stopping")
+    return " ".join(parts)
+
+
+def _moment(seconds: float) -> str:
+    """Day and time, by the wall; the day only when it is another one."""
+    then = time.localtime(seconds)
+    pattern = "%H:%M" if then[:3] == time.localtime()[:3] else "%a %d %b %H:%M"
+    return time.strftime(pattern, then)
+
+
+def _clock(seconds: float, begin_s: float) -> str:
+    """The time of day; with the day where it is not the next such time after the begin."""
+    days = abs(seconds - begin_s) > 86_400
+    return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))

@@ -1,0 +1,217 @@
+"""``labctl status``: how things stand, once."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Any
+
+from labctl.capture.meters.live_values import View
+from labctl.cli.overnight.queue import job_json
+from labctl.cli.terminal.live_view import moment_line
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.service.data_dir import find_home
+from labctl.service.queue.job import Job, JobState
+from labctl.service.status.broker_rigs import BrokerListener, RemoteRig
+from labctl.service.status.local_rigs import Looker, RigStatus, Status
+from labctl.sinks.mqtt.settings import MqttSettings, at_broker
+
+LISTEN_S = 2.0
+"""Retained topics come at once; live values within their bin."""
+CONNECT_WITHIN_S = 10.0
+
+
+def print_status(broker: str | None, json_output: bool) -> None:
+    """How things stand here, or on the rigs of a broker. Raises LabctlError."""
+    if broker is not None:
+        _print_remote(broker, json_output)
+        return
+    status = Looker(find_home()).status()
+    if json_output:
+        print(json.dumps(status_json(status), indent=1))
+        return
+    print(daemon_line(status))
+    for rig in status.rigs:
+        for line in rig_lines(rig, status):
+            print(line)
+    for problem in status.problems:
+        print(f"! {problem}")
+
+
+def daemon_line(status: Status) -> str:
+    """Whether a daemon works."""
+    daemon = status.daemon
+    if daemon is None or not daemon.alive:
+        return "no daemon is running: labctl daemon works off the queue"
+    since = time.strftime("%a %H:%M", time.localtime(daemon.since_s))
+    return f"daemon: pid {daemon.pid}, since {since}, on {', '.join(daemon.rigs)}"
+
+
+def rig_lines(rig: RigStatus, status: Status) -> list[str]:
+    """One rig in a few lines of at most 80 columns."""
+    lines = [f"{rig.name}: {rig.state}{_what(rig)}"]
+    if rig.state == "interrupted":
+        lines.append("  it goes on when a daemon is started: labctl daemon")
+    if rig.paused and rig.state != "paused":
+        lines.append("  paused: no further job begins")
+    if rig.view is not None and rig.look is not None:
+        lines.append(f"  {_phase(rig)}")
+        now = moment_line(rig.view)
+        if now:
+            lines.append(f"  {now}")
+    if rig.waiting:
+        ends = [status.expected[job.id].end_s for job in rig.waiting]
+        until = ""
+        if all(end is not None for end in ends):
+            at = time.localtime(max(end for end in ends if end is not None))
+            until = f", until {time.strftime('%a %H:%M', at)}"
+        served = "" if rig.served else "; no daemon works on this rig"
+        lines.append(f"  {jobs_wait(len(rig.waiting))}{until}{served}")
+    lines += [f"  {_last(job)}" for job in rig.last]
+    return [line if len(line) <= 80 else f"{line[:79]}…" for line in lines]
+
+
+def jobs_wait(count: int) -> str:
+    """How many wait, in words."""
+    return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
+
+
+def status_json(status: Status) -> dict[str, Any]:
+    """The same for a program."""
+    daemon = status.daemon
+    return {
+        "daemon": None
+        if daemon is None
+        else {
+            "pid": daemon.pid,
+            "alive": daemon.alive,
+            "since_s": daemon.since_s,
+            "rigs": list(daemon.rigs),
+            "runs": str(daemon.runs),
+        },
+        "rigs": [_rig_json(rig, status) for rig in status.rigs],
+        "problems": list(status.problems),
+    }
+
+
+def broker_settings(broker: str) -> MqttSettings:
+    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. What the site
+    names files for (a password) is for its own broker alone.
+
+    Raises ConfigurationError.
+    """
+    host, _, port = broker.rpartition(":") if broker.count(":") == 1 else (broker, "", "")
+    try:
+        return at_broker(host, int(port) if port else None)
+    except ValueError as error:
+        allowed = "must be HOST[:PORT], with a port from 1 to 65535"
+        raise ConfigurationError([Mistake("--broker", "address", broker, allowed)]) from error
+
+
+def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
+    """Begin to listen to a broker. Raises LabctlError when it does not answer."""
+    listener = BrokerListener(broker_settings(broker), tell_errors.append)
+    if not listener.wait(CONNECT_WITHIN_S):
+        listener.close()
+        said = tell_errors[0] if tell_errors else f"MQTT broker {broker} does not answer"
+        raise LabctlError(said)
+    return listener
+
+
+def _print_remote(broker: str, json_output: bool) -> None:
+    listener = listen(broker, [])
+    try:
+        time.sleep(LISTEN_S)
+        found = listener.rigs.rigs()
+    finally:
+        listener.close()
+    if json_output:
+        print(json.dumps([_remote_json(rig) for rig in found], indent=1))
+        return
+    for rig in found:
+        state = rig.state.get("state", "idle") if rig.online else "offline"
+        plan = rig.state.get("plan") if rig.online else None
+        waits = f"; {jobs_wait(rig.waiting)}" if rig.waiting else ""
+        print(f"{rig.name}: {state}{f', {plan}' if plan else ''}{waits}"[:80])
+        view = rig.view()
+        if view.phase is not None:
+            print(f"  phase {view.phase.index + 1}/{view.phases_total} {view.phase.label}"[:80])
+        if moment_line(view):
+            print(f"  {moment_line(view)}"[:80])
+    if not found:
+        print(f"no rig tells anything to {broker}")
+
+
+def _what(rig: RigStatus) -> str:
+    if rig.running is not None:
+        return f", job {rig.running.id}: {rig.running.plan}"
+    if rig.use is not None:
+        return f", {rig.use.plan} (pid {rig.use.pid})"
+    return ""
+
+
+def _phase(rig: RigStatus) -> str:
+    assert rig.view is not None and rig.look is not None
+    phase = rig.view.phase
+    if phase is None:
+        return "the run has ended, its report is being made" if rig.look.ended else "connecting"
+    text = f"phase {phase.index + 1}/{rig.view.phases_total} {phase.label}"
+    text += f", {rig.look.share_done:.0%} of the run"
+    if rig.view.ends_ns is not None:
+        left_s = (rig.view.ends_ns - rig.look.now_ns()) / 1e9
+        text += time.strftime(", ends %H:%M", time.localtime(time.time() + left_s))
+    return text
+
+
+def _last(job: Job) -> str:
+    text = f"job {job.id} {job.plan} {job.state}"
+    if job.last is not None and job.last.ended_s is not None:
+        text += time.strftime(" %a %H:%M", time.localtime(job.last.ended_s))
+    if job.reason and job.state is not JobState.DONE:
+        text += f": {job.reason.splitlines()[0]}"
+    return text
+
+
+def _rig_json(rig: RigStatus, status: Status) -> dict[str, Any]:
+    look = rig.look
+    return {
+        "rig": rig.name,
+        "state": rig.state,
+        "paused": rig.paused,
+        "served": rig.served,
+        "run": None if rig.use is None else rig.use.run,
+        "pid": None if rig.use is None else rig.use.pid,
+        "phases_done": None if look is None else look.phases_done,
+        "share_done": None if look is None else round(look.share_done, 4),
+        "now": None if rig.view is None else _view_json(rig.view),
+        "job": None
+        if rig.running is None
+        else job_json(rig.running, status.expected.get(rig.running.id)),
+        "waiting": [job_json(job, status.expected.get(job.id)) for job in rig.waiting],
+        "last": [job_json(job, None) for job in rig.last],
+    }
+
+
+def _view_json(view: View) -> dict[str, Any]:
+    return {
+        "phase": None if view.phase is None else view.phase.to_json(),
+        "phases": view.phases_total,
+        "rails": {
+            name: {"volts": rail.volts, "amps": rail.amps, "watts": rail.watts}
+            for name, rail in view.rails.items()
+        },
+        "celsius": view.celsius,
+        "io": None if view.rates is None else asdict(view.rates),
+        "instruments": {name: state.value for name, state in view.instruments.items()},
+    }
+
+
+def _remote_json(rig: RemoteRig) -> dict[str, Any]:
+    return {
+        "rig": rig.name,
+        "online": rig.online,
+        "state": rig.state,
+        "heartbeat": rig.heartbeat,
+        "now": _view_json(rig.view()),
+    }

@@ -1,0 +1,145 @@
+"""``labctl tidy`` and ``labctl morning``: what became of the runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from labctl.config.plan import parse_size
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.installed import Extra, need
+from labctl.service.daemon.settings import service_settings
+from labctl.service.data_dir import find_home
+from labctl.service.queue.new_jobs import parse_after
+from labctl.service.queue.store import Queue
+from labctl.service.runs.retention import (
+    DAY_S,
+    Decision,
+    Rule,
+    Step,
+    carry_out,
+    decide,
+    sweep_deleted,
+)
+from labctl.service.status import morning as mornings
+from labctl.service.status.local_rigs import daemon_info
+
+WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
+
+
+def tidy(
+    runs: Path | None,
+    export_after_days: float | None,
+    delete_after_days: float | None,
+    budget: str | None,
+    archive: Path | None,
+    *,
+    dry_run: bool,
+    json_output: bool,
+) -> int:
+    """Apply the rule to every run; the exit code. Raises ConfigurationError, MissingPart."""
+    rule = Rule(
+        None if export_after_days is None else export_after_days * DAY_S,
+        None if delete_after_days is None else delete_after_days * DAY_S,
+        _budget(budget),
+        archive,
+    )
+    if rule == Rule(archive=archive):
+        allowed = "give --export-after, --delete-after or --budget, or service.disk_budget"
+        raise ConfigurationError([Mistake("labctl tidy", "rule", None, allowed)])
+    root = runs_root(runs)
+    if archive is not None and archive.resolve() == root.resolve():
+        allowed = "must be another folder than that of the runs"
+        raise ConfigurationError([Mistake("--archive", "folder", str(archive), allowed)])
+    if rule.writes_parquet:
+        need(Extra.PARQUET)
+    needed = {
+        attempt.run
+        for job in Queue(find_home()).jobs()
+        if not job.state.over
+        for attempt in job.attempts  # it may go on with that of an earlier one
+        if attempt.run is not None
+    }
+    if not dry_run:
+        sweep_deleted(root)
+    done: list[tuple[Decision, str]] = []
+    for decision in decide(root, rule, time.time(), frozenset(needed)):
+        problem = ""
+        if not dry_run:
+            try:
+                carry_out(decision, rule)
+            except LabctlError as error:
+                problem = str(error)
+        done.append((decision, problem))
+    if json_output:
+        print(json.dumps([_json(decision, problem) for decision, problem in done], indent=1))
+    else:
+        _print(done, dry_run)
+    return 1 if any(problem for _, problem in done) else 0
+
+
+def print_morning(since: str | None, runs: Path | None, json_output: bool) -> None:
+    """What the queue did. Raises ConfigurationError, QueueError."""
+    since_s = time.time() - DAY_S
+    if since is not None:
+        since_s = _since(since)
+    jobs = Queue(find_home()).jobs()
+    found = mornings.morning(jobs, runs_root(runs), since_s)
+    if json_output:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print("\n".join(mornings.lines(found)))
+
+
+def runs_root(runs: Path | None) -> Path:
+    """Where the daemon's runs are."""
+    if runs is not None:
+        return runs
+    home = find_home()
+    daemon = daemon_info(home)
+    return daemon.runs if daemon is not None else home.runs
+
+
+def _since(text: str) -> float:
+    """A time that has passed: a time of day is the last one that was."""
+    from datetime import datetime
+
+    now = datetime.now().astimezone()
+    moment = parse_after(text, now)
+    return moment - DAY_S if moment > now.timestamp() else moment
+
+
+def _budget(text: str | None) -> int | None:
+    if text is None:
+        return service_settings().disk_budget
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise ConfigurationError([Mistake("--budget", "size", text, f"must be {error}")]) from error
+
+
+def _print(done: list[tuple[Decision, str]], dry_run: bool) -> None:
+    for decision, problem in done:
+        if decision.step is Step.KEEP and not decision.reason:
+            continue
+        print(f"{WORDS[decision.step]:<8}{decision.run.name} ({decision.bytes / 1e6:.1f} MB)")
+        if decision.reason:
+            print(f"        {decision.reason}")
+        if problem:
+            print(f"labctl: {problem}", file=sys.stderr)
+    freed = sum(one.bytes for one, problem in done if one.step is Step.DELETE and not problem)
+    left = sum(one.bytes for one, _ in done) - freed
+    would = "would be " if dry_run else ""
+    print(f"{freed / 1e6:.1f} MB {would}freed, {left / 1e6:.1f} MB stay")
+
+
+def _json(decision: Decision, problem: str) -> dict[str, object]:
+    return {
+        "run": str(decision.run),
+        "step": decision.step.value,
+        "reason": decision.reason,
+        "bytes": decision.bytes,
+        "problem": problem,
+    }

@@ -1,0 +1,313 @@
+"""``labctl watch``: the whole screen, from what is on disk or told to a broker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.rule import Rule
+from rich.text import Text
+
+from labctl.capture.meters.live_values import View
+from labctl.cli.overnight.queue import jobs_table
+from labctl.cli.overnight.status import daemon_line, jobs_wait, listen
+from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.live_view import screen
+from labctl.errors import LabctlError
+from labctl.printable import printable
+from labctl.record.phase import Phase
+from labctl.record.reader import Event
+from labctl.service.data_dir import find_home
+from labctl.service.queue.schedule import Expected
+from labctl.service.queue.store import Queue
+from labctl.service.status.broker_rigs import RemoteRig
+from labctl.service.status.local_rigs import Looker, RigStatus, Status
+from labctl.sinks.follow.event_points import event_point
+
+REDRAW_EVERY_S = 0.5
+EVENTS_SHOWN = 8
+JOBS_SHOWN = 8
+KEYS = "q quit   Tab next rig   p pause/resume the queue   c cancel the job"
+REMOTE_KEYS = "q quit   Tab next rig"
+
+
+@dataclass
+class Choices:
+    """What was chosen with keys."""
+
+    chosen: int = 0
+    asks: str = ""
+    about: int = 0
+    """The job that it asks about."""
+    note: str = ""
+    over: bool = False
+    errors: list[str] = field(default_factory=list)
+
+
+def watch(broker: str | None) -> None:
+    """Show it until q. Raises LabctlError without a terminal, or when a broker does not answer."""
+    console = Terminal()
+    if not (console.is_terminal and sys.stdin.isatty()):
+        raise LabctlError("labctl watch needs a terminal; labctl status prints once")
+    state = Choices()
+    if broker is not None:
+        listener = listen(broker, state.errors)
+        rigs = listener.rigs
+        try:
+            _loop(
+                console,
+                lambda: remote_screen(rigs.rigs(), state),
+                lambda key: _remote_key(key, state, len(rigs.rigs())),
+                state,
+            )
+        finally:
+            listener.close()
+        return
+    looker, queue = Looker(find_home()), Queue(find_home())
+    newest: list[Status] = []
+
+    def draw() -> RenderableType:
+        newest[:] = [looker.status()]
+        return local_screen(newest[0], state)
+
+    def press(key: str) -> None:
+        if newest:
+            _local_key(key, state, newest[0], queue)
+
+    _loop(console, draw, press, state)
+
+
+def local_screen(status: Status, state: Choices) -> RenderableType:
+    """The picture of this machine."""
+    top: list[RenderableType] = [Text(daemon_line(status), style="dim")]
+    top += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
+    footer = _footer(state, KEYS)
+    if not status.rigs:
+        top.append(Text("no rig is in use and nothing is queued: labctl queue add RIG PLAN"))
+        return Group(*top, footer)
+    rig = status.rigs[state.chosen % len(status.rigs)]
+    top.append(_tabs([one.name for one in status.rigs], state))
+    return _Fitted(Group(*top, *_now(rig)), _events(rig), _Jobs(rig, status.expected), footer)
+
+
+def remote_screen(rigs: Sequence[RemoteRig], state: Choices) -> RenderableType:
+    """The picture of the rigs that a broker knows."""
+    if not rigs:
+        return Group(Text("no rig tells anything to this broker yet"), _footer(state, REMOTE_KEYS))
+    rig = rigs[state.chosen % len(rigs)]
+    said = rig.state.get("state", "idle") if rig.online else "offline"
+    plan = rig.state.get("plan") or ""
+    parts: list[RenderableType] = [_tabs([one.name for one in rigs], state)]
+    waits = f"   {jobs_wait(rig.waiting)}" if rig.waiting else ""
+    parts.append(_line(f"{said}  {plan}{waits}", "bold"))
+    if rig.online:
+        parts.append(_picture(rig.view(), time.time_ns()))
+    parts.append(Rule("events", style="dim"))
+    for event in list(rig.events)[-EVENTS_SHOWN:]:
+        parts.append(_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
+    return Group(*parts, _footer(state, REMOTE_KEYS))
+
+
+def _now(rig: RigStatus) -> Iterator[RenderableType]:
+    title = rig.state
+    if rig.running is not None:
+        title += f"   job {rig.running.id}: {rig.running.plan}"
+    elif rig.use is not None:
+        title += f"   {rig.use.plan}, by hand (pid {rig.use.pid})"
+    if rig.paused and rig.state != "paused":
+        title += "   (paused: no further job begins)"
+    yield Text(title, style="bold")
+    if rig.view is not None and rig.look is not None:
+        yield _picture(rig.view, rig.look.now_ns())
+
+
+def _events(rig: RigStatus) -> list[Text]:
+    """The newest events of the run that is on, the newest last."""
+    if rig.look is None:
+        return []
+    phases = {phase.index: phase for phase in rig.look.header.phases}
+    return [_event_line(event, phases) for event in list(rig.look.events)[-EVENTS_SHOWN:]]
+
+
+@dataclass(frozen=True)
+class _Jobs:
+    """The queue of a rig, in as many lines as there are."""
+
+    rig: RigStatus
+    expected: Mapping[int, Expected]
+
+    @property
+    def lines(self) -> int:
+        """How many it would fill."""
+        waiting, running = len(self.rig.waiting), self.rig.running is not None
+        more = waiting > JOBS_SHOWN
+        return 1 + len(self.rig.last) + running + min(waiting, JOBS_SHOWN) + more
+
+    def within(self, lines: int) -> RenderableType:
+        """What runs and waits first; what is over where there is room."""
+        rig = self.rig
+        running = [] if rig.running is None else [rig.running]
+        room = max(lines - 1 - len(running), 0)  # the titles take one
+        most = min(room, JOBS_SHOWN)
+        if len(rig.waiting) > most:
+            most = min(max(room - 1, 0), JOBS_SHOWN)  # how many more there are takes one
+        waiting, more = rig.waiting[:most], len(rig.waiting[most:])
+        room -= len(waiting) + bool(more)
+        over = rig.last[-room:] if room > 0 else ()
+        jobs = [*over, *running, *waiting]
+        parts: list[RenderableType] = []
+        if jobs:
+            parts.append(jobs_table(jobs, self.expected, a_line_each=True))
+        if more:
+            parts.append(Text(f"and {more} more", style="dim"))
+        return Group(*parts) if parts else Text("nothing", style="dim")
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The picture of a rig, cut so that the keys stand on the last line of any terminal."""
+
+    top: RenderableType
+    events: Sequence[Text]
+    jobs: _Jobs
+    footer: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Top and footer whole; the queue gets what the events leave, and at least half."""
+        free = options.reset_height()
+        height = options.height or console.height
+        taken = len(console.render_lines(Group(self.top, self.footer), free))
+        rules = 1 + bool(self.events)
+        rest = max(height - taken - rules, 0)
+        lines = min(self.jobs.lines, max(rest - len(self.events), rest // 2))
+        shown = rest - lines
+        yield self.top
+        if self.events and shown > 0:
+            yield Rule("events", style="dim")
+            yield from self.events[-shown:]
+        if lines > 0:
+            yield Rule("queue", style="dim")
+            queue = console.render_lines(self.jobs.within(lines), free, new_lines=True)
+            for line in queue[:lines]:
+                yield from line
+        yield self.footer
+
+
+def _picture(view: View, now_ns: int) -> RenderableType:
+    if view.phase is None and not view.rails:
+        return Text("between phases", style="dim")
+    return screen(view, now_ns)
+
+
+def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
+    stamp = time.strftime("%H:%M:%S", time.localtime(event.t_ns / 1e9))
+    point = event_point(event, phases, {})
+    words = ": ".join(str(point.fields[name]) for name in ("title", "text") if point.fields[name])
+    style = {"warning": "yellow", "error": "red"}.get(point.tags["severity"], "dim")
+    return _line(f"{stamp}  {words}", style)
+
+
+def _line(words: str, style: str = "") -> Text:
+    """One line, whatever the words are."""
+    text = Text(printable(words), style=style)
+    text.truncate(79, overflow="ellipsis")
+    return text
+
+
+def _tabs(names: Sequence[str], state: Choices) -> Text:
+    chosen = state.chosen % len(names)
+    return Text("  ").join(
+        Text(f" {name} ", style="reverse bold" if index == chosen else "dim")
+        for index, name in enumerate(names)
+    )
+
+
+def _footer(state: Choices, keys: str) -> RenderableType:
+    line = state.asks or state.note or (state.errors[-1] if state.errors else "")
+    return Group(Rule(style="dim"), Text(line, style="bold yellow"), Text(keys, style="dim"))
+
+
+def _remote_key(key: str, state: Choices, rigs: int) -> None:
+    if key == "q":
+        state.over = True
+    elif key == "\t" and rigs:
+        state.chosen = (state.chosen + 1) % rigs
+
+
+def _local_key(key: str, state: Choices, status: Status, queue: Queue) -> None:
+    state.note = ""
+    rig = status.rigs[state.chosen % len(status.rigs)] if status.rigs else None
+    if state.asks:
+        state.asks = ""
+        if key == "y":
+            state.note = _tried(lambda: queue.cancel(state.about), "its run is being stopped")
+        return
+    _remote_key(key, state, len(status.rigs))
+    if rig is None:
+        return
+    if key == "p":
+        change = queue.resume if rig.paused else queue.pause
+        said = "jobs begin again" if rig.paused else "no further job begins"
+        state.note = _tried(lambda: change(rig.name), f"{rig.name}: {said}")
+    elif key == "c":
+        if rig.running is None:
+            state.note = "no job of the queue runs here; a run by hand ends with its own Ctrl-C"
+        else:
+            state.about = rig.running.id
+            state.asks = f"cancel job {state.about} ({rig.running.plan})? y: yes, else no"
+
+
+def _tried(action: Callable[[], object], done: str) -> str:
+    try:
+        action()
+    except LabctlError as error:
+        return str(error)
+    return done
+
+
+def _loop(
+    console: Console,
+    draw: Callable[[], RenderableType],
+    press: Callable[[str], None],
+    state: Choices,
+) -> None:
+    with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as display:
+        while not state.over:
+            display.update(draw(), refresh=True)
+            key = key_within(REDRAW_EVERY_S)
+            while key and not state.over:
+                press(key)
+                key = key_within(0.0)
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Gives a function that waits for a key; the terminal is as before afterwards."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def key_within(seconds: float) -> str:
+        ready, _, _ = select.select([descriptor], [], [], seconds)
+        if not ready:
+            return ""
+        try:
+            pressed = os.read(descriptor, 1)
+        except OSError:
+            pressed = b""
+        return pressed.decode("ascii", "replace") if pressed else "q"  # the terminal is gone
+
+    tty.setcbreak(descriptor)
+    try:
+        yield key_within
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,86 @@
+"""``labctl compare``: runs side by side, and a gate against regressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from labctl.analysis.compare.comparison import compare
+from labctl.analysis.compare.gate import Gate, GateResult, check_gate, parse_allowances, parse_gate
+from labctl.analysis.plain import plain_json
+from labctl.analysis.run.drives import run_of_drive, runs_of_drives
+from labctl.analysis.run.summary import summarise
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.reader import RunRecord
+from labctl.report.text.comparison import comparison_csv, comparison_text
+from labctl.toml_reading import read_configuration
+
+GATE_FAILED = 1
+
+
+def compare_runs(
+    runs: Sequence[Path],
+    gate_file: Path | None,
+    allowances: Sequence[str],
+    strict: bool,
+    html: Path | None,
+    csv_output: bool,
+    json_output: bool,
+) -> int:
+    """Compare runs with the first; the exit code is 1 when a gate fails.
+
+    ``RUN:DRIVE`` is one drive of a run of several; a single run of several drives is compared
+    drive by drive. Raises ConfigurationError for a wrong gate or too few runs, JournalError for
+    what is no run.
+    """
+    gate = _gate(gate_file, allowances, strict)
+    records = [_record(path) for path in runs]
+    if len(records) == 1:
+        records = list(runs_of_drives(records[0]).values())
+    if len(records) < 2:
+        allowed = "name at least two runs to compare, or one of several drives"
+        raise ConfigurationError([Mistake("command line", "RUN", None, allowed)])
+    pairs = [(record, summarise(record)) for record in records]
+    found = compare(pairs)
+    result = check_gate(found, gate) if gate is not None else None
+    if html is not None:
+        from labctl.report.pages.comparison import comparison_page
+
+        try:
+            html.write_text(comparison_page(found, pairs[0][1], result), encoding="utf-8")
+        except OSError as error:
+            raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
+    if json_output:
+        data = plain_json(found)
+        if result is not None:
+            data["gate"] = {**plain_json(result), "passed": result.passed}
+        print(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False))
+    elif csv_output:
+        print(comparison_csv(found), end="")
+    else:
+        print(comparison_text(found, result), end="")
+        if html is not None:
+            print(f"page: {html}")
+    return _code(result)
+
+
+def _record(path: Path) -> RunRecord:
+    """The run, or what one of its drives saw where a path ends with ``:DRIVE``."""
+    run, colon, drive = str(path).rpartition(":")
+    if path.exists() or not colon or not Path(run).is_dir():
+        return RunRecord(path)
+    return run_of_drive(RunRecord(Path(run)), drive)
+
+
+def _code(result: GateResult | None) -> int:
+    return 0 if result is None or result.passed else GATE_FAILED
+
+
+def _gate(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | None:
+    limits = parse_allowances(allowances)
+    if file is not None:
+        read = parse_gate(read_configuration(file), str(file))
+        limits = [*read.limits, *limits]
+        strict = strict or read.strict
+    return Gate(limits=limits, strict=strict) if limits else None

@@ -1,0 +1,70 @@
+"""``labctl query``: SQL over the phases of all runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+
+from labctl.cli.terminal.console import Terminal
+from labctl.report.data.query import Answer, answer_csv, answer_json, query
+from labctl.report.numbers import NOTHING, significant
+
+
+def run_query(sql: str, roots: Sequence[Path], csv_output: bool, json_output: bool) -> None:
+    """Print what a query gives. Raises ConfigurationError for SQL that is none."""
+    answer = query(sql, roots)
+    for line in answer.left_out:
+        print(f"labctl: left out: {line}", file=sys.stderr)
+    if json_output:
+        print(answer_json(answer))
+    elif csv_output:
+        print(answer_csv(answer), end="")
+    elif _fits(answer, console := Terminal(soft_wrap=False)):
+        console.print(_table(answer))
+    else:
+        _print_records(answer)
+
+
+NARROW = 20
+"""Columns of a terminal that a wide column may be folded into."""
+
+
+def _fits(answer: Answer, console: Console) -> bool:
+    """Whether a table can be read: each column whole, or folded to no less than ``NARROW``."""
+    columns = zip(*([_shown(value) for value in row] for row in answer.rows), strict=True)
+    texts = list(columns) or [()] * len(answer.columns)
+    widths = (
+        min(NARROW, max(map(cell_len, (name, *column))))
+        for name, column in zip(answer.columns, texts, strict=True)
+    )
+    return sum(widths) + 2 * len(answer.columns) <= console.width + 2
+
+
+def _table(answer: Answer) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in answer.columns:
+        table.add_column(name, overflow="fold")
+    for row in answer.rows:
+        table.add_row(*map(_shown, row))
+    return table
+
+
+def _print_records(answer: Answer) -> None:
+    """A line a column, for what has too many of them to stand side by side."""
+    wide = max(map(cell_len, answer.columns))
+    for number, row in enumerate(answer.rows):
+        if number:
+            print()
+        for name, value in zip(answer.columns, row, strict=True):
+            print(f"{name}{' ' * (wide - cell_len(name))}  {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return NOTHING
+    return significant(value, 6) if isinstance(value, float) else str(value)

@@ -1,0 +1,106 @@
+"""``labctl report``: what a run says, shown; what is derived of it, made again where need be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from labctl.analysis.results import RunSummary
+from labctl.analysis.run.summary import summarise
+from labctl.cli.terminal.console import Terminal
+from labctl.config.calibration_file import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
+from labctl.config.rig import parse_rig_file
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.reader import Header, RunRecord
+from labctl.record.timebase import NS_PER_S
+from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review, write_report
+from labctl.report.text import table
+
+
+def make_report(record: RunRecord) -> RunSummary:
+    """Summarise a run and write ``summary.json``, ``phases.csv``, ``report.html``, charts.
+
+    Its review, too, where the plan asks for one.
+    """
+    summary = summarise(record)
+    _write(record, summary)
+    return summary
+
+
+def _write(record: RunRecord, summary: RunSummary) -> None:
+    try:
+        write_report(record, summary)
+        if wants_review(record):
+            # it loads the libraries of every analysis: only who wants it waits for them
+            from labctl.analysis.methods.all import methods_of
+            from labctl.report.pages.review import write_review
+
+            write_review(record, summary, methods_of(record, summary))
+    except OSError as error:
+        raise JournalError(
+            f"cannot write the report of {record.path}: {error.strerror or error}; the record "
+            "itself stays: make room, then labctl report"
+        ) from error
+
+
+def print_summary(path: Path, summary: RunSummary) -> None:
+    """The table, and where the rest is."""
+    if sys.stdout.isatty():
+        console = Terminal()
+        console.print(table.run_table(summary, console.width))
+    else:
+        print(table.table_text(summary))
+    print(f"report: {path / 'report.html'}")
+    if wants_review(RunRecord(path)):
+        print(f"review: {path / REVIEW_FILE}")
+
+
+def report(
+    run_directory: Path, json_output: bool, calibration: Path | None, without_calibration: bool
+) -> None:
+    """Show the report of a run, with the calibration of its header, another one, or none; what is
+    written beside the record is made again where it says anything else.
+
+    Raises JournalError when it is no run, ConfigurationError when ``calibration`` cannot be used.
+    """
+    record = record_with(run_directory, calibration, without_calibration)
+    summary = summarise(record)
+    if not is_current(record, summary):
+        _write(record, summary)
+    if json_output:
+        print(json.dumps(summary.to_json()))
+    else:
+        print_summary(run_directory, summary)
+
+
+def record_with(
+    run_directory: Path, calibration: Path | None, without_calibration: bool
+) -> RunRecord:
+    """A run with the zeros of its header, those of another file, or none.
+
+    Raises JournalError, ConfigurationError.
+    """
+    record = RunRecord(run_directory)
+    if without_calibration:
+        record.header = replace(record.header, calibration=None)
+    elif calibration is not None:
+        record.header = replace(record.header, calibration=_other(record.header, calibration))
+    return record
+
+
+def _other(header: Header, file: Path) -> UsedCalibration:
+    """What of another calibration holds for a run that was recorded."""
+    found = load_calibration(file)
+    if found is None:
+        raise ConfigurationError([Mistake(str(file), "calibration", None, "there is no such file")])
+    try:
+        rig = parse_rig_file(header.rig_text, "rig")
+        fingerprint, limit = rig.fingerprint, rig.calibration.max_age_days
+    except ConfigurationError:  # of another labctl
+        fingerprint, limit = found.fingerprint, MAX_AGE_DAYS
+    ranges = {channel.name: channel.range for channel in header.channels}
+    moment = datetime.fromtimestamp(header.anchor.wall_ns / NS_PER_S, UTC)
+    return in_force(found, fingerprint, ranges, header.identities, moment, limit)

@@ -1,0 +1,86 @@
+"""``labctl doctor``: one page of what would go wrong tonight."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+from rich.text import Text
+
+from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.held_rig import held
+from labctl.config.find_rig import find_rig
+from labctl.config.plan import load_plan
+from labctl.service.doctor.checks import Check, Level
+from labctl.service.doctor.examination import Examination, examine
+from labctl.service.runs.shipping import configured_sinks
+
+WIDTH = 80
+_LEVEL_WIDTH, _SUBJECT_WIDTH = 9, 13
+_COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
+
+
+def print_examination(rig_name: str, plan_name: str | None, runs: Path, json_output: bool) -> int:
+    """Examine a rig; the exit code. Raises ConfigurationError, RigBusy."""
+    rig = find_rig(rig_name)
+    plan = load_plan(plan_name)[0] if plan_name is not None else None
+    configured_sinks(rig.text, rig.path)
+    with held(rig, "labctl doctor"):
+        examination = examine(rig, plan, runs)
+    if json_output:
+        print(json.dumps(examination.to_json(), indent=1))
+    else:
+        _print(examination)
+    return examination.exit_code
+
+
+def _print(examination: Examination) -> None:
+    terminal = Terminal()
+    of_plan = f" with {examination.plan_name}" if examination.plan_name else ""
+    print(f"{examination.rig_name}{of_plan}: {_count(examination)}\n")
+    for check in examination.checks:
+        for number, line in enumerate(lines_of(check)):
+            level, rest = line[:_LEVEL_WIDTH], line[_LEVEL_WIDTH:]
+            style = _COLOUR[check.level] if number == 0 else ""
+            terminal.print(Text.assemble((level, style), rest), soft_wrap=True)
+
+
+def _count(examination: Examination) -> str:
+    counts = {
+        level: sum(check.level is level for check in examination.checks)
+        for level in (Level.TROUBLE, Level.WARNING)
+    }
+    said = [
+        f"{count} {level.value}{'s' if count > 1 else ''}"
+        for level, count in counts.items()
+        if count
+    ]
+    return ", ".join(said) or "nothing would go wrong that can be seen now"
+
+
+def lines_of(check: Check) -> list[str]:
+    """A check on lines of at most 80 columns; what to do comes last, after an arrow.
+
+    Words stay whole, so that paths and commands can be copied.
+    """
+    margin = " " * (_LEVEL_WIDTH + _SUBJECT_WIDTH)
+    subject = check.subject
+    head = f"{check.level.value:<{_LEVEL_WIDTH}}{subject:<{_SUBJECT_WIDTH}}"
+    if len(subject) >= _SUBJECT_WIDTH:
+        head += " "
+    lines = _wrapped(check.text, head, margin)
+    if check.todo:
+        lines += _wrapped(check.todo, f"{margin}→ ", f"{margin}  ")
+    return lines
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,142 @@
+"""``labctl runs``, ``rigs``, ``plans`` and ``check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from labctl.cli.terminal.console import Terminal
+from labctl.config.estimate import estimate
+from labctl.config.find_rig import rig_files
+from labctl.config.plan import built_in_plans, load_plan, parse_plan
+from labctl.config.rig import load_rig, parse_rig
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.reader import RunRecord, find_runs
+from labctl.service.runs.shipping import configured_sinks
+from labctl.toml_reading import parse_toml, read_configuration
+
+LISTED_DRIVE_BYTES = 10**12
+LISTED_BYTES_PER_S = 10**9
+"""The drive that time and bytes of the built-in plans are listed for."""
+
+
+def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
+    if json_output:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    Terminal(soft_wrap=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)
+
+
+def list_runs(root: Path, json_output: bool) -> None:
+    """One row a run, oldest first."""
+    rows = []
+    for path in find_runs(root):
+        try:
+            record = RunRecord(path)
+        except JournalError as error:
+            rows.append({"run": path.name, "phases": None, "outcome": f"unreadable: {error}"})
+            continue
+        completed = sum(
+            event.kind == "phase_ended" and event.data.get("outcome") == "completed"
+            for event in record.events
+        )
+        end = record.end
+        rows.append(
+            {
+                "run": path.name,
+                "phases": f"{completed}/{len(record.header.phases)}",
+                "outcome": str(end.data.get("outcome", "not told")) if end else "interrupted",
+            }
+        )
+    _show(rows, json_output, f"no runs in {root}")
+
+
+def list_rigs(json_output: bool) -> None:
+    """One row a rig file."""
+    rows = []
+    for path in rig_files():
+        try:
+            rig = load_rig(path)
+        except ConfigurationError as error:
+            count = len(error.mistakes)
+            note = f"{count} mistake{'s' if count > 1 else ''}: labctl check {path}"
+            rows.append({"rig": path.stem, "rails": None, "drive": note, "file": str(path)})
+            continue
+        drive = ", ".join(one.model or one.target for one in rig.drives.values())
+        rails = " ".join(rig.file.rails)
+        rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
+    _show(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
+
+
+def list_plans(json_output: bool) -> None:
+    """One row a built-in plan."""
+    rows = []
+    for name in built_in_plans():
+        plan, _ = load_plan(name)
+        phases = plan.expand(LISTED_DRIVE_BYTES)
+        cost = estimate(phases, LISTED_BYTES_PER_S)
+        assert cost.seconds is not None and cost.bytes_written is not None
+        rows.append(
+            {
+                "plan": name,
+                "phases": len(phases),
+                "hours": round(cost.seconds / 3600, 2),
+                "TB_written": round(cost.bytes_written / 1e12, 2),
+                "what": plan.summary,
+            }
+        )
+    _show(rows, json_output, "no plans")
+    if not json_output:
+        print("hours and TB: at most, for 1 TB at 1 GB/s; --dry-run tells of your drive")
+
+
+def check(file: Path, json_output: bool) -> None:
+    """Say that a file is right, or raise ConfigurationError with every mistake in it."""
+    text = read_configuration(file)
+    kind, mistakes = _check(text, str(file))
+    if json_output:
+        data = {
+            "file": str(file),
+            "kind": kind,
+            "mistakes": [
+                {"key": item.key, "value": item.value, "allowed": item.allowed} for item in mistakes
+            ],
+        }
+        print(json.dumps(data, indent=1, default=str))
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    if not json_output:
+        print(f"{file}: a {kind} without mistakes")
+
+
+def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
+    try:
+        data = parse_toml(text, name)
+    except ConfigurationError:
+        data = {}
+    kind = "plan" if "sweeps" in data else "rig"
+    try:
+        if kind == "plan":
+            parse_plan(text, name)
+        else:
+            configured_sinks(parse_rig(text, name).text, name)
+    except ConfigurationError as error:
+        return kind, error.mistakes
+    return kind, ()

@@ -1,0 +1,257 @@
+"""``labctl run``: the run, what is seen of it, and its report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from labctl.capture.phases.stopping import StopRequest
+from labctl.capture.run.expand import expand_for
+from labctl.capture.run.resumption import Resumption, resumption
+from labctl.capture.run.run import Run, RunOutcome
+from labctl.cli.results.report import make_report, print_summary
+from labctl.cli.terminal import live_view
+from labctl.cli.terminal.consent import ask_first
+from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.held_rig import held
+from labctl.config.estimate import estimate, timed_s
+from labctl.config.find_rig import find_rig, rig_of
+from labctl.config.plan import Pattern, Phase, Plan, format_size, load_plan
+from labctl.config.rig import Rig
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.printable import printable
+from labctl.record.reader import HEADER_FILE, RESUMED, Event, RunRecord
+from labctl.service.data_dir import find_home
+from labctl.service.lifeline import watch_lifeline
+from labctl.service.locks.processes import end_fio_of
+from labctl.service.locks.rig_lock import RigLock, use_of
+from labctl.service.runs.killed_runs import end_leftovers
+from labctl.service.runs.shipping import LiveShipping, SinkFactory, configured_sinks
+
+INTERRUPTED = 130
+
+
+def print_dry_run(
+    rig_name: str, plan_name: str, json_output: bool, scale: float | None = None
+) -> None:
+    """The expanded phases, the time, the bytes written; nothing is touched."""
+    rig = find_rig(rig_name)
+    plan, _ = load_plan(plan_name, scale)
+    phases = expand_for(rig, plan, plan_name)
+    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
+    if json_output:
+        data = {
+            "phases": [phase.to_json() for phase in phases],
+            "seconds": cost.seconds,
+            "bytes_written": cost.bytes_written,
+        }
+        print(json.dumps(data, indent=1))
+        return
+    print(f"{plan.name} on {rig.name}: {len(phases)} phases")
+    for phase in phases:
+        size = f"{phase.duration_s:.0f} s"
+        if phase.fills:
+            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
+        elif phase.pattern in (Pattern.COOL, Pattern.PURGE):
+            size = f"≤ {size}"
+        print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
+    if cost.seconds is None or cost.bytes_written is None:
+        print(f"time: {_duration(timed_s(phases))} and the fill of the whole drive")
+        print("bytes written: depends on the drive's size; set drive.size_bytes to know")
+        return
+    speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
+    print(f"time: about {_duration(cost.seconds)}")
+    note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
+    print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
+
+
+def _effect(phase: Phase) -> str:
+    parts = []
+    if phase.span_bytes and not phase.fills:
+        parts.append(f"first {format_size(phase.span_bytes)}")
+    if phase.writes:
+        parts.append("writes")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def run_and_report(
+    rig_name: str,
+    plan_name: str,
+    runs_root: Path,
+    json_output: bool,
+    scale: float | None = None,
+    yes: bool = False,
+) -> int:
+    """Do the run and make its report; the exit code.
+
+    ``scale`` scales the plan down; ``yes`` answers what would be asked of a large one.
+    """
+
+    def do() -> RunOutcome:
+        rig = find_rig(rig_name)
+        plan, plan_text = load_plan(plan_name, scale)
+        ask_first(rig, plan, yes=yes, json_output=json_output)
+        sinks = configured_sinks(rig.text, rig.path)
+        with held(rig, "labctl run") as lock:
+            _end_leftovers(rig)
+            return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
+
+    return _reported(do, json_output)
+
+
+def _end_leftovers(rig: Rig) -> None:
+    """Of the run before on this rig, if it was killed."""
+    before = use_of(find_home(), rig)
+    if before is not None and not before.process.alive:
+        for line in end_leftovers(Path(before.run), rig):
+            print(f"labctl: {line}", file=sys.stderr)
+
+
+def resume_and_report(
+    path: Path,
+    json_output: bool,
+    rig_name: str | None = None,
+    plan_name: str | None = None,
+    scale: float | None = None,
+) -> int:
+    """Go on with the run in ``path`` and make its report; the exit code.
+
+    With the rig of this machine that is named, or has the name of the run's.
+    """
+
+    def do() -> RunOutcome:
+        rig = _rig_to_resume(path, rig_name)
+        plan = None if plan_name is None else load_plan(plan_name, scale)
+        sinks = configured_sinks(rig.text, rig.path)
+        with held(rig, "labctl run") as lock:
+            kept = resumption(path, rig, plan)
+            end_fio_of(path)
+            return resume_run(kept, sinks, json_output, lock)
+
+    return _reported(do, json_output)
+
+
+def _rig_to_resume(path: Path, rig_name: str | None) -> Rig:
+    """Raises JournalError, ConfigurationError."""
+    record = RunRecord(path)
+    rig = rig_of(record) if rig_name is None else find_rig(rig_name)
+    if rig is None:
+        allowed = (
+            "no rig of this machine has this name, and one that only the run names is not used: "
+            f"labctl run RIG --resume {path}"
+        )
+        name = printable(record.header.rig_name)
+        raise ConfigurationError([Mistake(str(path / HEADER_FILE), "rig", name, allowed)])
+    return rig
+
+
+def _reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
+    try:
+        outcome = do()
+        summary = make_report(RunRecord(outcome.path))
+    except LabctlError as error:
+        if json_output:
+            print(json.dumps({"run": None, "outcome": "refused", "reason": str(error)}))
+        raise
+    if json_output:
+        print(json.dumps({**outcome.to_json(), "summary": summary.to_json()}))
+    else:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print_summary(outcome.path, summary)
+    return outcome.exit_code
+
+
+def run_plan(
+    rig: Rig,
+    plan: Plan,
+    plan_text: str,
+    runs_root: Path,
+    sinks: Sequence[SinkFactory] = (),
+    quiet: bool = False,
+    lock: RigLock | None = None,
+) -> RunOutcome:
+    """Run in this process, shown on the terminal, sent to ``sinks`` meanwhile.
+
+    ``lock`` is that of the rig, where it has one. Raises LabctlError when it is refused.
+    """
+    return _shown(partial(Run, rig, plan, plan_text, runs_root), sinks, quiet, lock)
+
+
+def resume_run(
+    kept: Resumption,
+    sinks: Sequence[SinkFactory] = (),
+    quiet: bool = False,
+    lock: RigLock | None = None,
+) -> RunOutcome:
+    """Go on with a run, as :func:`run_plan` does it."""
+    run = partial(Run, kept.rig, kept.plan, kept.header.plan_text, kept.path.parent)
+    return _shown(partial(run, resumption=kept), sinks, quiet, lock)
+
+
+def _shown(
+    make: Callable[[Callable[[Event], None]], Run],
+    sinks: Sequence[SinkFactory],
+    quiet: bool,
+    lock: RigLock | None,
+) -> RunOutcome:
+    console = Terminal(stderr=quiet)
+    shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
+    try:
+        return asyncio.run(_run(make, console, shipping, lock))
+    finally:
+        shipping.finish()
+
+
+async def _run(
+    make: Callable[[Callable[[Event], None]], Run],
+    console: Console,
+    shipping: LiveShipping,
+    lock: RigLock | None,
+) -> RunOutcome:
+    show: list[Callable[[Event], None]] = []
+
+    def on_event(event: Event) -> None:
+        if event.kind in ("run_started", RESUMED) and run.path is not None:
+            shipping.begin(run.path)
+            if lock is not None:
+                lock.note_run(run.path, run.plan.name)
+        show[0](event)
+
+    run = make(on_event)
+    stop = StopRequest()
+    loop = asyncio.get_running_loop()
+
+    def interrupt(reason: str, may_kill: bool) -> None:
+        if stop.asked and may_kill:
+            run.abandon()
+            with contextlib.suppress(OSError):
+                console.show_cursor()
+                if run.path is not None:
+                    print(f"\nkilled; what was recorded: labctl report {run.path}", file=sys.stderr)
+            os._exit(INTERRUPTED)
+        stop.ask("aborted", reason, INTERRUPTED)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt, "Ctrl-C", True)
+    loop.add_signal_handler(signal.SIGTERM, interrupt, "SIGTERM", False)
+    loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away", False)
+    watch_lifeline(loop, lambda: interrupt("the daemon went away", False))
+    with live_view.showing(run, console) as shown:
+        show.append(shown)
+        return await run.execute(stop)

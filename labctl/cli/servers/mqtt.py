@@ -1,0 +1,45 @@
+"""``labctl mqtt``: what a broker keeps of a rig."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from labctl.config.find_rig import find_rig
+from labctl.errors import ConfigurationError, Mistake
+from labctl.installed import Extra, need
+from labctl.sinks.influxdb.settings import site_file
+from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
+
+
+def forget_rig(rig: str, json_output: bool) -> None:
+    """Take back all that the broker keeps of a rig, which need not exist any more.
+
+    Raises ConfigurationError, MissingPart, LabctlError (broker).
+    """
+    need(Extra.MQTT)
+    from labctl.sinks.mqtt.home_assistant import forget
+
+    settings, name = _found(rig)
+    count = asyncio.run(forget(settings, name))
+    if json_output:
+        print(json.dumps({"rig": name, "destination": settings.destination, "forgotten": count}))
+    else:
+        print(f"{name}: {count} messages taken back from {settings.destination}")
+
+
+def _found(rig: str) -> tuple[MqttSettings, str]:
+    """The broker, and the rig's name. A rig without a file was at the site's broker."""
+    text, file, name = "", rig, rig
+    try:
+        known = find_rig(rig)
+    except ConfigurationError as error:
+        if any(mistake.file != "rig" for mistake in error.mistakes):
+            raise  # there is one, with mistakes in it
+    else:
+        text, file, name = known.text, known.path, known.name
+    settings = mqtt_settings(text, file)
+    if settings is None:
+        allowed = f"is missing, there or in {site_file()}: say at least host"
+        raise ConfigurationError([Mistake(file, "sinks.mqtt", None, allowed)])
+    return settings, name

@@ -1,0 +1,169 @@
+"""``labctl ship``: sends runs to their sinks, from where it stopped or from the start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from labctl.cli.terminal.console import Terminal
+from labctl.config.find_rig import find_rig, rig_of
+from labctl.config.rig import Rig
+from labctl.errors import ConfigurationError, Mistake
+from labctl.printable import printable
+from labctl.record.reader import RunRecord
+from labctl.service.runs import shipping
+from labctl.service.runs.shipping import Shipped
+from labctl.sinks.influxdb.settings import influx_settings, site_file
+from labctl.sinks.mqtt.settings import mqtt_settings
+
+PLAIN_EVERY = 0.1
+"""Without a terminal: a line each tenth of the run."""
+
+
+def ship_runs(
+    runs: Sequence[Path],
+    to: Sequence[str],
+    *,
+    rig_name: str | None = None,
+    from_start: bool,
+    full_rate: bool,
+    json_output: bool,
+) -> int:
+    """Send each run to the configured sinks, or to the InfluxDBs of ``to``; the exit code.
+
+    What is configured is what the site file says, and the rig of this machine that is named or has
+    the name of the run's rig: never what the run itself says, which may come from anywhere.
+
+    Raises ConfigurationError, JournalError, SinkBusy, MissingPart.
+    """
+    named = None if rig_name is None else find_rig(rig_name)
+    done: list[Shipped] = []
+    for run in runs:
+        record = RunRecord(run)
+        rig = named or rig_of(record)
+        makers = _makers(rig, to, from_start=from_start, full_rate=full_rate)
+        if not makers:
+            raise _nowhere(record, rig)
+        for make in makers:
+            with _shown(run, quiet=json_output) as (tell, progress):
+                done += asyncio.run(_ship(run, make, tell, progress))
+            if not json_output:
+                _print(done[-1])
+    if json_output:
+        print(json.dumps([_json(one) for one in done]))
+    return 1 if any(one.report.rejected or one.problem for one in done) else 0
+
+
+def _makers(
+    rig: Rig | None, to: Sequence[str], *, from_start: bool, full_rate: bool
+) -> list[shipping.SinkFactory]:
+    """The sinks of ``to``, or those that ``rig`` or the site file names."""
+    makers = []
+    text, name = ("", str(site_file())) if rig is None else (rig.text, rig.path)
+    for target in to or (None,):
+        settings = influx_settings(text, name, target)
+        if settings is not None:
+            makers.append(
+                shipping.influx_sink(
+                    settings, to=target, full_rate=full_rate, from_start=from_start
+                )
+            )
+    mqtt = None if to else mqtt_settings(text, name)
+    if mqtt is not None:
+        makers.append(shipping.mqtt_sink(mqtt, live=False, from_start=from_start))
+    return makers
+
+
+def _nowhere(record: RunRecord, rig: Rig | None) -> ConfigurationError:
+    theirs = (
+        f"nor has the rig {rig.path}"
+        if rig is not None
+        else f"and no rig of this machine is called {printable(record.header.rig_name)} "
+        "(where the run itself says to send it does not count)"
+    )
+    allowed = (
+        f"is missing, {theirs}: say url and bucket there, name a rig that says them with --rig, "
+        "or give --to 'http://…:8086?org=…&bucket=…'"
+    )
+    return ConfigurationError([Mistake(str(site_file()), "sinks.influxdb", None, allowed)])
+
+
+async def _ship(
+    run: Path, make: shipping.SinkFactory, tell: shipping.Tell, progress: shipping.Progress
+) -> list[Shipped]:
+    return await shipping.ship(run, [make(run, tell)], progress=progress)
+
+
+@contextlib.contextmanager
+def _shown(run: Path, quiet: bool) -> Iterator[tuple[shipping.Tell, shipping.Progress]]:
+    """What a person sees meanwhile: a bar, or a line now and then."""
+    console = Terminal(stderr=True)
+    if not console.is_terminal:
+        yield _tell_plainly, (_ignore if quiet else _Lines(run))
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[lines]:,} lines"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(run.name, total=None, lines=0)
+
+        def progress(name: str, done_s: float, total_s: float, sent: int) -> None:
+            bar.update(task, completed=done_s, total=total_s or None, lines=sent)
+
+        yield lambda text: console.print(text), progress
+
+
+def _tell_plainly(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _ignore(name: str, done_s: float, total_s: float, sent: int) -> None:
+    """A program is reading."""
+
+
+class _Lines:
+    """Progress as plain lines."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._next = PLAIN_EVERY
+
+    def __call__(self, name: str, done_s: float, total_s: float, sent: int) -> None:
+        share = done_s / total_s if total_s else 1.0
+        if PLAIN_EVERY <= self._next <= share < 1.0:
+            print(f"{self._run.name}: {share:.0%}, {sent:,} lines", file=sys.stderr, flush=True)
+            self._next = share + PLAIN_EVERY
+
+
+def _print(one: Shipped) -> None:
+    report = one.report
+    print(f"{one.run.name}: {report.sent:,} lines to {report.destination}")
+    if report.rejected:
+        print(
+            f"{report.rejected:,} lines were refused: "
+            f"{one.run / 'sinks' / f'{report.name}.rejected.lp'}"
+        )
+    if one.problem:
+        print(f"its readings are sent, its phases are not: {one.problem}")
+    elif not one.complete:
+        print("the run is still on: sent up to now")
+
+
+def _json(one: Shipped) -> dict[str, object]:
+    return {
+        "run": str(one.run),
+        "complete": one.complete,
+        "problem": one.problem,
+        **asdict(one.report),
+    }

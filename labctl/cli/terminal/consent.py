@@ -1,0 +1,35 @@
+"""Before much is done to a drive: a plan of many hours or many bytes is asked about first."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from labctl.capture.run.expand import expand_for
+from labctl.config.estimate import more_than_usual_on
+from labctl.config.plan import Plan
+from labctl.config.rig import Rig
+from labctl.errors import Refused
+
+
+def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool, repeat: int = 1) -> None:
+    """Ask whether a plan is meant that takes or writes more than the usual limits, done ``repeat``
+    times.
+
+    Without a terminal there is nobody to ask. Raises Refused when the answer is not yes,
+    ConfigurationError when rig and plan do not fit.
+    """
+    if yes:
+        return
+    phases = expand_for(rig, plan, plan.name)
+    reasons = more_than_usual_on(rig, phases, repeat)
+    if not reasons:
+        return
+    times = f", {repeat} times" if repeat > 1 else ""
+    told = f"{plan.name} on {rig.name}{times}: {'; '.join(reasons)}"
+    if json_output or not sys.stdin.isatty():
+        raise Refused(f"{told}; if that is meant, add --yes (--scale makes a plan smaller)")
+    print(told)
+    if not typer.confirm("Is that meant?"):
+        raise Refused("not begun")

@@ -1,0 +1,242 @@
+"""What a person sees while a run is on: a few lines that stay in place at 80 columns, or plain
+lines when the output is not a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from labctl.capture.meters.acquisition import State
+from labctl.capture.meters.live_values import View
+from labctl.capture.run.run import Run
+from labctl.record.reader import Event
+from labctl.record.timebase import NS_PER_S
+
+REDRAW_PER_S = 4
+PLAIN_EVERY_S = 15.0
+_STATE_STYLE = {
+    State.READING: "green",
+    State.CONNECTING: "yellow",
+    State.LOST: "bold red",
+    State.STOPPED: "dim",
+}
+
+
+@contextlib.contextmanager
+def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
+    """Show a run while the block lasts; gives the function that takes its events."""
+    if not console.is_terminal:
+        over = threading.Event()
+        teller = threading.Thread(target=_tell, args=(run, console, over), daemon=True)
+        teller.start()
+        try:
+            yield lambda event: _plain(run, console, event)
+        finally:
+            over.set()
+        return
+    display = Live(
+        get_renderable=lambda: screen(run.monitor.view(), run.timebase.now_ns()),
+        console=console,
+        refresh_per_second=REDRAW_PER_S,
+        transient=True,
+    )
+    display.start()
+    try:
+        yield lambda event: _above(run, display.console, event)
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            display.stop()
+
+
+def screen(view: View, now_ns: int) -> RenderableType:
+    """The picture of a moment."""
+    lines: list[RenderableType] = [_phase_line(view, now_ns)]
+    if view.phase is not None and view.phase.planned_s:
+        done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
+        bar = ProgressBar(total=view.phase.planned_s, completed=done_s, width=60)
+        lines.append(Padding(bar, (0, 0)))
+    lines.append(_rails(view))
+    lines.append(_work(view))
+    lines.append(_meters(view))
+    return Group(*lines)
+
+
+def _phase_line(view: View, now_ns: int) -> Text:
+    if view.phase is None:
+        return Text("connecting to the meters …", style="yellow")
+    text = Text.assemble(
+        (f"phase {view.phase.index + 1}/{view.phases_total}  ", "dim"),
+        (view.phase.label, "bold"),
+    )
+    if view.phase.planned_s:
+        left_s = view.phase.planned_s - (now_ns - view.phase_begin_ns) / NS_PER_S
+        text.append(f"  {max(left_s, 0):.0f} s left", "dim")
+    if view.ends_ns is not None:
+        all_s = max((view.ends_ns - now_ns) / NS_PER_S, 0.0)
+        text.append(f"  (run: {_clock(all_s)} left)", "dim")
+    return text
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _shown(value: float | None, spec: str, unit: str) -> str:
+    return "–" if value is None else f"{value:{spec}} {unit}"
+
+
+def _rails(view: View) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(width=8)
+    for _ in range(3):
+        table.add_column(width=12, justify="right")
+    total: float | None = 0.0
+    for name, rail in view.rails.items():
+        total = None if total is None or rail.watts is None else total + rail.watts
+        table.add_row(
+            name,
+            _shown(rail.volts, ".3f", "V"),
+            _shown(rail.amps, ".4f", "A"),
+            _shown(rail.watts, ".3f", "W"),
+        )
+    if len(view.rails) > 1:
+        table.add_row("total", "", "", _shown(total, ".3f", "W"), style="bold")
+    return table
+
+
+def _work(view: View) -> Text:
+    parts = []
+    if view.rates is not None:
+        parts.append(f"{view.rates.iops:,.0f} IOPS")
+        parts.append(f"{view.rates.bytes_per_s / 1e6:,.1f} MB/s")
+        if view.rates.latency_mean_us is not None:
+            parts.append(f"{view.rates.latency_mean_us:,.0f} µs")
+    parts += [f"{sensor} {value:.1f} °C" for sensor, value in view.celsius.items()]
+    return Text("   ".join(parts))
+
+
+def _meters(view: View) -> Text:
+    text = Text("meters  ", style="dim")
+    for name, state in sorted(view.instruments.items()):
+        shown = {State.READING: "ok"}.get(state, state.value)
+        troubles = {
+            status for channel, status in view.statuses.items() if channel.startswith(f"{name}.")
+        }
+        if state is State.READING and troubles:
+            text.append(f"{name} {'/'.join(sorted(troubles))}  ", "bold yellow")
+        else:
+            text.append(f"{name} {shown}  ", _STATE_STYLE[state])
+    return text
+
+
+def _sentence(run: Run, event: Event) -> str:
+    """What an event is to a person; empty when it is not worth a line."""
+    data = event.data
+    match event.kind:
+        case "phase_started":
+            phase = run.phases[data["index"]]
+            return f"phase {phase.index + 1}/{len(run.phases)} {phase.label}"
+        case "phase_ended" if data["outcome"] != "completed":
+            return f"phase {data['index'] + 1} {data['outcome']}: {data['reason']}"
+        case "phase_ended":
+            seconds = (data["end_ns"] - data["begin_ns"]) / NS_PER_S
+            return f"phase {data['index'] + 1} done in {seconds:.2f} s"
+        case "instrument_lost":
+            return f"meter lost: {data['instrument']}: {data['reason']}"
+        case "instrument_back":
+            return f"meter back: {data['instrument']}"
+        case "status_began":
+            return f"{data['channel']}: {data['status']} {data['detail']}".rstrip()
+        case "wall_clock_step":
+            return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
+        case "held_up":
+            return f"labctl stood still for {data['seconds']:.1f} s (meters may miss readings)"
+        case "drive_counters":
+            moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
+            return f"thermal counters of {_drive(data)} moved: {moved}"
+        case "drive_silent":
+            return f"{_drive(data)} does not tell its SMART: {data['reason']}"
+        case "drive_back":
+            return f"{_drive(data)} tells its SMART again"
+        case "host_lost":
+            return f"host lost: {data['reason']}"
+        case "host_back":
+            restarted = ", restarted" if data["rebooted"] else ""
+            return f"host back after {data['gap_s']:.1f} s{restarted}"
+        case "host_clock_step":
+            return f"the host's wall clock was set by {data['seconds']} s"
+        case "guard_tripped":
+            return f"limit passed: {data['reason']} ({data['action']})"
+        case "paused":
+            return f"paused until the drive is at {data['until_celsius']:g} °C"
+        case "resumed":
+            return "going on"
+        case "steady_state":
+            reached = "steady" if data["reached"] else "not steady"
+            return f"{data['sweep']}: {reached} after round {data['round']}"
+        case "temperature_steady":
+            reached = "stands" if data["reached"] else "does not stand yet"
+            at = "" if data["celsius"] is None else f", at {data['celsius']:.1f} °C"
+            return f"the temperature {reached}{at}"
+        case "run_resumed":
+            return f"run resumed after {data['gap_s']:.1f} s: {len(data['kept'])} phases are kept"
+        case "run_ended":
+            return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
+    return ""
+
+
+def _drive(data: Mapping[str, Any]) -> str:
+    return f"drive {data['drive']}" if data.get("drive") else "the drive"
+
+
+def _stamp(event: Event) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(event.t_ns / NS_PER_S))
+
+
+def moment_line(view: View) -> str:
+    """The picture of a moment in one line, for a log."""
+    parts = [f"{name} {_shown(rail.watts, '.3f', 'W')}" for name, rail in view.rails.items()]
+    if view.rates is not None:
+        parts += [f"{view.rates.iops:,.0f} IOPS", f"{view.rates.bytes_per_s / 1e6:,.1f} MB/s"]
+    parts += [f"{sensor} {value:.1f} °C" for sensor, value in view.celsius.items()]
+    return "   ".join(parts)
+
+
+def _tell(run: Run, console: Console, over: threading.Event) -> None:
+    """Without a terminal: a line each ``PLAIN_EVERY_S`` of what goes on."""
+    while not over.wait(PLAIN_EVERY_S):
+        view = run.monitor.view()
+        if view.phase is not None:
+            _write(console, f"{time.strftime('%H:%M:%S')}    {moment_line(view)}")
+
+
+def _write(console: Console, line: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be reading any more
+        console.print(line, soft_wrap=True)
+
+
+def _plain(run: Run, console: Console, event: Event) -> None:
+    sentence = _sentence(run, event)
+    if sentence:
+        _write(console, f"{_stamp(event)}  {sentence}")
+
+
+def _above(run: Run, console: Console, event: Event) -> None:
+    if event.kind in ("phase_started", "run_ended"):
+        return  # the screen shows it
+    sentence = _sentence(run, event)
+    if sentence and not (event.kind == "phase_ended" and event.data["outcome"] == "completed"):
+        with contextlib.suppress(OSError):
+            console.print(Text(f"{_stamp(event)}  {sentence}", style="yellow"))

@@ -1,0 +1,346 @@
+"""The journal: the only thing that is written while a run is on.
+
+Readings go to one flat file a channel, events to one JSON line each. A writer thread hands
+readings to the kernel 30 ms after they came and syncs them every second. An event is in the
+kernel's hands before :meth:`Journal.event` returns, and synced at once. So a crash of the program
+loses no event that anybody was told of and at most 250 ms of readings (a meter with a memory is
+asked every 180 ms at the latest), and a loss of power about a second of readings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from instruments.reading import Block, ClockPair
+from labctl.errors import JournalError
+from labctl.record.reader import (
+    CHANNELS_DIR,
+    CLOCK_PAIR,
+    EVENTS_FILE,
+    FIO_DIR,
+    HEADER_FILE,
+    READING,
+    Event,
+    Header,
+    written_records,
+)
+
+WRITE_WITHIN_S = 0.03
+SYNC_EVERY_S = 1.0
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that after a crash it is either the old one or the new one."""
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _File:
+    """An append-only file of whole records: a failed write leaves no half record behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.size = os.fstat(self.descriptor).st_size
+        self.dirty = False
+
+    def append(self, data: bytes | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        written = 0
+        try:
+            while written < len(view):
+                written += os.write(self.descriptor, view[written:])
+        except OSError:
+            os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size += written
+        self.dirty = True
+
+    def sync(self) -> None:
+        if self.dirty:
+            self.dirty = False  # first: what is appended meanwhile is for the next time
+            os.fdatasync(self.descriptor)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Journal:
+    """Writes one run. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        now_ns: Callable[[], int],
+        on_failure: Callable[[str], None] | None = None,
+        device_begin_ns: Mapping[str, int] | None = None,
+    ) -> None:
+        """Open the run directory ``path`` that :func:`create` made, or :func:`reopen` prepared.
+
+        ``on_failure`` is called once, from the writer's thread, when nothing more can be written.
+        ``device_begin_ns`` (of :func:`reopen`) is added to the device times of each channel named.
+        Raises JournalError when another process is writing it.
+        """
+        self.path = path
+        self._now_ns = now_ns
+        self._on_failure = on_failure
+        self._files: dict[str, _File] = {}
+        self._device_begin_ns = device_begin_ns or {}
+        self._events = _File(path / EVENTS_FILE)
+        if not _lock(self._events.descriptor):
+            self._events.close()
+            raise _in_use(path)
+        self._blocks: dict[str, list[Block]] = {}
+        self._pairs: dict[str, list[ClockPair]] = {}
+        self._events_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._flushed = threading.Condition(self._lock)
+        self._event_came = False
+        self._write_at: float | None = None
+        self._asked = 0
+        self._done = 0
+        self._closing = False
+        self._closed = False
+        self.failure: str | None = None
+        self._thread = threading.Thread(target=self._write_loop, name="journal", daemon=True)
+        self._thread.start()
+
+    def readings(self, instrument: str, block: Block) -> None:
+        """Record a block. Raises JournalError once nothing can be written any more."""
+        if not len(block):
+            return
+        with self._lock:
+            self._raise_failure()
+            self._blocks.setdefault(f"{instrument}.{block.channel}", []).append(block)
+            self._has_come()
+
+    def clock_pairs(self, instrument: str, pairs: Iterable[ClockPair]) -> None:
+        """Record looks at device clocks."""
+        with self._lock:
+            for pair in pairs:
+                self._pairs.setdefault(f"{instrument}.{pair.channel}", []).append(pair)
+            self._has_come()
+
+    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> Event:
+        """Record an event (now, unless ``t_ns`` is given). A kill does not undo it any more when
+        this returns; it is synced at once."""
+        event = Event(self._now_ns() if t_ns is None else t_ns, kind, data)
+        line = event.to_line().encode()
+        with self._events_lock:
+            self._raise_failure()
+            try:
+                self._events.append(line)
+            except OSError as error:
+                self._fail(error)
+                self._raise_failure()
+        with self._lock:
+            self._event_came = True
+            self._wake.notify()
+        return event
+
+    def flush(self, timeout_s: float = 10.0) -> None:
+        """Wait until everything recorded so far is written and synced.
+
+        Raises JournalError when that cannot be done.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            self._asked += 1
+            ticket = self._asked
+            self._wake.notify()
+            while self._done < ticket:
+                self._raise_failure()
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise JournalError(f"{self.path}: the disk did not answer for {timeout_s} s")
+                self._flushed.wait(remaining)
+            self._raise_failure()
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Write what is left, sync and let go. Never raises: see ``failure``."""
+        with self._lock:
+            self._closing = True
+            self._wake.notify()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive() or self._closed:
+            return
+        self._closed = True
+        for file in (self._events, *self._files.values()):
+            file.close()
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise JournalError(self.failure)
+
+    def _has_come(self) -> None:
+        """Readings are there (called with the lock held): they wait a moment for others."""
+        if self._write_at is None:
+            self._write_at = time.monotonic() + WRITE_WITHIN_S
+            self._wake.notify()
+
+    def _write_loop(self) -> None:
+        next_sync = time.monotonic() + SYNC_EVERY_S
+        while True:
+            with self._lock:
+                while not (self._event_came or self._closing or self._asked > self._done):
+                    remaining = min(self._write_at or next_sync, next_sync) - time.monotonic()
+                    if remaining <= 0:
+                        break
+                    self._wake.wait(remaining)
+                asked, closing, self._event_came = self._asked, self._closing, False
+                now = time.monotonic()
+                blocks, pairs = {}, {}
+                if closing or asked > self._done or now >= (self._write_at or next_sync):
+                    blocks, self._blocks = self._blocks, {}
+                    pairs, self._pairs = self._pairs, {}
+                    self._write_at = None
+            try:
+                self._write(blocks, pairs)
+                self._events.sync()
+                if closing or asked > self._done or now >= next_sync:
+                    self._sync()
+                    next_sync = time.monotonic() + SYNC_EVERY_S
+            except OSError as error:
+                self._fail(error)
+                return
+            with self._lock:
+                self._done = asked
+                self._flushed.notify_all()
+            if closing:
+                return
+
+    def _write(self, blocks: dict[str, list[Block]], pairs: dict[str, list[ClockPair]]) -> None:
+        for name, looks in pairs.items():  # first: readings without a look cannot be mapped
+            begin_ns = self._device_begin_ns.get(name, 0)
+            rows = [(begin_ns + look.device_ns, look.host_ns, look.round_trip_ns) for look in looks]
+            self._file(f"{name}.clock").append(np.array(rows, CLOCK_PAIR).data)
+        for name, parts in blocks.items():
+            records = np.empty(sum(map(len, parts)), READING)
+            position = 0
+            for part in parts:
+                end = position + len(part)
+                records["t"][position:end] = part.t_ns
+                records["v"][position:end] = part.values
+                position = end
+            records["t"] += self._device_begin_ns.get(name, 0)
+            self._file(name).append(records.data)
+
+    def _file(self, name: str) -> _File:
+        if name not in self._files:
+            self._files[name] = _File(self.path / CHANNELS_DIR / name)
+        return self._files[name]
+
+    def _sync(self) -> None:
+        for file in (self._events, *self._files.values()):
+            file.sync()
+
+    def _fail(self, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        message = f"cannot write the journal {self.path}: {reason}; what was recorded stays"
+        with self._lock:
+            self.failure = message
+            self._flushed.notify_all()
+        if self._on_failure is not None:
+            self._on_failure(message)
+
+
+def create(root: Path, header: Header) -> Path:
+    """Make the directory of a run under ``root`` with its header, and return it.
+
+    A second run of the same second gets ``-2`` behind its name, and so in its ``run_id``.
+    Raises JournalError.
+    """
+    try:
+        path = _fresh_directory(root, header.run_id)
+        (path / CHANNELS_DIR).mkdir()
+        (path / FIO_DIR).mkdir()
+        header = replace(header, run_id=path.name)
+        write_durably(path / HEADER_FILE, json.dumps(header.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise JournalError(f"cannot make a run in {root}: {error.strerror or error}") from error
+    return path
+
+
+def reopen(path: Path) -> dict[str, int]:
+    """Cut what a crash tore off the files of a run, so that whole records can be appended.
+
+    The bytes that were cut, by file; what is whole is never touched. Raises JournalError, also
+    when another process is writing the run.
+    """
+    events = path / EVENTS_FILE
+    cut = {}
+    try:
+        descriptor = os.open(events, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if not _lock(descriptor):
+                raise _in_use(path)
+            data = events.read_bytes()
+            torn = len(data) - (data.rfind(b"\n") + 1)
+            if torn:
+                cut[EVENTS_FILE] = torn
+                os.ftruncate(descriptor, len(data) - torn)
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        for folder in (path / CHANNELS_DIR, path / FIO_DIR):
+            folder.mkdir(exist_ok=True)
+        for file in sorted((path / CHANNELS_DIR).iterdir()):
+            record = CLOCK_PAIR if file.suffix == ".clock" else READING
+            size = file.stat().st_size
+            count = size // record.itemsize
+            written = written_records(np.memmap(file, record, "r", shape=(count,))) if count else 0
+            torn = size - written * record.itemsize
+            if torn:
+                cut[f"{CHANNELS_DIR}/{file.name}"] = torn
+                os.truncate(file, size - torn)
+    except OSError as error:
+        raise JournalError(f"cannot go on with {path}: {error.strerror or error}") from error
+    return cut
+
+
+def _lock(descriptor: int) -> bool:
+    """Be the one who writes a journal, for as long as the file is open; False: somebody else is."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _in_use(path: Path) -> JournalError:
+    return JournalError(f"{path} is being recorded: wait for its end, or stop it first")
+
+
+def _fresh_directory(root: Path, name: str) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1000):
+        path = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise JournalError(f"{root / name}: a thousand runs of that name; give the rig another")

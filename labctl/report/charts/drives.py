@@ -1,0 +1,108 @@
+"""What each of several drives did along the axis of each sweep: its work, and its watts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import altair as alt
+
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.report import key_figures
+from labctl.report.charts.sweeps import Grid, panel_title, top_legend
+from labctl.report.charts.theme import (
+    GROUPED,
+    PREFIXED,
+    Chart,
+    Datasets,
+    Row,
+    Spec,
+    finished,
+    hues,
+    joined,
+    plain,
+)
+from labctl.report.numbers import prefixed, with_uncertainty
+from labctl.report.panels import Panel, panels
+
+Value = Callable[[Panel, PhaseResult], tuple[float, str] | None]
+"""What is drawn of a phase, and how it is told in words; None where it was not measured."""
+
+
+def drive_charts(summary: RunSummary) -> tuple[Chart, ...]:
+    """Work and watts of each drive; none where there is one drive."""
+    if not summary.drives:
+        return ()
+    charts = (
+        _chart(
+            summary,
+            "drives_work",
+            "Work, drive by drive",
+            "Work of each drive while all of them worked.",
+            _work,
+        ),
+        _chart(
+            summary,
+            "drives_watts",
+            "Watts, drive by drive",
+            "Mean power of each drive, of all its rails, while all of them worked.",
+            _watts,
+        ),
+    )
+    return tuple(chart for chart in charts if chart is not None)
+
+
+def _work(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
+    if panel.in_bytes:
+        rate = None if result.bytes_per_s is None else result.bytes_per_s / 1e6
+        return None if rate is None else (rate, f"{prefixed(rate)} MB/s")
+    return None if result.iops is None else (result.iops, f"{prefixed(result.iops)} IOPS")
+
+
+def _watts(panel: Panel, result: PhaseResult) -> tuple[float, str] | None:
+    watts = result.watts
+    return None if watts is None else (watts.value, f"{with_uncertainty(watts)} W")
+
+
+def _chart(summary: RunSummary, name: str, title: str, caption: str, value: Value) -> Chart | None:
+    found = [panel for panel in panels(summary.points) if _rows(summary, panel, value)]
+    if not found:
+        return None
+    grid, datasets = Grid.of(found), Datasets()
+    small = [_panel(summary, panel, value, grid, datasets) for panel in found]
+    return finished(name, title, caption, joined(small, grid.columns), datasets)
+
+
+def _panel(summary: RunSummary, panel: Panel, value: Value, grid: Grid, datasets: Datasets) -> Spec:
+    drives = tuple(summary.drives)
+    chart = datasets.chart(_rows(summary, panel, value))
+    x = grid.x(panel)
+    work = "MB/s" if panel.in_bytes else "IOPS"
+    numbers = GROUPED if panel.in_bytes or value is _watts else PREFIXED
+    y = alt.Y(
+        "value:Q",
+        scale=alt.Scale(zero=True),
+        title="mean power (W)" if value is _watts else work,
+        axis=alt.Axis(labelExpr=numbers, tickCount=5, minExtent=34),
+    )
+    colour = alt.Color(
+        "drive:N",
+        title="drive",
+        scale=alt.Scale(domain=drives, range=hues(drives)),
+        legend=top_legend(),
+    )
+    line = chart.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour)
+    tooltip = [alt.Tooltip("drive:N"), alt.Tooltip("text:N", title="value")]
+    point = chart.mark_point(filled=True, size=36, opacity=1)
+    marks = point.encode(x=x, y=y, color=colour, tooltip=tooltip)
+    return plain(
+        alt.layer(line, marks).properties(title=panel_title(panel), width=grid.width, height=180)
+    )
+
+
+def _rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
+    return [
+        {"x": point.tick, "drive": drive, "value": told[0], "text": told[1]}
+        for point in panel.points
+        for drive, _, result in key_figures.by_drive(summary, point.result)
+        if (told := value(panel, result)) is not None
+    ]

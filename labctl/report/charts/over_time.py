@@ -1,0 +1,387 @@
+"""The whole run over time: watts, work and temperature under one time axis, and what happened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run.timeline import Silence, Timeline, Trace
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.report import key_figures
+from labctl.report.charts.theme import (
+    GROUPED,
+    INK,
+    PREFIXED,
+    RED,
+    Chart,
+    Datasets,
+    Row,
+    finished,
+    hues,
+    plain,
+)
+from labctl.report.panels import axis_of, panels
+
+_WIDTH = 920
+_CHARACTER_PX = 6.2
+_TOTAL = "total"
+_NO_READINGS = "no readings"
+_CAUSE_COLOURS = {
+    "thermal": RED,
+    "power_limit": "#d6616b",
+    "unknown": "#ff9896",
+    "write_cache": "#3182bd",
+    "garbage_collection": "#756bb1",
+    "host_stall": "#8c6d31",
+}
+_ROLE_COLOURS = {
+    Role.IDLE_BEFORE: "#f0f0f0",
+    Role.IDLE_AFTER: "#f0f0f0",
+    Role.PREPARE: "#e3d9c6",
+}
+_BANDS = ("#c9dbe8", "#dfeaf2")
+_STEPS = {Pattern.IDLE: "idle", Pattern.PURGE: "purge", Pattern.COOL: "cool"}
+_LIMITS = {"warning": "#e69f00", "critical": RED}
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeAxis:
+    """Time since the begin of the run, in the unit that suits its length."""
+
+    begin_ns: int
+    end_ns: int
+    unit_ns: float
+    title: str
+
+    @classmethod
+    def of(cls, line: Timeline) -> _TimeAxis:
+        seconds = (line.end_ns - line.begin_ns) / 1e9
+        unit_s, unit = (1.0, "s") if seconds <= 300 else (60.0, "min")
+        if seconds > 3 * 3600:
+            unit_s, unit = 3600.0, "h"
+        start = key_figures.utc(line.begin_ns)
+        return cls(line.begin_ns, line.end_ns, unit_s * 1e9, f"time since {start} UTC ({unit})")
+
+    def at(self, t_ns: float) -> float:
+        """A time of the run on this axis."""
+        return round((t_ns - self.begin_ns) / self.unit_ns, 6)
+
+    @property
+    def scale(self) -> alt.Scale:
+        return alt.Scale(domain=[0, self.at(self.end_ns)], nice=False, zero=False)
+
+    def bare_x(self, field: str) -> alt.X:
+        """The axis without anything drawn."""
+        return alt.X(field, scale=self.scale, axis=None)
+
+    def x(self, *, named: bool) -> alt.X:
+        """The axis, with its title and numbers or without."""
+        axis = alt.Axis(labels=named, ticks=named, grid=False, tickCount=10)
+        return alt.X("t:Q", scale=self.scale, title=self.title if named else None, axis=axis)
+
+    def pixels(self, begin_ns: int, end_ns: int) -> float:
+        return _WIDTH * (end_ns - begin_ns) / (self.end_ns - self.begin_ns)
+
+
+def time_chart(
+    summary: RunSummary, line: Timeline, limits: Mapping[str, float | None]
+) -> Chart | None:
+    """The run over time; None when nothing was recorded.
+
+    ``limits`` are temperatures to draw, by name: ``warning`` and ``critical``.
+    """
+    rows = _rows(summary, line, limits)
+    if not rows:
+        return None
+    datasets = Datasets()
+    axis = _TimeAxis.of(line)
+    silent = any(row.silences for row in rows)
+    happened = _Happened(summary, axis, datasets, silent=silent)
+    charts: list[Any] = [_phase_strip(summary, axis, datasets)]
+    for row in rows:
+        x = axis.x(named=row is rows[-1])
+        layers = happened.layers(x, row.silences) + _lines(datasets, axis, x, row)
+        layers += _limits(datasets, row.limits)
+        charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
+    whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
+    words = _caption(summary, line)
+    return finished("run", "The whole run over time", words, plain(whole), datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One chart under the common time axis. ``labels`` is how its axis writes numbers."""
+
+    title: str
+    traces: Mapping[str, Trace]
+    height: int
+    labels: str
+    zero: bool = True
+    unit: float = 1.0
+    silences: Sequence[Silence] = ()
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+def _rows(
+    summary: RunSummary, line: Timeline, limits: Mapping[str, float | None]
+) -> tuple[_Row, ...]:
+    rails = [name for name in key_figures.rail_names(summary) if name in line.watts]
+    rails += [name for name in line.watts if name not in rails]
+    total = {_TOTAL: line.total_watts} if line.total_watts and len(rails) > 1 else {}
+    watts = {**total, **{name: line.watts[name] for name in rails}}
+    small = any(not panel.in_bytes for panel in panels(summary.measured))
+    large = any(panel.in_bytes for panel in panels(summary.measured))
+    rows = (
+        _Row("power (W)", watts, 210, GROUPED, silences=line.power_silences),
+        _Row("IOPS", line.iops if small or not large else {}, 140, PREFIXED),
+        _Row("data rate (MB/s)", line.bytes_per_s if large else {}, 140, GROUPED, unit=1e6),
+        _Row(
+            "temperature (°C)",
+            line.celsius,
+            130,
+            GROUPED,
+            zero=False,
+            silences=line.celsius_silences,
+            limits=_near(line, limits),
+        ),
+    )
+    return tuple(row for row in rows if row.traces)
+
+
+def _near(line: Timeline, limits: Mapping[str, float | None]) -> dict[str, float]:
+    """The limits that matter: the lowest, and each above it once the one below was reached."""
+    warmest = max((float(np.nanmax(one.high)) for one in line.celsius.values()), default=-math.inf)
+    found: dict[str, float] = {}
+    for name, celsius in limits.items():
+        if celsius is not None:
+            found[name] = celsius
+            if warmest < celsius:
+                break
+    return found
+
+
+def _caption(summary: RunSummary, line: Timeline) -> str:
+    words = [
+        "Lines are means of the readings that fall together at this width; the band around a "
+        "line goes from the smallest to the largest of them."
+    ]
+    if len(line.watts) > 1:
+        words.append("The band of the total adds up the bands of the rails.")
+    causes = dict.fromkeys(key_figures.cause_name(item.cause) for item in summary.throttling)
+    if causes:
+        words.append(f"Coloured stretches: {', '.join(causes)}.")
+    if line.power_silences or line.celsius_silences:
+        words.append("Grey stretches: a meter gave no readings.")
+    return " ".join(words)
+
+
+class _Happened:
+    """The coloured stretches behind the lines, with one legend for all of them."""
+
+    def __init__(
+        self, summary: RunSummary, axis: _TimeAxis, datasets: Datasets, *, silent: bool
+    ) -> None:
+        self._axis = axis
+        self._datasets = datasets
+        self._rows = [
+            {
+                "t": axis.at(item.begin_ns),
+                "t2": axis.at(item.end_ns),
+                "what": key_figures.cause_name(item.cause),
+                "text": item.evidence,
+            }
+            for item in summary.throttling
+        ]
+        causes = dict.fromkeys(item.cause for item in summary.throttling)
+        self._colours = {
+            key_figures.cause_name(cause): _CAUSE_COLOURS.get(cause, "#777777") for cause in causes
+        }
+        if silent:
+            self._colours[_NO_READINGS] = "#9a9a9a"
+
+    def layers(self, x: alt.X, silences: Sequence[Silence]) -> list[Any]:
+        """The stretches of one chart."""
+        silent = [
+            {
+                "t": self._axis.at(item.begin_ns),
+                "t2": self._axis.at(item.end_ns),
+                "what": _NO_READINGS,
+                "text": item.channel,
+            }
+            for item in silences
+        ]
+        rows: list[Row] = [*silent, *self._rows]
+        if not rows:
+            return []
+        fill = alt.Fill(
+            "what:N",
+            title=None,
+            scale=alt.Scale(domain=list(self._colours), range=list(self._colours.values())),
+            legend=alt.Legend(orient="top", direction="horizontal", symbolOpacity=0.5),
+        )
+        mark = self._datasets.chart(rows).mark_rect(opacity=0.28)
+        tooltip = [alt.Tooltip("what:N", title="what"), alt.Tooltip("text:N", title="seen")]
+        return [mark.encode(x=x, x2="t2:Q", fill=fill, tooltip=tooltip)]
+
+
+def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> Any:
+    """Which phase was when, named as far as there is room."""
+    rows: list[Row] = []
+    names = _fitting(summary.phases, axis)
+    for number, result in enumerate(summary.phases):
+        begin_ns, end_ns = max(result.begin_ns, axis.begin_ns), min(result.end_ns, axis.end_ns)
+        rows.append(
+            {
+                "t": axis.at(begin_ns),
+                "t2": axis.at(end_ns),
+                "middle": axis.at((begin_ns + end_ns) / 2),
+                "colour": _ROLE_COLOURS.get(result.phase.role, _BANDS[number % 2]),
+                "label": names[number],
+                "phase": result.phase.label,
+                "outcome": result.outcome,
+            }
+        )
+    chart = datasets.chart(rows)
+    tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("outcome:N")]
+    bands = chart.mark_rect(stroke="white", strokeWidth=0.5).encode(
+        x=axis.bare_x("t:Q"), x2="t2:Q", color=alt.Color("colour:N", scale=None), tooltip=tooltip
+    )
+    names = chart.mark_text(fontSize=10, color=INK, baseline="middle").encode(
+        x=axis.bare_x("middle:Q"), text="label:N"
+    )
+    sweeps = datasets.chart(_sweep_rows(summary.phases, axis))
+    titles = sweeps.mark_text(fontSize=10, color=INK, baseline="middle", fontWeight="bold").encode(
+        x=axis.bare_x("middle:Q"), text="label:N"
+    )
+    strip = alt.layer(bands, names).properties(width=_WIDTH, height=18)
+    return alt.vconcat(titles.properties(width=_WIDTH, height=14), strip, spacing=0)
+
+
+def _sweep_rows(phases: Iterable[PhaseResult], axis: _TimeAxis) -> list[Row]:
+    """The name of each sweep over its phases, where there is room for it."""
+    spans: dict[tuple[str, Role], list[int]] = {}
+    for result in phases:
+        key = (result.phase.sweep, result.phase.role)
+        begin_ns, _ = spans.get(key, [result.begin_ns, 0])
+        spans[key] = [begin_ns, result.end_ns]
+    return [
+        {
+            "middle": axis.at((begin_ns + end_ns) / 2),
+            "label": _cut(sweep, axis.pixels(begin_ns, end_ns)),
+        }
+        for (sweep, _), (begin_ns, end_ns) in spans.items()
+    ]
+
+
+def _cut(text: str, pixels: float) -> str:
+    room = int(pixels / _CHARACTER_PX)
+    if len(text) <= room:
+        return text
+    return f"{text[: room - 1]}…" if room > 4 else ""
+
+
+def _fitting(phases: Sequence[PhaseResult], axis: _TimeAxis) -> list[str]:
+    """What stands in the band of each phase: the longest kind of name that fits every phase of
+    its sweep that has room for one at all, so that a sweep is named in one way."""
+    found = [""] * len(phases)
+    sweeps: dict[tuple[str, Role], list[int]] = {}
+    for place, result in enumerate(phases):
+        sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(place)
+    for places in sweeps.values():
+        names = _names([phases[place].phase for place in places])
+        fits = {}
+        for place, kinds in zip(places, names, strict=True):
+            room = axis.pixels(phases[place].begin_ns, phases[place].end_ns) / _CHARACTER_PX
+            for kind, name in enumerate(kinds):
+                if len(name) < room:
+                    fits[place] = kind
+                    break
+        chosen = max(fits.values(), default=0)
+        for place, kinds in zip(places, names, strict=True):
+            found[place] = kinds[chosen] if place in fits else ""
+    return found
+
+
+def _names(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+    """What each phase of a sweep may be called, from long to short."""
+    first = phases[0]
+    if first.role is not Role.MEASURE:
+        return [(phase.label, _STEPS.get(phase.pattern, "fill")) for phase in phases]
+    if first.round and len({phase.point for phase in phases}) == 1:
+        return [(phase.label, f"round {phase.round}", str(phase.round)) for phase in phases]
+    along = axis_of(phases)
+    values = [along.value(phase) for phase in phases]
+    return [
+        (phase.label, along.point(value), along.tick(value))
+        for phase, value in zip(phases, values, strict=True)
+    ]
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _lines(datasets: Datasets, axis: _TimeAxis, x: alt.X, row: _Row) -> list[Any]:
+    rows: list[Row] = [
+        {
+            "t": axis.at(float(t_ns)),
+            "name": name,
+            "mean": _rounded(mean / row.unit),
+            "low": _rounded(low / row.unit),
+            "high": _rounded(high / row.unit),
+        }
+        for name, trace in row.traces.items()
+        for t_ns, mean, low, high in zip(
+            trace.t_ns.tolist(),
+            trace.mean.tolist(),
+            trace.low.tolist(),
+            trace.high.tolist(),
+            strict=True,
+        )
+    ]
+    names = tuple(row.traces)
+    plain = tuple(name for name in names if name != _TOTAL)
+    colours = dict(zip(plain, hues(plain), strict=True)) | {_TOTAL: INK}
+    scale = alt.Scale(domain=names, range=[colours[name] for name in names])
+    legend = alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=2)
+    colour = alt.Color("name:N", title=row.title.partition(" (")[0], scale=scale, legend=legend)
+    y_axis = alt.Axis(labelExpr=row.labels, minExtent=34, tickCount=5)
+    chart = datasets.chart(rows)
+
+    def y(of: str) -> alt.Y:
+        return alt.Y(of, scale=alt.Scale(zero=row.zero, nice=True), title=row.title, axis=y_axis)
+
+    band = chart.mark_area(opacity=0.28, invalid="break-paths-show-domains").encode(
+        x=x,
+        y=y("low:Q"),
+        y2="high:Q",
+        color=colour,
+    )
+    mean = chart.mark_line(strokeWidth=1.1, invalid="break-paths-show-domains").encode(
+        x=x, y=y("mean:Q"), color=colour
+    )
+    return [band, mean]
+
+
+def _limits(datasets: Datasets, limits: Mapping[str, float]) -> list[Any]:
+    """Dashed lines where the drive warns and where it stops."""
+    if not limits:
+        return []
+    rows: list[Row] = [
+        {"y": celsius, "label": f"{name} {celsius:g} °C", "colour": _LIMITS.get(name, INK)}
+        for name, celsius in limits.items()
+    ]
+    chart = datasets.chart(rows)
+    y = alt.Y("y:Q")
+    colour = alt.Color("colour:N", scale=None)
+    rule = chart.mark_rule(strokeDash=[5, 3]).encode(y=y, color=colour)
+    text = chart.mark_text(align="left", baseline="bottom", dx=4, dy=-2, fontSize=10).encode(
+        x=alt.value(0), y=y, text="label:N", color=colour
+    )
+    return [rule, text]

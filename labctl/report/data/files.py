@@ -1,0 +1,216 @@
+"""The results as files for other programs: ``phases.csv`` and ``summary.json``.
+
+The columns of ``phases.csv`` are a contract, written down in ``docs/report.md``. An empty field
+means "not measured", never zero. Every ``_u`` is the expanded uncertainty (k = 2) of the column
+before it, in the same unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
+from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
+from labctl.fio.results import Direction
+from labctl.report import key_figures
+from labctl.report.text.csv import csv_text
+
+Field = str | int | float | None
+
+PERCENTILES = ("50", "95", "99", "99.9", "99.99", "99.999")
+
+
+def phases_csv(summary: RunSummary) -> str:
+    """One row a phase (preparation and idling too), with a heading row."""
+    return _csv(phase_rows(summary))
+
+
+def _csv(rows: Sequence[Mapping[str, Field]]) -> str:
+    return csv_text(tuple(rows[0] if rows else ()), (tuple(row.values()) for row in rows))
+
+
+def points_csv(summary: RunSummary) -> str:
+    """One row a point that was measured in rounds: its mean over the measurement window."""
+    rails = key_figures.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    by_number = {one.sweep_number: one for one in summary.steady_rounds}
+    rows = []
+    for item in summary.window_means:
+        ended = by_number[item.phase.sweep_number]
+        row = phase_row(summary, item, rails, sensors)
+        window = {"window_first": ended.window[0], "window_last": ended.window[1]}
+        rows.append({**row, "steady_reached": ended.reached, **window})
+    return _csv(rows)
+
+
+def drives_csv(summary: RunSummary) -> str:
+    """One row a drive a phase, where several drives worked at once: the columns of phases.csv,
+    and which drive it is."""
+    return _csv(drive_rows(summary))
+
+
+def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
+    """One row a drive a phase, all with the same columns; phases in their order."""
+    rails = key_figures.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return [
+        {
+            "drive": drive,
+            "drive_model": one.drive_model,
+            "drive_serial": one.drive_serial,
+            **phase_row(one, own, rails, sensors),
+        }
+        for item in summary.phases
+        for drive, one, own in key_figures.by_drive(summary, item)
+    ]
+
+
+def cpu_csv(summary: RunSummary) -> str:
+    """One row a core a phase: how busy it was, in per cent."""
+    return _csv(
+        [
+            {
+                "run": summary.run_id,
+                "index": item.phase.index,
+                "label": item.phase.label,
+                "queue_depth": item.phase.queue_depth or None,
+                "jobs": item.phase.jobs or None,
+                "core": core,
+                "busy_pct": busy,
+            }
+            for item in summary.phases
+            if item.cpu is not None
+            for core, busy in item.cpu.cores_pct.items()
+        ]
+    )
+
+
+def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
+    """One row a phase, all with the same columns."""
+    rails = key_figures.rail_names(summary)
+    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    return [phase_row(summary, item, rails, sensors) for item in summary.phases]
+
+
+def summary_json(summary: RunSummary) -> str:
+    """Everything the analysis says, as JSON."""
+    return json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def phase_row(
+    summary: RunSummary, result: PhaseResult, rails: tuple[str, ...], sensors: tuple[str, ...]
+) -> dict[str, Field]:
+    """The row of one phase, by column name."""
+    phase = result.phase
+    row: dict[str, Field] = {
+        "run": summary.run_id,
+        "index": phase.index,
+        "role": phase.role.value,
+        "sweep": phase.sweep,
+        "round": phase.round or None,
+        "label": phase.label,
+        "pattern": phase.pattern.value,
+        "block_size_bytes": phase.block_size_bytes or None,
+        "queue_depth": phase.queue_depth or None,
+        "jobs": phase.jobs or None,
+        "read_pct": phase.read_pct if phase.jobs else None,
+        "outcome": result.outcome,
+        "begin_ns": result.begin_ns,
+        "end_ns": result.end_ns,
+        "duration_s": result.duration_s,
+        "gap_before_ms": result.gap_before_ms,
+        **_estimate("watts", result.watts),
+        **_spread("watts", result.watts_series),
+        **_estimate("marginal_watts", result.marginal_watts),
+        **_estimate("joules", result.joules),
+    }
+    for name in rails:
+        row |= _rail(result, name)
+    row |= {
+        "iops": result.iops,
+        "bytes_per_s": result.bytes_per_s,
+        **_estimate("iops_per_watt", result.iops_per_watt),
+        **_estimate("bytes_per_joule", result.bytes_per_joule),
+        **_estimate("joules_per_io", result.joules_per_io),
+        "latency_mean_us": latency_mean_us(result),
+        "latency_p99_us": latency_percentile_us(result, "99"),
+        "latency_max_us": latency_max_us(result),
+        **_direction("read", result.read),
+        **_direction("write", result.write),
+        "celsius_max": key_figures.celsius_max(result),
+    }
+    for sensor in sensors:
+        temperature = result.temperatures.get(sensor)
+        row[f"celsius_start_{sensor}"] = None if temperature is None else temperature.start
+        row[f"celsius_max_{sensor}"] = None if temperature is None else temperature.max
+        row[f"celsius_end_{sensor}"] = None if temperature is None else temperature.end
+    row |= {
+        "throttling": None if result.throttling is None else result.throttling.verdict,
+        "throttling_why": None if result.throttling is None else result.throttling.why,
+        "throttled_s": result.throttled_s,
+        "unthrottled_s": result.unthrottled_s,
+        **_estimate("watts_unthrottled", result.watts_unthrottled),
+        **_estimate("iops_unthrottled", result.iops_unthrottled),
+        "slowed_by": "; ".join(key_figures.causes_in(summary, result)),
+        "alignment_ms": result.alignment_ms,
+        **_cpu(result.cpu),
+        "notes": "; ".join(result.notes),
+    }
+    return {name: _finite(value) for name, value in row.items()}
+
+
+def _finite(value: Field) -> Field:
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    # a numpy float prints as its type in some versions; a Python float never does
+    return float(value) if isinstance(value, float) else value
+
+
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, Field]:
+    if estimate is None:
+        return {name: None, f"{name}_u": None}
+    return {name: estimate.value, f"{name}_u": estimate.u}
+
+
+def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
+    return {
+        "cpu_busy_cores": None if cpu is None else cpu.busy_cores,
+        "cpu_busiest_pct": None if cpu is None else cpu.busiest[1],
+        "cpu_user_pct": None if cpu is None else cpu.user_pct,
+        "cpu_system_pct": None if cpu is None else cpu.system_pct,
+        "fio_user_pct": None if cpu is None else cpu.fio_user_pct,
+        "fio_system_pct": None if cpu is None else cpu.fio_system_pct,
+    }
+
+
+def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Field]:
+    return {
+        f"{name}_min{suffix}": None if series is None else series.min,
+        f"{name}_max{suffix}": None if series is None else series.max,
+        f"{name}_std{suffix}": None if series is None else series.std,
+    }
+
+
+def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
+    rail = result.rails.get(name)
+    return {
+        **_estimate(f"watts_{name}", None if rail is None else rail.watts),
+        **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
+        **_estimate(f"joules_{name}", None if rail is None else rail.joules),
+        f"volts_{name}": None if rail is None else rail.volts.mean,
+        f"amps_{name}": None if rail is None else rail.amps.mean,
+        f"covered_{name}": None if rail is None else rail.covered,
+    }
+
+
+def _direction(name: str, direction: Direction | None) -> dict[str, Field]:
+    latencies: dict[str, float] = {} if direction is None else direction.latency_percentiles_us
+    return {
+        f"{name}_iops": None if direction is None else direction.iops,
+        f"{name}_bytes_per_s": None if direction is None else direction.bytes_per_s,
+        f"{name}_ios": None if direction is None else direction.total_ios,
+        f"{name}_latency_mean_us": None if direction is None else direction.latency_mean_us,
+        **{f"{name}_latency_p{key}_us": latencies.get(key) for key in PERCENTILES},
+        f"{name}_latency_max_us": None if direction is None else direction.latency_max_us,
+    }

@@ -1,0 +1,201 @@
+"""A run in Python: arrays of readings and tables of phases, with names that say their units.
+
+``labctl.open_run(path)`` gives a :class:`RunData`. Everything is read when it is asked for and
+nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.methods.all import MethodResults, methods_of
+from labctl.analysis.readings.channel_series import (
+    ChannelSeries,
+    channel_series,
+    host_series,
+    rail_series,
+)
+from labctl.analysis.readings.live_iops import live_iops
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run.drives import runs_of_drives
+from labctl.analysis.run.summary import summarise
+from labctl.errors import JournalError
+from labctl.record.reader import CHANNELS_DIR, Header, RunRecord
+from labctl.report.data.files import Field, phase_rows
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+Table = dict[str, list[Field]]
+"""Columns by name, all of one length: what pandas, polars and pyarrow take as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Readings of a channel: ``t_ns`` on the run's timebase (ns since 1970), ``values`` in
+    ``unit``."""
+
+    name: str
+    unit: str
+    t_ns: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class RailReadings:
+    """A rail at the moments of its current readings, the voltage interpolated onto them."""
+
+    name: str
+    t_ns: Ints
+    volts: Floats
+    amps: Floats
+
+    @property
+    def watts(self) -> Floats:
+        """Volts × amps at each moment."""
+        return self.volts * self.amps
+
+
+class RunData:
+    """One run directory. Raises JournalError when it is none."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.record = RunRecord(Path(path))
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.record.path
+
+    @property
+    def header(self) -> Header:
+        """Rig, plan, drive, channels, versions: what was known before the first phase."""
+        return self.record.header
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """Everything the analysis says; computed at the first look."""
+        return summarise(self.record)
+
+    @property
+    def phases(self) -> tuple[PhaseResult, ...]:
+        """Every phase with its results."""
+        return self.summary.phases
+
+    def methods(self) -> MethodResults:
+        """Consistency, knees, power model and the other analyses of ``labctl analyse``."""
+        return methods_of(self.record, self.summary)
+
+    @cached_property
+    def drives(self) -> dict[str, RunData]:
+        """The run as each of several drives saw it, by its name; empty where there is one drive.
+
+        A drive's readings are those of its own rails and sensors, and what fio did on it.
+        """
+        return {name: _RunOfDrive(one, self) for name, one in runs_of_drives(self.record).items()}
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of all channels that have readings, fio's own among them."""
+        folder = self.path / CHANNELS_DIR
+        names = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+        return tuple(sorted(name for name in names if not name.endswith(".clock")))
+
+    def channel(self, name: str, phase: PhaseResult | None = None) -> Readings:
+        """Readings of a channel, of the whole run or of one phase.
+
+        Raises JournalError when there is no such channel, or its clock cannot be mapped.
+        """
+        series = self._series(name)
+        begin_ns, end_ns = _span(phase)
+        t_ns, values = series.between(begin_ns, end_ns)
+        return Readings(name, series.info.unit, t_ns, values)
+
+    def _series(self, name: str) -> ChannelSeries:
+        infos = {info.name: info for info in self.header.channels}
+        try:
+            if name in infos:
+                return channel_series(self.record, infos[name])
+        except ValueError as error:
+            raise JournalError(f"{name}: {error}") from error
+        if name not in self.channels:
+            raise JournalError(f"no channel {name!r}; there are: {', '.join(self.channels)}")
+        return host_series(self.record, name)
+
+    def rail(self, name: str, phase: PhaseResult | None = None) -> RailReadings:
+        """Volts, amps and watts of a rail, of the whole run or of one phase.
+
+        Moments at which the voltage is not known are left out. Raises JournalError when there is
+        no such rail.
+        """
+        infos = {info.name: info for info in self.header.rails}
+        if name not in infos:
+            raise JournalError(f"no rail {name!r}; there are: {', '.join(infos)}")
+        info = infos[name]
+        series = rail_series(info, {one: self._series(one) for one in (info.voltage, info.current)})
+        assert series is not None
+        begin_ns, end_ns = _span(phase)
+        t_ns, amps = series.amps.between(begin_ns, end_ns)
+        volts_t, volts = series.volts.between(_BEGIN_NS, _END_NS)
+        if not len(t_ns) or not len(volts_t):
+            return RailReadings(name, t_ns[:0], amps[:0], amps[:0])
+        origin = int(t_ns[0])
+        at = (t_ns - origin).astype(np.float64)
+        known = (volts_t - origin).astype(np.float64)
+        inside = (at >= known[0]) & (at <= known[-1])
+        volts = np.interp(at[inside], known, volts)
+        return RailReadings(name, t_ns[inside], volts, amps[inside])
+
+    def live_iops(self, phase: PhaseResult) -> tuple[Floats, Floats]:
+        """Seconds since the phase began, and IOPS, as fio said them each half second."""
+        return live_iops(self.record, phase)
+
+    def table(self, *, measured_only: bool = False) -> Table:
+        """One row a phase, with the columns of ``phases.csv``; ``None`` where not measured."""
+        rows = phase_rows(self.summary)
+        if measured_only:
+            rows = [row for row in rows if row["role"] == "measure"]
+        return columns_of(rows)
+
+
+class _RunOfDrive(RunData):
+    """A run as one of its drives saw it."""
+
+    def __init__(self, record: RunRecord, whole: RunData) -> None:
+        self.record = record
+        self._whole = whole
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """Everything that the analysis says of this drive."""
+        return self._whole.summary.drives[self.record.drive_name]
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of all channels of this drive."""
+        return self.record.channel_names
+
+
+_BEGIN_NS, _END_NS = 0, 1 << 62
+
+
+def _span(phase: PhaseResult | None) -> tuple[int, int]:
+    return (_BEGIN_NS, _END_NS) if phase is None else (phase.begin_ns, phase.end_ns)
+
+
+def columns_of(rows: Sequence[dict[str, Field]]) -> Table:
+    """Rows as columns; a value that a row has not is None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def open_run(path: str | PathLike[str]) -> RunData:
+    """A run directory for reading. Raises JournalError when it is none."""
+    return RunData(path)

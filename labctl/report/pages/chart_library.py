@@ -1,0 +1,85 @@
+"""Vega-Embed, Vega-Lite and Vega as the one script that every page carries.
+
+Bundling them takes seconds of a processor and gives the same text every time, so the text is kept
+in the user's cache: ``$XDG_CACHE_HOME/labctl``, else ``~/.cache/labctl``; a file for each pair of
+versions of vl-convert and Vega-Lite, its first line the SHA-256 of the rest. A cache that cannot
+be read or written is no error: the text is then made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import vl_convert
+
+from labctl.report.charts.theme import vegalite_version
+
+_EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_OTHERS_WRITE = 0o022
+_LARGEST_BYTES = 20_000_000
+
+
+@cache
+def chart_library() -> str:
+    """The script, from the cache or made anew."""
+    file = _cache_file()
+    kept = None if file is None else _kept(file)
+    if kept is not None:
+        return kept
+    bundle: str = vl_convert.javascript_bundle(_EMBED_SNIPPET, vl_version=vegalite_version())
+    if file is not None:
+        with contextlib.suppress(OSError):
+            _keep(file, bundle)
+    return bundle
+
+
+def _cache_file() -> Path | None:
+    """Where it is kept; None for a user without a home."""
+    asked = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # the standard has relative paths ignored
+        base = Path(asked) if asked.startswith("/") else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    snippet = hashlib.sha256(_EMBED_SNIPPET.encode()).hexdigest()[:8]
+    versions = f"vl-convert-{version('vl-convert-python')}-vega-lite-{vegalite_version()}"
+    return base / "labctl" / f"{versions}-{snippet}.js"
+
+
+def _kept(file: Path) -> str | None:
+    """The script that was kept; None where there is none, somebody else could have written it,
+    or it is damaged."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            about = os.fstat(stream.fileno())
+            mine = about.st_uid == os.geteuid() and not about.st_mode & _OTHERS_WRITE
+            if not (mine and stat.S_ISREG(about.st_mode) and about.st_size <= _LARGEST_BYTES):
+                return None
+            digest, _, script = stream.read().partition(b"\n")
+        if digest != hashlib.sha256(script).hexdigest().encode():
+            return None
+        return script.decode("utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(file: Path, script: str) -> None:
+    """Write it beside, private, and put it in place in one step. Raises OSError."""
+    data = script.encode()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, fresh = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+        Path(fresh).replace(file)
+    except OSError:
+        Path(fresh).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,99 @@
+"""Everything a run says, as files beside its record. All of it can be deleted and made again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from labctl.analysis.results import RunSummary
+from labctl.errors import ConfigurationError
+from labctl.record.reader import EVENTS_FILE, RunRecord
+from labctl.report.data.files import cpu_csv, drives_csv, phases_csv, points_csv, summary_json
+from labctl.toml_reading import parse_toml
+
+SUMMARY_FILE = "summary.json"
+PHASES_FILE = "phases.csv"
+POINTS_FILE = "points.csv"
+CPU_FILE = "cpu.csv"
+DRIVES_FILE = "drives.csv"
+PAGE_FILE = "report.html"
+REVIEW_FILE = "review.html"
+CHARTS_DIR = "charts"
+
+
+def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
+    """Write ``summary.json``, ``phases.csv``, ``charts/*.png`` and ``report.html`` into the run.
+
+    Gives the files that were written, the page last. Older ones are replaced, each in one step.
+    """
+    # altair and vl-convert take a second to load: only who wants charts waits for them
+    from labctl.report.charts.run import run_charts
+    from labctl.report.charts.theme import png_of_svg, static_svg
+    from labctl.report.pages.report import Drawn, report_page
+
+    written = [_replace(record.path / name, data) for name, data in _tables(summary).items()]
+    drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
+    folder = record.path / CHARTS_DIR
+    if drawn:
+        folder.mkdir(exist_ok=True)
+    written += [_replace(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn]
+    written.append(_replace(record.path / PAGE_FILE, report_page(record, summary, drawn).encode()))
+    return written
+
+
+def _tables(summary: RunSummary) -> dict[str, bytes]:
+    """The files that are text, by name."""
+    texts = {SUMMARY_FILE: summary_json(summary), PHASES_FILE: phases_csv(summary)}
+    if summary.window_means:
+        texts[POINTS_FILE] = points_csv(summary)
+    if any(item.cpu is not None for item in summary.phases):
+        texts[CPU_FILE] = cpu_csv(summary)
+    if summary.drives:
+        texts[DRIVES_FILE] = drives_csv(summary)
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def is_current(record: RunRecord, summary: RunSummary) -> bool:
+    """Whether everything derived is there and says what this summary says: the tables byte for
+    byte, and the pages, written behind them, by a labctl that has not been replaced since."""
+    folder, tables = record.path, _tables(summary)
+    try:
+        same = all((folder / name).read_bytes() == text for name, text in tables.items())
+        tables_ns = max((folder / name).stat().st_mtime_ns for name in tables)
+        page_ns = (folder / PAGE_FILE).stat().st_mtime_ns
+    except OSError:
+        return False
+    whole = same and (folder / CHARTS_DIR).is_dir() and is_made(record)
+    return whole and page_ns >= max(tables_ns, _installed_ns())
+
+
+def _installed_ns() -> int:
+    """When the newest file of this labctl came to be where it is."""
+    files = Path(__file__).parents[2].rglob("*.*")
+    return max(file.stat().st_ctime_ns for file in files if "__pycache__" not in file.parts)
+
+
+def wants_review(record: RunRecord) -> bool:
+    """Whether the plan of a run asks for the review page."""
+    try:
+        return parse_toml(record.header.plan_text, "plan").get("report") == "review"
+    except ConfigurationError:
+        return False  # a record of somebody else's making
+
+
+def is_made(record: RunRecord) -> bool:
+    """Whether the report of a run is there, whole, and of all that is recorded by now: a run that
+    went on has one of its first part."""
+    last = record.path / (REVIEW_FILE if wants_review(record) else PAGE_FILE)
+    try:
+        return last.stat().st_mtime_ns >= (record.path / EVENTS_FILE).stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    """Write a file so that a reader never sees half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return path

@@ -1,0 +1,170 @@
+"""The review of a run: the charts of the reviews, each with its numbers, on one offline page."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import vl_convert
+
+from labctl.analysis.methods.all import MethodResults
+from labctl.analysis.methods.consistency import TAIL_S
+from labctl.analysis.readings.live_iops import live_iops
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run.drives import runs_of_drives
+from labctl.record.reader import RunRecord
+from labctl.report.charts.drives import drive_charts
+from labctl.report.charts.sweeps import sweep_charts
+from labctl.report.charts.theme import Chart, png_of_svg, static_svg
+from labctl.report.conditioned_chart import conditioned_figure
+from labctl.report.pages.report import Drawn, offline_page
+from labctl.report.pages.report_files import REVIEW_FILE
+from labctl.report.panels import panels
+from labctl.report.replay_chart import replay_figure
+from labctl.report.review_charts.bars import efficiency_figure
+from labctl.report.review_charts.consistency import consistency_figure, watts_per_second
+from labctl.report.review_charts.matrix import matrices, matrix_figures
+from labctl.report.review_charts.review_chart import (
+    Figure,
+    headline_bars,
+    mixed_figure,
+    steady_figure,
+    transfer_figure,
+)
+from labctl.report.review_charts.saturation import saturation_figures
+from labctl.report.review_charts.soak import soak_figure
+from labctl.report.text.methods import methods_text
+
+FOLDER = "review"
+CONSISTENCY_FROM_S = 120.0
+"""Shorter phases get no consistency chart: it would say nothing of a worn-in drive."""
+MUCH_LONGER, FEW = 5.0, 4
+"""Of those up to the last part that is looked at, a phase gets one that is so many times longer
+than usual in the run, or one of few: the points of a sweep are not told as 36 charts."""
+
+
+def review_figures(
+    record: RunRecord, summary: RunSummary, methods: MethodResults
+) -> tuple[Figure, ...]:
+    """Every chart of the reviews that the run has data for."""
+    measured = summary.measured
+    figures = [
+        headline_bars(methods.averages),
+        efficiency_figure(summary.points, methods.idle),
+    ]
+    by_index = {item.phase.index: item for item in measured}
+    long = [
+        one
+        for one in methods.consistencies
+        if _is_about_consistency(by_index[one.phase_index], measured)
+    ]
+    for number, one in enumerate(long, start=1):
+        result = by_index[one.phase_index]
+        seconds, iops = live_iops(record, result)
+        name = f"consistency-{number}"
+        power = watts_per_second(record, result)
+        figures.append(consistency_figure(result, seconds, iops, one.consistency, name, power))
+    tables = {item.phase.index for found in matrices(summary.points) for item in found}
+    curves = [item for item in summary.points if item.phase.index not in tables]
+    figures += [mixed_figure(curves), transfer_figure(summary.points)]
+    figures += matrix_figures(summary.points)
+    figures.append(conditioned_figure(methods.conditioned, summary.phases))
+    figures.append(replay_figure(methods.replays))
+    for number, report in enumerate(methods.steady, start=1):
+        figures.append(steady_figure(report, f"steady-{number}" if number > 1 else "steady"))
+    figures += saturation_figures(record, summary)
+    for number, soak in enumerate(methods.soaks):
+        figures.append(soak_figure(record, summary, soak, f"soak-{number + 1}"))
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) -> bool:
+    usual_s = statistics.median(item.duration_s for item in measured)
+    return result.duration_s > TAIL_S or (
+        result.duration_s >= CONSISTENCY_FROM_S
+        and (result.duration_s >= MUCH_LONGER * usual_s or len(measured) <= FEW)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the page shows of a run, or of one of several drives in it."""
+
+    name: str
+    """The drive's in the rig; empty of the run itself."""
+    summary: RunSummary
+    figures: tuple[Drawn, ...]
+    sweeps: tuple[Drawn, ...]
+
+
+def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults) -> list[Path]:
+    """Write ``review.html``, and of each figure PNG, PDF (for print) and CSV; the page is last.
+
+    Of several drives the figures of all together come first, then those of each.
+    """
+    folder = record.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    files: dict[Path, bytes] = {}
+    run, *drives = (
+        _part(name, of, one, found, folder, files)
+        for name, of, one, found in _parts(record, summary, methods)
+    )
+    page = offline_page(
+        "review.html",
+        {"summary": summary, "header": record.header, "run": run, "drives": drives,
+         "panels": panels(summary.points), "text": methods_text(methods), "folder": FOLDER},
+    )  # fmt: skip
+    files[record.path / REVIEW_FILE] = page.encode()
+    return [_replace(path, data) for path, data in files.items()]
+
+
+def _parts(
+    record: RunRecord, summary: RunSummary, methods: MethodResults
+) -> Iterator[tuple[str, RunRecord, RunSummary, MethodResults]]:
+    """The run, then what each of several drives did in it."""
+    yield "", record, summary, methods
+    for name, of in runs_of_drives(record).items():
+        yield name, of, summary.drives[name], methods.drives[name]
+
+
+def _part(
+    name: str,
+    record: RunRecord,
+    summary: RunSummary,
+    methods: MethodResults,
+    folder: Path,
+    files: dict[Path, bytes],
+) -> Part:
+    """The charts of a part of the page; the files beside it are added to ``files``."""
+
+    def drawn(chart: Chart) -> Drawn:
+        own = _of(name, chart)
+        svg = static_svg(own.spec)
+        files[folder / f"{own.name}.png"] = png_of_svg(svg)
+        files[folder / f"{own.name}.pdf"] = bytes(vl_convert.svg_to_pdf(svg))
+        return Drawn(own, svg)
+
+    figures = []
+    for figure in review_figures(record, summary, methods):
+        figures.append(drawn(figure.chart))
+        files[folder / f"{figures[-1].chart.name}.csv"] = figure.csv().encode()
+    sweeps = tuple(map(drawn, (*sweep_charts(summary), *drive_charts(summary))))
+    return Part(name, summary, tuple(figures), sweeps)
+
+
+def _of(drive: str, chart: Chart) -> Chart:
+    """A chart under the name of its drive, where there are several."""
+    if not drive:
+        return chart
+    return replace(chart, name=f"{drive}-{chart.name}", title=f"{drive}: {chart.title}")
+
+
+def _replace(path: Path, data: bytes) -> Path:
+    """Write a file so that a reader never sees half of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return path

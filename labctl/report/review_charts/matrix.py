@@ -1,0 +1,193 @@
+"""Block sizes against read shares: the IOPS and LATENCY tests of SNIA PTS 2.0.2.
+
+The standard plots a line a read share over the block size, both logarithmic, and gives a table of
+block sizes and read shares. Here each table has one beside it of the watts, at the same points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import altair as alt
+
+from labctl.analysis.latency import latency_max_us, latency_mean_us
+from labctl.analysis.results import PhaseResult
+from labctl.config.plan import format_size
+from labctl.report.charts.sweeps import throttle_words
+from labctl.report.charts.theme import INK, RED, Datasets, Row, Spec, finished, joined, log_y, plain
+from labctl.report.numbers import prefixed, significant
+from labctl.report.review_charts.review_chart import Figure, pair
+
+LEAST_SIZES, LEAST_SHARES = 3, 3
+_WIDTH = 500
+_SHARES = ("#08306b", "#08519c", "#2171b5", "#4292c6", "#fd8d3c", "#e6550d", "#a63603")
+"""Of read shares from much to little: blue reads, orange writes."""
+
+
+def matrices(points: Sequence[PhaseResult]) -> list[list[PhaseResult]]:
+    """The points of each mixed sweep of several block sizes and several read shares."""
+    sweeps: dict[tuple[int, int, int], list[PhaseResult]] = {}
+    for item in points:
+        phase = item.phase
+        if phase.pattern.mixed and phase.replay is None and item.iops:
+            key = (phase.sweep_number, phase.queue_depth, phase.jobs)
+            sweeps.setdefault(key, []).append(item)
+    return [
+        found
+        for found in sweeps.values()
+        if len({item.phase.block_size_bytes for item in found}) >= LEAST_SIZES
+        and len({item.phase.read_pct for item in found}) >= LEAST_SHARES
+    ]
+
+
+def matrix_figures(points: Sequence[PhaseResult]) -> tuple[Figure, ...]:
+    """A figure each of :func:`matrices`.
+
+    ``points`` are the results of the points: of rounds the means over the window.
+    """
+    return tuple(
+        _figure(found, f"matrix-{number}" if number > 1 else "matrix")
+        for number, found in enumerate(matrices(points), start=1)
+    )
+
+
+def _numbers(item: PhaseResult) -> Row:
+    phase = item.phase
+    return {
+        "block_size_bytes": phase.block_size_bytes,
+        "size": format_size(phase.block_size_bytes),
+        "read_pct": phase.read_pct,
+        "iops": item.iops,
+        "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
+        **pair("watts", item.watts),
+        **pair("iops_per_watt", item.iops_per_watt),
+        "latency_mean_us": latency_mean_us(item),
+        "latency_max_us": latency_max_us(item),
+        "throttled_s": item.throttled_s,
+    }
+
+
+def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
+    numbers = [_numbers(item) for item in found]
+    numbers.sort(key=lambda row: (row["block_size_bytes"], -row["read_pct"]))
+    phase = found[0].phase
+    single = phase.queue_depth * phase.jobs == 1
+    datasets = Datasets()
+    tables = (
+        (("latency_mean_us", "mean latency (µs)"), ("latency_max_us", "slowest I/O (µs)"))
+        if single
+        else (("iops", "IOPS"),)
+    )
+    tables = (*tables, ("watts", "mean power (W)"), ("iops_per_watt", "IOPS/W"))
+    parts = [] if single else [_lines(datasets, numbers)]
+    parts += [
+        _table(datasets, numbers, column, title)
+        for column, title in tables
+        if any(row[column] is not None for row in numbers)
+    ]
+    jobs = f" × {phase.jobs} jobs" if phase.jobs > 1 else ""
+    caption = (
+        f"{phase.pattern.value} at QD {phase.queue_depth}{jobs}: every block size with every read "
+        f"share, and the power at the same points.{throttle_words(found, 'number')}"
+    )
+    body = joined(parts, 2)
+    title = f"Block sizes and read shares, {phase.sweep}"
+    return Figure(finished(name, title, caption, body, datasets), tuple(numbers))
+
+
+def _shares(numbers: Sequence[Row]) -> list[str]:
+    return [f"{share} %" for share in sorted({row["read_pct"] for row in numbers}, reverse=True)]
+
+
+def _sizes(numbers: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["size"] for row in numbers))
+
+
+def _lines(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
+    """IOPS over the block size, a line a read share, logarithmic."""
+    rows: list[Row] = [
+        {"x": row["size"], "y": row["iops"], "of": f"{row['read_pct']} %"} for row in numbers
+    ]
+    scale, axis = log_y(min(row["y"] for row in rows), max(row["y"] for row in rows))
+    shares = _shares(numbers)
+    colours = [
+        _SHARES[round(n * (len(_SHARES) - 1) / (len(shares) - 1))] for n in range(len(shares))
+    ]
+    data = datasets.chart(rows)
+    x = alt.X(
+        "x:O", sort=_sizes(numbers), title="block size (bytes)",
+        axis=alt.Axis(labelAngle=0, grid=False),
+    )  # fmt: skip
+    y = alt.Y("y:Q", title="IOPS", scale=scale, axis=axis)
+    colour = alt.Color(
+        "of:N", title="reads", scale=alt.Scale(domain=shares, range=colours),
+        legend=alt.Legend(orient="top", direction="horizontal"),
+    )  # fmt: skip
+    tooltip = [alt.Tooltip("x:O"), alt.Tooltip("of:N", title="reads"), alt.Tooltip("y:Q")]
+    layers: list[Any] = [
+        data.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),
+        data.mark_point(filled=True, size=36, opacity=1).encode(
+            x=x, y=y, color=colour, tooltip=tooltip
+        ),
+    ]
+    return plain(alt.layer(*layers).properties(width=_WIDTH, height=_height(numbers)))
+
+
+def _height(numbers: Sequence[Row]) -> int:
+    return max(150, 30 * len(_sizes(numbers)))
+
+
+def _table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) -> Spec:
+    """Block sizes down, read shares across, the number in each field, darker the more it is."""
+    shade = _shades([row[column] for row in numbers if row[column] is not None])
+    rows: list[Row] = [
+        {
+            "x": f"{row['read_pct']} %",
+            "y": row["size"],
+            "shade": shade(row[column]),
+            "text": _text(row[column]),
+            "colour": RED if row["throttled_s"] else INK,
+        }
+        for row in numbers
+        if row[column] is not None
+    ]
+    data = datasets.chart(rows)
+    x = alt.X(
+        "x:O", sort=_shares(numbers), title="reads",
+        axis=alt.Axis(labelAngle=0, orient="top", domain=False, ticks=False),
+    )  # fmt: skip
+    y = alt.Y(
+        "y:O", sort=_sizes(numbers), title="block size (bytes)",
+        axis=alt.Axis(domain=False, ticks=False, minExtent=40),
+    )  # fmt: skip
+    layers: list[Any] = [
+        data.mark_rect(stroke="white").encode(x=x, y=y, color=alt.Color("shade:N", scale=None)),
+        data.mark_text(fontSize=11).encode(
+            x=x, y=y, text="text:N", color=alt.Color("colour:N", scale=None)
+        ),
+    ]
+    return plain(alt.layer(*layers).properties(title=title, width=_WIDTH, height=_height(numbers)))
+
+
+def _shades(values: Sequence[float]) -> Callable[[float], str]:
+    """A colour a number, from pale to blue; over more than a decade by its logarithm."""
+    low, high = min(values), max(values)
+    pale, deep = (0xF4, 0xF8, 0xFB), (0x9E, 0xC6, 0xE0)
+
+    def shade(value: float) -> str:
+        if high <= low:
+            part = 0.0
+        elif low > 0 and high / low > 10:
+            part = math.log(value / low) / math.log(high / low)
+        else:
+            part = (value - low) / (high - low)
+        mixed = (round(a + (b - a) * part) for a, b in zip(pale, deep, strict=True))
+        return "#" + "".join(f"{one:02x}" for one in mixed)
+
+    return shade
+
+
+def _text(value: float) -> str:
+    return prefixed(value) if abs(value) >= 1000 else significant(value, 4)

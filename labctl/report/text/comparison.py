@@ -1,0 +1,205 @@
+"""A comparison for a terminal (80 columns) and as CSV."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+
+from labctl.analysis.compare.comparison import (
+    QUANTITIES,
+    Cell,
+    ComparedRun,
+    Comparison,
+    Difference,
+    Row,
+)
+from labctl.analysis.compare.gate import GateResult
+from labctl.analysis.results import Estimate
+from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
+from labctl.report.text.csv import csv_text
+
+WIDTH = 80
+_GAP = 2
+
+MARKS = {
+    Difference.SIGNIFICANT: "*",
+    Difference.NOT_DISTINGUISHABLE: "=",
+    Difference.UNKNOWN: "?",
+    Difference.MISSING: " ",
+}
+_SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
+"""The data rate says what the IOPS say; it is in the CSV."""
+
+
+def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
+    """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
+    lines = _who(found.runs)
+    for quantity in QUANTITIES:
+        rows = found.quantity(quantity.name)
+        if rows and quantity.name in _SHOWN:
+            unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
+            lines += ["", f"{quantity.title}{unit}", *_table(rows)]
+    lines += ["", "* differs   = cannot be told apart   ? no uncertainty known   T throttled"]
+    lines += [part for line in _unthrottled(found) for part in _folded(line)]
+    for point, names in found.only_in.items():
+        lines += _folded(f"{point}: only in {', '.join(names)}")
+    for note in found.notes:
+        lines += _folded(note)
+    if gate is not None:
+        lines += ["", *gate_lines(gate)]
+    return "\n".join(lines) + "\n"
+
+
+def _unthrottled(found: Comparison) -> Iterator[str]:
+    """What throttled phases did while they did not throttle, a line a phase of a run."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in found.rows:
+        for cell in row.cells:
+            if cell.throttled and row.quantity in ("watts", "iops"):
+                figures = told.setdefault((cell.run, row.point), [])
+                if cell.unthrottled is not None:
+                    figures.append(f"{prefixed_with_uncertainty(cell.unthrottled)} {row.unit}")
+    for (run, point), figures in told.items():
+        words = ", ".join(figures) or "too little is left to give numbers for"
+        yield f"{run} {point} throttled; while it did not: {words}"
+
+
+def gate_lines(gate: GateResult) -> list[str]:
+    """What the gate says: its failures, what is undecided, and the verdict."""
+    shown = [check for check in gate.checks if check in gate.failures or check.verdict != "passed"]
+    lines = [part for check in shown for part in _folded(str(check))]
+    failed = len(gate.failures)
+    verdict = "passed" if gate.passed else f"FAILED ({failed} of {len(gate.checks)} checks)"
+    return [*lines, f"gate: {verdict}"]
+
+
+def _who(runs: Sequence[ComparedRun]) -> list[str]:
+    """A line a run; two, where one of them has no room for its drive."""
+    told = []
+    for run in runs:
+        record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
+        drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
+        told.append((f"{run.name}  {record}", drive))
+    if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in told):
+        return [f"{record}  {drive}".rstrip() for record, drive in told]
+    return [line for record, drive in told for line in (record, *_folded(f"   {drive}"))]
+
+
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=True)
+
+
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    """A row a point; runs for which there is no room follow in a table below."""
+    names = [row.point for row in rows]
+    first = [_value(row.quantity, row.cells[0]) for row in rows]
+    columns = [
+        (
+            row_cells[0].run,
+            [
+                f"{_value(row.quantity, cell)} {_change(row, cell)}"
+                for row, cell in zip(rows, row_cells, strict=True)
+            ],
+        )
+        for row_cells in zip(*(row.cells[1:] for row in rows), strict=True)
+    ]
+    base = max(map(cell_len, [*first, rows[0].cells[0].run]))
+    widest = max(cell_len(text) for head, texts in columns for text in (head, *texts))
+    room = WIDTH - 2 - 2 * _GAP - base - widest
+    label = min(max(map(cell_len, names)), max(room, 30))
+    left = 2 + label + _GAP + base
+    part: list[tuple[str, list[str]]] = []
+    used = left
+    for column in columns:
+        wide = max(cell_len(text) for text in (column[0], *column[1]))
+        if part and used + _GAP + wide > WIDTH:
+            yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+            part, used = [], left
+        part.append(column)
+        used += _GAP + wide
+    yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+
+
+def _drawn(
+    names: Sequence[str],
+    label: int,
+    base: tuple[str, list[str]],
+    part: Sequence[tuple[str, list[str]]],
+) -> Iterator[str]:
+    columns = [base, *part]
+    widths = [max(cell_len(text) for text in (head, *texts)) for head, texts in columns]
+    for number in range(-1, len(names)):
+        name = "" if number < 0 else names[number]
+        if cell_len(name) > label:  # both ends tell it apart
+            name = f"{name[: label // 2 - 1]}…{name[-(label - label // 2) :]}"
+        cells = [head if number < 0 else texts[number] for head, texts in columns]
+        padded = [
+            " " * (wide - cell_len(cell)) + cell for cell, wide in zip(cells, widths, strict=True)
+        ]
+        yield (
+            "  "
+            + name
+            + " " * (label - cell_len(name))
+            + "".join(f"{'':{_GAP}}{c}" for c in padded)
+        ).rstrip()
+
+
+def _value(quantity: str, cell: Cell) -> str:
+    if cell.value is None:
+        return NOTHING
+    throttled = "T" if cell.throttled else ""
+    if not math.isfinite(cell.value.u):
+        number = significant(cell.value.value, 3)
+        if quantity in ("iops", "iops_per_watt"):
+            number = prefixed(cell.value.value)
+        return throttled + number
+    return throttled + prefixed_with_uncertainty(cell.value)
+
+
+def _change(row: Row, cell: Cell) -> str:
+    mark = MARKS[cell.difference or Difference.MISSING]
+    text = NOTHING if cell.change is None else change_text(row, cell.change.value)
+    return f"{text:>7}{mark}"
+
+
+def change_text(row: Row, change: float) -> str:
+    """A change as a person reads it: ``+1.2%``, ``+1613%``, ``−0.4 K``."""
+    if not row.in_parts:
+        text = f"{change:+.1f} K"
+    else:
+        text = f"{change:+.1%}" if abs(change) < 10 else f"{change:+.0%}"
+    return text.replace("-", MINUS)
+
+
+def comparison_csv(found: Comparison) -> str:
+    """One row a point, quantity and run; changes are parts (0.01 is 1 %), of temperatures K; U is
+    k = 2."""
+    heading = (
+        "run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
+        "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
+        "unthrottled", "unthrottled_u",
+    )  # fmt: skip
+    who = {run.name: run for run in found.runs}
+    rows = []
+    for row in found.rows:
+        for cell in row.cells:
+            run = who[cell.run]
+            rows.append(
+                (cell.run, run.run_id, run.drive, run.drive_model, run.drive_serial, row.point,
+                 row.quantity, row.unit, *_pair(cell.value), *_pair(cell.change),
+                 cell.difference or "", cell.completed, cell.throttled, *_pair(cell.unthrottled))
+            )  # fmt: skip
+    return csv_text(heading, rows)
+
+
+def _pair(estimate: Estimate | None) -> tuple[float | None, float | None]:
+    if estimate is None:
+        return None, None
+    return _number(estimate.value), _number(estimate.u)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,179 @@
+"""The daemon: a worker for each rig, and what they share. All its state is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labctl.config.rig import Rig
+from labctl.errors import LabctlError, MissingPart
+from labctl.installed import Extra, need
+from labctl.service.daemon import systemd
+from labctl.service.daemon.notices import Notices
+from labctl.service.daemon.settings import ServiceSettings, service_settings
+from labctl.service.daemon.worker import Place, Tell, Worker
+from labctl.service.data_dir import Home, write_private
+from labctl.service.locks.processes import identity_of
+from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
+
+ORPHANS_WITHIN_S = 45.0
+"""A run whose daemon was killed ends itself; its rig is free after that."""
+STALLED_AFTER_S = 120.0
+"""A worker that was not seen for so long holds back the watchdog's sign of life."""
+FAILED_TASK_AGAIN_S = 10.0
+
+SideTask = Callable[["Daemon"], Coroutine[Any, Any, None]]
+"""Something else that the daemon does while it lives (commands over MQTT, the morning summary)."""
+
+
+@dataclass
+class Daemon:
+    """Works off the queue on ``rigs``. ``extras`` run beside the workers."""
+
+    home: Home
+    rigs: Sequence[Rig]
+    runs: Path
+    settings: ServiceSettings
+    tell: Tell
+    extras: Sequence[SideTask] = ()
+    workers: list[Worker] = field(default_factory=list)
+    notices: Notices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.notices = Notices(
+            self.home.notices, self.settings.notify, _addresses(self.settings, self.tell), self.tell
+        )
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
+        self.home.make()
+        locks = [await self._lock(rig) for rig in self.rigs]
+        place = Place(
+            self.home, self.runs.absolute(), self.tell, self.notices, lambda: self.settings.idle
+        )
+        self.workers = [
+            Worker(rig, lock, place) for rig, lock in zip(self.rigs, locks, strict=True)
+        ]
+        self._note_itself()
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        names = ", ".join(rig.name for rig in self.rigs)
+        self.tell(f"labctl daemon (pid {os.getpid()}) works off the queue on {names}")
+        systemd.notify("READY=1", f"STATUS=works off the queue on {names}")
+        beside = [
+            asyncio.create_task(self._for_ever(make), name=name)
+            for name, make in (
+                ("notices", self.notices.deliver),
+                ("watchdog", self._watchdog),
+                *(
+                    (f"extra-{index}", lambda one=one: one(self))
+                    for index, one in enumerate(self.extras)
+                ),
+            )
+        ]
+        working = [
+            asyncio.create_task(self._for_ever(worker.work), name=f"worker-{worker.rig.name}")
+            for worker in self.workers
+        ]
+        await stop.wait()
+        self.tell("stopping: runs that are on are ended, their jobs go on next time")
+        systemd.notify("STOPPING=1")
+        for worker in self.workers:
+            worker.stopping.set()
+        await asyncio.gather(*working)
+        self.notices.close()
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        for lock in locks:
+            lock.release()
+        self.tell("stopped")
+
+    def reload(self) -> None:
+        """SIGHUP: read rigs and settings again. Runs that are on are not touched."""
+        systemd.reloading()
+        try:
+            self.settings = service_settings()
+            self.notices.kinds = frozenset(self.settings.notify)
+            self.notices.addresses = _addresses(self.settings, self.tell)
+        except LabctlError as error:
+            self.tell(f"settings not read again: {error}")
+        for worker in self.workers:
+            worker.reload()
+        systemd.notify("READY=1")
+        self.tell("rigs and settings are read again")
+
+    async def _lock(self, rig: Rig) -> RigLock:
+        """Take a rig; the run of a daemon that was killed gets the time to end itself."""
+        deadline = time.monotonic() + ORPHANS_WITHIN_S
+        while True:
+            try:
+                return RigLock.take(self.home, rig, "labctl daemon")
+            except RigBusy:
+                holder = holder_of(self.home, rig)
+                orphaned = (
+                    holder is not None
+                    and holder.what == "labctl daemon"
+                    and not holder.process.alive
+                )
+                if not orphaned or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
+
+    async def _for_ever(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do it until it has nothing more to do; a bug in it is told, and it begins again."""
+        while True:
+            try:
+                await make()
+                return
+            except Exception as error:
+                self.tell(f"unexpected: {type(error).__name__}: {error}; going on")
+                await asyncio.sleep(FAILED_TASK_AGAIN_S)
+
+    async def _watchdog(self) -> None:
+        interval_s = systemd.watchdog_interval_s()
+        while interval_s is not None:
+            now = time.monotonic()
+            if all(now - worker.ticked < STALLED_AFTER_S for worker in self.workers):
+                systemd.notify("WATCHDOG=1")
+            await asyncio.sleep(interval_s)
+
+    def _note_itself(self) -> None:
+        me = identity_of(os.getpid())
+        data = {
+            "pid": me.pid,
+            "pid_ticks": me.ticks,
+            "boot_id": me.boot_id,
+            "since_s": time.time(),
+            "runs": str(self.runs.absolute()),
+            "rigs": {rig.name: str(Path(rig.path).absolute()) for rig in self.rigs},
+        }
+        try:
+            write_private(self.home.daemon_file, json.dumps(data, indent=1) + "\n")
+        except OSError as error:
+            self.tell(f"{self.home.daemon_file}: {error.strerror or error}")
+
+
+def _addresses(settings: ServiceSettings, tell: Tell) -> tuple[str, ...]:
+    try:
+        addresses = settings.addresses()
+    except (OSError, ValueError) as error:
+        tell(f"no notices: {settings.notify_file}: {error}")
+        return ()
+    try:
+        if addresses:
+            need(Extra.NOTIFY)
+    except MissingPart as missing:
+        tell(f"no notices: {missing}")
+        return ()
+    return addresses

@@ -1,0 +1,78 @@
+"""What the daemon looks after beside its rigs: the morning summary, and the room on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from labctl.service.daemon.notices import Kind
+from labctl.service.queue.store import Queue
+from labctl.service.runs.retention import bytes_below
+from labctl.service.status import morning
+
+if TYPE_CHECKING:
+    from labctl.service.daemon.daemon import Daemon
+
+LOOK_EVERY_S = 20.0
+DISK_EVERY_S = 600.0
+LEAST_FREE_BYTES = 2_000_000_000
+"""A night of four channels at 50 readings a second takes 0.1 GB: docs/overnight.md."""
+DAY_S = 86_400.0
+
+
+async def tell_in_the_morning(daemon: Daemon) -> None:
+    """Send the summary of the last day at the time that the site wants, each day."""
+    queue = Queue(daemon.home)
+    clock = daemon.settings.morning
+    due_s = None if clock is None else morning.next_time_s(clock, time.time())
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        wanted = daemon.settings.morning
+        now_s = time.time()
+        if wanted != clock:
+            clock = wanted
+            due_s = None if clock is None else morning.next_time_s(clock, now_s)
+        if clock is None or due_s is None:
+            continue
+        if abs(due_s - now_s) > 2 * DAY_S:  # the wall clock was stepped
+            due_s = morning.next_time_s(clock, now_s)
+        if now_s >= due_s:
+            due_s = morning.next_time_s(clock, now_s)
+            jobs = await asyncio.to_thread(queue.jobs)
+            found = await asyncio.to_thread(morning.morning, jobs, daemon.runs, now_s - DAY_S)
+            daemon.notices.add(Kind.MORNING, morning.title(found), "\n".join(morning.lines(found)))
+
+
+async def watch_disk(daemon: Daemon) -> None:
+    """Warn once when runs take more than the budget, or the disk is nearly full."""
+    warned = False
+    while True:
+        trouble = await asyncio.to_thread(_disk_trouble, daemon)
+        if trouble and not warned:
+            daemon.tell(trouble)
+            daemon.notices.add(Kind.DISK, "labctl: little room for runs", trouble)
+        warned = bool(trouble)
+        await asyncio.sleep(DISK_EVERY_S)
+
+
+def _disk_trouble(daemon: Daemon) -> str:
+    runs, idle = daemon.runs, daemon.home.idle
+    try:
+        free = shutil.disk_usage(runs).free
+        if free < LEAST_FREE_BYTES:
+            return f"{runs}: {free / 1e9:.1f} GB are free; labctl tidy makes room"
+        budget = daemon.settings.disk_budget
+        if budget is None:
+            return ""
+        taken, beside = bytes_below(runs), bytes_below(idle)
+        if taken + beside > budget:
+            return (
+                f"{runs}: runs take {taken / 1e9:.1f} GB and idle records {beside / 1e9:.1f} GB, "
+                f"the budget is {budget / 1e9:.1f} GB; labctl tidy makes room (for idle records "
+                f"with --runs {idle})"
+            )
+    except OSError as error:
+        return f"{runs}: {error.strerror or error}"
+    return ""

@@ -1,0 +1,140 @@
+"""What a job that is marked as running really is, when nobody looks after it any more.
+
+The daemon was killed, or the machine went down. What is left of its run is ended, its record says
+how far it came, and the job goes on or is over by the same rules as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from labctl.capture.run.agreement import in_words, rig_differences
+from labctl.capture.run.resumption import why_not
+from labctl.config.rig import Rig
+from labctl.errors import JournalError, LabctlError
+from labctl.record.reader import RunRecord
+from labctl.service.data_dir import Home
+from labctl.service.locks.processes import ProcessIdentity, boot_id
+from labctl.service.locks.rig_lock import use_of
+from labctl.service.queue.job import Attempt, Job, JobState, Outcome
+from labctl.service.queue.store import Queue
+from labctl.service.runs.killed_runs import end_leftovers, finish_report
+
+ORPHAN_ENDS_WITHIN_S = 30.0
+
+
+def recover(queue: Queue, home: Home, rig: Rig, runs: Path) -> list[Job]:
+    """End what is left of this rig's runs and settle their jobs; the jobs as they are now.
+
+    Called with the rig's lock held. Raises QueueError.
+    """
+    return [
+        _settle(queue, home, rig, runs, job)
+        for job in queue.jobs()
+        if job.rig == rig.name and job.state is JobState.RUNNING
+    ]
+
+
+def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
+    last = job.last or Attempt(begun_s=job.added_s)
+    ProcessIdentity(last.pid, last.pid_ticks, last.boot_id).end(ORPHAN_ENDS_WITHIN_S)
+    run = run_of(job, home, rig, runs)
+    blameless = not _went_down(last)
+    what = "the daemon went away" if blameless else "the machine went down"
+    if run is None:
+        reason = f"{what} before its run began"
+        return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
+    left = end_leftovers(run, rig)
+    if job.last is not None and job.last.run is None:
+        queue.note(job.id, run=run.name)
+    outcome, reason = outcome_of(run)
+    if outcome is Outcome.COMPLETED:
+        left += finish_report(run)
+    if outcome is Outcome.INTERRUPTED:
+        reason = "; ".join([what, *left])
+    return queue.end(job.id, outcome, reason, phases_done(run), blameless)
+
+
+def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
+    """The run directory of a job's present attempt, if it has one by now."""
+    last = job.last
+    if last is not None and last.run is not None:
+        return runs / last.run
+    use = use_of(home, rig)
+    if use is None or use.job != job.id or last is None:
+        return None
+    same = use.process == ProcessIdentity(last.pid, last.pid_ticks, last.boot_id)
+    path = Path(use.run)
+    return path if same and path.parent == runs and path.is_dir() else None
+
+
+def run_to_resume(job: Job, rig: Rig, runs: Path, tell: Callable[[str], None]) -> Path | None:
+    """The run that the next attempt of a job goes on with: one that was interrupted, if its record
+    and its plan allow it and ``rig``, as it is now, is the one it was made with. None: it begins
+    anew; ``tell`` gets the reason where that is the rig's.
+
+    An attempt that failed before it wrote anything (a meter was away) takes nothing from a run
+    that was interrupted before.
+    """
+    for attempt in reversed(job.attempts):
+        if attempt.outcome not in (Outcome.INTERRUPTED, Outcome.FAILED, None):
+            return None
+        if attempt.run is not None:
+            try:
+                record = RunRecord(runs / attempt.run)
+                failed = record.end is not None and attempt.outcome is Outcome.FAILED
+                if failed or why_not(record):
+                    return None
+                differences = rig_differences(record, rig)
+            except LabctlError:  # what the record of that run cannot give, a new run does
+                return None
+            if differences:
+                tell(
+                    f"{rig.name}: job {job.id} begins anew, for the rig was changed since "
+                    f"{record.path.name}: {in_words(differences)}"
+                )
+                return None
+            return record.path
+    return None
+
+
+def phases_done(run: Path) -> int:
+    """How many phases of a run are completed."""
+    try:
+        events = RunRecord(run).events
+    except JournalError:
+        return 0
+    done = {
+        event.data.get("index")
+        for event in events
+        if event.kind == "phase_ended"
+        and event.data.get("outcome") == "completed"
+        and isinstance(event.data.get("index"), int)
+    }
+    return len(done)
+
+
+def outcome_of(run: Path) -> tuple[Outcome, str]:
+    """How a run ended, from its record alone: what became of its process says nothing."""
+    try:
+        record = RunRecord(run)
+    except JournalError:
+        return Outcome.INTERRUPTED, ""
+    if record.end is None:
+        return Outcome.INTERRUPTED, ""
+    outcome, reason = record.end.data.get("outcome"), str(record.end.data.get("reason", ""))
+    if outcome == "completed":
+        return Outcome.COMPLETED, reason
+    if outcome == "failed":
+        return Outcome.FAILED, reason
+    guarded = any(
+        event.kind == "guard_tripped" and reason.startswith(str(event.data.get("reason")))
+        for event in record.events
+    )
+    return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason
+
+
+def _went_down(last: Attempt) -> bool:
+    """Whether the machine was started again since then."""
+    return bool(last.boot_id) and last.boot_id != boot_id()

@@ -1,0 +1,169 @@
+"""A run as a process of its own: started for a job, watched, stopped, and its result read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE
+from labctl.service.data_dir import make_folder
+from labctl.service.lifeline import LIFELINE_VARIABLE
+from labctl.service.locks.processes import ProcessIdentity, identity_of
+from labctl.service.locks.rig_lock import HANDED_DOWN_VARIABLE, JOB_VARIABLE, RigLock
+from labctl.service.queue.job import Outcome
+
+STOP_WITHIN_S = 40.0
+"""After SIGTERM a run ends fio (3 s), the meters (3 s), the last points (10 s) and its report."""
+KILL_WITHIN_S = 10.0
+MOST_RESULT_BYTES = 1 << 26
+MOST_SAID_BYTES = 4_096
+
+_OUTCOMES = {0: Outcome.COMPLETED, 1: Outcome.FAILED, 2: Outcome.REFUSED, 3: Outcome.ABORTED}
+"""By the exit code of ``labctl run``; anything else is an interruption."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run ended, in the words of its process. ``run`` is its directory, if it got one."""
+
+    outcome: Outcome
+    reason: str
+    run: Path | None
+
+
+class Child:
+    """One ``labctl run`` (or the continuation of one) with its two output files."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, folder: Path, stem: str, lifeline: int
+    ) -> None:
+        self.identity: ProcessIdentity = identity_of(process.pid)
+        self._process = process
+        self._stdout = folder / f"{stem}.json"
+        self._stderr = folder / f"{stem}.log"
+        self._lifeline = lifeline
+        self._asked = False
+
+    @classmethod
+    async def start(
+        cls, arguments: list[str], folder: Path, stem: str, lock: RigLock, job: int
+    ) -> Child:
+        """Start ``labctl`` with ``arguments``; it says what it says into ``folder``.
+
+        Raises OSError, HomeUnusable.
+        """
+        make_folder(folder)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        environment = {
+            **os.environ,
+            HANDED_DOWN_VARIABLE: ",".join(map(str, lock.descriptors)),
+            LIFELINE_VARIABLE: str(reading),
+            JOB_VARIABLE: str(job),
+        }
+        environment.pop("NOTIFY_SOCKET", None)  # the daemon alone speaks to systemd
+        try:
+            with (
+                (folder / f"{stem}.json").open("wb") as stdout,
+                (folder / f"{stem}.log").open("wb") as stderr,
+            ):
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", "labctl.cli.main", *arguments),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(*lock.descriptors, reading),
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C in the daemon's terminal is not for the run
+                )
+        except BaseException:
+            os.close(writing)
+            raise
+        finally:
+            os.close(reading)
+        return cls(process, folder, stem, writing)
+
+    @property
+    def running(self) -> bool:
+        """Whether it still is."""
+        return self._process.returncode is None
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait at most so long for its end; whether it has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        return not self.running
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, once."""
+        if not self._asked:
+            self._asked = True
+            self._signal(signal.SIGCONT)
+            self._signal(signal.SIGTERM)
+
+    async def end(self) -> None:
+        """Have it stop, by force when it does not."""
+        self.ask_to_stop()
+        if not await self.wait(STOP_WITHIN_S):
+            self._signal(signal.SIGKILL)
+            await self.wait(KILL_WITHIN_S)
+
+    def close(self) -> None:
+        """Let go of the pipe; a child that still runs ends itself."""
+        os.close(self._lifeline)
+
+    def result(self) -> Result:
+        """How it ended, from its exit code and from what it said."""
+        code = self._process.returncode
+        said = self._said()
+        outcome = Outcome.INTERRUPTED if code is None else _OUTCOMES.get(code, Outcome.INTERRUPTED)
+        run = said.get("run")
+        path = Path(run) if isinstance(run, str) else None
+        reason = str(said.get("reason") or "")
+        if not reason and outcome is not Outcome.COMPLETED:
+            reason = self._last_words() or (
+                f"killed by signal {-code}"
+                if code is not None and code < 0
+                else f"exit code {code}"
+            )
+        if code is not None and code < 0:
+            reason = f"labctl run was killed by signal {-code}"
+        return Result(outcome, reason[:MOST_SAID_BYTES], path)
+
+    def _said(self) -> dict[str, object]:
+        """The JSON that it printed; empty when there is none."""
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if self._stdout.stat().st_size <= MOST_RESULT_BYTES:
+                found = json.loads(self._stdout.read_bytes())
+                if isinstance(found, dict):
+                    return {key: found.get(key) for key in ("run", "outcome", "reason")}
+        return {}
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            with self._stderr.open("rb") as file:
+                file.seek(max(self._stderr.stat().st_size - MOST_SAID_BYTES, 0))
+                lines = file.read().decode("utf-8", "replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self.running:
+                self._process.send_signal(number)
+
+
+def last_written(run: Path) -> int:
+    """When the record was last written to, mtime in ns; 0 when there is none."""
+    newest = 0
+    with contextlib.suppress(OSError):
+        for file in (run / EVENTS_FILE, *(run / CHANNELS_DIR).iterdir()):
+            with contextlib.suppress(OSError):
+                newest = max(newest, file.stat().st_mtime_ns)
+    return newest

@@ -1,0 +1,65 @@
+"""What holds for the service of a site: the ``[service]`` section of the site file.
+
+Secrets stand elsewhere: the addresses of notices, which hold tokens, come from ``LABCTL_NOTIFY``
+or from the file that ``notify_file`` names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from labctl.config.plan import parse_size
+from labctl.errors import ConfigurationError
+from labctl.service.daemon.notices import Kind
+from labctl.sinks.influxdb.settings import of_site, site_file
+from labctl.toml_reading import mistakes_of
+
+NOTIFY_VARIABLE = "LABCTL_NOTIFY"
+_SECTION = "service"
+_MOST_ADDRESSES = 50
+
+
+def _bytes(value: Any) -> Any:
+    return None if value is None else parse_size(value)
+
+
+class ServiceSettings(BaseModel):
+    """The service of a site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    notify: tuple[Kind, ...] = tuple(Kind)
+    """Of what notices are sent, where there are addresses."""
+    notify_file: str | None = None
+    """A file with one address a line."""
+    morning: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None
+    """When the morning summary is sent, local time."""
+    commands: bool = False
+    """Take commands over MQTT."""
+    large_commands: bool = False
+    """Such commands may queue what takes longer or writes more than is usual."""
+    idle: bool = True
+    """Record the meters while no job runs."""
+    disk_budget: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
+    """Runs may take this many bytes before a warning."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where notices go, as it stands now. Raises OSError, ValueError (the file)."""
+        text = os.environ.get(NOTIFY_VARIABLE, "")
+        if self.notify_file is not None:
+            text += "\n" + Path(self.notify_file).expanduser().read_text("utf-8")
+        lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+        words = dict.fromkeys(word for line in lines for word in line.split())
+        return tuple(words)[:_MOST_ADDRESSES]
+
+
+def service_settings() -> ServiceSettings:
+    """The settings of this site. Raises ConfigurationError with every mistake."""
+    try:
+        return ServiceSettings.model_validate(of_site(_SECTION))
+    except ValidationError as error:
+        raise ConfigurationError(mistakes_of(error, str(site_file()), _SECTION)) from error

@@ -1,0 +1,180 @@
+"""The drive: whether it is there, the one that the rig means, healthy, cool and free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from labctl.capture.drive import target
+from labctl.capture.drive.control import DriveControl
+from labctl.capture.host.machine import Machine
+from labctl.capture.identity.node import Place
+from labctl.config.rig import Rig
+from labctl.errors import LabctlError
+from labctl.record.drive_state import DriveState, SmartLog
+from labctl.record.phase import Pattern, Phase
+from labctl.service.doctor.checks import Check, ok, trouble, warning
+
+DRIVE = "drive"
+CRITICAL_WARNINGS = (
+    "the spare blocks are below their threshold",
+    "a temperature is beyond its threshold",
+    "its reliability is degraded",
+    "it has become read-only",
+    "its backup of volatile memory has failed",
+    "its persistent memory region has become read-only",
+)
+"""NVMe base specification 2.0, SMART / Health log, Critical Warning, bits 0 to 5."""
+WARM_BY_CELSIUS = 10.0
+"""A drive that idles this close below its warning temperature will soon throttle."""
+
+
+def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
+    """What the drive is, against what the rig says."""
+    names = " ".join(filter(None, (state.model, state.serial, state.firmware)))
+    size = f", {state.size_bytes / 1e9:.0f} GB" if state.size_bytes else ""
+    known = names or state.kind
+    told = ok if known else warning
+    yield told(DRIVE, f"{rig.drive.target}: {known or 'not identified'}{size}")
+    model, wanted = state.model.strip(), rig.drive.model.strip()
+    if wanted and model and wanted.casefold() not in model.casefold():
+        yield warning(
+            DRIVE, f"the rig says {wanted!r}, the drive {model!r}", f"correct {rig.drive_key}.model"
+        )
+    serial = rig.drive.serial.strip()
+    if serial and state.serial and state.kind != "file" and serial != state.serial.strip():
+        # behind a USB bridge a drive goes by several numbers: the safety rules know them all
+        yield (trouble if state.kind in ("nvme", "nbd") else warning)(
+            DRIVE,
+            f"it has serial {state.serial}, the rig names {serial}: this is another drive",
+            f"correct {rig.drive_key}.target or {rig.drive_key}.serial",
+        )
+    for finding in state.findings:
+        yield warning(DRIVE, finding)
+    for problem in state.problems:
+        yield warning(DRIVE, problem)
+
+
+def check_rights(
+    rig: Rig, phases: Sequence[Phase], runs_root: Path, machine: Machine
+) -> Iterator[Check]:
+    """Whether it may be used as the plan wants it; without a plan, read. Nothing is written."""
+    purges = any(phase.pattern is Pattern.PURGE for phase in phases)
+    writes = any(phase.writes for phase in phases)
+    try:
+        place = target.check_target(rig, phases, runs_root, machine, whole_drive=purges)
+    except LabctlError as error:
+        for line in str(error).splitlines():
+            yield trouble(DRIVE, line)
+        return
+    unreadable = _unreadable(place, machine) if place is not None and place.is_device else ""
+    if unreadable:
+        yield trouble(DRIVE, unreadable, "run labctl as root, or join the device's group (disk)")
+    elif writes:
+        yield ok(DRIVE, "the plan writes to it, and every rule for that is kept")
+        if held := target.what_it_holds(rig, machine):
+            yield warning(
+                DRIVE,
+                f"it holds {', '.join(held)}, which nobody has open and the plan destroys",
+                "be sure that nobody needs it",
+            )
+    else:
+        yield ok(DRIVE, "it may be read; the journal lies elsewhere")
+
+
+def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
+    """Whether each of several drives is another one."""
+    try:
+        target.refuse_twice(rig, machine)
+    except LabctlError as error:
+        yield trouble(DRIVE, str(error))
+
+
+def _unreadable(device: Place, machine: Machine) -> str:
+    """Why one block of a device cannot be read; empty where it can."""
+    done = machine.run(["dd", f"if={device.path}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
+    said = " ".join(done.stderr.split())
+    return f"{device.path} cannot be read: {said[:200]}" if done.exit_code else ""
+
+
+def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterator[Check]:
+    """SMART, and how warm it is already."""
+    smart = state.smart
+    if smart is None:
+        yield warning(
+            DRIVE,
+            "SMART is not known: throttling cannot be excluded by its counters",
+            f"name the drive in {rig.drive_key}.smart_device, and run as root",
+        )
+        return
+    bad = list(_illness(smart))
+    yield from bad
+    worn = f"{smart.percentage_used} % worn" if smart.percentage_used is not None else ""
+    hours = f"{smart.power_on_hours} h on" if smart.power_on_hours is not None else ""
+    if not bad:
+        yield ok(DRIVE, ", ".join(filter(None, ("SMART without a warning", worn, hours))))
+    yield from _warmth(rig, state, smart, any(phase.pattern.io for phase in phases))
+
+
+def _illness(smart: SmartLog) -> Iterator[Check]:
+    if smart.passed is False:
+        yield trouble(DRIVE, "SMART says that the drive is failing", "replace it")
+    for bit, meaning in enumerate(CRITICAL_WARNINGS):
+        if (smart.critical_warning or 0) >> bit & 1:
+            yield (warning if bit == 1 else trouble)(DRIVE, f"SMART critical warning: {meaning}")
+    if smart.percentage_used is not None and smart.percentage_used >= 100:
+        yield warning(DRIVE, f"its rated life is used up ({smart.percentage_used} %)")
+    if smart.media_errors:
+        yield warning(DRIVE, f"SMART counts {smart.media_errors} media errors")
+
+
+def _warmth(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterator[Check]:
+    celsius = smart.composite_celsius
+    limit = rig.drive.warning_celsius or state.warning_celsius
+    if celsius is None:
+        return
+    text = f"it is at {celsius:.0f} °C"
+    stop = rig.file.limits.celsius
+    if works and stop is not None and celsius >= stop:
+        yield trouble(DRIVE, f"{text}, the rig's limit is {stop:g} °C", "let it cool down")
+    elif limit is None:
+        yield warning(
+            DRIVE,
+            f"{text}; from what temperature on it throttles is not known",
+            f"set {rig.drive_key}.warning_celsius",
+        )
+    elif celsius > limit - WARM_BY_CELSIUS:
+        yield warning(
+            DRIVE, f"{text} and warns at {limit:g} °C: it will throttle soon", "cool it better"
+        )
+    else:
+        yield ok(DRIVE, f"{text}, warns at {limit:g} °C")
+
+
+def check_power_state(
+    rig: Rig, state: DriveState, phases: Sequence[Phase], machine: Machine
+) -> Iterator[Check]:
+    """Which power state it is in, and whether the plan's states are there."""
+    wanted = sorted({phase.power_state for phase in phases if phase.power_state is not None})
+    if state.kind != "nvme" and not wanted:
+        return
+    known = {item.number for item in state.power_states}
+    if known and (missing := [number for number in wanted if number not in known]):
+        yield trouble(
+            DRIVE,
+            f"it has no power state {', '.join(map(str, missing))}",
+            f"it has {', '.join(map(str, sorted(known)))}: change power_state in the plan",
+        )
+    try:
+        now = DriveControl(machine, rig.drive).power_state()
+    except LabctlError as error:
+        yield (trouble if wanted else warning)(DRIVE, str(error))
+        return
+    if now and not wanted:
+        yield warning(
+            DRIVE,
+            f"it is in power state {now}, not 0",
+            f"nvme set-feature {state.device} --feature-id=2 --value=0",
+        )
+    else:
+        yield ok(DRIVE, f"power state {now}")

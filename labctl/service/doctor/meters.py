@@ -1,0 +1,238 @@
+"""The meters: each is opened, set up and listened to for a few seconds, and left local."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+
+from instruments.reading import BESIDE_VALUES, Clock, Quantity, Status
+from labctl.analysis.readings.clock_fit import fit_clock
+from labctl.capture.meters.acquisition import Acquisition, Owner, State
+from labctl.capture.meters.listening import Heard, Listening
+from labctl.capture.meters.live_values import live_rail
+from labctl.capture.run.header import calibration_in_force
+from labctl.config.calibration_file import day_of
+from labctl.config.rig import Rig
+from labctl.record.reader import CLOCK_PAIR
+from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
+from labctl.service.doctor.checks import Check, ok, trouble, warning
+
+CONNECT_WITHIN_S = 8.0
+LISTEN_S = 3.0
+LISTEN_AT_MOST_S = 8.0
+INTERVALS = 4
+"""Readings of the slowest channel that are waited for."""
+SLOW = 1.5
+"""Readings that come this much further apart than wanted are named."""
+FEW_PART = 0.1
+"""Answers late or garbled: up to this part of the values, the host is busy or the line noisy."""
+VAGUE_CLOCK_NS = 20 * NS_PER_MS
+COARSE = 0.02
+"""The floor of a meter's accuracy, as a part of what it reads, from which on it is named."""
+TOLD_APART = 3.0
+"""A reading below so many floors of the meter is none: nothing can be said of the range."""
+
+_TODO = {
+    Status.OVERLOAD: "a larger range: labctl range finds it",
+    Status.HOLD: "press HOLD on the meter",
+    Status.WRONG_FUNCTION: "turn the meter to what the rig says",
+    Status.OPEN_SENSOR: "plug the thermocouple in",
+    Status.LOW_BATTERY: "a new battery: it will not last the night",
+    Status.LOST: "a longer interval_s, or a faster line",
+    Status.MEMORY_OVERFLOW: "a longer interval_s, or a faster line",
+    Status.STUCK: "is the meter measuring?",
+    Status.UNREADABLE: "is this machine busy, or the line noisy?",
+}
+
+
+def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
+    """Read every meter of ``rig`` for a few seconds; what is to say of each, and of the rails."""
+    listening = Listening(rig)
+    group = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, listening)
+    group.start()
+    try:
+        group.wait_settled(CONNECT_WITHIN_S)
+        slowest_s = max(heard.channel.interval_s for heard in listening.heard.values())
+        stop.wait(min(max(LISTEN_S, INTERVALS * slowest_s), LISTEN_AT_MOST_S))
+        states = {name: (owner.state, owner.reason) for name, owner in group.owners.items()}
+    finally:
+        stuck = group.stop()
+    checks = [
+        check
+        for name, owner in group.owners.items()
+        for check in _meter(rig, name, owner, *states[name], listening)
+    ]
+    checks += _calibration(rig, group.identities())
+    checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
+    checks += [*_rails(rig, listening.heard), *_temperatures(rig, listening.heard)]
+    return checks
+
+
+def _meter(
+    rig: Rig, name: str, owner: Owner, state: State, reason: str, listening: Listening
+) -> Iterator[Check]:
+    needed = rig.file.instruments[name].required != "never"
+    if state is not State.READING:
+        optional = "" if needed else " (the rig says that it may be missing)"
+        yield (trouble if needed else warning)(name, reason + optional)
+        return
+    said = []
+    bad = False
+    for channel in rig.channels[name]:
+        heard = listening.heard[f"{name}.{channel.name}"]
+        for check in _channel(name, heard):
+            bad = True
+            yield check
+        said.append(_in_words(heard))
+    if not bad:
+        yield ok(name, f"{owner.identity}; {'; '.join(said)}")
+
+
+def _in_words(heard: Heard) -> str:
+    channel = heard.channel
+    value = "" if heard.mean is None else f"{heard.mean:.5g} {channel.unit}, "
+    interval_s = _interval_s(heard)
+    rate = f"every {interval_s * 1e3:.4g} ms" if interval_s else "1 reading"
+    clock = _clock_u_ns(heard)
+    return f"{value}{rate}" + ("" if clock is None else f", clock ±{clock / NS_PER_MS:.2f} ms")
+
+
+def _interval_s(heard: Heard) -> float | None:
+    if len(heard.t_ns) < 2:
+        return None
+    return (heard.t_ns[-1] - heard.t_ns[0]) / (len(heard.t_ns) - 1) / NS_PER_S
+
+
+def _clock_u_ns(heard: Heard) -> float | None:
+    """Half-width of what is unknown of a device clock now; None for a host clock."""
+    if heard.channel.clock is not Clock.DEVICE or not heard.pairs:
+        return None
+    pairs = np.array(
+        [(pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in heard.pairs], CLOCK_PAIR
+    )
+    tick_s = heard.channel.clock_tick_s
+    first, last = int(pairs["device_ns"].min()), int(pairs["device_ns"].max())
+    return fit_clock(pairs, tick_s, first, last).u_ns
+
+
+def _channel(name: str, heard: Heard) -> Iterator[Check]:
+    channel = heard.channel
+    for status, count in heard.statuses.items():
+        text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"
+        if status is Status.MARKER:
+            continue
+        few = status is Status.UNREADABLE and count <= FEW_PART * len(heard.values)
+        level = warning if few or status in BESIDE_VALUES else trouble
+        yield level(name, text, _TODO.get(status, ""))
+    if not heard.values and not heard.statuses:
+        yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")
+        return
+    interval_s = _interval_s(heard)
+    if interval_s is not None and interval_s > SLOW * channel.interval_s > 0:
+        yield warning(
+            name,
+            f"{channel.name}: a reading every {interval_s * 1e3:.4g} ms, wanted were "
+            f"{channel.interval_s * 1e3:.4g} ms",
+            "a shorter integration (nplc), or a longer interval_s in the rig",
+        )
+    if channel.clock is Clock.DEVICE:
+        u_ns = _clock_u_ns(heard)
+        if u_ns is None:
+            yield warning(name, f"{channel.name}: its clock was not told: no alignment")
+        elif u_ns > VAGUE_CLOCK_NS:
+            yield warning(
+                name,
+                f"{channel.name}: its clock is known to ±{u_ns / NS_PER_MS:.0f} ms only",
+                "a busy line or a slow network: connect the meter more directly",
+            )
+    yield from _range(name, heard)
+
+
+def _range(name: str, heard: Heard) -> Iterator[Check]:
+    """A range far too large: the floor of the accuracy, mostly a part of the range, is large
+    against what is read, though that is clearly more than nothing."""
+    channel, mean = heard.channel, heard.mean
+    if mean is None or channel.range is None or channel.quantity is Quantity.TEMPERATURE:
+        return
+    floor = channel.accuracy.floor
+    if TOLD_APART * floor < abs(mean) < floor / COARSE and abs(mean) < channel.range / 20:
+        yield warning(
+            name,
+            f"{channel.name}: ±{floor:.2g} {channel.unit} of the range {channel.range:g} is "
+            f"{floor / abs(mean):.0%} of what it reads",
+            "a smaller range may do: labctl range",
+        )
+
+
+def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
+    """The zeros that a run would subtract, and what of them no longer holds."""
+    used = calibration_in_force(rig, identities, datetime.now(UTC))
+    if used is None:
+        return
+    for problem in used.problems:
+        yield warning("calibration", problem)
+    if used.zeros and not used.problems:
+        oldest = min(day_of(zero.taken) for zero in used.zeros)
+        yield ok("calibration", f"zeros of {len(used.zeros)} channels, the oldest of {oldest}")
+
+
+def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
+    limits = rig.file.limits
+    infos = {info.name: info for info in rig.rail_infos()}
+    for name, rail in rig.file.rails.items():
+        sensed = heard[rail.current.channel].mean
+        live = live_rail(infos[name], heard[rail.voltage].mean, sensed)
+        volts = live.volts
+        if volts is None:
+            silent = rail.voltage if heard[rail.voltage].mean is None else rail.current.channel
+            yield trouble(name, f"{silent} gave no reading: its volts are not known")
+            continue
+        drop = infos[name].in_series_ohm * (live.amps or 0.0)
+        off_pct = (volts / rail.nominal_volts - 1) * 100
+        text = f"{volts:.3f} V, {off_pct:+.1f} % of {rail.nominal_volts:g} V"
+        if abs(off_pct) <= rail.tolerance_pct:
+            yield ok(name, text)
+        elif abs(off_pct) > 50:
+            yield trouble(name, text, "is the drive's supply on, and are the probes right?")
+        else:
+            worse = limits.when_out_of_tolerance == "abort"
+            text += f" (tolerance ±{rail.tolerance_pct:g} %)"
+            todo = "check supply and probes"
+            if abs((volts + drop) / rail.nominal_volts - 1) * 100 <= rail.tolerance_pct:
+                text += f": {drop:.3g} V are lost across {infos[name].in_series_ohm:g} Ω"
+                todo = "take a smaller shunt or range, or raise the supply"
+            yield (trouble if worse else warning)(name, text, todo)
+        current = next(
+            channel
+            for channel in rig.channels[rail.current.channel.partition(".")[0]]
+            if channel.name == rail.current.channel.partition(".")[2]
+        )
+        most = limits.watts / rail.nominal_volts if limits.watts is not None else None
+        span = current.range
+        if most is not None and span is not None:
+            span_amps = span / (rail.current.shunt_ohm or 1.0)
+            if span_amps < most:
+                yield warning(
+                    name,
+                    f"its current is measured up to {span_amps:.3g} A; limits.watts alone on this "
+                    f"rail would be {most:.3g} A",
+                    "labctl range finds the range",
+                )
+
+
+def _temperatures(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
+    if not rig.file.temperatures:
+        yield warning(
+            "temperatures",
+            "the rig has none: throttling is told from the figures alone",
+            "add [temperatures], such as the drive's own sensor (driver hwmon)",
+        )
+    for sensor, name in rig.temperatures.items():
+        celsius = heard[name].mean
+        if celsius is None:
+            yield warning(sensor, f"{name} gave no temperature")
+        else:
+            yield ok(sensor, f"{celsius:.1f} °C")

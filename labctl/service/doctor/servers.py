@@ -1,0 +1,82 @@
+"""Whether the servers that a rig's runs are sent to would take them. Nothing is stored.
+
+A server that is away stops no run: what is wrong with one is a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+from labctl.service.doctor.checks import Check, ok, warning
+from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.mqtt.settings import MqttSettings
+
+ANSWER_S = 5.0
+
+
+async def check_influx(settings: InfluxSettings) -> AsyncIterator[Check]:
+    """Whether it answers, takes the token, and has the bucket; whether the token is kept well.
+
+    Needs the extra ``influx``.
+    """
+    from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+
+    for check in _open_to_others("influxdb", {"token_file": settings.token_file}):
+        yield check
+    said: list[str] = []
+    pace = Pace(answer_s=ANSWER_S, connect_s=ANSWER_S)
+    async with InfluxWriter(settings, Path("/dev/null"), said.append, pace) as writer:
+        wrong = await writer.probe()
+    for text in said:
+        yield warning("influxdb", text)
+    if wrong:
+        yield warning(
+            "influxdb", f"{settings.destination}: {wrong}", "a run is kept, and sent later"
+        )
+    else:
+        yield ok("influxdb", f"{settings.destination} takes points")
+
+
+async def check_mqtt(settings: MqttSettings) -> AsyncIterator[Check]:
+    """Whether the broker takes the connection; whether password and key are kept well.
+
+    Needs the extra ``mqtt``.
+    """
+    from labctl.sinks.mqtt.connection import MqttPublisher
+
+    files = {"password_file": settings.password_file, "key_file": settings.key_file}
+    for check in _open_to_others("mqtt", files):
+        yield check
+    publisher = MqttPublisher(settings, lambda _: None)
+    publisher.start()
+    greeted = False
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await publisher.until_greeted()
+            greeted = True
+    except TimeoutError:
+        pass
+    finally:
+        await publisher.stop()
+    if greeted:
+        yield ok("mqtt", f"{settings.destination} takes messages")
+    else:
+        wrong = publisher.trouble or f"no answer within {ANSWER_S:.0f} s"
+        yield warning("mqtt", f"{settings.destination}: {wrong}", "a run is kept, and told later")
+
+
+def _open_to_others(subject: str, files: Mapping[str, str | None]) -> Iterator[Check]:
+    """Files with secrets, by their keys, that every user of this machine can read."""
+    for key, name in files.items():
+        if name is None:
+            continue
+        try:
+            mode = stat.S_IMODE(Path(name).expanduser().stat().st_mode)
+        except OSError:
+            continue  # told by who reads it
+        if mode & stat.S_IROTH:
+            text = f"{key} {name} can be read by every user of this machine (mode {mode:04o})"
+            yield warning(subject, text, f"chmod 600 {name}")

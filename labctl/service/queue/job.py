@@ -1,0 +1,211 @@
+"""A job: one plan that waits for its rig, with everything that happened to it.
+
+A job is a value; what may happen to it are functions that give the next one. ``queue.py`` keeps
+them on disk. Times are seconds since the Unix epoch on the wall clock: "at ten in the evening" is
+a matter of that clock.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from labctl.config.rail import NAME_PATTERN
+from labctl.errors import LabctlError
+from labctl.printable import printable
+
+MOST_JOB_BYTES = 1 << 20
+MOST_PLAN_CHARACTERS = 1 << 18
+MOST_ATTEMPTS_KEPT = 50
+RETRY_AFTER_S = 30.0
+GO_ON_AFTER_S = 2.0
+LONGEST_PAUSE_S = 300.0
+"""After a failure 30, 60, 120 … s; after a second interruption in a row 2, 4, 8 … s."""
+MOST_STALLED = 50
+"""A job that is cut off this often in a row without completing one more phase is given up."""
+
+RigName = Annotated[str, Field(pattern=NAME_PATTERN)]
+PlanName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:=-]{0,63}$")]
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+Reason = Annotated[str, Field(max_length=4096)]
+Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class WrongState(LabctlError):
+    """What was asked cannot be done with a job in this state."""
+
+    exit_code = 2
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+
+
+class Outcome(StrEnum):
+    """How an attempt ended. ``interrupted``: cut off from outside (kill, reboot, shutdown)."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Attempt(_Strict):
+    """One start of a job. ``pid_ticks`` and ``boot_id`` tell whether ``pid`` is still the same
+    process; ``run`` is the name of its run directory once there is one."""
+
+    begun_s: Moment
+    boot_id: Annotated[str, Field(max_length=64)] = ""
+    pid: Annotated[int, Field(ge=0, le=1 << 31)] = 0
+    pid_ticks: Annotated[int, Field(ge=0, le=1 << 62)] = 0
+    run: RunName | None = None
+    ended_s: Moment | None = None
+    outcome: Outcome | None = None
+    reason: Reason = ""
+    phases_done: Count = 0
+
+
+class Job(_Strict):
+    """A plan, verbatim, for a rig, by name, and the drive that was meant when it was queued."""
+
+    format: Literal[1] = 1
+    id: Annotated[int, Field(ge=1, le=999_999)]
+    rig: RigName
+    plan: PlanName
+    plan_text: Annotated[str, Field(max_length=MOST_PLAN_CHARACTERS)]
+    drive_target: Annotated[str, Field(max_length=1024)]
+    drive_serial: Annotated[str, Field(max_length=256)] = ""
+    tags: Annotated[tuple[Tag, ...], Field(max_length=32)] = ()
+    repeat: Annotated[tuple[Count, Count], Field()] = (1, 1)
+    """Which of how many repetitions."""
+    after_s: Moment | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    """How often it is tried again after it failed."""
+    estimate_s: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    estimate_is_least: bool = False
+    """The estimate lacks a fill whose size is not known."""
+    added_s: Moment
+    command: Annotated[str, Field(max_length=64)] = ""
+    """The id of the command over MQTT that queued it."""
+    state: JobState = JobState.QUEUED
+    reason: Reason = ""
+    cancel_asked: bool = False
+    failures: Count = 0
+    stalled: Count = 0
+    """Interruptions in a row without a further completed phase."""
+    attempts: Annotated[tuple[Attempt, ...], Field(max_length=MOST_ATTEMPTS_KEPT)] = ()
+
+    @property
+    def last(self) -> Attempt | None:
+        """The latest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+
+def begun(job: Job, attempt: Attempt) -> Job:
+    """The job, running. Raises WrongState."""
+    if job.state is not JobState.QUEUED:
+        raise WrongState(f"job {job.id} is {job.state}: only a queued job can begin")
+    attempts = (*job.attempts, attempt)[-MOST_ATTEMPTS_KEPT:]
+    return job.model_copy(update={"state": JobState.RUNNING, "reason": "", "attempts": attempts})
+
+
+def may_begin(job: Job, now_s: float) -> bool:
+    """Whether a queued job's time has come.
+
+    A pause after an attempt holds for the clock that it was measured with: where that was set back
+    behind the attempt's end, the pause is over.
+    """
+    last = job.last
+    set_back = last is not None and last.ended_s is not None and now_s < last.ended_s
+    return job.after_s is None or job.after_s <= now_s or set_back
+
+
+def noted(job: Job, **values: object) -> Job:
+    """The job with more known about its present attempt. Raises WrongState."""
+    last = job.last
+    if job.state is not JobState.RUNNING or last is None:
+        raise WrongState(f"job {job.id} is {job.state}, not running")
+    return job.model_copy(update={"attempts": (*job.attempts[:-1], last.model_copy(update=values))})
+
+
+def ended(
+    job: Job,
+    outcome: Outcome,
+    reason: str,
+    now_s: float,
+    phases_done: int = 0,
+    blameless: bool = False,
+) -> Job:
+    """What follows from the end of the present attempt: done, or given up, or queued again.
+
+    A failure is tried again ``retries`` times; what the guard stopped, or a safety rule refused,
+    would only be so again. An interrupted job goes on until it stalls. ``blameless``: it cannot
+    have caused the interruption (the daemon was stopped or killed), so this one does not count.
+    Raises WrongState.
+    """
+    last = job.last
+    before = max((item.phases_done for item in job.attempts[:-1]), default=0)
+    reason = "\n".join(map(printable, reason.splitlines()))[:4096]
+    job = noted(job, ended_s=now_s, outcome=outcome, reason=reason, phases_done=phases_done)
+    update: dict[str, object] = {"reason": reason}
+    if job.cancel_asked and outcome is not Outcome.COMPLETED:
+        update |= {"state": JobState.CANCELLED, "reason": "cancelled while it ran"}
+    elif outcome is Outcome.COMPLETED:
+        update |= {"state": JobState.DONE}
+    elif outcome is Outcome.INTERRUPTED:
+        progress = last is not None and phases_done > before
+        stalled = 0 if progress else job.stalled + (not blameless)
+        given_up = stalled >= MOST_STALLED
+        if stalled > 1 and not blameless:
+            update["after_s"] = now_s + _pause_s(GO_ON_AFTER_S, stalled - 2)
+        update |= {"stalled": stalled, "state": JobState.FAILED if given_up else JobState.QUEUED}
+        if given_up:
+            update["reason"] = f"cut off {stalled} times in a row without progress: {reason}"[:4096]
+    elif outcome is Outcome.FAILED and job.failures < job.retries:
+        update |= {
+            "failures": job.failures + 1,
+            "state": JobState.QUEUED,
+            "after_s": now_s + _pause_s(RETRY_AFTER_S, job.failures),
+        }
+    else:
+        update |= {"failures": job.failures + 1, "state": JobState.FAILED}
+    return job.model_copy(update=update)
+
+
+def _pause_s(first_s: float, times: int) -> float:
+    return float(min(first_s * 2 ** min(times, 10), LONGEST_PAUSE_S))
+
+
+def cancelled(job: Job) -> Job:
+    """The job, cancelled at once when it waits, else as soon as its run has ended.
+
+    Raises WrongState when it is over.
+    """
+    if job.state.over:
+        raise WrongState(f"job {job.id} is {job.state} already")
+    if job.state is JobState.RUNNING:
+        return job.model_copy(update={"cancel_asked": True})
+    return job.model_copy(
+        update={"state": JobState.CANCELLED, "reason": "cancelled before it began"}
+    )

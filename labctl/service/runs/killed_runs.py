@@ -1,0 +1,111 @@
+"""What a run that was killed has left behind: its fio, settings of the drive and its host, and the
+report that it had no time for."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from instruments.process_environment import helper_environment
+from labctl.capture.drive.changed_settings import left_changed
+from labctl.capture.drive.control import DriveControl
+from labctl.capture.host.machine import Machine
+from labctl.capture.host.ssh import machine_at
+from labctl.capture.run.agreement import drive_differences, in_words
+from labctl.config.rig import Rig
+from labctl.errors import LabctlError, RunFailed
+from labctl.record.reader import RunRecord
+from labctl.report.pages.report_files import is_made
+from labctl.service.data_dir import find_home
+from labctl.service.doctor.checks import Check, warning
+from labctl.service.locks.processes import end_fio_of
+from labctl.service.locks.rig_lock import use_of
+
+REPORT_WITHIN_S = 100.0
+
+
+def end_leftovers(run: Path, rig: Rig) -> list[str]:
+    """Kill every fio of a run that nobody looks after any more, and put back what it had set on
+    the drives of ``rig``.
+
+    A line for what was put back, or could not be. Never raises; a host that is away takes seconds.
+    """
+    end_fio_of(run)
+    try:
+        told = [_put_back(run, control) for control in controls_of(RunRecord(run), rig)]
+    except LabctlError as error:
+        return [f"what {run.name} has set is not put back: {error}"]
+    return [line for lines in told for line in lines]
+
+
+def _put_back(run: Path, control: DriveControl) -> list[str]:
+    left = control.left_over()
+    problems = control.restore() if left else []
+    if problems:
+        return [f"what {run.name} has set is not put back: {problem}" for problem in problems]
+    return [f"{run.name} had left {left}: put back"] if left else []
+
+
+def finish_report(run: Path) -> list[str]:
+    """Make the report of a run that was completed and then killed, unless it has been made.
+
+    A line for what came of it. Never raises.
+    """
+    with contextlib.suppress(LabctlError):  # labctl report says what is wrong with the record
+        if is_made(RunRecord(run)):
+            return []
+    words = [sys.executable, "-P", "-m", "labctl.cli.main", "report", str(run)]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace",
+            timeout=REPORT_WITHIN_S, check=False, env=helper_environment(),
+        )  # fmt: skip
+        said = done.stderr.strip() if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said = str(error)
+    return [f"{run.name} has no report: {said}"] if said else [f"{run.name}: report made"]
+
+
+def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
+    """Whether the run before on this rig has left something set. Raises LabctlError."""
+    before = use_of(find_home(), rig)
+    if before is None or before.process.alive or not Path(before.run).is_dir():
+        return
+    for control in controls_of(RunRecord(Path(before.run)), rig, machine):
+        left = control.left_over()
+        if left:
+            yield warning(
+                "drive",
+                f"the run {before.run} was killed and has left {left}",
+                "the next run puts it back, and so does labctl run --resume",
+            )
+
+
+def controls_of(
+    record: RunRecord, rig: Rig, machine: Machine | None = None
+) -> Iterator[DriveControl]:
+    """What can put back the settings that a run left changed, for each drive where it left any.
+
+    ``rig`` is of this machine, and its drives must be those of the record. ``machine``: the drives'
+    host, where there is a connection. Raises RunFailed when they are others, or a target is another
+    drive now, ConfigurationError.
+    """
+    left = {name: left_changed(record.events, name) for name in rig.drives}
+    others = drive_differences(record, rig) if any(left.values()) else []
+    if others:
+        raise RunFailed(
+            f"it was made with other drives than those of {rig.path}: {in_words(others)}"
+        )
+    for name, drive in rig.drives.items():
+        if not left[name]:
+            continue
+        machine = machine or machine_at(rig.file.host, rig.tools)
+        control = DriveControl(machine, drive, left[name])
+        state = record.header.drive_states.get(name, record.header.drive_state)
+        serial = control.serial()
+        if state is not None and state.serial and serial and serial != state.serial:
+            raise RunFailed(f"{drive.target} is another drive now ({serial})")
+        yield control

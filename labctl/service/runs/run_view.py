@@ -1,0 +1,166 @@
+"""A look at a run from outside, from what is on disk: what ``labctl status`` and ``watch`` show.
+
+Works for every run of this machine, whoever started it, and needs nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.capture.meters.acquisition import State
+from labctl.capture.meters.live_values import STALE_S, LiveRail, LiveRates, View, live_rail
+from labctl.config.plan import Phase
+from labctl.config.rig import FIO_INSTRUMENT
+from labctl.fio.results import DIRECTIONS
+from labctl.record.json_values import UNREADABLE, known
+from labctl.record.reader import CHANNELS_DIR, CPU_TIMES, HOST_INSTRUMENT, READING, Event, RunRecord
+from labctl.record.timebase import NS_PER_S, Anchor
+from labctl.service.runs.event_tail import EventTail
+from labctl.service.runs.shipping import RunClock
+
+NEWEST = 8
+"""A shown value is the mean of the readings of the last second, of so many at most."""
+EVENTS_KEPT = 50
+
+
+class RunLook:
+    """One run, looked at again and again."""
+
+    def __init__(self, run: Path) -> None:
+        """Raises JournalError when it is none."""
+        record = RunRecord(run)
+        self.header = record.header
+        self.now_ns = RunClock(record.anchor).now_ns
+        """The present moment on the run's timebase."""
+        self.ended: Event | None = None
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._done: set[int] = set()
+        self._path = run
+        self._tail = EventTail(run)
+        self._phase: Phase | None = None
+        self._begin_ns = 0
+        self._statuses: dict[str, str] = {}
+        instruments = {channel.name.partition(".")[0] for channel in self.header.channels}
+        meters = instruments - {FIO_INSTRUMENT, HOST_INSTRUMENT}
+        self._states = dict.fromkeys(meters, State.READING)
+        self._intervals = {channel.name: channel.interval_s for channel in self.header.channels}
+
+    def view(self) -> View:
+        """How it is now."""
+        for event in self._tail.new_events():
+            self._note(event)
+        return View(
+            phase=None if self.ended else self._phase,
+            phase_begin_ns=self._begin_ns,
+            phases_total=len(self.header.phases),
+            ends_ns=self._ends_ns(),
+            rails=self._rails(),
+            celsius=self._celsius(),
+            rates=self._rates(),
+            instruments=dict(self._states),
+            statuses=dict(self._statuses),
+        )
+
+    @property
+    def phases_done(self) -> int:
+        """How many phases are completed."""
+        return len(self._done)
+
+    @property
+    def share_done(self) -> float:
+        """How much of the run's time has passed, 0 to 1, as the plan has it."""
+        total_s = sum(phase.planned_s for phase in self.header.phases)
+        if self._phase is None or not total_s:
+            return 0.0
+        before_s = sum(phase.planned_s for phase in self.header.phases[: self._phase.index])
+        inside_s = (self.now_ns() - self._begin_ns) / NS_PER_S
+        return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
+
+    def _note(self, event: Event) -> None:
+        if event.kind != CPU_TIMES:  # counters, for the analysis alone
+            self.events.append(event)
+        data = event.data
+        index = data.get("index")
+        match event.kind:
+            case "phase_started":
+                if isinstance(index, int) and 0 <= index < len(self.header.phases):
+                    self._phase, self._begin_ns = self.header.phases[index], event.t_ns
+            case "phase_ended":
+                if isinstance(index, int) and data.get("outcome") == "completed":
+                    self._done.add(index)
+            case "instrument_lost":
+                self._states[str(data.get("instrument"))] = State.LOST
+            case "instrument_back":
+                self._states[str(data.get("instrument"))] = State.READING
+            case "status_began":
+                self._statuses[str(data.get("channel"))] = str(data.get("status"))
+            case "status":
+                self._statuses.pop(str(data.get("channel")), None)
+            case "run_resumed":
+                self.ended, self._phase = None, None
+                self._states = dict.fromkeys(self._states, State.READING)
+                self._statuses.clear()
+                with contextlib.suppress(*UNREADABLE):
+                    self.now_ns = RunClock(known(Anchor, data["anchor"])).now_ns
+            case "run_ended":
+                self.ended = event
+
+    def _ends_ns(self) -> int | None:
+        if self._phase is None:
+            return None
+        left_s = sum(phase.planned_s for phase in self.header.phases[self._phase.index :])
+        return self._begin_ns + round(left_s * NS_PER_S)
+
+    def _newest(self, name: str) -> float | None:
+        """The present value of a channel; None when it is not known."""
+        file = self._path / CHANNELS_DIR / name
+        try:
+            found = file.stat()
+            good_for_s = max(STALE_S, 3 * self._intervals.get(name, 0.0))
+            if abs(time.time() - found.st_mtime) > good_for_s:
+                return None
+            readings = _last_readings(file, found.st_size)
+        except OSError:
+            return None
+        if not len(readings):
+            return None
+        recent = readings["t"] > readings["t"][-1] - NS_PER_S
+        return float(readings["v"][recent].mean())
+
+    def _rails(self) -> dict[str, LiveRail]:
+        return {
+            rail.name: live_rail(rail, self._newest(rail.voltage), self._newest(rail.current))
+            for rail in self.header.rails
+        }
+
+    def _celsius(self) -> dict[str, float]:
+        values = {name: self._newest(of) for name, of in self.header.temperatures.items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _rates(self) -> LiveRates | None:
+        iops, bytes_per_s, waited = 0.0, 0.0, 0.0
+        known = False
+        for side in DIRECTIONS:
+            count = self._newest(f"{FIO_INSTRUMENT}.{side}.iops")
+            size = self._newest(f"{FIO_INSTRUMENT}.{side}.bytes_per_s")
+            latency_us = self._newest(f"{FIO_INSTRUMENT}.{side}.latency_mean_us")
+            if count is None or size is None:
+                continue
+            known = True
+            iops, bytes_per_s = iops + count, bytes_per_s + size
+            waited += count * (latency_us or 0.0)
+        if not known:
+            return None
+        return LiveRates(iops, bytes_per_s, waited / iops if iops and waited else None)
+
+
+def _last_readings(file: Path, size: int) -> NDArray[np.void]:
+    count = size // READING.itemsize
+    first = max(count - NEWEST, 0)
+    return np.fromfile(file, READING, count - first, offset=first * READING.itemsize)

@@ -1,0 +1,242 @@
+"""Rigs of other machines, from what they tell an MQTT broker (docs/mqtt.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from labctl.capture.meters.acquisition import State
+from labctl.capture.meters.live_values import LiveRail, LiveRates, View
+from labctl.config.plan import Pattern, Phase, Role
+from labctl.installed import Extra, need
+from labctl.printable import printable
+from labctl.record.timebase import NS_PER_S
+
+if TYPE_CHECKING:
+    from labctl.sinks.mqtt.settings import MqttSettings
+
+VALUE_HOLDS_S = 15.0
+MOST_PAYLOAD_BYTES = 65_536
+MOST_RIGS = 200
+MOST_NAMES = 64
+"""Of the rails, sensors and directions of one rig."""
+EVENTS_KEPT = 50
+_MOST_NUMBER = 1e15
+
+
+@dataclass
+class RemoteRig:
+    """One rig as its topics tell; nothing in it is trusted to be of the right type."""
+
+    name: str
+    online: bool = False
+    state: dict[str, Any] = field(default_factory=dict)
+    heartbeat: dict[str, Any] = field(default_factory=dict)
+    phase: dict[str, Any] = field(default_factory=dict)
+    power: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    temperature: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    io: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+
+    def copy(self) -> RemoteRig:
+        """The same, which nothing that is heard later changes."""
+        return replace(
+            self,
+            power=dict(self.power),
+            temperature=dict(self.temperature),
+            io=dict(self.io),
+            events=self.events.copy(),
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for it."""
+        return _integer(self.heartbeat, "queue_length")
+
+    def view(self) -> View:
+        """The same picture as of a run on this machine, as far as the topics know it."""
+        phase = self._phase()
+        rails = {
+            name: LiveRail(_number(said, "volts"), _number(said, "amps"))
+            for name, said in _fresh(self.power).items()
+        }
+        celsius = {
+            name: value
+            for name, said in _fresh(self.temperature).items()
+            if (value := _number(said, "celsius")) is not None
+        }
+        io = _fresh(self.io).values()
+        rates = None
+        if io:
+            rates = LiveRates(
+                iops=sum(_number(said, "iops") or 0.0 for said in io),
+                bytes_per_s=sum(_number(said, "bytes_per_s") or 0.0 for said in io),
+                latency_mean_us=None,
+            )
+        meters_ok = self.heartbeat.get("meters_ok")
+        states = {} if meters_ok is None else {"meters": State.READING if meters_ok else State.LOST}
+        return View(
+            phase=phase,
+            phase_begin_ns=_integer(self.phase, "t_ns"),
+            phases_total=_integer(self.phase, "phases"),
+            rails=rails,
+            celsius=celsius,
+            rates=rates,
+            instruments=states,
+        )
+
+    def _phase(self) -> Phase | None:
+        if self.phase.get("active") is not True or self.state.get("state") != "running":
+            return None
+        patterns = {one.value: one for one in Pattern}
+        roles = {one.value: one for one in Role}
+        return Phase(
+            index=_integer(self.phase, "index"),
+            role=roles.get(str(self.phase.get("role")), Role.MEASURE),
+            sweep="",
+            pattern=patterns.get(str(self.phase.get("pattern")), Pattern.IDLE),
+            duration_s=0.0,
+            block_size_bytes=_integer(self.phase, "block_size_bytes"),
+            queue_depth=_integer(self.phase, "queue_depth"),
+            jobs=_integer(self.phase, "jobs"),
+            read_pct=_integer(self.phase, "read_pct"),
+        )
+
+
+class RemoteRigs:
+    """Every rig that is heard of below a prefix. Any thread may use it."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = f"{prefix}/"
+        self._rigs: dict[str, RemoteRig] = {}
+        self._lock = threading.Lock()
+
+    def rigs(self) -> list[RemoteRig]:
+        """Every rig that was heard of, by name, as it is now."""
+        with self._lock:
+            return [self._rigs[name].copy() for name in sorted(self._rigs)]
+
+    def heard(self, topic: str, content: bytes) -> None:
+        """Take a message, whatever it is."""
+        if not topic.startswith(self._prefix) or len(content) > MOST_PAYLOAD_BYTES:
+            return
+        level, _, path = topic.removeprefix(self._prefix).partition("/")
+        kind, _, name = path.partition("/")
+        with self._lock:
+            if level not in self._rigs and len(self._rigs) >= MOST_RIGS:
+                return
+            rig = self._rigs.setdefault(level, RemoteRig(printable(unquote(level))))
+            if kind == "availability":
+                rig.online = content == b"online"
+                return
+            try:
+                said = json.loads(content)
+            except (ValueError, RecursionError):
+                return
+            if isinstance(said, dict):
+                _take(rig, kind, printable(unquote(name)), _plain_values(said))
+
+
+class BrokerListener:
+    """Listens to a broker in a thread of its own, until closed; what it hears is in ``rigs``."""
+
+    def __init__(self, settings: MqttSettings, tell: Callable[[str], None]) -> None:
+        """``tell`` gets a sentence when the broker cannot be reached, and when it can again.
+
+        Raises MissingPart when the client of MQTT is not installed.
+        """
+        need(Extra.MQTT)
+        self.rigs = RemoteRigs(settings.prefix)
+        self._settings = settings
+        self._tell = tell
+        self._ready = threading.Event()
+        self._over: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="broker-listener", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the broker answers; whether it did."""
+        return self._ready.wait(seconds)
+
+    def close(self) -> None:
+        """Stop listening."""
+        loop, over = self._loop, self._over
+        if loop is not None and over is not None:
+            loop.call_soon_threadsafe(over.set)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        asyncio.run(self._listen())
+
+    async def _listen(self) -> None:
+        from labctl.sinks.mqtt.connection import MqttPublisher
+
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+
+        async def greet(client: Any) -> None:
+            await client.subscribe(f"{self._settings.prefix}/+/#", qos=0)
+
+        publisher = MqttPublisher(self._settings, self._tell, greet=greet, heard=self.rigs.heard)
+        publisher.start()
+
+        async def answered() -> None:
+            await publisher.until_greeted()
+            self._ready.set()
+
+        waiting = asyncio.create_task(answered(), name="answered")
+        await self._over.wait()
+        waiting.cancel()
+        await publisher.stop()
+
+
+def _take(rig: RemoteRig, kind: str, name: str, said: dict[str, Any]) -> None:
+    now = time.monotonic()
+    match kind:
+        case "state":
+            rig.state = said
+        case "heartbeat":
+            rig.heartbeat = said
+        case "phase":
+            rig.phase = said
+        case "power" | "temperature" | "io":
+            values = {"power": rig.power, "temperature": rig.temperature, "io": rig.io}[kind]
+            if name in values or len(values) < MOST_NAMES:
+                values[name] = (now, said)
+        case "event":
+            rig.events.append(said)
+
+
+def _plain_values(said: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: printable(value) if isinstance(value, str) else value for key, value in said.items()
+    }
+
+
+def _fresh(values: dict[str, tuple[float, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    now = time.monotonic()
+    return {name: said for name, (at, said) in values.items() if now - at < VALUE_HOLDS_S}
+
+
+def _number(said: dict[str, Any], key: str) -> float | None:
+    value = said.get(key)
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not abs(value) < _MOST_NUMBER
+    ):
+        return None
+    return float(value)
+
+
+def _integer(said: dict[str, Any], key: str) -> int:
+    value = said.get(key)
+    most = 1 << 62 if key == "t_ns" else NS_PER_S
+    return value if isinstance(value, int) and 0 <= value <= most else 0

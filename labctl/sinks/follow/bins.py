@@ -1,0 +1,365 @@
+"""Streams of bins: means over a fixed grid, as soon as they are complete, again when they change.
+
+A bin is complete once every channel of its stream has gone past its end. While a run is on, a
+bin is given out late but incomplete rather than not at all, and given out again when a straggler
+comes in. What is given out never has to be taken back: readings only ever add to a bin.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.power.rail_power import BRIDGED, rail_watts
+from labctl.analysis.readings.channel_series import Floats, Ints
+from labctl.sinks.follow.growing_channel import GrowingChannel
+from labctl.sinks.schema import Series
+
+LATE_NS = 600_000_000
+"""How long after its end a bin waits for its readings while a run is on. The journal hands
+readings over every 250 ms; a bin of 1 s must be stored 2 s after its first reading."""
+
+MOST_BINS = 2_500
+MOST_READINGS = 1 << 18
+MOST_SENT = 10_000
+"""What is worked on at a time: bins, readings of a channel, and readings that go out one by one."""
+
+FAR_NS = 60_000_000_000
+"""Over a longer gap than this nothing is interpolated."""
+
+PRECEDING = 9
+FEWEST_PRECEDING = 3
+"""Intervals before a gap that tell the usual one."""
+
+_NOTHING = np.empty(0)
+
+
+class BinStream(ABC):
+    """One series of bins and how far it has come."""
+
+    def __init__(
+        self,
+        name: str,
+        channels: Sequence[GrowingChannel],
+        tags: Mapping[str, str],
+        bin_ns: int,
+        every_reading: bool,
+        constants: Mapping[str, float],
+    ) -> None:
+        """``bin_ns`` is the width of the grid; ``every_reading``: what goes out is not a mean."""
+        self.name = name
+        self.tags = dict(tags)
+        self.channels = tuple(channels)
+        self._bin_ns = bin_ns
+        self._constants = dict(constants)
+        self._every_reading = every_reading
+        self._most_readings = MOST_SENT if every_reading else MOST_READINGS
+        self._shown: int | None = None
+        self._done: int | None = None
+        self._seen: dict[str, int] = {}
+        self._again: list[tuple[int, int]] = []
+
+    @abstractmethod
+    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+        """The points of the bins between two edges of the grid."""
+
+    def start_at(self, done_ns: int | None) -> None:
+        """Go on from a cursor."""
+        self._done = self._shown = done_ns
+
+    @property
+    def done_ns(self) -> int | None:
+        """The edge up to which every bin was given out complete; None before the first."""
+        return self._done
+
+    @property
+    def shown_ns(self) -> int | None:
+        """The edge up to which bins were given out."""
+        return self._shown
+
+    def advance(self, now_ns: int | None) -> list[Series]:
+        """The next points. ``now_ns`` None: nothing more will come in.
+
+        Empty when there is nothing to give out yet.
+        """
+        lasts = [channel.last_ns for channel in self.channels]
+        known = [last for last in lasts if last is not None]
+        if not known:
+            return []
+        if self._shown is None:
+            first = min(t for t in (c.first_ns for c in self.channels) if t is not None)
+            self._shown = self._done = self._edge(first)
+        assert self._done is not None
+        complete = self._edge(min(known)) if len(known) == len(lasts) else self._done
+        self._note_stragglers()
+        if now_ns is None:
+            target = self._edge(max(known)) + self._bin_ns
+            complete = max(complete, target - self._bin_ns)
+        else:
+            begun = self._edge(max(known)) + self._bin_ns
+            target = max(complete, min(self._edge(now_ns - LATE_NS), begun))
+        while True:
+            begin, end = self._next_span(target)
+            if end <= begin:
+                return []
+            points = self.compute(begin, end)
+            for channel in self.channels:
+                channel.let_go()
+            if not self._again:
+                self._done = max(self._done, min(complete, self._shown))
+            if points:
+                return points
+
+    def _next_span(self, target: int) -> tuple[int, int]:
+        """What to compute now: bins to be made again first, then those up to ``target``."""
+        assert self._shown is not None
+        if self._again:
+            begin, end = self._again[0]
+            stop = self._limited(begin, end)
+            self._again[0] = (stop, end)
+            if stop >= end:
+                self._again.pop(0)
+            return begin, stop
+        # What was never read has no bins: a meter that was away for a year, or a wrong time.
+        next_ns = [channel.moment_after(self._shown, 0) for channel in self.channels]
+        read_ns = min((t for t in next_ns if t is not None and t >= self._shown), default=target)
+        begin = max(self._shown, min(self._edge(read_ns), target))
+        self._shown = max(begin, self._limited(begin, target))
+        return begin, self._shown
+
+    def _note_stragglers(self) -> None:
+        """Readings that belong to bins given out before: those bins are made again."""
+        assert self._shown is not None
+        for channel in self.channels:
+            last = channel.last_ns
+            name = channel.info.name
+            seen = self._seen.get(name)
+            if last is None or last == seen:
+                continue
+            self._seen[name] = last
+            new = channel.first_ns if seen is None else channel.moment_after(seen + 1, 0)
+            begin = self._edge(last if new is None else new)
+            if seen is not None:
+                begin = max(self._edge(seen), begin - FAR_NS)
+            begin = max(begin, self._done if self._done is not None else begin)
+            end = min(self._shown, self._edge(last) + self._bin_ns)
+            if end > begin:
+                self._again.append((begin, end))
+
+    def _limited(self, begin: int, end: int) -> int:
+        """``end``, or an earlier edge when there is too much before it."""
+        end = min(end, begin + MOST_BINS * self._bin_ns)
+        for channel in self.channels:
+            moment = channel.moment_after(begin, self._most_readings)
+            if moment is not None and moment > begin:
+                end = min(end, max(self._edge(moment), begin + self._bin_ns))
+        return end
+
+    def _edge(self, t_ns: int) -> int:
+        return t_ns // self._bin_ns * self._bin_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """Of each bin of a stretch: how many readings, mean, lowest and highest (NaN without any)."""
+
+    n: Ints
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def _means(t: Floats, values: Floats, edges: Floats) -> _Means:
+    """Times ascend; ``edges`` are one more than bins."""
+    cuts = np.searchsorted(t, edges)
+    n = np.diff(cuts)
+    filled = np.flatnonzero(n)
+    mean, low, high = (np.full(len(n), np.nan) for _ in range(3))
+    if len(filled):
+        part, starts = values[: cuts[-1]], cuts[filled]
+        mean[filled] = np.add.reduceat(part, starts) / n[filled]
+        low[filled] = np.minimum.reduceat(part, starts)
+        high[filled] = np.maximum.reduceat(part, starts)
+    return _Means(n.astype(np.int64), mean, low, high)
+
+
+class RailStream(BinStream):
+    """Volts, amps and watts of one rail."""
+
+    def __init__(
+        self,
+        name: str,
+        volts: GrowingChannel,
+        amps: GrowingChannel,
+        tags: Mapping[str, str],
+        bin_ns: int,
+        every_reading: bool = False,
+        constants: Mapping[str, float] = MappingProxyType({}),
+        drop_ohm: float = 0.0,
+    ) -> None:
+        """``drop_ohm`` lies between where the volts are measured and the drive."""
+        super().__init__(name, (volts, amps), tags, bin_ns, every_reading, constants)
+        self._volts, self._amps = volts, amps
+        self._drop_ohm = drop_ohm
+
+    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+        """Means at the middle of each bin, or every reading at its own time."""
+        t_volts_ns, volts = self._volts.around(begin_ns, end_ns)
+        t_amps_ns, amps = self._amps.around(begin_ns, end_ns)
+        t_volts = (t_volts_ns - begin_ns).astype(np.float64)
+        t_amps = (t_amps_ns - begin_ns).astype(np.float64)
+        t_watts, watts = self._watts(t_amps, amps, t_volts, volts)
+        span = float(end_ns - begin_ns)
+        if self._every_reading:
+            return self._readings(begin_ns, span, (t_volts, volts), (t_amps, amps), t_watts, watts)
+        edges = np.arange(0.0, span + 0.5 * self._bin_ns, self._bin_ns)
+        v, i = _means(t_volts, volts, edges), _means(t_amps, amps, edges)
+        p = _means(t_watts, watts, edges)
+        rows = np.flatnonzero(v.n + i.n)
+        if not len(rows):
+            return []
+        columns: dict[str, Floats | Ints] = {
+            "volts": (v.mean - self._drop_ohm * i.mean if self._drop_ohm else v.mean)[rows],
+            "amps": i.mean[rows],
+            "watts": p.mean[rows],
+            "watts_min": p.low[rows],
+            "watts_max": p.high[rows],
+            "n": p.n[rows],
+        }
+        middles = begin_ns + rows * self._bin_ns + self._bin_ns // 2
+        return [Series("power", self.tags, middles, columns, self._constants)]
+
+    def _watts(
+        self, t_amps: Floats, amps: Floats, t_volts: Floats, volts: Floats
+    ) -> tuple[Floats, Floats]:
+        """Watts at I's times, between V's readings: never beyond the last one known so far, so
+        that watts once given out stay."""
+        if not len(t_volts) or not len(t_amps):
+            return _NOTHING, _NOTHING
+        if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
+            return rail_watts(t_amps, amps, t_volts, volts, np.inf, self._drop_ohm)
+        fresh = np.diff(t_volts, prepend=-np.inf) > 0
+        t_volts, volts = t_volts[fresh], volts[fresh]
+        low = int(np.searchsorted(t_amps, t_volts[0]))
+        high = int(np.searchsorted(t_amps, t_volts[-1], side="right"))
+        if low >= high or len(t_volts) < 2:
+            return _NOTHING, _NOTHING
+        t, watts = rail_watts(
+            t_amps[low:high], amps[low:high], t_volts, volts, np.inf, self._drop_ohm
+        )
+        gaps = unbridged(t_volts, self._volts.info.interval_s * 1e9)
+        if not gaps.any():
+            return t, watts
+        behind = np.clip(np.searchsorted(t_volts, t, side="left"), 1, len(t_volts) - 1)
+        known = ~gaps[behind - 1] | (t == t_volts[behind])
+        return t[known], watts[known]
+
+    def _readings(
+        self,
+        begin_ns: int,
+        span: float,
+        volts: tuple[Floats, Floats],
+        amps: tuple[Floats, Floats],
+        t_watts: Floats,
+        watts: Floats,
+    ) -> list[Series]:
+        found = []
+        t, values = _inside(*volts, span)
+        if len(t) and self._drop_ohm and len(amps[0]):
+            values = values - self._drop_ohm * np.interp(t, *amps)
+        if len(t):
+            found.append(
+                Series(
+                    "power", self.tags, _distinct(begin_ns, t), {"volts": values}, self._constants
+                )
+            )
+        t, values = _inside(*amps, span)
+        if len(t):
+            at = np.full(len(t), np.nan)
+            t_watts, watts = _inside(t_watts, watts, span)
+            place = np.searchsorted(t, t_watts)
+            at[place] = watts
+            columns = {
+                "amps": values,
+                "watts": at,
+                "watts_min": at,
+                "watts_max": at,
+                "n": np.isfinite(at).astype(np.int64),
+            }
+            found.append(Series("power", self.tags, _distinct(begin_ns, t), columns))
+        return found
+
+
+def unbridged(t_volts: Floats, nominal_ns: float) -> NDArray[np.bool_]:
+    """Which intervals between readings are too long to interpolate over.
+
+    Judged by the intervals just before each, so that it does not depend on what is looked at.
+    """
+    gaps = np.diff(t_volts)
+    long = gaps > BRIDGED * nominal_ns
+    if not long.any():
+        return long
+    padded = np.concatenate([np.full(PRECEDING, np.nan), gaps[:-1]])
+    before = np.lib.stride_tricks.sliding_window_view(padded, PRECEDING)[np.flatnonzero(long)]
+    enough = np.isfinite(before).sum(axis=1) >= FEWEST_PRECEDING
+    usual = np.full(len(before), nominal_ns)
+    if enough.any():
+        usual[enough] = np.maximum(np.nanmedian(before[enough], axis=1), nominal_ns)
+    long[long] = gaps[long] > BRIDGED * usual
+    return long
+
+
+def _inside(t: Floats, values: Floats, span: float) -> tuple[Floats, Floats]:
+    low, high = np.searchsorted(t, [0.0, span])
+    return t[low:high], values[low:high]
+
+
+def _distinct(begin_ns: int, t: Floats) -> Ints:
+    """Times, none twice: a point of the same time would replace the one before."""
+    times = t.astype(np.int64)
+    steps = np.arange(len(times))
+    result: Ints = np.maximum.accumulate(times - steps) + steps + begin_ns
+    return result
+
+
+class PlainStream(BinStream):
+    """One channel as one field: temperatures."""
+
+    def __init__(
+        self,
+        name: str,
+        channel: GrowingChannel,
+        measurement: str,
+        field: str,
+        tags: Mapping[str, str],
+        bin_ns: int,
+        every_reading: bool = False,
+        constants: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(name, (channel,), tags, bin_ns, every_reading, constants)
+        self._channel = channel
+        self._measurement, self._field = measurement, field
+
+    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+        """Means at the middle of each bin, or every reading at its own time."""
+        t_ns, values = self._channel.around(begin_ns, end_ns)
+        t = (t_ns - begin_ns).astype(np.float64)
+        span = float(end_ns - begin_ns)
+        if self._every_reading:
+            t, values = _inside(t, values, span)
+            times = _distinct(begin_ns, t)
+        else:
+            edges = np.arange(0.0, span + 0.5 * self._bin_ns, self._bin_ns)
+            means = _means(t, values, edges)
+            rows = np.flatnonzero(means.n)
+            times = begin_ns + rows * self._bin_ns + self._bin_ns // 2
+            values = means.mean[rows]
+        if not len(times):
+            return []
+        columns = {self._field: values}
+        return [Series(self._measurement, self.tags, times, columns, self._constants)]

@@ -1,0 +1,141 @@
+"""How far a sink has come in a run: a small file in the run directory, replaced atomically."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from labctl.errors import LabctlError
+from labctl.record.journal import write_durably
+from labctl.record.json_values import known
+from labctl.record.reader import LAST_NS
+
+FORMAT = 1
+SINKS_DIR = "sinks"
+
+SAVE_EVERY_S = 1.0
+"""What was stored since would be sent again after a crash."""
+
+
+class SinkBusy(LabctlError):
+    """Another labctl is sending this run to this sink right now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Everything before it has been stored by the sink.
+
+    ``destination`` and ``bin_ns`` say for whom and in what grain it counts (``bin_ns`` 0: every
+    reading); for another one it means nothing.
+    """
+
+    destination: str = ""
+    bin_ns: int = 1_000_000_000
+    events: int = 0
+    """Bytes of the journal's events."""
+    bins: dict[str, int] = field(default_factory=dict)
+    """By stream: the moment (ns) up to which every bin was complete."""
+    records: dict[str, int] = field(default_factory=dict)
+    """By channel that is sent as it is: readings."""
+    throttling: tuple[tuple[int, str], ...] = ()
+    """Begin (ns) and severity of the throttle intervals that were told while the run was on."""
+    summarised: int = 0
+    """Size of the events' file when the summary was sent; 0: not yet."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Cursor:
+        """What :func:`save` wrote. Raises ValueError when it is something else."""
+        try:
+            data = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+            raise ValueError(f"not a cursor of format {FORMAT}")
+        try:
+            cursor = known(cls, data)
+        except (TypeError, KeyError) as error:
+            raise ValueError(str(error)) from error
+        places = (cursor.events, cursor.bin_ns, *cursor.bins.values(), *cursor.records.values())
+        if not all(0 <= place < LAST_NS for place in places):
+            raise ValueError("a place that is none")
+        return cursor
+
+
+class CursorFile:
+    """The cursor of one sink in one run, held by this process alone while it is open."""
+
+    def __init__(self, run: Path, name: str, tell: Callable[[str], None]) -> None:
+        """Take the cursor; ``tell`` gets a sentence for a person when it cannot be kept.
+
+        Raises SinkBusy, or LabctlError when nothing can be written there.
+        """
+        self._path = run / SINKS_DIR / f"{name}.json"
+        self._tell = tell
+        self._unsaved: Cursor | None = None
+        self._saved_at = float("-inf")
+        self._failed = False
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise LabctlError(
+                f"{self._path.parent}: {error.strerror or error}; where a sink has come is kept "
+                "in the run's directory: make it writable"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise SinkBusy(
+                f"{run}: another labctl is sending it to {name} right now; it goes on by itself"
+            ) from None
+
+    def load(self, destination: str, bin_ns: int) -> tuple[Cursor, str]:
+        """Where to go on, and in words why that is the beginning when it was not asked for."""
+        fresh = Cursor(destination=destination, bin_ns=bin_ns)
+        try:
+            found = Cursor.from_json(self._path.read_text("utf-8"))
+        except FileNotFoundError:
+            return fresh, ""
+        except (OSError, ValueError) as error:
+            return fresh, f"{self._path} cannot be read ({error}): starting from the beginning"
+        if found.destination != destination:
+            return fresh, f"it was sent to {found.destination} before: starting from the beginning"
+        if found.bin_ns != bin_ns:
+            return fresh, "it was sent in other bins before: starting from the beginning"
+        return found, ""
+
+    def keep(self, cursor: Cursor) -> None:
+        """Everything before this one is stored. On disk it is so within ``SAVE_EVERY_S`` of
+        being told, if more comes, and on :meth:`save`."""
+        self._unsaved = cursor
+        if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        """Write down what is to be kept, durably. Tells once when that fails."""
+        if self._unsaved is None:
+            return
+        self._saved_at = time.monotonic()
+        data = {"format": FORMAT, **asdict(self._unsaved)}
+        try:
+            write_durably(self._path, json.dumps(data, indent=1) + "\n")
+        except OSError as error:
+            if not self._failed:
+                self._tell(
+                    f"{self._path}: how far it was sent cannot be kept "
+                    f"({error.strerror or error}); some would be sent again"
+                )
+            self._failed = True
+            return
+        self._unsaved = None
+
+    def close(self) -> None:
+        """Save, and let go of it."""
+        self.save()
+        os.close(self._lock)

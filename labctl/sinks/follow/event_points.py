@@ -1,0 +1,169 @@
+"""Events of the journal as points: what a person reads at a line in a chart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from labctl.analysis.results import ThrottleInterval
+from labctl.config.plan import Phase
+from labctl.record.json_values import is_number
+from labctl.record.reader import CPU_TIMES, HELD_UP, RESUMED, Event
+from labctl.record.timebase import NS_PER_MS, NS_PER_S
+from labctl.sinks.schema import Point, Value
+
+THROTTLE = "throttle"
+INFO, WARNING, ERROR = "info", "warning", "error"
+
+_SEVERITIES = {
+    "instrument_lost": WARNING,
+    "instrument_stuck": ERROR,
+    "status_began": WARNING,
+    "status": WARNING,
+    "wall_clock_step": WARNING,
+    HELD_UP: WARNING,
+    "drive_counters": WARNING,
+    "drive_silent": WARNING,
+    "paused": WARNING,
+    RESUMED: WARNING,
+    "not_restored": ERROR,
+}
+NOT_SHOWN = ("drive_power", CPU_TIMES)
+"""Readings among the events: for the analysis, not for a line in a chart."""
+_BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
+_TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}
+
+_THROTTLE_TITLES = {
+    "thermal": "throttled: hot",
+    "power_limit": "throttled: power limit",
+    "write_cache": "write cache full",
+    "garbage_collection": "garbage collection",
+    "host_stall": "host busy or stalled",
+}
+_HELD_BACK = ("thermal", "power_limit")
+
+WITHDRAWN = "no throttling after all"
+
+
+def event_point(event: Event, phases: Mapping[int, Phase], tags: Mapping[str, str]) -> Point:
+    """The point of an event; one of an unknown kind shows its data as it is."""
+    title, text, duration_s = _words(event, phases)
+    fields: dict[str, Value] = {"title": title, "text": text}
+    if duration_s is not None:
+        fields["duration_s"] = duration_s
+    marks = {"kind": event.kind, "severity": severity_of(event)}
+    return Point("event", {**tags, **marks}, event.t_ns, fields)
+
+
+def severity_of(event: Event) -> str:
+    """ "info", "warning" or "error"; an event may say so itself."""
+    own = event.data.get("severity")
+    if own in (INFO, WARNING, ERROR):
+        return str(own)
+    if "outcome" in event.data:
+        return _BAD_WORDS.get(str(event.data["outcome"]), INFO)
+    if event.kind in _SEVERITIES:
+        return _SEVERITIES[event.kind]
+    return next((mark for word, mark in _TROUBLE_WORDS.items() if word in event.kind), INFO)
+
+
+def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float | None]:
+    """Title, text and duration."""
+    data = event.data
+    reason = str(data.get("reason") or "")
+    match event.kind:
+        case "run_started":
+            return "run started", "", None
+        case "run_resumed":
+            return "run resumed", "it had been cut off", _number(data.get("gap_s"))
+        case "run_ended":
+            return f"run {data.get('outcome', 'ended')}", reason, None
+        case "phase_started":
+            return _phase_title(data, phases), "", None
+        case "phase_ended":
+            title = f"{_phase_title(data, phases)} {data.get('outcome', 'ended')}"
+            return title, reason, _seconds(data)
+        case "instrument_lost":
+            return f"meter lost: {data.get('instrument')}", reason, None
+        case "instrument_back":
+            return f"meter back: {data.get('instrument')}", "", _number(data.get("gap_s"))
+        case "status_began" | "status":
+            title = f"{data.get('channel')}: {data.get('status')}"
+            return title, str(data.get("detail") or ""), _seconds(data)
+        case "wall_clock_step":
+            return "wall clock stepped", f"by {data.get('seconds')} s", None
+        case "held_up":
+            return "labctl stood still", "", _number(data.get("seconds"))
+        case "drive_state":
+            return f"drive{_which(data)} asked {data.get('when')} the run", "", None
+        case "drive_counters":
+            return f"the drive{_which(data)}'s thermal counters moved", _moved(data), None
+        case "drive_silent":
+            return f"the drive{_which(data)} does not tell its SMART", reason, None
+        case "drive_back":
+            title = f"the drive{_which(data)} tells its SMART again"
+            return title, "", _number(data.get("gap_s"))
+    return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))
+
+
+def _moved(data: Mapping[str, Any]) -> str:
+    moved = data.get("moved")
+    pairs = moved.items() if isinstance(moved, dict) else ()
+    return ", ".join(
+        f"{name} {' → '.join(map(str, values))}"
+        for name, values in pairs
+        if isinstance(values, list)
+    )
+
+
+def _plain(data: Mapping[str, Any]) -> str:
+    text = data.get("text") or data.get("message") or data.get("reason")
+    if isinstance(text, str):
+        return text
+    return json.dumps(dict(data), ensure_ascii=False) if data else ""
+
+
+def _phase_title(data: Mapping[str, Any], phases: Mapping[int, Phase]) -> str:
+    index = data.get("index")
+    phase = phases.get(index) if isinstance(index, int) else None
+    if phase is None:
+        return f"phase {index}"
+    return f"phase {phase.index + 1}/{len(phases)} {phase.label}"
+
+
+def _seconds(data: Mapping[str, Any]) -> float | None:
+    begin, end = data.get("begin_ns"), data.get("end_ns")
+    if not isinstance(begin, int) or not isinstance(end, int):
+        return None
+    return (end - begin) / NS_PER_S
+
+
+def _number(value: object) -> float | None:
+    return float(value) if is_number(value) else None
+
+
+def _which(data: Mapping[str, Any]) -> str:
+    """Which of several drives it is about."""
+    return f" {data['drive']}" if data.get("drive") else ""
+
+
+def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point:
+    """A stretch in which the drive did less than before, at its begin."""
+    fields: dict[str, Value] = {
+        "title": _THROTTLE_TITLES.get(interval.cause, "slower, cause unknown"),
+        "text": interval.evidence,
+        "duration_s": interval.duration_s,
+        "end_ms": interval.end_ns // NS_PER_MS,
+    }
+    severity = WARNING if interval.cause in _HELD_BACK else INFO
+    marks = {"kind": THROTTLE, "severity": severity}
+    return Point("event", {**tags, **marks}, interval.begin_ns, fields)
+
+
+def withdrawn_point(t_ns: int, severity: str, tags: Mapping[str, str]) -> Point:
+    """In the place of a throttle interval told during the run that the whole run does not bear
+    out: a point cannot be taken back, but what it says can be replaced."""
+    fields: dict[str, Value] = {"title": WITHDRAWN, "text": "", "duration_s": 0.0}
+    fields["end_ms"] = t_ns // NS_PER_MS
+    return Point("event", {**tags, "kind": THROTTLE, "severity": severity}, t_ns, fields)

@@ -1,0 +1,359 @@
+"""Follows the journal of one run from a cursor: what is new, as points, and how far that is.
+
+It reads what is on disk and nothing else, so it works beside the process that writes, after it,
+and after a crash of either. What it gives depends on the journal alone and not on when it was
+read; only unfinished bins are given out early while a run is on, and again when they are complete.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.throttling.heat import Heat
+from labctl.config.plan import Phase
+from labctl.fio.results import DIRECTIONS
+from labctl.record.json_values import UNREADABLE
+from labctl.record.reader import EVENTS_FILE, RESUMED, ChannelInfo, Event, RunRecord
+from labctl.sinks.follow.bins import BinStream, PlainStream, RailStream
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
+from labctl.sinks.follow.growing_channel import GrowingChannel
+from labctl.sinks.follow.phase_points import result_point, started_point
+from labctl.sinks.follow.phase_view import ended_phase, whole_run
+from labctl.sinks.schema import SCHEMA, Point, Series, drive_tags, run_tags
+
+MOST_EVENT_BYTES = 1 << 18
+MOST_RECORDS = 4_096
+"""What is read at a time of the events, and of a channel that is sent as it is."""
+
+FULL_RATE_GRID_NS = 100_000_000
+"""In what steps readings are gone through when each of them is sent."""
+
+SETTLED_NS = 1_000_000_000
+"""How long after a phase its numbers are made while the run is on: its last readings have come."""
+
+REMEMBERED = 256
+
+
+ABOUT_PHASES = ("drive_state", "drive_counters", "power_state", "paused", "host_lost")
+"""Events that the analysis of a phase goes by, besides its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Points, and the cursor that holds once they are stored."""
+
+    points: tuple[Point, ...]
+    series: tuple[Series, ...]
+    cursor: Cursor
+
+
+class Follower:
+    """Reads one run, from ``cursor`` on."""
+
+    def __init__(self, path: Path, cursor: Cursor) -> None:
+        """``cursor.bin_ns`` is the width of the bins, 0 for every reading.
+
+        Raises JournalError when ``path`` is no run.
+        """
+        self.record = RunRecord(path)
+        self.header = self.record.header
+        self.tags = run_tags(self.header)
+        self._drive_tags = drive_tags(self.header)
+        self.ended = False
+        """Whether the ``run_ended`` event was read."""
+        self.lost_instruments: set[str] = set()
+        self.problem = ""
+        """Why the run could not be summarised, in words."""
+        self._cursor = cursor
+        self._phases = {phase.index: phase for phase in self.header.phases}
+        self._phase_events: list[Event] = []
+        self._recent: deque[tuple[str, str, int]] = deque(maxlen=REMEMBERED)
+        self._unresolved: list[Event] = []
+        self._channels: dict[str, GrowingChannel] = {}
+        self._streams = self._make_streams(cursor.bin_ns)
+        for stream in self._streams:
+            stream.start_at(cursor.bins.get(stream.name))
+        self._events_file = path / EVENTS_FILE
+        for event, _ in self._read_events(0, cursor.events):
+            self._note(event)
+
+    def advance(self, now_ns: int | None) -> Slice | None:
+        """What comes next; None when there is nothing (for now).
+
+        ``now_ns`` is the present moment on the run's timebase, or None when nothing more will be
+        written: then unfinished bins and the summary are given out too.
+        """
+        for channel in self._channels.values():
+            channel.refresh()
+        points = list(self._next_events())
+        if points:
+            return Slice(tuple(points), (), self._cursor)
+        series = [part for stream in self._streams for part in stream.advance(now_ns)]
+        series += self._next_io()
+        if series:
+            self._cursor = replace(self._cursor, bins=self._bins())
+            return Slice((), tuple(series), self._cursor)
+        if now_ns is None:
+            points = list(self._summary())
+        elif self._unresolved and now_ns > self._unresolved[0].t_ns + SETTLED_NS:
+            points = list(self._phase_result(self._unresolved.pop(0)))
+        return Slice(tuple(points), (), self._cursor) if points else None
+
+    @property
+    def newest_ns(self) -> int | None:
+        """The time of the newest reading of any meter."""
+        lasts = [channel.last_ns for channel in self._channels.values()]
+        return max((last for last in lasts if last is not None), default=None)
+
+    def lag_s(self) -> float:
+        """How far what was given out lies behind what is recorded, in seconds; the worst stream."""
+        worst_ns = 0
+        for stream in self._streams:
+            newest = max((channel.last_ns or 0 for channel in stream.channels), default=0)
+            if stream.shown_ns is not None:
+                worst_ns = max(worst_ns, newest - stream.shown_ns)
+        return worst_ns * 1e-9
+
+    def progress(self) -> tuple[float, float]:
+        """Seconds of the run given out, and seconds there are."""
+        newest = self.newest_ns
+        begin = self.header.anchor.wall_ns
+        if newest is None:
+            return 0.0, 0.0
+        shown = [stream.shown_ns for stream in self._streams if stream.shown_ns is not None]
+        done = min(min(shown, default=begin), newest)
+        return max(done - begin, 0) * 1e-9, max(newest - begin, 0) * 1e-9
+
+    def _make_streams(self, bin_ns: int) -> list[BinStream]:
+        full_rate = bin_ns == 0
+        grid_ns = bin_ns or FULL_RATE_GRID_NS
+        infos = {info.name: info for info in self.header.channels}
+        streams: list[BinStream] = []
+        for rail in self.header.rails:
+            if rail.voltage not in infos or rail.current not in infos:
+                continue
+            volts = self._channel(infos[rail.voltage], 1.0)
+            scale = 1.0 / rail.shunt_ohm if rail.shunt_ohm else 1.0
+            amps = self._channel(infos[rail.current], scale)
+            nominal = {
+                "volts_nominal": rail.nominal_volts,
+                "volts_tolerance_pct": rail.tolerance_pct,
+            }
+            tags = {**self._tags_of(rail.drive), "rail": rail.name}
+            streams.append(
+                RailStream(
+                    *(f"power.{rail.name}", volts, amps, tags, grid_ns, full_rate, nominal),
+                    drop_ohm=rail.drop_ohm,
+                )
+            )
+        limits, owners = self._limits(), self.header.temperature_drives
+        for sensor, name in self.header.temperatures.items():
+            if name in infos:
+                streams.append(
+                    PlainStream(
+                        f"temperature.{sensor}",
+                        self._channel(infos[name], 1.0),
+                        "temperature",
+                        "celsius",
+                        {**self._tags_of(owners.get(sensor, "")), "sensor": sensor},
+                        grid_ns,
+                        full_rate,
+                        limits.get(sensor, {}),
+                    )
+                )
+        return streams
+
+    def _channel(self, info: ChannelInfo, scale: float) -> GrowingChannel:
+        key = f"{info.name}*{scale}"
+        if key not in self._channels:
+            self._channels[key] = GrowingChannel(self.record, info, scale)
+        return self._channels[key]
+
+    def _tags_of(self, drive: str) -> dict[str, str]:
+        """The tags of what is a drive's, or of what is of all of them."""
+        return self._drive_tags.get(drive, self.tags)
+
+    def _limits(self) -> dict[str, dict[str, float]]:
+        """A drive's limits hold for its own sensors, not for one that is glued to it."""
+        moment, value = np.zeros(1, np.int64), np.zeros(1)
+        sensors = {name: (c, moment, value) for name, c in self.header.temperatures.items()}
+        owners, drives = self.header.temperature_drives, self.header.drives
+        found: dict[str, dict[str, float]] = {}
+        for sensor in Heat.of(sensors, None).sensors:
+            drive = drives.get(owners.get(sensor.name, ""), self.header.drive)
+            limits = {
+                "warning_celsius": drive.warning_celsius,
+                "critical_celsius": drive.critical_celsius,
+            }
+            if sensor.own:
+                known = ((name, limit) for name, limit in limits.items() if limit is not None)
+                found[sensor.name] = dict(known)
+        return found
+
+    def _bins(self) -> dict[str, int]:
+        done = {stream.name: stream.done_ns for stream in self._streams}
+        return {name: edge for name, edge in done.items() if edge is not None}
+
+    def _read_events(self, begin: int, end: int | None) -> Iterator[tuple[Event, int]]:
+        """Whole events between two places in the file, each with the place behind it."""
+        if not self._events_file.exists():
+            return
+        with self._events_file.open("rb") as file:
+            file.seek(begin)
+            place = begin
+            while end is None or place < end:
+                line = file.readline()
+                if not line.endswith(b"\n"):
+                    return  # torn, or still being written
+                place += len(line)
+                try:
+                    yield Event.from_line(line.decode("utf-8", "replace")), place
+                except UNREADABLE:
+                    continue  # a torn line with another behind it: RunRecord says so
+
+    def _next_events(self) -> Iterator[Point]:
+        place = self._cursor.events
+        for event, behind in self._read_events(place, place + MOST_EVENT_BYTES):
+            self._cursor = replace(self._cursor, events=behind)
+            event = self._distinct(event)
+            if event.kind not in NOT_SHOWN:
+                yield event_point(event, self._phases, self.tags)
+            yield from self._of_phase(event)
+            self._note(event)
+
+    def _distinct(self, event: Event) -> Event:
+        """The event, a nanosecond later for each one alike at the same time: or it would
+        replace the one before."""
+        point = event_point(event, self._phases, self.tags)
+        t_ns = event.t_ns
+        while (event.kind, point.tags["severity"], t_ns) in self._recent:
+            t_ns += 1
+        self._recent.append((event.kind, point.tags["severity"], t_ns))
+        return replace(event, t_ns=t_ns)
+
+    def _of_phase(self, event: Event) -> Iterator[Point]:
+        phase = self._phase_of(event)
+        if event.kind == "phase_started" and phase is not None:
+            yield started_point(phase, event.t_ns, self.tags)
+        elif event.kind == "phase_ended" and phase is not None:
+            self._unresolved.append(event)
+
+    def _phase_of(self, event: Event) -> Phase | None:
+        index = event.data.get("index")
+        return self._phases.get(index) if isinstance(index, int) else None
+
+    def _note(self, event: Event) -> None:
+        """What later events or points need to know of this one."""
+        if event.kind in ("phase_started", "phase_ended"):
+            if self._phase_of(event) is not None:
+                self._phase_events.append(event)
+        elif event.kind in ABOUT_PHASES:
+            self._phase_events.append(event)
+        elif event.kind == "run_ended":
+            self.ended = True
+        elif event.kind in ("run_started", RESUMED):
+            self.ended = False
+            self.lost_instruments.clear()
+        elif event.kind == "instrument_lost":
+            self.lost_instruments.add(str(event.data.get("instrument")))
+        elif event.kind == "instrument_back":
+            self.lost_instruments.discard(str(event.data.get("instrument")))
+
+    def _next_io(self) -> list[Series]:
+        """What fio reported since, as it is: it comes twice a second and is never too much."""
+        found: list[Series] = []
+        places = dict(self._cursor.records)
+        for drive, op in product(("", *self._drive_tags), DIRECTIONS):
+            parts = {}
+            for field in SCHEMA["io"].fields:
+                name = f"fio.{drive}.{op}.{field}" if drive else f"fio.{op}.{field}"
+                begin = places.get(name, 0)
+                part = np.asarray(self.record.readings(name)[begin : begin + MOST_RECORDS])
+                if len(part):
+                    places[name] = begin + len(part)
+                    parts[field] = part
+            if parts:
+                found.append(_side_by_side(parts, {**self._tags_of(drive), "op": op}))
+        if found:
+            self._cursor = replace(self._cursor, records=places)
+        return found
+
+    def _started_ns(self) -> dict[int, int]:
+        """When each phase was said to have started: the time of its point."""
+        return {
+            int(event.data["index"]): event.t_ns
+            for event in self._phase_events
+            if event.kind == "phase_started"
+        }
+
+    def _phase_result(self, ended: Event) -> Iterator[Point]:
+        """The numbers of a phase that ended, while the run goes on."""
+        index = int(ended.data["index"])
+        try:
+            results, throttling = ended_phase(
+                self.record, tuple(self._phase_events), ended, self._channels.values()
+            )
+        except Exception:  # it comes again with the summary; readings must not wait for it
+            return
+        if not results:
+            return
+        for drive, result in results.items():
+            t_ns = self._started_ns().get(index, result.begin_ns)
+            tags = self._tags_of(drive)
+            yield result_point(result, t_ns, tags, part=bool(drive), running=True)
+        points = [self._throttle_point(interval) for interval in throttling]
+        told = {*self._cursor.throttling, *map(_identity, points)}
+        self._cursor = replace(self._cursor, throttling=tuple(sorted(told)))
+        yield from points
+
+    def _summary(self) -> Iterator[Point]:
+        """Every phase and every throttle interval, as ``summary.json`` says them, once."""
+        size = self._events_file.stat().st_size if self._events_file.exists() else 0
+        if self._cursor.summarised == size:
+            return
+        self._unresolved.clear()
+        try:
+            summary = whole_run(self.record.path)
+        except Exception as error:  # what was measured is sent all the same
+            self.problem = f"the run cannot be summarised: {type(error).__name__}: {error}"
+            return
+        started = self._started_ns()
+        for drive, one in {"": summary, **summary.drives}.items():
+            for result in one.phases:
+                t_ns = started.get(result.phase.index, result.begin_ns)
+                yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
+        true = [self._throttle_point(interval) for interval in summary.throttling]
+        yield from true
+        for told in sorted(set(self._cursor.throttling) - set(map(_identity, true))):
+            yield withdrawn_point(*told, self.tags)
+        self._cursor = replace(self._cursor, summarised=size, throttling=())
+
+    def _throttle_point(self, interval: ThrottleInterval) -> Point:
+        """Two drives may slow down at the same moment: the one that the rig names later is told a
+        nanosecond later, or its point would replace the other's."""
+        later = [*self._drive_tags].index(interval.drive) if interval.drive else 0
+        return throttle_point(replace(interval, begin_ns=interval.begin_ns + later), self.tags)
+
+
+def _identity(point: Point) -> tuple[int, str]:
+    """What tells one throttle interval's point from another's."""
+    return point.t_ns, point.tags["severity"]
+
+
+def _side_by_side(parts: dict[str, NDArray[np.void]], tags: dict[str, str]) -> Series:
+    """Fields that fio told at the same moment, in one point."""
+    times = np.unique(np.concatenate([part["t"] for part in parts.values()]))
+    columns = {}
+    for name, part in parts.items():
+        columns[name] = np.full(len(times), np.nan)
+        columns[name][np.searchsorted(times, part["t"])] = part["v"]
+    return Series("io", tags, times, columns)

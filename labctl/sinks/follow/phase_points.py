@@ -1,0 +1,138 @@
+"""Phases as points. Their time is always that of the ``phase_started`` event, so that what is
+known at the start, at the end and after the run is one and the same point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labctl.analysis.results import Estimate, PhaseResult
+from labctl.config.plan import Phase, format_size
+from labctl.fio.results import DIRECTIONS, Direction
+from labctl.sinks.schema import Point, Value
+
+_PERCENTILES = {
+    "50": "p50",
+    "90": "p90",
+    "95": "p95",
+    "99": "p99",
+    "99.9": "p99_9",
+    "99.99": "p99_99",
+}
+
+
+def _tags(phase: Phase, tags: Mapping[str, str]) -> dict[str, str]:
+    axes = {"pattern": phase.pattern.value}
+    if phase.pattern.io:
+        axes |= {
+            "block_size": format_size(phase.block_size_bytes),
+            "queue_depth": str(phase.queue_depth),
+            "jobs": str(phase.jobs),
+            "read_pct": str(phase.read_pct),
+        }
+    if phase.power_state is not None:
+        axes["power_state"] = str(phase.power_state)
+    return {**tags, **axes}
+
+
+def _known_at_start(phase: Phase, tags: Mapping[str, str], part: bool) -> dict[str, Value]:
+    run = tags["run"]
+    return {
+        "run_part": f"{run} {tags['drive']}" if part else run,
+        "index": phase.index,
+        "qd": phase.queue_depth,
+        "block_size_bytes": phase.block_size_bytes,
+        "label": phase.label,
+        "role": phase.role.value,
+    }
+
+
+def started_point(phase: Phase, t_ns: int, tags: Mapping[str, str]) -> Point:
+    """A phase that has begun: what it is, without any result."""
+    return Point("phase", _tags(phase, tags), t_ns, _known_at_start(phase, tags, part=False))
+
+
+def result_point(
+    result: PhaseResult,
+    t_ns: int,
+    tags: Mapping[str, str],
+    part: bool = False,
+    running: bool = False,
+) -> Point:
+    """A phase with everything that ``summary.json`` says of it.
+
+    ``part``: of one of several drives that worked at once, which its tag ``drive`` names.
+    ``running``: the run goes on, and what comes may show that the whole phase was throttled. Then
+    there is no number of the unthrottled part, and one that was stored before would stay: a field
+    of a point can be replaced and not be taken back. So it is only told when the run is over.
+    """
+    fields = _known_at_start(result.phase, tags, part)
+    fields["outcome"] = result.outcome
+    fields["duration_s"] = result.duration_s
+    fields["throttled_s"] = result.throttled_s
+    for name, estimate in (
+        ("watts", result.watts),
+        ("joules", result.joules),
+        ("iops_per_watt", result.iops_per_watt),
+        ("bytes_per_joule", result.bytes_per_joule),
+        ("joules_per_io", result.joules_per_io),
+        ("unthrottled_watts", None if running else result.watts_unthrottled),
+        ("unthrottled_iops", None if running else result.iops_unthrottled),
+        *((f"watts_{rail}", found.watts) for rail, found in result.rails.items()),
+    ):
+        fields |= _with_u(name, estimate)
+    for name, value in (
+        ("iops", result.iops),
+        ("bytes_per_s", result.bytes_per_s),
+        ("alignment_ms", result.alignment_ms),
+        ("unthrottled_s", result.unthrottled_s),
+    ):
+        if value is not None:
+            fields[name] = value
+    if result.throttling is not None:
+        fields["throttling"] = result.throttling.verdict
+    if result.steady is not None:
+        fields["steady"] = int(result.steady)
+    if result.temperatures:
+        fields["celsius_max"] = max(found.max for found in result.temperatures.values())
+    for sensor, found in result.temperatures.items():
+        fields[f"celsius_max_{sensor}"] = found.max
+    if result.cpu is not None:
+        fields["cpu_busy_cores"] = result.cpu.busy_cores
+        fields["cpu_busiest_pct"] = result.cpu.busiest[1]
+    fields |= _latencies(result)
+    return Point("phase", _tags(result.phase, tags), t_ns, fields)
+
+
+def _with_u(name: str, estimate: Estimate | None) -> dict[str, Value]:
+    return {} if estimate is None else {name: estimate.value, f"{name}_u": estimate.u}
+
+
+def _latencies(result: PhaseResult) -> dict[str, Value]:
+    """Of each direction, and of the phase where that can be said: a percentile over both
+    directions does not follow from the percentiles of each."""
+    sides = dict(zip(DIRECTIONS, (result.read, result.write), strict=True))
+    present = {name: side for name, side in sides.items() if side is not None}
+    fields: dict[str, Value] = {}
+    for name, side in present.items():
+        fields |= _of_direction(f"latency_{name}", side)
+    if len(present) == 1:
+        fields |= _of_direction("latency", *present.values())
+    elif present:
+        both = list(present.values())
+        ios = sum(side.total_ios for side in both)
+        if ios:
+            total_us = sum(side.latency_mean_us * side.total_ios for side in both)
+            fields["latency_mean_us"] = total_us / ios
+        fields["latency_max_us"] = max(side.latency_max_us for side in both)
+    return fields
+
+
+def _of_direction(prefix: str, side: Direction) -> dict[str, Value]:
+    fields: dict[str, Value] = {
+        f"{prefix}_mean_us": side.latency_mean_us,
+        f"{prefix}_max_us": side.latency_max_us,
+    }
+    for percentile, name in _PERCENTILES.items():
+        if percentile in side.latency_percentiles_us:
+            fields[f"{prefix}_{name}_us"] = side.latency_percentiles_us[percentile]
+    return fields

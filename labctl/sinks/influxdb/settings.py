@@ -1,0 +1,189 @@
+"""Where a run is sent: the ``[sinks.influxdb]`` section of a rig or of the site file.
+
+The site file (``$LABCTL_SITE``, else ``~/.config/labctl/site.toml``) says it once for every rig; a
+rig's own section replaces it key by key. Secrets stand in neither: the token comes from
+``LABCTL_INFLUX_TOKEN`` or from the file that ``token_file`` names.
+
+Rig texts that come in here are of rigs of this machine, never of a record: a record may come from
+anywhere, and would have this person's secrets sent to whom it names (docs/decisions/0017).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from labctl.errors import ConfigurationError, Mistake
+from labctl.toml_reading import mistakes_of, parse_toml
+
+TOKEN_VARIABLE = "LABCTL_INFLUX_TOKEN"
+SITE_VARIABLE = "LABCTL_SITE"
+INFLUXDB = "influxdb"
+_SECTION = f"sinks.{INFLUXDB}"
+_NS_PER_S = 1_000_000_000
+_PORTS = {"http": 80, "https": 443}
+
+
+class InfluxSettings(BaseModel):
+    """An InfluxDB: 2.x, or 1.8 and later (``bucket`` is the database, ``org`` stays empty, the
+    token is ``user:password``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    org: str = ""
+    bucket: Annotated[str, Field(min_length=1)]
+    token_file: str | None = None
+    bin_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
+    ca_file: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _plain_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("must be an address such as http://influxdb.example:8086")
+        if parts.username or parts.password:
+            raise ValueError(
+                f"must not hold a password: give the token in {TOKEN_VARIABLE} or token_file"
+            )
+        if parts.query or parts.fragment:
+            raise ValueError("must be the server's address alone; org and bucket are keys")
+        return url.rstrip("/")
+
+    @property
+    def destination(self) -> str:
+        """Where the points go, in words and without any secret."""
+        org = f"{self.org}/" if self.org else ""
+        return f"{self.url} ({org}{self.bucket})"
+
+    @property
+    def bin_ns(self) -> int:
+        """The width of the bins."""
+        return round(self.bin_s * _NS_PER_S)
+
+    def token(self) -> str:
+        """The token as it is now; empty when there is none. Raises OSError (token file)."""
+        if self.token_file is not None:
+            return Path(self.token_file).expanduser().read_text("utf-8").strip()
+        return os.environ.get(TOKEN_VARIABLE, "").strip()
+
+
+def site_file() -> Path:
+    """The file that says what holds for every rig of a site; it need not exist."""
+    configured = os.environ.get(SITE_VARIABLE)
+    if configured:
+        return Path(configured)
+    home = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config")).expanduser()
+    return home / "labctl" / "site.toml"
+
+
+def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> InfluxSettings | None:
+    """Where the runs of a rig of this machine go; None when neither it nor the site file says so.
+
+    ``to`` is an address that replaces the configured one; it may carry ``?org=…&bucket=…``.
+    Raises ConfigurationError with every mistake.
+    """
+    layers, source = configured(_SECTION, rig_text, rig_name)
+    if to:
+        layers, source = [*layers, _of_address(to)], "--to"
+    values = joined(layers, _server_of)
+    if not values:
+        return None
+    try:
+        return InfluxSettings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
+
+
+Section = dict[str, Any]
+"""The keys of a section, as they stand in a file."""
+
+
+def configured(section: str, rig_text: str, rig_name: str) -> tuple[list[Section], str]:
+    """A section in the site file, and in the rig: to be joined. The second value is the file that
+    the last word stands in. Raises ConfigurationError."""
+    of_rig = _section(section, rig_text, rig_name)
+    return [of_site(section), of_rig], rig_name if of_rig else str(site_file())
+
+
+def of_site(section: str) -> Section:
+    """A section of the site file. Raises ConfigurationError."""
+    site = site_file()
+    return _section(section, _read(site), str(site))
+
+
+def joined(layers: Sequence[Section], server_of: Callable[[Section], object]) -> Section:
+    """Each layer over those before it, key by key.
+
+    ``server_of``: the server that a section names. Files (``token_file``, ``ca_file`` …) are for
+    the server that was named where they stand: a layer that in the end is about another server
+    has its files left out, so that no secret goes to an address that it was not configured with.
+    """
+    both: Section = {}
+    servers = []
+    for layer in layers:
+        both = {**both, **layer}
+        servers.append(server_of(both))
+    return {
+        key: value
+        for layer, server in zip(layers, servers, strict=True)
+        for key, value in layer.items()
+        if server == servers[-1] or not key.endswith("_file")
+    }
+
+
+def _server_of(values: Section) -> object:
+    """Scheme, host and port of the ``url``."""
+    url = values.get("url")
+    try:
+        parts = urlsplit(str(url))
+        return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return url  # none that a request can be sent to
+
+
+def cursor_name(settings: InfluxSettings, to: str | None, full_rate: bool) -> str:
+    """The name of the cursor's file: one for the configured server, one each for others."""
+    name = INFLUXDB
+    if to:
+        name += "-" + hashlib.sha256(settings.destination.encode()).hexdigest()[:8]
+    return f"{name}-full" if full_rate else name
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        if os.environ.get(SITE_VARIABLE):
+            raise ConfigurationError(
+                [Mistake(SITE_VARIABLE, "file", str(file), "there is no such file")]
+            ) from None
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([Mistake(str(file), "file", None, str(error))]) from error
+
+
+def _section(name: str, text: str, file: str) -> dict[str, Any]:
+    found: Any = parse_toml(text, file)
+    for key in name.split("."):
+        found = found.get(key, {}) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise ConfigurationError([Mistake(file, name, found, "must be a table")])
+    return dict(found)
+
+
+def _of_address(to: str) -> dict[str, str]:
+    parts = urlsplit(to)
+    asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    unknown = sorted(set(asked) - {"org", "bucket"})
+    if unknown:
+        allowed = "only org and bucket may follow the ?"  # its value may be a secret
+        raise ConfigurationError([Mistake("--to", unknown[0], None, allowed)])
+    return {"url": parts._replace(query="").geturl(), **asked}

@@ -1,0 +1,185 @@
+"""The InfluxDB sink: slices in, batches out, and a cursor that never runs ahead of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from labctl.sinks.follow.cursor import SINKS_DIR, Cursor, CursorFile
+from labctl.sinks.follow.follower import Slice
+from labctl.sinks.influxdb.line_protocol import line, lines
+from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+from labctl.sinks.schema import Point
+from labctl.sinks.sink import SinkReport
+
+BATCH_LINES = 5_000
+IN_FLIGHT = 4
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Lines under way; ``cursor`` holds once they and all before them are stored."""
+
+    cursor: Cursor | None
+    stored: bool = False
+
+
+class InfluxSink:
+    """Ships one run to one InfluxDB.
+
+    At most ``IN_FLIGHT`` batches are under way, in any order: sending twice changes nothing. The
+    cursor moves when all batches before it are stored. Memory does not grow while the
+    server is away: ``put`` waits.
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        name: str,
+        settings: InfluxSettings,
+        tell: Callable[[str], None],
+        *,
+        full_rate: bool = False,
+        from_start: bool = False,
+        pace: Pace | None = None,
+    ) -> None:
+        """``name`` is the cursor's; ``tell`` gets sentences for a person, from the loop."""
+        self.name = name
+        self._run = run
+        self._settings = settings
+        self._tell = tell
+        self._bin_ns = 0 if full_rate else settings.bin_ns
+        self._from_start = from_start
+        self._rejects = run / SINKS_DIR / f"{name}.rejected.lp"
+        self._writer = InfluxWriter(settings, self._rejects, tell, pace)
+        self._file: CursorFile | None = None
+        self._cursor = Cursor(settings.destination, self._bin_ns)
+        self._buffer: list[str] = []
+        self._buffer_cursor: Cursor | None = None
+        self._under_way: deque[_Batch] = deque()
+        self._places = asyncio.Semaphore(IN_FLIGHT)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def cursor(self) -> Cursor:
+        """From where on the journal is wanted."""
+        return self._cursor
+
+    async def __aenter__(self) -> InfluxSink:
+        """Take the cursor and connect. Raises SinkBusy, LabctlError."""
+        self._file = CursorFile(self._run, self.name, self._tell)
+        try:
+            if self._from_start:
+                self._rejects.unlink(missing_ok=True)
+            else:
+                self._cursor, why = self._file.load(self._settings.destination, self._bin_ns)
+                if why:
+                    self._tell(why)
+            await self._writer.__aenter__()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop at once; the cursor says from where the next one goes on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert self._file is not None
+        self._file.close()
+        await self._writer.__aexit__(kind, error, trace)
+
+    async def put(self, part: Slice) -> None:
+        """Take a slice; waits while ``IN_FLIGHT`` batches are under way."""
+        self._buffer += [text for text in map(line, part.points) if text is not None]
+        await self._send_full()
+        for series in part.series:
+            self._buffer += lines(series)
+            await self._send_full()
+        self._buffer_cursor = part.cursor
+
+    async def _send_full(self) -> None:
+        """Send what fills a batch. It may carry the cursor of the slice before: all of that is
+        in it or was sent before it."""
+        while len(self._buffer) >= BATCH_LINES:
+            batch, self._buffer = self._buffer[:BATCH_LINES], self._buffer[BATCH_LINES:]
+            cursor, self._buffer_cursor = self._buffer_cursor, None
+            await self._send(batch, cursor)
+
+    async def beat(self, point: Point) -> None:
+        """A sign of life, unless the server is busy or away: it is of no use later."""
+        text = line(point)
+        if text is not None and not self._places.locked() and not self._writer.trouble:
+            self._buffer.append(text)
+
+    async def flush(self) -> None:
+        """Send what is there, however little."""
+        if self._buffer or self._buffer_cursor is not None:
+            batch, cursor = self._buffer, self._buffer_cursor
+            self._buffer, self._buffer_cursor = [], None
+            await self._send(batch, cursor)
+
+    async def drain(self) -> None:
+        """Wait until everything is stored, and keep the cursor."""
+        await self.flush()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self._raise_failure()
+        assert self._file is not None
+        self._file.save()
+
+    def report(self) -> SinkReport:
+        """What was done so far."""
+        return SinkReport(
+            name=self.name,
+            destination=self._settings.destination,
+            sent=self._writer.stored,
+            rejected=self._writer.rejected,
+            trouble=self._writer.trouble,
+        )
+
+    async def _send(self, batch: list[str], cursor: Cursor | None) -> None:
+        await self._places.acquire()
+        self._raise_failure()
+        entry = _Batch(cursor)
+        self._under_way.append(entry)
+        task = asyncio.create_task(self._deliver(batch, entry), name=f"{self.name}-batch")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        await asyncio.sleep(0)  # on its way while further lines are made
+
+    async def _deliver(self, batch: list[str], entry: _Batch) -> None:
+        try:
+            if batch:
+                await self._writer.store(batch)
+            entry.stored = True
+            self._move_cursor()
+        finally:
+            self._places.release()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            self._tasks.discard(task)
+
+    def _raise_failure(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    def _move_cursor(self) -> None:
+        assert self._file is not None
+        while self._under_way and self._under_way[0].stored:
+            entry = self._under_way.popleft()
+            if entry.cursor is not None:
+                self._file.keep(entry.cursor)

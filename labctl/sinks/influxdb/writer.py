@@ -1,0 +1,310 @@
+"""Writes lines to InfluxDB 2.x or 1.8+ until they are stored, whatever happens in between.
+
+What an answer means:
+
+- network errors, time-outs, 408, 429, 5xx: tried again, with growing pauses;
+- 401, 403, 404 and other refusals of the request itself: told once, kept, tried again slowly;
+- 400, 422 (lines that cannot be taken): halved until only the culprits are left, which go to
+  the reject file with the server's reason. 2.x stores nothing of a batch with an unparsable line,
+  1.x all but that line; the rest being sent again does no harm in either;
+- 413: halved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
+from influxdb_client.rest import ApiException
+
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
+
+LONGEST_ANSWER = 8 * 1024
+"""Bytes read of an error's text: a server lists every bad line of a batch."""
+
+LONGEST_REASON = 400
+
+_LINE_TROUBLE = re.compile(
+    r"unable to parse|partial write|field type conflict|retention policy|invalid (field|tag|number)"
+    r"|max key size|time outside range|line too long",
+    re.IGNORECASE,
+)
+_DROPPED = re.compile(r"\bdropped[= ](\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long to wait between attempts, and for an answer. Seconds."""
+
+    first_s: float = 0.25
+    most_s: float = 10.0
+    refused_s: float = 15.0
+    answer_s: float = 30.0
+    connect_s: float = 5.0
+
+
+class _Verdict(Enum):
+    STORED = auto()
+    LINES = auto()
+    TOO_LARGE = auto()
+    AWAY = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    verdict: _Verdict
+    reason: str = ""
+    wait_s: float = 0.0
+    """How long the server asks to be left alone."""
+
+
+class _ShortAnswer(aiohttp.ClientResponse):
+    """An answer of which no more than ``LONGEST_ANSWER`` bytes are read."""
+
+    async def read(self) -> bytes:
+        if self._body is None:
+            data = bytearray()
+            async for chunk in self.content.iter_chunked(LONGEST_ANSWER):
+                data += chunk
+                if len(data) >= LONGEST_ANSWER:
+                    self.close()
+                    break
+            self._body = bytes(data[:LONGEST_ANSWER])
+        return self._body
+
+
+class InfluxWriter:
+    """Stores batches of lines. ``tell`` gets a sentence when trouble begins and when it ends."""
+
+    def __init__(
+        self,
+        settings: InfluxSettings,
+        rejects: Path,
+        tell: Callable[[str], None],
+        pace: Pace | None = None,
+    ) -> None:
+        """``rejects`` is the file for lines that the server will not take."""
+        self.stored = 0
+        self.rejected = 0
+        self.trouble = ""
+        """What is wrong with the server now, in words; empty when it takes what is sent."""
+        self._settings = settings
+        self._rejects = rejects
+        self._tell = tell
+        self._pace = pace or Pace()
+        self._token: str | None = None
+        self._told: _Verdict | None = None
+        self._recovered = asyncio.Event()
+        self._client: Any = None  # its own annotations are incomplete
+
+    async def __aenter__(self) -> InfluxWriter:
+        context = None
+        if self._settings.ca_file is not None:
+            path = Path(self._settings.ca_file).expanduser()
+            context = await asyncio.to_thread(ssl.create_default_context, cafile=path)
+        self._client = InfluxDBClientAsync(
+            url=self._settings.url,
+            org=self._settings.org,
+            timeout=aiohttp.ClientTimeout(
+                total=self._pace.answer_s, sock_connect=self._pace.connect_s
+            ),
+            ssl_context=context,
+            allow_redirects=False,  # a redirected POST becomes a GET: it would store nothing
+            client_session_kwargs={"response_class": _ShortAnswer},
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def store(self, lines: Sequence[str]) -> None:
+        """Come back when every line is stored, or in the reject file."""
+        parts = [list(lines)]
+        while parts:
+            part = parts.pop()
+            answer = await self._until_answered(part)
+            if answer.verdict is _Verdict.STORED:
+                self.stored += len(part)
+            elif len(part) == 1 or _all_dropped(answer, len(part)):
+                self._reject(part, answer.reason)
+            else:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+
+    async def probe(self) -> str:
+        """What is wrong with the server, token or bucket, in words; empty when it takes points.
+
+        One line without a field is sent: a server that would store lines says that it is none
+        (2.x and 1.x look at token and bucket first), and stores nothing.
+        """
+        answer = await self._attempt(b"labctl_probe")
+        taken = answer.verdict in (_Verdict.LINES, _Verdict.STORED)
+        return "" if taken else answer.reason
+
+    async def _until_answered(self, part: Sequence[str]) -> _Answer:
+        """Try until the server has said something about the lines themselves."""
+        body = "\n".join(part).encode()
+        pause_s = self._pace.first_s
+        while True:
+            recovered = self._recovered
+            answer = await self._attempt(body)
+            if answer.verdict in (_Verdict.STORED, _Verdict.LINES, _Verdict.TOO_LARGE):
+                self._trouble_over()
+                return answer
+            if recovered.is_set():
+                continue  # it was sent in a trouble that is over: no news
+            self._complain(answer)
+            if answer.verdict is _Verdict.REFUSED:
+                wait_s = self._pace.refused_s
+            else:
+                wait_s = max(pause_s, min(answer.wait_s, self._pace.most_s))
+                pause_s = min(pause_s * 2, self._pace.most_s)
+            await self._pause(wait_s * random.uniform(0.75, 1.25))
+
+    async def _attempt(self, body: bytes) -> _Answer:
+        try:
+            await self._renew_token()
+            writer = self._client.write_api()
+            if await writer.write(bucket=self._settings.bucket, record=body):
+                return _Answer(_Verdict.STORED)
+            return _Answer(_Verdict.REFUSED, "it answers, but not as InfluxDB does: a proxy?")
+        except ApiException as error:
+            return self._meaning(error)
+        except TimeoutError:
+            return _Answer(_Verdict.AWAY, f"no answer within {self._pace.answer_s:.0f} s")
+        except (aiohttp.ClientError, OSError) as error:
+            return _Answer(_Verdict.AWAY, _shortened(str(error) or type(error).__name__))
+
+    async def _renew_token(self) -> None:
+        """A token that was put right is used from the next attempt on."""
+        if self._token is not None and self._told is not _Verdict.REFUSED:
+            return
+        try:
+            token = await asyncio.to_thread(self._settings.token)
+        except (OSError, UnicodeDecodeError) as error:
+            if self._token is None:
+                self._token = ""
+            self._tell(f"InfluxDB: the token file cannot be read: {error}")
+            return
+        if token != self._token:
+            self._token = token
+            if token:
+                self._client.api_client.set_default_header("Authorization", f"Token {token}")
+
+    def _meaning(self, error: ApiException) -> _Answer:
+        status = int(error.status or 0)
+        reason = _reason(error)
+        shown = f"{status} {reason}".strip()
+        if status == 413:
+            return _Answer(_Verdict.TOO_LARGE, shown)
+        if status in (400, 422) and (self.stored or _LINE_TROUBLE.search(reason)):
+            return _Answer(_Verdict.LINES, shown)
+        if status in (408, 429) or status >= 500:
+            return _Answer(_Verdict.AWAY, shown, _retry_after(error))
+        hints = {
+            401: f"is the token right? ({TOKEN_VARIABLE} or token_file)"
+            if self._token
+            else f"there is no token for this address: {TOKEN_VARIABLE}, or token_file beside "
+            "this url",
+            403: "may this token write to the bucket?",
+            404: f"is there a bucket {self._settings.bucket!r}?",
+        }
+        hint = hints.get(status, "is this the address of an InfluxDB?")
+        if re.search(r"\borg(anization|ID)?\b", reason):
+            hint = f"is {self._settings.org!r} the organisation there? say org"
+        if status == 404 and "page not found" in reason:
+            hint = "is this an InfluxDB, of version 1.8 or newer?"
+        return _Answer(_Verdict.REFUSED, f"{shown}: {hint}")
+
+    def _complain(self, answer: _Answer) -> None:
+        self.trouble = answer.reason
+        if answer.verdict is self._told:
+            return
+        self._told = answer.verdict
+        what = "refuses" if answer.verdict is _Verdict.REFUSED else "does not answer"
+        self._tell(
+            f"InfluxDB {self._settings.destination} {what}: {answer.reason}; "
+            "nothing is lost, it is sent when it can be"
+        )
+
+    def _trouble_over(self) -> None:
+        if self._told is None:
+            return
+        self._told, self.trouble = None, ""
+        self._tell(f"InfluxDB {self._settings.destination} takes points again")
+        self._recovered.set()  # whoever is waiting need not wait to the end
+        self._recovered = asyncio.Event()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._recovered.wait()
+        except TimeoutError:
+            return
+
+    def _reject(self, part: Sequence[str], reason: str) -> None:
+        first = not self.rejected
+        self.rejected += len(part)
+        text = "".join(f"# {_shortened(reason)}\n{line}\n" for line in part)
+        try:
+            with self._rejects.open("a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            self._tell(f"{self._rejects} cannot be written: {error.strerror or error}")
+        if first:
+            self._tell(
+                f"InfluxDB {self._settings.destination} will not take some lines, they are in "
+                f"{self._rejects}: {_shortened(reason)}"
+            )
+
+
+def _all_dropped(answer: _Answer, count: int) -> bool:
+    """Whether the server says that it dropped each of ``count`` lines (older than its bucket
+    keeps): halving would ask again thousands of times."""
+    found = _DROPPED.findall(answer.reason)
+    return answer.verdict is _Verdict.LINES and any(int(number) == count for number in found)
+
+
+def _reason(error: ApiException) -> str:
+    """The server's own words, on one line, short."""
+    body = getattr(error, "body", None) or b""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict):
+        text = str(data.get("message") or data.get("error") or text)
+    return _shortened(text or str(error.reason or ""))
+
+
+def _shortened(text: str) -> str:
+    plain = " ".join(text.split())
+    if len(plain) <= LONGEST_REASON:
+        return plain
+    half = LONGEST_REASON // 2
+    return f"{plain[:half]} … {plain[-half:]}"
+
+
+def _retry_after(error: ApiException) -> float:
+    headers: Mapping[str, str] = getattr(error, "headers", None) or {}
+    value = headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else 0.0

@@ -1,0 +1,187 @@
+"""Home Assistant's MQTT discovery: the rig as a device with its sensors, and its removal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+import aiomqtt
+
+from labctl.errors import LabctlError
+from labctl.record.reader import Header
+from labctl.sinks.mqtt.connection import Pace, client_for, new_identifier
+from labctl.sinks.mqtt.messages import Message
+from labctl.sinks.mqtt.settings import MqttSettings
+from labctl.sinks.mqtt.topics import OFFLINE, ONLINE, base_topic, topic_name
+
+FEWEST_EXPIRY_S = 30
+MISSED_BINS = 5
+"""A live value is "unavailable" when so many bins (at least 30 s) brought no other."""
+
+LONGEST_ID = 48
+
+_RAIL = (
+    ("watts", "power", "W", 3),
+    ("volts", "voltage", "V", 3),
+    ("amps", "current", "A", 4),
+)
+"""Field, device class, unit, decimals shown."""
+
+
+def identifier(name: str) -> str:
+    """A name as Home Assistant takes it in topics and ids; two names never become one."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:LONGEST_ID]
+    if plain == name and name:
+        return plain
+    mark = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{plain}_{mark}"
+
+
+def device_id(prefix: str, rig: str) -> str:
+    """The rig's id as a device; rigs of the same name under other prefixes are others."""
+    return f"{identifier(prefix)}_{identifier(rig)}"
+
+
+def discovery(header: Header, base: str, settings: MqttSettings) -> list[Message]:
+    """The retained messages that announce a rig. ``base`` is what its topics begin with."""
+    device = device_id(settings.prefix, header.rig_name)
+    shared = {
+        "availability_topic": topic_name(base, "availability"),
+        "payload_available": ONLINE.decode(),
+        "payload_not_available": OFFLINE.decode(),
+        "device": {
+            "identifiers": [device],
+            "name": header.rig_name,
+            "manufacturer": "labctl",
+            "model": "SSD power rig",
+            "sw_version": header.versions.get("labctl", ""),
+        },
+        "origin": {"name": "labctl", "sw_version": header.versions.get("labctl", "")},
+    }
+    found = []
+    for component, name, keys in _entities(header, base, settings):
+        content = {
+            **shared,
+            **keys,
+            "object_id": f"{device}_{name}",
+            "unique_id": f"{device}_{name}",
+        }
+        topic = f"{settings.home_assistant_prefix}/{component}/{device}/{name}/config"
+        text = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        found.append(Message(topic, text, qos=1, retain=True))
+    return found
+
+
+def _entities(
+    header: Header, base: str, settings: MqttSettings
+) -> Iterator[tuple[str, str, Mapping[str, object]]]:
+    """Component, name and own keys of each."""
+    measured = {
+        "state_class": "measurement",
+        "expire_after": max(FEWEST_EXPIRY_S, round(MISSED_BINS * settings.bin_s)),
+    }
+    for rail in header.rails:
+        for field, device_class, unit, decimals in _RAIL:
+            yield (
+                "sensor",
+                f"{identifier(rail.name)}_{field}",
+                {
+                    "name": f"{rail.name} {field}",
+                    "state_topic": topic_name(base, "power", rail.name),
+                    "value_template": _template(field),
+                    "device_class": device_class,
+                    "unit_of_measurement": unit,
+                    "suggested_display_precision": decimals,
+                    **measured,
+                },
+            )
+    for sensor in header.temperatures:
+        yield (
+            "sensor",
+            f"{identifier(sensor)}_celsius",
+            {
+                "name": f"{sensor} temperature",
+                "state_topic": topic_name(base, "temperature", sensor),
+                "value_template": _template("celsius"),
+                "device_class": "temperature",
+                "unit_of_measurement": "°C",
+                "suggested_display_precision": 1,
+                **measured,
+            },
+        )
+    yield (
+        "sensor",
+        "state",
+        {
+            "name": "state",
+            "state_topic": topic_name(base, "state"),
+            "value_template": _template("state"),
+            "json_attributes_topic": topic_name(base, "state"),
+            "icon": "mdi:test-tube",
+        },
+    )
+    yield (
+        "sensor",
+        "phase",
+        {
+            "name": "phase",
+            "state_topic": topic_name(base, "phase"),
+            "value_template": "{{ value_json.label if value_json.active else 'none' }}",
+            "icon": "mdi:format-list-numbered",
+        },
+    )
+    heartbeat = topic_name(base, "heartbeat")
+    yield (
+        "sensor",
+        "heartbeat",
+        {
+            "name": "last heartbeat",
+            "state_topic": heartbeat,
+            "value_template": _template("time"),
+            "device_class": "timestamp",
+            "entity_category": "diagnostic",
+        },
+    )
+    yield (
+        "binary_sensor",
+        "meters",
+        {
+            "name": "meters",
+            "state_topic": heartbeat,
+            "value_template": "{{ 'OFF' if value_json.meters_ok | default(true) else 'ON' }}",
+            "device_class": "problem",
+            "entity_category": "diagnostic",
+        },
+    )
+
+
+def _template(field: str) -> str:
+    return f"{{{{ value_json.{field} | default('None') }}}}"
+
+
+async def forget(settings: MqttSettings, rig: str, pace: Pace | None = None) -> int:
+    """Take back all that the broker keeps of a rig: what it was announced with and what it told
+    last. Comes back with how many messages that were.
+
+    Raises LabctlError when the broker cannot be reached or refuses.
+    """
+    announced = f"{settings.home_assistant_prefix}/+/{device_id(settings.prefix, rig)}/+/config"
+    told = f"{base_topic(settings.prefix, rig)}/#"
+    try:
+        client = await client_for(settings, new_identifier(), (pace or Pace()).answer_s)
+        async with client:
+            for pattern in (announced, told):
+                await client.subscribe(pattern, qos=0)
+                await client.unsubscribe(pattern)  # what is kept comes before the answer to this
+            topics = []
+            while len(client.messages):
+                message = await anext(client.messages)
+                if message.retain:
+                    topics.append(str(message.topic))
+            for topic in topics:
+                await client.publish(topic, b"", qos=1, retain=True)
+    except (aiomqtt.MqttError, OSError, UnicodeDecodeError) as error:
+        raise LabctlError(f"MQTT broker {settings.destination}: {error}") from error
+    return len(topics)

@@ -1,0 +1,159 @@
+"""What happens on a rig as MQTT messages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labctl.record.reader import Header
+from labctl.sinks.mqtt.topics import (
+    DATABASE_ONLY,
+    OFFLINE,
+    ONLINE,
+    TOPICS,
+    base_topic,
+    moment,
+    payload,
+    topic_name,
+)
+from labctl.sinks.schema import Point, Series, drive_tags, run_tags
+
+NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
+"""The tag that tells the series of a measurement apart."""
+
+_NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct", "power_state")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is published; ``qos`` 1 is repeated until the broker has it."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What is said on coming, and on going or by the broker when the connection breaks."""
+
+    online: Message
+    offline: Message
+
+
+class RigMessages:
+    """Makes the messages of a rig, or of one run on it."""
+
+    def __init__(
+        self,
+        prefix: str,
+        tags: Mapping[str, str],
+        plan: str | None = None,
+        phases: int = 0,
+        drives: Mapping[str, str] | None = None,
+    ) -> None:
+        """``tags`` are what each message says of where it comes from; ``rig`` is among them.
+        ``drives``: of several drives their names in the rig, by what their points call them."""
+        self.base = base_topic(prefix, tags["rig"])
+        self._tags = dict(tags)
+        self._drives = dict(drives or {})
+        self._plan = plan
+        self._phases = phases
+
+    @classmethod
+    def of_run(cls, prefix: str, header: Header) -> RigMessages:
+        """Those of a run."""
+        drives = {tags["drive"]: name for name, tags in drive_tags(header).items()}
+        return cls(prefix, run_tags(header), header.plan_name, len(header.phases), drives)
+
+    @property
+    def availability(self) -> Availability:
+        """Whether somebody tells about this rig now."""
+        topic = TOPICS["availability"]
+        name = topic_name(self.base, "availability")
+        online, offline = (
+            Message(name, word, topic.qos, topic.retained) for word in (ONLINE, OFFLINE)
+        )
+        return Availability(online, offline)
+
+    def is_of_all(self, tags: Mapping[str, str]) -> bool:
+        """Whether something is not one drive's alone, where there are several."""
+        return tags.get("drive") not in self._drives
+
+    def state(self, t_ns: int, state: str, outcome: str | None, reason: str | None) -> Message:
+        """What the rig is doing, and how its run ended."""
+        values = {"state": state, "plan": self._plan, "outcome": outcome, "reason": reason}
+        return self._message("state", t_ns, values)
+
+    def heartbeat(self, point: Point) -> Message:
+        """A sign of life."""
+        known = TOPICS["heartbeat"].fields
+        values = {name: value for name, value in point.fields.items() if name in known}
+        return self._message("heartbeat", point.t_ns, values)
+
+    def phase(self, point: Point, t_ns: int, active: bool) -> Message:
+        """The phase that is on, or was the last."""
+        return self._message("phase", t_ns, {"active": active, **self._of_phase(point)})
+
+    def result(self, point: Point) -> Message:
+        """The numbers of a phase that ended; of several drives, all of them or one of them."""
+        index = point.fields["index"]
+        if self.is_of_all(point.tags):
+            values = {"id": self._identity("result", index), **self._of_phase(point)}
+            return self._message("result", point.t_ns, values)
+        name = self._drives[point.tags["drive"]]
+        values = {
+            "id": self._identity("result", index, name),
+            "name": name,
+            **self._of_phase(point),
+            "drive": point.tags["drive"],
+        }
+        return self._message("drive_result", point.t_ns, values, name)
+
+    def event(self, point: Point) -> Message:
+        """An event. Told twice it has the same id."""
+        kind, severity = point.tags["kind"], point.tags["severity"]
+        title = point.fields.get("title")
+        values = {
+            "id": self._identity("event", point.t_ns, kind, severity, title),
+            "kind": kind,
+            "severity": severity,
+            **_whose(point.tags),
+            **point.fields,
+        }
+        return self._message("event", point.t_ns, values, kind)
+
+    def newest(self, series: Series) -> tuple[int, Message]:
+        """The last values of a series, and their time."""
+        kind, tag = series.measurement, NAMED_BY[series.measurement]
+        t_ns = int(series.t_ns[-1])
+        columns = {name: column[-1] for name, column in series.columns.items()}
+        values = {tag: series.tags[tag], **_whose(series.tags), **series.constants, **columns}
+        if kind != "io" or self.is_of_all(series.tags):
+            return t_ns, self._message(kind, t_ns, values, series.tags[tag])
+        name = self._drives[series.tags["drive"]]
+        values["name"] = name
+        return t_ns, self._message("drive_io", t_ns, values, name, series.tags[tag])
+
+    def _message(self, kind: str, t_ns: int, values: Mapping[str, object], *names: str) -> Message:
+        topic = TOPICS[kind]
+        content = payload(kind, {**moment(t_ns), **self._tags, **values})
+        return Message(topic_name(self.base, kind, *names), content, topic.qos, topic.retained)
+
+    def _of_phase(self, point: Point) -> dict[str, object]:
+        tags = {name: value for name, value in point.tags.items() if name not in self._tags}
+        numbers = {name: int(tags.pop(name)) for name in _NUMBERS_IN_TAGS if name in tags}
+        fields = {name: value for name, value in point.fields.items() if name not in DATABASE_ONLY}
+        return {**fields, **tags, **numbers, "phases": self._phases}
+
+    def _identity(self, *parts: object) -> str:
+        text = json.dumps([self._tags["rig"], self._tags["run"], *parts])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _whose(tags: Mapping[str, str]) -> dict[str, str]:
+    """The drive that something is of, which of several may be one alone."""
+    return {"drive": tags["drive"]} if "drive" in tags else {}

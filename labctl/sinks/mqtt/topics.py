@@ -1,0 +1,176 @@
+"""The topic tree and what each message says, as data: ``docs/mqtt.md`` is held against it.
+
+Every topic lies below ``<prefix>/<rig>/``. A name in a topic is percent-encoded: what is not a
+letter, a digit or one of ``_ . - ~`` stands as ``%XX`` of its UTF-8, so no name can break the tree
+and each can be read back. The names as they are stand in the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from labctl.printable import printable_lines
+from labctl.record.timebase import NS_PER_MS, NS_PER_S
+from labctl.sinks.influxdb.line_protocol import shortened
+from labctl.sinks.schema import SCHEMA, Kind
+
+ONLINE, OFFLINE = b"online", b"offline"
+
+LONGEST_LEVEL = 200
+"""Characters of a name in a topic; the whole one stands in the message."""
+
+_TYPES: Mapping[Kind, type] = {Kind.FLOAT: float, Kind.INTEGER: int, Kind.TEXT: str}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One kind of message.
+
+    ``path`` lies below the rig; each level in ``<>`` is a name. ``fields`` are what its JSON object
+    may hold (what is not known is left out), ``families`` prefixes of fields named after rails
+    and sensors. Without fields the payload is a word.
+    """
+
+    path: str
+    qos: int
+    retained: bool
+    fields: Mapping[str, type] = field(default_factory=dict)
+    families: Mapping[str, type] = field(default_factory=dict)
+
+    def type_of(self, name: str) -> type:
+        """The type of a field. Raises KeyError when these messages have no such field."""
+        if name in self.fields:
+            return self.fields[name]
+        for prefix, kind in self.families.items():
+            if name.startswith(prefix):
+                return kind
+        raise KeyError(name)
+
+
+def _of(measurement: str) -> dict[str, type]:
+    return {name: _TYPES[kind] for name, kind in SCHEMA[measurement].fields.items()}
+
+
+_COMMON: Mapping[str, type] = {"time": str, "t_ns": int, "rig": str, "drive": str, "run": str}
+_RIG: Mapping[str, type] = {
+    "state": str,
+    "queue_length": int,
+    "meters_ok": bool,
+    "journal_lag_s": float,
+}
+_PHASE: Mapping[str, type] = {
+    "index": int,
+    "phases": int,
+    "label": str,
+    "role": str,
+    "pattern": str,
+    "block_size": str,
+    "block_size_bytes": int,
+    "queue_depth": int,
+    "jobs": int,
+    "read_pct": int,
+    "power_state": int,
+}
+DATABASE_ONLY = ("qd", "run_part")
+"""Fields of a phase that say again, for queries, what a message has under another name."""
+
+_RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
+
+TOPICS: Mapping[str, Topic] = {
+    "availability": Topic("availability", qos=1, retained=True),
+    "state": Topic(
+        "state",
+        qos=1,
+        retained=True,
+        fields={**_COMMON, "state": str, "plan": str, "outcome": str, "reason": str},
+    ),
+    "heartbeat": Topic("heartbeat", qos=0, retained=True, fields={**_COMMON, **_RIG}),
+    "phase": Topic("phase", qos=1, retained=True, fields={**_COMMON, "active": bool, **_PHASE}),
+    "power": Topic(
+        "power/<rail>", qos=0, retained=False, fields={**_COMMON, "rail": str, **_of("power")}
+    ),
+    "temperature": Topic(
+        "temperature/<sensor>",
+        qos=0,
+        retained=False,
+        fields={**_COMMON, "sensor": str, **_of("temperature")},
+    ),
+    "io": Topic("io/<op>", qos=0, retained=False, fields={**_COMMON, "op": str, **_of("io")}),
+    "result": Topic(
+        "result",
+        qos=1,
+        retained=False,
+        fields={**_COMMON, "id": str, **_PHASE, **_RESULT},
+        families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
+    ),
+    "drive_io": Topic(
+        "drive/<name>/io/<op>",
+        qos=0,
+        retained=False,
+        fields={**_COMMON, "name": str, "op": str, **_of("io")},
+    ),
+    "drive_result": Topic(
+        "drive/<name>/result",
+        qos=1,
+        retained=False,
+        fields={**_COMMON, "name": str, "id": str, **_PHASE, **_RESULT},
+        families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
+    ),
+    "event": Topic(
+        "event/<kind>",
+        qos=1,
+        retained=False,
+        fields={**_COMMON, "id": str, "kind": str, "severity": str, **_of("event")},
+    ),
+}
+
+
+def level(name: str) -> str:
+    """A name as one level of a topic, never empty."""
+    return quote(name[:LONGEST_LEVEL], safe="", errors="replace") or "_"
+
+
+def base_topic(prefix: str, rig: str) -> str:
+    """What all topics of a rig begin with."""
+    return f"{prefix}/{level(rig)}"
+
+
+def topic_name(base: str, kind: str, *names: str) -> str:
+    """The topic of a message; ``names`` fill the levels in ``<>``, in their order."""
+    given = iter(names)
+    levels = TOPICS[kind].path.split("/")
+    path = "/".join(level(next(given)) if one.startswith("<") else one for one in levels)
+    return f"{base}/{path}"
+
+
+def payload(kind: str, values: Mapping[str, object]) -> bytes:
+    """The JSON object of a message; None, NaN and infinite values are left out.
+
+    Raises KeyError for a field that such messages do not have.
+    """
+    topic = TOPICS[kind]
+    written: dict[str, object] = {}
+    for name, value in values.items():
+        wanted = topic.type_of(name)
+        if value is None:
+            continue
+        if wanted is str:
+            written[name] = shortened(printable_lines(str(value)))
+        elif wanted is bool or wanted is int or math.isfinite(wanted(value)):
+            written[name] = wanted(value)
+    return json.dumps(written, ensure_ascii=False, allow_nan=False).encode()
+
+
+def moment(t_ns: int) -> dict[str, object]:
+    """A time for a person and for a program; only the latter where no calendar has it."""
+    seconds, rest_ns = divmod(t_ns, NS_PER_S)
+    try:
+        when = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+    except (OverflowError, ValueError, OSError):
+        return {"t_ns": t_ns}
+    return {"time": f"{when.isoformat()}.{rest_ns // NS_PER_MS:03d}Z", "t_ns": t_ns}

@@ -1,0 +1,213 @@
+"""The schema of everything that sinks send, as data, and the points that follow it.
+
+Names and types are a contract with the dashboards: the line protocol is written by this table,
+and a test holds the dashboards' queries against it. A field that is not known is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.record.reader import Header
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Value = float | int | str
+
+
+class Kind(StrEnum):
+    """The type of a field; it never changes, or the database refuses the point."""
+
+    FLOAT = "float"
+    INTEGER = "integer"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measurement: its tags, its fields, and families of fields named after rails or sensors.
+
+    A family is a prefix: ``watts_`` stands for ``watts_12V``, ``watts_12V_u`` …
+    """
+
+    tags: tuple[str, ...]
+    fields: Mapping[str, Kind]
+    families: Mapping[str, Kind] = field(default_factory=dict)
+
+    def kind_of(self, name: str) -> Kind:
+        """The type of a field. Raises KeyError when the schema does not have it."""
+        if name in self.fields:
+            return self.fields[name]
+        for prefix, kind in self.families.items():
+            if name.startswith(prefix):
+                return kind
+        raise KeyError(name)
+
+
+_OF_A_RUN = ("rig", "drive", "run")
+_LATENCIES = tuple(
+    f"{name}_us" for name in ("mean", "max", "p50", "p90", "p95", "p99", "p99_9", "p99_99")
+)
+
+
+def _floats(*names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, Kind.FLOAT)
+
+
+SCHEMA: Mapping[str, Measurement] = {
+    "power": Measurement(
+        tags=(*_OF_A_RUN, "rail"),
+        fields={
+            **_floats("volts", "amps", "watts", "watts_min", "watts_max"),
+            **_floats("volts_nominal", "volts_tolerance_pct"),
+            "n": Kind.INTEGER,
+        },
+    ),
+    "temperature": Measurement(
+        tags=(*_OF_A_RUN, "sensor"),
+        fields=_floats("celsius", "warning_celsius", "critical_celsius"),
+    ),
+    "io": Measurement(
+        tags=(*_OF_A_RUN, "op"),
+        fields=_floats("iops", "bytes_per_s", "latency_mean_us"),
+    ),
+    "phase": Measurement(
+        tags=(
+            *_OF_A_RUN,
+            "pattern",
+            "block_size",
+            "queue_depth",
+            "jobs",
+            "read_pct",
+            "power_state",
+        ),
+        fields={
+            "index": Kind.INTEGER,
+            "qd": Kind.INTEGER,
+            "block_size_bytes": Kind.INTEGER,
+            "label": Kind.TEXT,
+            "run_part": Kind.TEXT,
+            "role": Kind.TEXT,
+            "outcome": Kind.TEXT,
+            **_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
+            **_floats("iops", "bytes_per_s", "iops_per_watt", "iops_per_watt_u"),
+            **_floats("bytes_per_joule", "bytes_per_joule_u", "joules_per_io", "joules_per_io_u"),
+            **_floats(*(f"latency_{name}" for name in _LATENCIES)),
+            **_floats(*(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)),
+            **_floats("celsius_max", "throttled_s", "alignment_ms"),
+            "steady": Kind.INTEGER,
+            "throttling": Kind.TEXT,
+            **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
+            **_floats("unthrottled_iops", "unthrottled_iops_u"),
+            **_floats("cpu_busy_cores", "cpu_busiest_pct"),
+        },
+        families={**_floats("watts_", "celsius_max_")},
+    ),
+    "event": Measurement(
+        tags=(*_OF_A_RUN, "kind", "severity"),
+        fields={
+            "title": Kind.TEXT,
+            "text": Kind.TEXT,
+            "duration_s": Kind.FLOAT,
+            "end_ms": Kind.INTEGER,
+        },
+    ),
+    "rig": Measurement(
+        tags=("rig",),
+        fields={
+            "state": Kind.TEXT,
+            "queue_length": Kind.INTEGER,
+            "meters_ok": Kind.INTEGER,
+            "journal_lag_s": Kind.FLOAT,
+            "alive": Kind.INTEGER,
+        },
+    ),
+}
+"""``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``run_part`` is the
+run, and of one of several drives in it the run and that drive: who shows runs side by side tells by
+it the whole of a run from its parts. ``meters_ok`` is 1
+when every meter gives readings and 0 otherwise; ``unthrottled_…`` are of the part of a phase that
+was surely not throttled; ``steady`` is 1 or 0, and not there when the phase
+is idle or too short to tell. ``alive`` is 1, and 0 in
+the last heartbeat of an orderly end: who is silent without it is lost. ``n`` counts the readings
+that the watts are the mean of. ``end_ms`` (since the epoch) ends a region in a chart. Nominal
+volts and limits stand beside the values so that one query draws both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point: of a measurement, at ``t_ns`` (ns since the Unix epoch)."""
+
+    measurement: str
+    tags: Mapping[str, str]
+    t_ns: int
+    fields: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Many points of one series, in columns; NaN stands for "not known" and is not sent."""
+
+    measurement: str
+    tags: Mapping[str, str]
+    t_ns: Ints
+    columns: Mapping[str, Floats | Ints]
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Fields that are the same in each point."""
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+
+def run_tags(header: Header) -> dict[str, str]:
+    """The tags of everything of one run. ``drive`` is its serial, or its model without one.
+
+    Several drives together stand in brackets: they come before each of them in every list, and
+    cannot be taken for a drive.
+    """
+    drive = header.drive.serial or header.drive.model
+    return {
+        "rig": header.rig_name,
+        "drive": f"({drive})" if header.drives and drive else drive,
+        "run": header.run_id,
+    }
+
+
+def drive_tags(header: Header) -> dict[str, dict[str, str]]:
+    """The tags of what is one drive's alone, by the drive's name; empty where there is one drive.
+
+    A drive without serial and model goes by its name in the rig; two of the same model without
+    serials have their names behind it.
+    """
+    told = {name: info.serial or info.model or name for name, info in header.drives.items()}
+    again = {text for text, count in Counter(told.values()).items() if count > 1}
+    return {
+        name: {**run_tags(header), "drive": f"{text} ({name})" if text in again else text}
+        for name, text in told.items()
+    }
+
+
+def rig_point(
+    rig: str,
+    t_ns: int,
+    state: str,
+    queue_length: int | None = None,
+    meters_ok: bool | None = None,
+    journal_lag_s: float | None = None,
+    alive: bool = True,
+) -> Point:
+    """A heartbeat of a rig; what is None is not known. Not ``alive``: the last one for now."""
+    fields: dict[str, Value] = {"state": state, "alive": int(alive)}
+    if queue_length is not None:
+        fields["queue_length"] = queue_length
+    if meters_ok is not None:
+        fields["meters_ok"] = int(meters_ok)
+    if journal_lag_s is not None:
+        fields["journal_lag_s"] = journal_lag_s
+    return Point("rig", {"rig": rig}, t_ns, fields)

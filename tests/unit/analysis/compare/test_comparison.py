@@ -1,0 +1,318 @@
+"""Runs side by side: a true difference is seen, none is not, and the gate has teeth."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labctl.analysis.compare.comparison import (
+    Comparison,
+    Difference,
+    compare,
+    difference_of,
+    named_points,
+)
+from labctl.analysis.compare.gate import (
+    Gate,
+    Limit,
+    Verdict,
+    check_gate,
+    parse_allowances,
+    parse_gate,
+)
+from labctl.analysis.results import Estimate, RunSummary, TemperatureResult
+from labctl.analysis.run.summary import summarise
+from labctl.analysis.steady_state.window_means import rounds_of_mean, steady_rounds_of, window_means
+from labctl.cli.results.compare import compare_runs
+from labctl.config.plan import parse_plan
+from labctl.errors import ConfigurationError
+from labctl.record.reader import Event, RunRecord
+from labctl.report.charts.comparison import comparison_charts
+from labctl.report.pages.comparison import comparison_page
+from labctl.report.text.comparison import comparison_csv, comparison_text
+from tests.unit.report.charts.test_sweeps import valid
+from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of
+from tests.unit.synthetic_run import WORK, Bench, Load, build
+from tests.unit.test_docs import ROOT, blocks
+
+Pair = tuple[RunRecord, RunSummary]
+
+
+def faster(factor: float, watts: float = 1.0) -> tuple[Load, ...]:
+    return tuple(
+        replace(
+            load,
+            iops=load.iops * factor,
+            amps_12=load.amps_12 * watts,
+            amps_3=load.amps_3 * watts,
+        )
+        for load in WORK
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    def run(seed: int, factor: float = 1.0, watts: float = 1.0) -> Path:
+        root = tmp_path_factory.mktemp("runs")
+        return build(root, Bench(loads=faster(factor, watts), seed=seed)).path
+
+    return run
+
+
+def pair(path: Path) -> Pair:
+    record = RunRecord(path)
+    return record, summarise(record)
+
+
+def test_a_drive_a_tenth_faster_is_seen(made: Callable[..., Path]) -> None:
+    found = compare([pair(made(1)), pair(made(2, factor=1.1))])
+    rows = found.quantity("iops")
+    assert len(rows) == 4
+    for row in rows:
+        cell = row.cells[1]
+        assert cell.difference is Difference.SIGNIFICANT
+        assert cell.change is not None and cell.change.covers(0.1)
+
+
+def test_the_same_drive_again_is_hardly_ever_told_apart(made: Callable[..., Path]) -> None:
+    cells = [
+        row.cells[1]
+        for seed in range(6)
+        for row in compare([pair(made(seed)), pair(made(seed + 100))]).rows
+        if row.quantity in ("watts", "iops", "iops_per_watt")
+    ]
+    told_apart = sum(cell.difference is Difference.SIGNIFICANT for cell in cells)
+    assert len(cells) == 6 * 14
+    assert told_apart <= 0.12 * len(cells), f"{told_apart} of {len(cells)}"
+
+
+def test_watts_that_differ_are_seen_and_efficiency_with_them(made: Callable[..., Path]) -> None:
+    found = compare([pair(made(1)), pair(made(1, watts=1.05))])
+    for row in found.quantity("watts"):
+        assert row.cells[1].difference is Difference.SIGNIFICANT
+    for row in found.quantity("iops_per_watt"):
+        change = row.cells[1].change
+        assert change is not None and change.value == pytest.approx(1 / 1.05 - 1, abs=0.005)
+
+
+@given(st.floats(0.1, 1e6), st.floats(0, 0.3), st.floats(0.1, 1e6), st.floats(0, 0.3))
+def test_which_run_is_first_does_not_decide_significance(
+    one: float, u_one: float, other: float, u_other: float
+) -> None:
+    a, b = Estimate(one, one * u_one), Estimate(other, other * u_other)
+    assert difference_of(a, b)[1] is difference_of(b, a)[1]
+
+
+def test_by_hand() -> None:
+    """10 ± 0.3 against 10.5 ± 0.4: 0.5 = √(0.3² + 0.4²) is not more than it."""
+    change, verdict = difference_of(Estimate(10, 0.3), Estimate(10.5, 0.4))
+    assert verdict is Difference.NOT_DISTINGUISHABLE
+    assert change is not None and change.value == pytest.approx(0.05)
+    assert change.u == pytest.approx(((0.4 / 10) ** 2 + (0.3 * 10.5 / 100) ** 2) ** 0.5)
+    assert difference_of(Estimate(10, 0.3), Estimate(10.51, 0.4))[1] is Difference.SIGNIFICANT
+    assert difference_of(Estimate(10, 0.3), None)[1] is Difference.MISSING
+    assert difference_of(Estimate(10, float("nan")), Estimate(20, 0.1))[1] is Difference.UNKNOWN
+
+
+def samples(root: Path) -> tuple[Pair, Pair]:
+    """Two made-up runs of plans that share a sweep, the second with a point of its own."""
+    one = summary_of(plan(qd_sweep()))
+    other = summary_of(plan(qd_sweep(), qd_sweep("write", "128k")))
+    other = replace(other, run_id="20261009T085320Z_bench_other", drive_model=HOSTILE)
+    return (
+        (record_of(root / "a", one), one),
+        (record_of(root / "b", other), other),
+    )
+
+
+def test_points_that_only_one_run_has_are_named(tmp_path: Path) -> None:
+    found = compare(samples(tmp_path))
+    assert found.only_in["write 128k QD8"] == ("B",)
+    assert all("write" not in row.point for row in found.rows)
+
+
+def test_at_80_columns_nothing_is_wider(tmp_path: Path) -> None:
+    first, second = samples(tmp_path)
+    for pairs in ([first, second], [first, *[second] * 5]):
+        text = comparison_text(compare(pairs))
+        assert max(len(line) for line in text.splitlines()) <= 80, text
+        assert "randread 4k QD32" in text
+        for letter in "ABCDEF"[: len(pairs)]:
+            assert re.search(rf"\b{letter}\b", text)
+
+
+def test_the_csv_has_every_number(tmp_path: Path) -> None:
+    found = compare(samples(tmp_path))
+    rows = list(csv.DictReader(io.StringIO(comparison_csv(found))))
+    assert len(rows) == sum(len(row.cells) for row in found.rows)
+    one = next(row for row in rows if row["quantity"] == "watts" and row["run"] == "B")
+    assert float(one["value"]) > 0 and float(one["value_u"]) > 0
+    assert float(one["change"]) == pytest.approx(0.0)
+    assert one["difference"] == "not distinguishable"
+    assert next(row for row in rows if row["quantity"] == "latency_p99_us")["value_u"] == ""
+
+
+def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
+    pairs = samples(tmp_path)
+    found = compare(pairs)
+    gate = check_gate(found, Gate(limits=[Limit(quantity="watts", worse_pct=1)]))
+    page = comparison_page(found, pairs[0][1], gate)
+    assert HOSTILE not in page and "&lt;script&gt;" in page
+    assert not re.search(r'(src|href)="https?:', page)
+    assert page.count("<figure data-chart=") == 6
+    assert "Gate passed" in page
+    for chart in comparison_charts(found, pairs[0][1]):
+        valid(chart)
+
+
+def gated(found: Comparison, **limit: float) -> list[Verdict]:
+    ((quantity, worse_pct),) = limit.items()
+    checks = check_gate(found, Gate(limits=[Limit(quantity=quantity, worse_pct=worse_pct)])).checks
+    return [check.verdict for check in checks]
+
+
+def test_the_gate_of_a_slower_firmware(made: Callable[..., Path]) -> None:
+    found = compare([pair(made(1)), pair(made(2, factor=0.9))])
+    assert set(gated(found, iops=3)) == {Verdict.BROKEN}
+    assert set(gated(found, iops=20)) == {Verdict.PASSED}
+    assert Verdict.UNDECIDED in gated(found, iops=10)
+    better = compare([pair(made(2, factor=0.9)), pair(made(1))])
+    assert set(gated(better, iops=0)) == {Verdict.PASSED}, "faster is never a regression"
+
+
+def test_more_watts_are_worse(made: Callable[..., Path]) -> None:
+    found = compare([pair(made(1)), pair(made(1, watts=1.05))])
+    assert set(gated(found, watts=2)) == {Verdict.BROKEN}
+    assert set(gated(found, watts=8)) == {Verdict.PASSED}
+
+
+def test_strict_fails_what_is_undecided(made: Callable[..., Path]) -> None:
+    found = compare([pair(made(1)), pair(made(2))])
+    limits = [Limit(quantity="iops", worse_pct=0)]
+    loose = check_gate(found, Gate(limits=limits))
+    strict = check_gate(found, Gate(limits=limits, strict=True))
+    assert {check.verdict for check in loose.checks} <= {Verdict.UNDECIDED, Verdict.PASSED}
+    assert loose.passed and not strict.passed
+
+
+def test_a_phase_that_did_not_complete_breaks_the_gate(tmp_path: Path) -> None:
+    first, (record, summary) = samples(tmp_path)
+    phases = tuple(replace(item, outcome="failed") for item in summary.phases)
+    found = compare([first, (record, replace(summary, phases=phases))])
+    assert set(gated(found, watts=50)) == {Verdict.MISSING}
+
+
+def test_a_gate_about_nothing_is_a_mistake(tmp_path: Path) -> None:
+    found = compare(samples(tmp_path))
+    gate = Gate(limits=[Limit(quantity="iops", worse_pct=3, points="randwrite*")])
+    with pytest.raises(ConfigurationError, match="no point with iops fits; the runs have: idle"):
+        check_gate(found, gate)
+
+
+def test_the_gate_of_the_docs_is_a_gate() -> None:
+    (text,) = [one for one in blocks(ROOT / "docs" / "analyses.md", "toml") if "limits" in one]
+    gate = parse_gate(text, "docs/analyses.md")
+    assert [limit.quantity for limit in gate.limits] == ["iops_per_watt", "latency_p99_us"]
+
+
+def test_every_mistake_of_a_gate_is_named() -> None:
+    text = '[[limits]]\nquantity = "wats"\nworse_pct = -1\n[[limits]]\nworse = 3\n'
+    with pytest.raises(ConfigurationError) as caught:
+        parse_gate(text, "gate.toml")
+    said = str(caught.value)
+    for part in ("limits[0].quantity", "one of watts, iops", "limits[0].worse_pct",
+                 "limits[1].quantity: is missing", "limits[1].worse"):  # fmt: skip
+        assert part in said
+    with pytest.raises(ConfigurationError, match="QUANTITY=PERCENT"):
+        parse_allowances(["watts"])
+    with pytest.raises(ConfigurationError, match="one of watts"):
+        parse_allowances(["power=3"])
+
+
+def test_the_command_and_its_exit_code(
+    made: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, slow = made(1), made(2, factor=0.9)
+    page = tmp_path / "compare.html"
+    assert compare_runs([base, slow], None, ["iops=3"], False, page, False, False) == 1
+    shown = capsys.readouterr().out
+    assert "gate: FAILED (4 of 4 checks)" in shown
+    assert page.is_file()
+    file = tmp_path / "gate.toml"
+    file.write_text('[[limits]]\nquantity = "iops"\npoints = "randread*"\nworse_pct = 15\n')
+    assert compare_runs([base, slow], file, [], False, None, False, True) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["gate"]["passed"] is True
+    assert [run["name"] for run in data["runs"]] == ["A", "B"]
+    assert compare_runs([base, slow], None, [], False, None, True, False) == 0
+    with pytest.raises(ConfigurationError, match="at least two"):
+        compare_runs([base], None, [], False, None, False, False)
+
+
+def test_what_was_done_in_rounds_is_one_point_and_what_came_again_has_a_name() -> None:
+    text = """
+        name = "p"
+        idle_before_s = 0
+        idle_after_s = 0
+        [[sweeps]]
+        name = "fresh"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "conditioned"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "conditioned"
+        pattern = "randread"
+        duration_s = 5
+        [[sweeps]]
+        name = "writes"
+        pattern = "randwrite"
+        duration_s = 5
+        rounds = 6
+    """
+    summary = summary_of(parse_plan(text, "p"))
+    event = Event(0, "steady_state", {"sweep_number": 4, "round": 6, "reached": True})
+    steady = steady_rounds_of([event], summary.phases)
+    means = window_means(summary.phases, steady)
+    summary = replace(summary, steady_rounds=steady, window_means=means)
+    named = named_points(summary)
+    assert list(named) == [
+        "randread 4k QD1",
+        "conditioned: randread 4k QD1",
+        "randread 4k QD1 (2nd time)",
+        "randwrite 4k QD1",
+    ]
+    assert [item.phase.round for item in rounds_of_mean(summary, means[0])] == [2, 3, 4, 5, 6]
+    assert rounds_of_mean(summary, named["randread 4k QD1"]) == ()
+
+
+def test_temperatures_are_compared_in_kelvins(made: Callable[..., Path]) -> None:
+    """A share of °C means nothing: 40 to 42 °C is 2 K, not 5 %."""
+    pairs = []
+    for warmer in (0.0, 2.0):
+        record = RunRecord(made(7))
+        summary = summarise(record)
+        warm = {"drive": TemperatureResult(40.0, 40.0 + warmer, 40.0)}
+        phases = tuple(replace(item, temperatures=warm) for item in summary.phases)
+        pairs.append((record, replace(summary, phases=phases)))
+    found = compare(pairs)
+    cell = found.quantity("celsius_max")[0].cells[1]
+    assert cell.change is not None and cell.change.value == pytest.approx(2.0)
+    assert "+2.0 K?" in comparison_text(found)
+    for allowed, verdict in ((3, Verdict.PASSED), (1, Verdict.BROKEN)):
+        gate = Gate(limits=parse_allowances([f"celsius_max={allowed}"]))
+        checks = check_gate(found, gate).checks
+        assert {(check.verdict, check.unit) for check in checks} == {(verdict, "K")}
+    with pytest.raises(ConfigurationError, match="worse_kelvin"):
+        parse_gate('[[limits]]\nquantity = "celsius_max"\nworse_pct = 3', "g")

@@ -1,0 +1,88 @@
+"""What the drive's own counters prove, and what they leave open."""
+
+from __future__ import annotations
+
+import math
+
+from labctl.analysis.throttling.smart_counters import Counters
+from labctl.record.reader import Event
+
+S = 1_000_000_000
+
+
+def states(*said: tuple[float, dict[str, object]]) -> Counters:
+    return Counters.of(told(round(t * S), data) for t, data in said)
+
+
+def told(t_ns: int, data: dict[str, float]) -> Event:
+    """The event in which a run tells it: of a look at SMART, or of a power state that was set."""
+    if "state" in data:
+        return Event(t_ns, "power_state", dict(data))
+    return Event(t_ns, "drive_state", {"when": "before", "smart": data})
+
+
+def test_a_counter_that_moved_between_the_readings_around_a_stretch() -> None:
+    counters = states(
+        (0, {"thm_temp1_trans_count": 3, "thm_temp1_total_time": 40}),
+        (60, {"thm_temp1_trans_count": 4, "thm_temp1_total_time": 52}),
+        (120, {"thm_temp1_trans_count": 4, "thm_temp1_total_time": 52}),
+    )
+    words = "thm_temp1_trans_count 3 → 4, thm_temp1_total_time 40 → 52"
+    assert counters.moved(10 * S, 50 * S) == words
+    assert counters.moved(60 * S, 120 * S) is None
+    assert counters.stood_still(60 * S, 120 * S)
+    assert not counters.stood_still(10 * S, 50 * S)
+
+
+def test_counters_that_were_always_zero_say_nothing() -> None:
+    counters = states((0, {"thm_temp1_trans_count": 0}), (60, {"thm_temp1_trans_count": 0}))
+    assert counters.moved(10 * S, 50 * S) is None
+    assert not counters.stood_still(10 * S, 50 * S)
+
+
+def test_missing_keys_wrong_kinds_and_other_events() -> None:
+    counters = Counters.of(
+        [
+            Event(0, "drive_state", {"smart": {"thm_temp1_trans_count": "3"}}),
+            Event(S, "phase_started", {"thm_temp1_trans_count": 1}),
+            Event(2 * S, "drive_state", {"smart": {"thm_temp2_total_time": math.nan}}),
+        ]
+    )
+    assert counters.readings == ()
+
+
+def test_seconds_counted_for_all_of_a_stretch() -> None:
+    counters = states((0, {"thm_temp1_total_time": 10}), (60, {"thm_temp1_total_time": 70}))
+    assert counters.throttled_throughout(0, 60 * S) is not None
+    assert counters.throttled_throughout(0, 60 * S, seen_s=60.0) is None
+    partly = states((0, {"thm_temp1_total_time": 10}), (60, {"thm_temp1_total_time": 45}))
+    assert partly.throttled_throughout(0, 60 * S) is None
+
+
+def test_seconds_counted_beside_a_stretch_do_not_count_for_it() -> None:
+    counters = states((0, {"thm_temp1_total_time": 0}), (600, {"thm_temp1_total_time": 60}))
+    assert counters.throttled_throughout(300 * S, 360 * S) is None
+
+
+def test_the_power_state_in_effect() -> None:
+    counters = states((0, {"state": 0}), (30, {"state": 2, "max_watts": 6.0}))
+    assert counters.power_limit(10 * S) is None
+    assert counters.power_limit(40 * S) == ("power state 2, at most 6 W", 6.0)
+    assert counters.changes_of_state() == (30 * S,)
+
+
+def test_a_counter_that_moved_was_still_the_old_one_at_the_look_before() -> None:
+    moved = {
+        "since_ns": 20 * S,
+        "moved": {"thm_temp1_trans_count": [3, 4]},
+        "counters": {"thm_temp1_trans_count": 4, "thm_temp2_trans_count": 0},
+    }
+    found = Counters.of(
+        [
+            Event(0, "drive_state", {"smart": {"thm_temp1_trans_count": 3}}),
+            Event(30 * S, "drive_counters", moved),
+        ]
+    )
+    assert found.moved(21 * S, 29 * S) == "thm_temp1_trans_count 3 → 4"
+    assert found.moved(1 * S, 19 * S) is None
+    assert found.stood_still(1 * S, 19 * S)

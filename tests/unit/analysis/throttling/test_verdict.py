@@ -1,0 +1,190 @@
+"""The verdict on a phase, limits on power, and throttling that goes on into the next phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from labctl.analysis.power.unthrottled import free_pieces
+from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttling.smart_counters import Counters
+from labctl.analysis.throttling.verdict import verdict
+from labctl.record.reader import Event
+from tests.unit.analysis.throttling.test_detection import (
+    WARNING,
+    S,
+    Shape,
+    hysteresis,
+    signals,
+    square,
+)
+
+
+def counted(*said: tuple[float, dict[str, float]]) -> Counters:
+    return Counters.of(told(round(t * S), data) for t, data in said)
+
+
+def told(t_ns: int, data: dict[str, float]) -> Event:
+    """The event in which a run tells it: of a look at SMART, or of a power state that was set."""
+    if "state" in data:
+        return Event(t_ns, "power_state", dict(data))
+    return Event(t_ns, "drive_state", {"when": "before", "smart": data})
+
+
+def test_a_cool_drive_did_not_throttle() -> None:
+    phase = signals(np.ones_like, celsius=lambda t: 60 + 0 * t)
+    found = verdict(phase, [])
+    assert (found.verdict, found.why) == ("none seen", "at most 61 °C, warning at 80 °C")
+
+
+def test_without_temperature_and_counters_it_cannot_be_excluded() -> None:
+    assert verdict(signals(np.ones_like), []).verdict == "cannot be excluded"
+
+
+def test_a_drive_that_was_hot_throughout() -> None:
+    phase = signals(np.ones_like, celsius=lambda t: 82 + 0 * t)
+    assert verdict(phase, []).verdict == "cannot be excluded"
+    still = counted((0, {"thm_temp1_trans_count": 4}), (180, {"thm_temp1_trans_count": 4}))
+    assert verdict(replace(phase, counters=still), []).verdict == "none seen"
+    moved = counted((0, {"thm_temp1_trans_count": 4}), (180, {"thm_temp1_trans_count": 5}))
+    assert verdict(replace(phase, counters=moved), []).verdict == "cannot be excluded"
+
+
+def test_a_phase_that_scatters_near_the_warning_cannot_be_judged() -> None:
+    """It came from below, but a fall would be hidden in what its statuses differ by."""
+    for noise, wanted in ((0.01, "none seen"), (0.15, "cannot be excluded")):
+        phase = signals(
+            lambda t: np.ones(len(t)),
+            celsius=lambda t: np.interp(t, [-30, 60], [50, WARNING]),
+            noise=noise,
+        )
+        assert verdict(phase, find_throttling([phase])).verdict == wanted
+
+
+@pytest.mark.parametrize(
+    ("warning", "wanted"), [(WARNING, "none seen"), (None, "cannot be excluded")]
+)
+def test_a_step_in_writes_is_only_the_flash_where_the_drive_is_known_to_be_cool(
+    warning: float | None, wanted: str
+) -> None:
+    phase = signals(
+        lambda t: square(t, [(40, 999)], 0.5),
+        writes=True,
+        celsius=lambda t: 55 + 0.02 * t,
+        warning=warning,
+    )
+    found = find_throttling([phase])
+    assert [item.cause for item in found] == ["write_cache"]
+    assert verdict(phase, found).verdict == wanted
+
+
+def test_a_short_hot_phase_cannot_be_judged() -> None:
+    phase = signals(np.ones_like, celsius=lambda t: 79 + 0 * t, duration_s=3.0)
+    found = verdict(phase, [])
+    assert found.verdict == "cannot be excluded"
+    assert found.why.startswith("too short")
+
+
+def test_throttled_says_why() -> None:
+    phase = signals(
+        lambda t: square(t, [(60, 100)], 0.5), celsius=lambda t: hysteresis(t, [(60, 100)])
+    )
+    found = verdict(phase, find_throttling([phase]))
+    assert found.verdict == "throttled"
+    assert "warning at 80 °C" in found.why
+
+
+def test_a_phase_whose_every_second_was_counted() -> None:
+    phase = signals(lambda t: 0.5 + 0 * t, celsius=lambda t: 75 + 0 * t)
+    all_of_it = counted((0, {"thm_temp1_total_time": 7}), (180, {"thm_temp1_total_time": 186}))
+    found = find_throttling([replace(phase, counters=all_of_it)])
+    assert [(item.cause, item.duration_s) for item in found] == [("thermal", 180.0)]
+    assert "the drive counted 179 s of throttling in 180 s" in found[0].evidence
+
+
+def test_one_ceiling_of_watts_in_different_workloads_is_a_power_limit() -> None:
+    shape: Shape = lambda t: square(t, [(60, 120)], 0.6)  # noqa: E731
+
+    def limited(index: int, iops: float) -> object:
+        phase = signals(
+            shape,
+            celsius=lambda t: 45 + 0 * t,
+            watts=lambda t: np.where(shape(t) < 1, 7.0, 10.0 + index),
+            begin_s=200.0 * index,
+            index=index,
+            seed=index,
+        )
+        return replace(phase, iops=phase.iops * iops)
+
+    both = [limited(0, 1.0), limited(1, 0.5)]
+    found = find_throttling(both)  # type: ignore[arg-type]
+    assert [item.cause for item in found] == ["power_limit", "power_limit"]
+    assert "a flat ceiling of 7.00 W" in found[0].evidence
+    assert throttled_s(found, 0) == pytest.approx(60.0, abs=1.0)
+    alone = find_throttling(both[:1])  # type: ignore[arg-type]
+    assert [item.cause for item in alone] == ["unknown"]
+
+
+def test_a_lower_power_state_is_a_power_limit() -> None:
+    phase = signals(lambda t: square(t, [(60, 999)], 0.6), celsius=lambda t: 45 + 0 * t)
+    states = counted((0, {"state": 0}), (60.2, {"state": 2, "max_watts": 7.6}))
+    found = find_throttling([replace(phase, counters=states)])
+    assert [item.cause for item in found] == ["power_limit"]
+    assert "power state 2, at most 7.6 W" in found[0].evidence
+
+
+def test_a_drive_that_goes_on_taking_power_is_no_host_that_stalls() -> None:
+    phase = signals(
+        lambda t: square(t, [(70, 76)], 0.0),
+        celsius=lambda t: 50 + 0 * t,
+        watts=lambda t: 9.8 + 0 * t,
+    )
+    assert [item.cause for item in find_throttling([replace(phase, idle_watts=4.0)])] == ["unknown"]
+    idle = signals(lambda t: square(t, [(70, 76)], 0.0), celsius=lambda t: 50 + 0 * t)
+    found = find_throttling([replace(idle, idle_watts=4.0)])
+    assert [item.cause for item in found] == ["host_stall"]
+
+
+def test_fast_on_and_off_is_one_stretch() -> None:
+    stretches = [(60 + 4 * i, 62 + 4 * i) for i in range(10)]
+    phase = signals(
+        lambda t: square(t, [(float(a), float(b)) for a, b in stretches], 0.5),
+        celsius=lambda t: np.where((t > 55) & (t < 100), 79.0, 60.0),
+    )
+    (found,) = find_throttling([phase])
+    assert found.cause == "thermal"
+    assert "on and off 10 times, 53% of the time down" in found.evidence
+    assert (found.begin_ns / S, found.end_ns / S) == pytest.approx((60.0, 98.0), abs=1.0)
+
+
+def test_dips_have_period_duration_and_depth_as_numbers() -> None:
+    dips = [(30.0, 40.0), (75.0, 85.0), (120.0, 130.0)]
+    phase = signals(
+        lambda t: square(t, dips, 0.4),
+        writes=True,
+        celsius=lambda t: 55 + 0 * t,
+        watts=lambda t: 10 + 0 * t,
+    )
+    for item in find_throttling([phase]):
+        assert item.period_s == pytest.approx(45.0, abs=1.0)
+        assert item.duration_s == pytest.approx(10.0, abs=1.0)
+        assert item.depth == pytest.approx(0.6, abs=0.05)
+
+
+def test_what_is_left_keeps_away_from_throttling() -> None:
+    pieces = free_pieces(0, 60 * S, [(10 * S, 20 * S), (23 * S, 50 * S)])
+    assert pieces == ((0, 9 * S), (51 * S, 60 * S))
+    assert free_pieces(0, 60 * S, [(0, 60 * S)]) == ()
+    assert free_pieces(0, 60 * S, []) == ((0, 60 * S),)
+
+
+def test_stretches_that_overlap_count_once() -> None:
+    phase = signals(
+        lambda t: square(t, [(60, 100)], 0.5), celsius=lambda t: hysteresis(t, [(60, 100)])
+    )
+    (item,) = find_throttling([phase])
+    twice = [item, replace(item, end_ns=item.end_ns + S)]
+    assert len(throttled_stretches(twice, 0)) == 1
+    assert throttled_s(twice, 0) == pytest.approx(41.0, abs=1.0)

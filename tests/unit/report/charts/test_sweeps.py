@@ -1,0 +1,166 @@
+"""Charts: valid, drawn offline, with every unit and every point."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from altair.utils.schemapi import validate_jsonschema
+from altair.vegalite.v6.schema.core import load_schema
+
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.config.plan import Sweep
+from labctl.report.charts.run import run_charts
+from labctl.report.charts.sweeps import sweep_charts
+from labctl.report.charts.theme import Chart, png_of_svg, static_svg
+from tests.unit.report_sample import DEPTHS, plan, qd_sweep, record_of, summary_of, throttled
+
+MIXED = Sweep(name="mixed", pattern=["randrw"], queue_depth=[3], read_pct=[100, 0], duration_s=5)
+SIZES = Sweep(name="sizes", pattern=["read"], block_size=["512", "1m"], duration_s=5)
+
+
+def failed(item: PhaseResult) -> PhaseResult:
+    return replace(
+        item,
+        outcome="failed",
+        rails={},
+        watts=None,
+        watts_series=None,
+        joules=None,
+        marginal_watts=None,
+        read=None,
+        write=None,
+        iops=None,
+        bytes_per_s=None,
+        iops_per_watt=None,
+        bytes_per_joule=None,
+        joules_per_io=None,
+        temperatures={},
+        alignment_ms=None,
+        gap_before_ms=None,
+    )
+
+
+def with_failures(summary: RunSummary) -> RunSummary:
+    phases = [failed(item) if number % 2 else item for number, item in enumerate(summary.phases)]
+    return replace(summary, phases=tuple(phases), outcome="failed", reason="fio exited with 1")
+
+
+RUNS = {
+    "two rails": summary_of(plan(qd_sweep(), qd_sweep("write", "128k"))),
+    "one rail": summary_of(plan(qd_sweep()), rails=("12V",)),
+    "three rails": summary_of(plan(qd_sweep()), rails=("12V", "5V", "3.3V")),
+    "no watts": summary_of(plan(qd_sweep()), rails=()),
+    "mixed": summary_of(plan(MIXED)),
+    "sizes": summary_of(plan(SIZES)),
+    "one phase": summary_of(plan(SIZES.model_copy(update={"block_size": [4096]}), idle_s=0)),
+    "failures": with_failures(summary_of(plan(qd_sweep(), MIXED))),
+    "throttled": throttled(summary_of(plan(qd_sweep())), 4, 5),
+}
+
+
+def valid(chart: Chart) -> None:
+    """As Vega-Lite has it: the report does not check what it draws."""
+    validate_jsonschema(chart.spec, load_schema())
+    json.dumps(chart.spec, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_charts_are_valid_and_have_their_units(name: str, tmp_path: Path) -> None:
+    summary = RUNS[name]
+    charts = run_charts(record_of(tmp_path, summary), summary)
+    expected = ["watts", "work", "latency", "run"]
+    if name == "no watts":
+        expected.remove("watts")
+    assert [chart.name for chart in charts] == expected
+    titles = {
+        "watts": "mean power (W)",
+        "work": "MB/s" if name == "sizes" else "IOPS",
+        "latency": "latency (µs)",
+        "run": "temperature (°C)",
+    }
+    for chart in charts:
+        valid(chart)
+        assert titles[chart.name] in json.dumps(chart.spec, ensure_ascii=False)
+
+
+def test_they_are_drawn_without_a_browser_and_without_a_network(tmp_path: Path) -> None:
+    summary = throttled(summary_of(plan(qd_sweep())), 5)
+    for chart in run_charts(record_of(tmp_path, summary), summary):
+        svg = static_svg(chart.spec)
+        assert "queue depth" in svg or "time since" in svg
+        assert "http" not in svg.replace("http://www.w3.org/", "")
+        assert png_of_svg(svg).startswith(b"\x89PNG")
+
+
+def test_the_watts_chart_shows_every_total_and_the_axis_in_order() -> None:
+    summary = summary_of(plan(qd_sweep()))
+    svg = static_svg(sweep_charts(summary)[0].spec)
+    for label in ("4.631", "5.196", "6.153", "7.533", "8.986", "9.829"):
+        assert f">{label}<" in svg
+    places = [svg.index(f">{depth}<") for depth in DEPTHS]
+    assert places == sorted(places)
+
+
+def test_a_large_run_has_all_its_phases_in_small_charts() -> None:
+    sweep = Sweep(
+        name="all",
+        pattern=["randread", "randwrite"],
+        block_size=["4k", "8k", "64k", "128k"],
+        queue_depth=[1, 2, 4, 8, 16, 32, 64, 128],
+        jobs=[1, 4, 8],
+        duration_s=30,
+    )
+    summary = summary_of(plan(sweep))
+    for chart in sweep_charts(summary):
+        assert len(chart.spec["concat"]) == 24
+
+
+def test_the_sweeps_of_a_run_share_one_scale_of_watts() -> None:
+    watts = sweep_charts(RUNS["two rails"])[0]
+    text = json.dumps(watts.spec)
+    domains = {part.split("]")[0] for part in text.split('"scale": {"domain": [0, ')[1:]}
+    assert len(domains) == 1
+
+
+def test_a_throttled_phase_is_marked_and_said() -> None:
+    watts = sweep_charts(RUNS["throttled"])[0]
+    assert "red triangle" in watts.caption
+    assert "triangle-down" in json.dumps(watts.spec)
+    assert "triangle-down" not in json.dumps(sweep_charts(RUNS["two rails"])[0].spec)
+
+
+def test_the_run_shows_causes_silences_and_the_limit(tmp_path: Path) -> None:
+    summary = throttled(summary_of(plan(qd_sweep())), 5)
+    summary = throttled(summary, 2, cause="write_cache")
+    run = run_charts(record_of(tmp_path, summary), summary)[-1]
+    svg = static_svg(run.spec)
+    for words in ("thermal throttling", "write cache full", "no readings", "warning 70 °C"):
+        assert words in svg
+    assert "time since 2025-10-09 08:53:20 UTC (s)" in svg
+
+
+def test_nothing_measured_gives_no_charts(tmp_path: Path) -> None:
+    summary = replace(RUNS["two rails"], phases=())
+    assert sweep_charts(summary) == ()
+    empty = replace(summary, end_ns=summary.begin_ns)
+    assert run_charts(record_of(tmp_path, summary), empty) == ()
+
+
+def test_the_phases_of_a_sweep_are_named_in_one_way(tmp_path: Path) -> None:
+    """One of them is long enough for its whole name, the others are not."""
+    summary = summary_of(plan(qd_sweep()))
+    measured = summary.measured
+    last = replace(measured[-1], end_ns=measured[-1].end_ns + 60 * 10**9)
+    phases = tuple(last if item is measured[-1] else item for item in summary.phases)
+    summary = replace(summary, phases=phases, end_ns=last.end_ns)
+    charts = run_charts(record_of(tmp_path, summary), summary)
+    spec = next(chart for chart in charts if chart.name == "run").spec
+    rows = [row for rows in spec["datasets"].values() for row in rows if "phase" in row]
+    labels = [row["label"] for row in rows if row["phase"].startswith("randread")]
+    assert len(labels) == len(measured)
+    depths = [str(item.phase.queue_depth) for item in measured]
+    shown = [(label, depth) for label, depth in zip(labels, depths, strict=True) if label]
+    assert shown and {label.removesuffix(depth) for label, depth in shown} in ({"QD "}, {""})

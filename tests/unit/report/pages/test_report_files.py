@@ -1,0 +1,58 @@
+"""When ``labctl report`` draws again, and when what is there will do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from labctl.cli.results.report import report
+from labctl.record.reader import EVENTS_FILE
+from labctl.report.pages.report_files import CHARTS_DIR, PAGE_FILE, PHASES_FILE, SUMMARY_FILE
+from tests.unit.synthetic_run import WORK, Bench, build
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = build(tmp_path_factory.mktemp("runs"), Bench(WORK)).path
+    report(path, False, None, False)
+    return path
+
+
+def drawn_again(run: Path) -> bool:
+    """Whether asking for the report writes its page anew."""
+    before = (run / PAGE_FILE).stat().st_ino if (run / PAGE_FILE).exists() else None
+    held = os.open(run / PAGE_FILE, os.O_RDONLY) if before else None  # keeps its number its own
+    report(run, True, None, False)
+    if held is not None:
+        os.close(held)
+    return (run / PAGE_FILE).stat().st_ino != before
+
+
+def test_what_is_there_and_true_is_left_as_it_is(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not drawn_again(run)
+    assert '"phases"' in capsys.readouterr().out
+    report(run, False, None, True)  # no zeros to leave out: nothing changes
+    assert not drawn_again(run)
+
+
+@pytest.mark.parametrize("name", [PAGE_FILE, PHASES_FILE, SUMMARY_FILE, CHARTS_DIR])
+def test_what_was_deleted_is_made_again(name: str, run: Path) -> None:
+    shutil.rmtree(run / name) if name == CHARTS_DIR else (run / name).unlink()
+    assert drawn_again(run)
+    assert (run / name).exists() and not drawn_again(run)
+
+
+def test_other_numbers_or_an_older_page_are_replaced(run: Path) -> None:
+    with (run / PHASES_FILE).open("a") as file:
+        file.write("by hand\n")
+    assert drawn_again(run)
+    os.utime(run / PAGE_FILE, (1.0, 1.0))  # by a labctl of long ago
+    assert drawn_again(run)
+    os.utime(run / EVENTS_FILE)  # the run went on
+    assert drawn_again(run)
+    assert not drawn_again(run)

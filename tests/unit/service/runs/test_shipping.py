@@ -1,0 +1,157 @@
+"""The loop around sinks: what goes wrong in one stays there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from labctl.cli.servers.ship import ship_runs
+from labctl.errors import ConfigurationError, JournalError
+from labctl.record.reader import RunRecord
+from labctl.service.runs.shipping import LiveShipping, is_on, ship
+from labctl.sinks.follow.cursor import Cursor
+from labctl.sinks.follow.follower import Slice
+from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.schema import Point
+from labctl.sinks.sink import SinkReport
+from tests.servers.influx_fake import FakeInflux, serving
+from tests.servers.influx_lines import stored_by
+from tests.servers.influx_run import MadeRun, points_of, text_of
+
+
+class Collected:
+    """A sink that keeps everything; fails where it is told to."""
+
+    def __init__(self, fails_in: str = "") -> None:
+        self.name = "collected"
+        self.fails_in = fails_in
+        self.lines: list[str] = []
+        self.beats: list[Point] = []
+        self.cursor = Cursor()
+
+    def _maybe(self, place: str) -> None:
+        if place == self.fails_in:
+            raise RuntimeError(f"broken in {place}")
+
+    async def __aenter__(self) -> Collected:
+        self._maybe("enter")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    async def put(self, part: Slice) -> None:
+        self._maybe("put")
+        self.lines += text_of(part)
+
+    async def flush(self) -> None:
+        return None
+
+    async def drain(self) -> None:
+        self._maybe("drain")
+
+    async def beat(self, point: Point) -> None:
+        self.beats.append(point)
+
+    def report(self) -> SinkReport:
+        return SinkReport(self.name, "memory", len(self.lines), 0, "")
+
+
+@pytest.mark.parametrize("place", ["enter", "put", "drain"])
+def test_a_broken_sink_does_not_reach_the_run(tmp_path: Path, place: str) -> None:
+    run = MadeRun(tmp_path).whole()
+    told: list[str] = []
+    good = Collected()
+    live = LiveShipping([lambda path, tell: Collected(place), lambda path, tell: good], told.append)
+    live.begin(run.path)
+    assert not live.finish(grace_s=5)
+    assert any(f"broken in {place}" in text for text in told)
+    assert f"labctl ship {run.path}" in told[-1]
+    assert stored_by(good.lines) == points_of(run.path), "the other sink got everything"
+
+
+def test_a_sink_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    class Hanging(Collected):
+        async def drain(self) -> None:
+            await asyncio.sleep(3600)
+
+    run = MadeRun(tmp_path).whole()
+    told: list[str] = []
+    live = LiveShipping([lambda path, tell: Hanging()], told.append)
+    live.begin(run.path)
+    begin = time.monotonic()
+    assert not live.finish(grace_s=0.3)
+    assert time.monotonic() - begin < 5
+
+
+def test_without_sinks_nothing_is_started(tmp_path: Path) -> None:
+    live = LiveShipping([], lambda text: None)
+    live.begin(tmp_path)
+    assert live.finish()
+
+
+def test_a_run_that_is_on_is_sent_up_to_now(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path, ends=False, epoch_ns=time.time_ns() - 12 * 10**9).whole()
+    assert is_on(RunRecord(run.path))
+    sink = Collected()
+    (shipped,) = asyncio.run(ship(run.path, [sink]))
+    assert not shipped.complete
+    assert not any(line.startswith("event") and "run_ended" in line for line in sink.lines)
+
+
+def test_a_run_that_was_cut_off_is_sent_whole(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path, ends=False).whole()
+    old = time.time() - 60
+    for file in run.path.rglob("*"):
+        os.utime(file, (old, old))
+    sink = Collected()
+    (shipped,) = asyncio.run(ship(run.path, [sink]))
+    assert shipped.complete
+    assert stored_by(sink.lines) == points_of(run.path)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError):
+        asyncio.run(ship(tmp_path, []))
+
+
+async def test_the_command_sends_and_says_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = FakeInflux(token="t")
+    monkeypatch.setenv(TOKEN_VARIABLE, "t")
+    run = MadeRun(tmp_path).whole()
+    async with serving(fake):
+
+        def command(**more: object) -> int:
+            options = {"from_start": False, "full_rate": False, "json_output": False, **more}
+            return ship_runs([run.path], [f"{fake.url}?bucket=lab"], **options)  # type: ignore[arg-type]
+
+        assert await asyncio.to_thread(command) == 0
+        assert f"lines to {fake.url} (lab)" in capsys.readouterr().out
+        assert fake.stored == points_of(run.path)
+        assert await asyncio.to_thread(lambda: command(from_start=True, json_output=True)) == 0
+        (told,) = json.loads(capsys.readouterr().out)
+        assert (told["complete"], told["rejected"], told["trouble"]) == (True, 0, "")
+        assert told["sent"] > 50
+
+
+def test_the_command_without_a_destination_says_what_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SITE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    run = MadeRun(tmp_path).whole()
+    with pytest.raises(ConfigurationError, match="url and bucket"):
+        ship_runs([run.path], [], from_start=False, full_rate=False, json_output=False)
