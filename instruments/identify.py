@@ -25,8 +25,10 @@ from instruments.drivers import (
     powersensor3,
 )
 from instruments.errors import InstrumentError, ProtocolError
-from instruments.transports.lines import SerialFormat, SerialLine, VisaLine
+from instruments.transports.lines import SerialFormat
+from instruments.transports.serial_line import SerialLine
 from instruments.transports.serial_ports import stable_path
+from instruments.transports.visa_line import VisaLine
 
 _POLLED: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2

@@ -1,0 +1,1 @@
+"""What drivers are made of: SCPI, settings, polling, batches of readings."""

@@ -16,8 +16,10 @@ from pydantic import (
 from instruments.driver_kit import specifications
 from instruments.reading import Accuracy
 from instruments.transports.host_files import Files, files_of
-from instruments.transports.lines import SerialFormat, SerialLine, VisaLine
+from instruments.transports.lines import SerialFormat
+from instruments.transports.serial_line import SerialLine
 from instruments.transports.ssh import DESTINATION_PATTERN
+from instruments.transports.visa_line import VisaLine
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

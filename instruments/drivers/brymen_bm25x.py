@@ -19,8 +19,14 @@ from typing import ClassVar, Final
 
 from pydantic import Field
 
-from instruments.driver_kit.serial_display import Display, Family, PushedDisplay
-from instruments.drivers.lcd_meter import LcdMeterSettings, fits, split_frames
+from instruments.driver_kit.serial_display import (
+    Display,
+    Family,
+    LcdMeterSettings,
+    PushedDisplay,
+    fits,
+    split_frames,
+)
 from instruments.errors import ProtocolError
 from instruments.transports.lines import SerialFormat
 

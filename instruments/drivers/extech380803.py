@@ -21,7 +21,6 @@ from pydantic import Field
 from instruments.driver_kit.batches import batch_of
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.settings import NotNegative, SerialSettings
-from instruments.drivers.serial_question import ask
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -34,6 +33,7 @@ from instruments.reading import (
     Status,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
+from instruments.transports.serial_line import ask
 
 FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
 BLOCK_BYTES: Final = 5

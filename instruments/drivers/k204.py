@@ -21,7 +21,6 @@ from pydantic import Field, field_validator
 from instruments.driver_kit.batches import batch_of
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.settings import AccuracySettings, NotNegative, Positive, SerialSettings
-from instruments.drivers.serial_question import ask
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -35,6 +34,7 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
+from instruments.transports.serial_line import ask
 
 REPLY_BYTES: Final = 45
 FORMAT: Final = SerialFormat(baud=9600)

@@ -1,0 +1,1 @@
+"""The bench: a simulated drive and meters, with known truth."""

@@ -25,8 +25,9 @@ from pydantic import BaseModel, ConfigDict
 from instruments.process_environment import helper_environment
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.process import DriveProcess, start_drive
+from instruments.simulated.meter_kit.config import CONFIG_NAME, MeterConfig, MetersConfig
 from instruments.simulated.meter_kit.faults import Fault, inject
-from instruments.simulated.meters.process import CONFIG_NAME, DRIVERS, MeterConfig, MetersConfig
+from instruments.simulated.meters.registry import DRIVERS
 
 _START_S: Final = 60.0
 _STOP_S: Final = 5.0

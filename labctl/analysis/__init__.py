@@ -1,1 +1,1 @@
-"""Pure functions over a record: clocks, watts, uncertainty, steady state, throttling."""
+"""Pure functions, a run's record in, results out: clocks, watts, uncertainty, throttling."""

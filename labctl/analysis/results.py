@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from labctl.analysis.plain import plain_json
-from labctl.config.calibration_file import UsedCalibration
-from labctl.config.plan import Phase
 from labctl.fio.results import Direction
+from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
+from labctl.record.json_values import plain_json
+from labctl.record.phase import Phase
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labctl.analysis.results import PhaseResult
-from labctl.config.plan import Phase, format_size
+from labctl.record.phase import Phase, format_size
 
 
 def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:

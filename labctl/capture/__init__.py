@@ -1,1 +1,1 @@
-"""Everything that happens while a run is on: meters, fio, the drive, the order of phases."""
+"""A rig at work: host, drive, meters, fio's phases, the run."""

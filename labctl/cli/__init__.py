@@ -1,1 +1,1 @@
-"""The command line: thin commands, each of which imports what it needs when it is called."""
+"""The command line: one file a command, which imports what it needs when it is called."""

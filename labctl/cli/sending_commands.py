@@ -84,7 +84,7 @@ def stack(
             err=True,
         )
         raise typer.Exit(2)
-    from dashboards.stack import Ports
+    from dashboards.stack.native import Ports
     from labctl.cli.servers.stack import run_native
 
     run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])

@@ -60,9 +60,10 @@ def morning(
     json_output: JsonOption = False,
 ) -> None:
     """Print what ran, what it found and what to look at."""
-    from labctl.cli.overnight import tidy as tidying
 
-    tidying.print_morning(since, runs, json_output)
+    from labctl.cli.overnight import morning as overnight_morning
+
+    overnight_morning.print_morning(since, runs, json_output)
 
 
 def tidy(

@@ -1,0 +1,1 @@
+"""What people write: rigs, plans, sites, calibrations."""

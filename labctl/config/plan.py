@@ -19,260 +19,26 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 
 from labctl.config.scaling import scaled_axes, scaled_bytes
-from labctl.config.steps import Fill, Seconds, Size, Step, sync_burst
+from labctl.config.steps import Fill, Step, sync_burst
+from labctl.config.sweeps import Resume, Sweep, WhenPhaseFails
 from labctl.errors import ConfigurationError, Mistake
-from labctl.record.phase import Pattern, Phase, Replay, Role, format_size, parse_size
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.toml_reading import is_file, mistakes_of, parse_toml, read_configuration
-from labctl.trace.replay import demand_of
-
-__all__ = [
-    "ASYNC_ENGINES",
-    "Pattern",
-    "Phase",
-    "Plan",
-    "Resume",
-    "Role",
-    "Sweep",
-    "built_in_plans",
-    "format_size",
-    "load_plan",
-    "parse_plan",
-    "parse_size",
-]
 
 BUILT_IN = Path(__file__).parent / "plans"
-
-ASYNC_ENGINES = ("io_uring", "libaio", "nbd", "posixaio", "io_uring_cmd", "windowsaio")
-"""fio engines in which a queue depth above 1 is real. In a sync engine it is silently 1."""
-
-
-def _one_or_many(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
-def _sizes(value: Any) -> Any:
-    return [parse_size(item) for item in _one_or_many(value)]
-
-
-Sizes = Annotated[
-    list[Annotated[int, Field(ge=512, le=1 << 30, multiple_of=512)]],
-    BeforeValidator(_sizes),
-    Field(min_length=1),
-]
-Depths = Annotated[
-    list[Annotated[int, Field(ge=1, le=65536)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-JobCounts = Annotated[
-    list[Annotated[int, Field(ge=1, le=1024)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-Shares = Annotated[
-    list[Annotated[int, Field(ge=0, le=100)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
-Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
-Resume = Literal["repeat", "prepare", "forbid"]
-WhenPhaseFails = Literal["go_on", "end"]
-PowerStates = Annotated[
-    list[Annotated[int, Field(ge=0, le=31)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-
-
-SteadyOn = Annotated[
-    list[Literal["iops", "watts", "celsius"]],
-    BeforeValidator(_one_or_many),
-    Field(min_length=1),
-]
-
-WITHOUT_REPLAY = {
-    "pattern", "block_size", "jobs", "read_pct", "duration_s", "span", "buffer_compress_pct",
-    "rounds", "track", "steady", "steady_from_drive_writes", "until_drive_writes",
-    "steady_temperature_s",
-}  # fmt: skip
-"""Keys of a sweep that say what a trace says itself."""
-
-
-class Tracked(BaseModel):
-    """Points of a sweep whose IOPS decide whether it is steady."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    block_size: Size | None = None
-    read_pct: Annotated[int, Field(ge=0, le=100)] | None = None
-    queue_depth: Annotated[int, Field(ge=1, le=65536)] | None = None
-
-    def holds(self, axes: dict[str, Any]) -> bool:
-        """Whether a phase with these axes is one of them."""
-        wanted = {
-            "block_size_bytes": self.block_size,
-            "read_pct": self.read_pct,
-            "queue_depth": self.queue_depth,
-        }
-        return all(value is None or axes[name] == value for name, value in wanted.items())
-
-
-class Sweep(BaseModel):
-    """A block of phases: the product of its axes (pattern, block size, read share, jobs, QD)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, Field(max_length=200)] = ""
-    replay: Annotated[str, Field(max_length=4096)] | None = None
-    """A trace to replay instead of a pattern; a relative path is beside the plan's file."""
-    pattern: Patterns | None = Field(default=None, validate_default=True)
-    block_size: Sizes = Field(default=[4096])
-    queue_depth: Depths = Field(default=[1])
-    jobs: JobCounts = Field(default=[1])
-    read_pct: Shares = Field(default=[100])
-    duration_s: Seconds | None = Field(default=None, validate_default=True)
-    span: Size | None = None
-    buffer_compress_pct: Shares = Field(default=[0])
-    power_state: PowerStates | None = None
-    """NVMe power states, the slowest axis; the state before the run is put back at its end."""
-    prepare: list[Step] = []
-    """Steps just before this sweep."""
-    start_celsius: Annotated[float, Field(ge=-40, le=120)] | None = None
-    """Before each phase the drive cools down to this, so that all start alike."""
-    start_within_s: Seconds = 900.0
-    rounds: Annotated[int, Field(ge=1, le=1440)] = 1
-    """More than 1: all points come again until each is steady (SNIA PTS), at most so often."""
-    track: list[Tracked] = []
-    """The points that must be steady; all of them where none is named."""
-    steady: SteadyOn = ["iops"]
-    """What of them must be steady."""
-    until_drive_writes: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """The rounds end, too, when they have written the drive over this often."""
-    steady_from_drive_writes: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Steady counts only from when they have: a large drive is even before it is full."""
-    steady_temperature_s: Seconds | None = None
-    """A phase ends before ``duration_s`` when the drive's temperature stood for this long."""
-    replay_disk: Annotated[int, Field(ge=0)] | None = None
-    replay_wrap: bool = False
-    replay_stalls: bool = True
-
-    @field_validator("pattern", "duration_s")
-    @classmethod
-    def _needed_without_replay(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is None and info.data.get("replay") is None:
-            raise ValueError("is missing (or replay = a trace)")
-        return value
-
-    @model_validator(mode="after")
-    def _one_kind_of_work(self) -> Sweep:
-        given = self.model_fields_set
-        if self.replay is None:
-            strange = sorted(given & {"replay_disk", "replay_wrap", "replay_stalls"})
-            if strange:
-                raise ValueError(f"{', '.join(strange)}: only with replay")
-        elif strange := sorted(given & WITHOUT_REPLAY):
-            raise ValueError(f"{', '.join(strange)}: a replay takes these from its trace")
-        return self
-
-    @model_validator(mode="after")
-    def _share_needs_mix(self) -> Sweep:
-        mixed = any(Pattern(pattern).mixed for pattern in self.pattern or ())
-        if not mixed and "read_pct" in self.model_fields_set:
-            raise ValueError("read_pct needs a mixed pattern (rw or randrw)")
-        if mixed and "read_pct" not in self.model_fields_set:
-            raise ValueError("a mixed pattern needs read_pct, such as [100, 80, 60, 40, 20, 0]")
-        return self
-
-    @model_validator(mode="after")
-    def _span_holds_every_job(self) -> Sweep:
-        least = max(self.jobs) * max(self.block_size)
-        if self.span is not None and self.span < least:
-            raise ValueError(
-                f"span must hold at least one block of every job: {format_size(least)}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _rules_of_rounds_need_rounds(self) -> Sweep:
-        rules = {"track", "steady", "until_drive_writes", "steady_from_drive_writes"}
-        strange = sorted(self.model_fields_set & rules)
-        if self.rounds == 1 and strange:
-            raise ValueError(f"{', '.join(strange)}: only with rounds")
-        return self
-
-    def points(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
-        """The axes of each phase, queue depth fastest, rounds slowest."""
-        whole = drive_bytes or 0
-        until = self.until_drive_writes
-        rules = {
-            "steady_on": tuple(self.steady),
-            "steady_from_bytes": round(self.steady_from_drive_writes * whole),
-            "rounds_until_bytes": round(until * whole) if until and whole else None,
-            "steady_temperature_s": self.steady_temperature_s or 0.0,
-        }
-        rounds = range(1, self.rounds + 1) if self.rounds > 1 else (0,)
-        states: Sequence[int | None] = self.power_state or (None,)
-        for number, state, compress_pct, pattern, block_size, read_pct, jobs, depth in product(
-            rounds, states, self.buffer_compress_pct, self.pattern or (), self.block_size,
-            self.read_pct, self.jobs, self.queue_depth,
-        ):  # fmt: skip
-            axes = {
-                "round": number,
-                "power_state": state,
-                "pattern": Pattern(pattern),
-                "block_size_bytes": block_size,
-                "read_pct": read_pct if Pattern(pattern).mixed else _pure_share(pattern),
-                "jobs": jobs,
-                "queue_depth": depth,
-                "span_bytes": self.span,
-                "buffer_compress_pct": compress_pct,
-                "duration_s": self.duration_s,
-            }
-            tracked = not self.track or any(item.holds(axes) for item in self.track)
-            yield {**axes, **rules, "tracked": tracked}
-
-    def replays(self, drive_bytes: int | None) -> Iterator[dict[str, Any]]:
-        """The axes of each phase that replays the trace, queue depth fastest.
-
-        Raises TraceError when it cannot be read or does not fit a drive of ``drive_bytes``.
-        """
-        assert self.replay is not None
-        replay = Replay(self.replay, self.replay_disk, self.replay_wrap, self.replay_stalls)
-        demand = demand_of(replay, drive_bytes)
-        for state, depth in product(self.power_state or (None,), self.queue_depth):
-            yield {
-                "round": 0,
-                "power_state": state,
-                "pattern": Pattern.REPLAY,
-                "queue_depth": depth,
-                "jobs": 1,
-                "read_pct": demand.read_pct,
-                "duration_s": demand.duration_s,
-                "replay": replay,
-            }
-
-    def cooling(self, round_number: int) -> dict[str, Any]:
-        """The axes of the cool-down before each of its phases."""
-        return {
-            "round": round_number,
-            "pattern": Pattern.COOL,
-            "duration_s": self.start_within_s,
-            "until_celsius": self.start_celsius,
-        }
-
-
-def _pure_share(pattern: str) -> int:
-    return 100 if pattern in ("read", "randread") else 0
 
 
 class Plan(BaseModel):

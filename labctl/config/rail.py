@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+from labctl.record.layout import NAME_PATTERN
+
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """What a rig calls its rails, drives, sensors and instruments."""
 ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]

@@ -1,0 +1,1 @@
+"""What fio prints: documents, statuses while it runs, results."""

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from labctl.fio.documents import (
     DIRECTIONS,
-    MIXED,
-    DocumentStream,
     documents,
     error_of,
     jobs_of,
@@ -26,33 +24,19 @@ from labctl.fio.documents import (
     number_at,
     table_of,
 )
-
-__all__ = [
-    "DIRECTIONS",
-    "DRIVE_JOB",
-    "PERCENTILES",
-    "Direction",
-    "DocumentStream",
-    "FioResult",
-    "Status",
-    "Totals",
-    "comes_back_empty",
-    "document_of_drive",
-    "documents",
-    "final_result",
-    "last_document",
-    "mean_direction",
-    "result_of",
-    "status_of",
-    "unfinished",
-]
+from labctl.fio.jobs import (
+    in_whole_iops,
+    is_mixed,
+    latency_of,
+    runtime_ms,
+    sections_of,
+    total_bytes,
+    total_ios,
+)
+from labctl.fio.status import Totals, _totals, document_of_drive
 
 PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99", "99.999")
 """The latency percentiles that results carry, where fio gave them."""
-
-
-DRIVE_JOB = "drive-"
-"""Where several drives work at once, what a drive's job is called before the drive's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +53,6 @@ class Direction:
     latency_max_us: float
     latency_percentiles_us: dict[str, float]
     """Key is the percentile as text: "50", "90", "95", "99", "99.9", "99.99", "99.999"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What one direction has done since its job started: operations, bytes, latency sum."""
-
-    ios: int = 0
-    bytes: int = 0
-    latency_sum_us: float = 0.0
-    latency_count: int = 0
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.ios + other.ios,
-            self.bytes + other.bytes,
-            self.latency_sum_us + other.latency_sum_us,
-            self.latency_count + other.latency_count,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """One cumulative document: totals by direction, summed over jobs.
-
-    ``wall_ms`` is fio's wall clock (None where it prints none), ``runtime_ms`` the time since the
-    first job began its I/O. ``drives``: the totals of each drive alone, where there are several.
-    """
-
-    totals: dict[str, Totals]
-    runtime_ms: int
-    wall_ms: int | None
-    errors: tuple[int | str, ...] = ()
-    drives: dict[str, dict[str, Totals]] = field(default_factory=dict)
-
-    @property
-    def total_ios(self) -> int:
-        """I/Os of both directions."""
-        return sum(totals.ios for totals in self.totals.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,172 +75,6 @@ class FioResult:
     system_cpu_pct: float | None = None
 
 
-def _sections(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a job did by direction; both in one count as reads where they are not told apart."""
-    sides = {name: table_of(job, name) for name in DIRECTIONS}
-    return {"read": table_of(job, MIXED), "write": {}} if _is_mixed(job) else sides
-
-
-def _is_mixed(job: dict[str, Any]) -> bool:
-    apart = any(_total_ios(table_of(job, name)) for name in DIRECTIONS)
-    return bool(table_of(job, MIXED)) and not apart
-
-
-def status_of(document: dict[str, Any]) -> Status:
-    """The totals of a document, summed over all its jobs."""
-    jobs = jobs_of(document)
-    totals = _totals_of(jobs)
-    wall_ms = number(document.get("timestamp_ms"))
-    errors = [error_of(job) for job in jobs]
-    return Status(
-        totals=totals,
-        runtime_ms=max((_runtime_ms(job) for job in jobs), default=0),
-        wall_ms=int(wall_ms) if wall_ms is not None else None,
-        errors=tuple(error for error in errors if error is not None),
-        drives={name: _totals_of(own) for name, own in _jobs_by_drive(jobs).items()},
-    )
-
-
-def _totals_of(jobs: Sequence[dict[str, Any]]) -> dict[str, Totals]:
-    """Totals by direction, summed over jobs."""
-    return {
-        name: sum((_totals(_sections(job)[name]) for job in jobs), start=Totals())
-        for name in DIRECTIONS
-    }
-
-
-def _jobs_by_drive(jobs: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The jobs of each drive, where there are several drives."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for job in jobs:
-        name = job.get("jobname")
-        if isinstance(name, str) and name.startswith(DRIVE_JOB):
-            found.setdefault(name.removeprefix(DRIVE_JOB), []).append(job)
-    return found
-
-
-def document_of_drive(document: dict[str, Any], drive: str) -> dict[str, Any]:
-    """A document of several drives with the jobs of one of them alone."""
-    return {**document, "jobs": _jobs_by_drive(jobs_of(document)).get(drive, [])}
-
-
-def comes_back_empty(before: Status, now: Status, block_bytes: int, in_flight: int) -> bool:
-    """Whether an I/O that the status ``before`` counts had ended by ``now`` without its bytes.
-
-    Behind the end of a file, and of a device that is gone, Linux answers a read with no bytes and
-    no error; fio counts it and goes on. It counts an I/O when it issues it and its bytes when it
-    has ended, and for a status it takes the bytes first and the I/Os later, by any time (3.33:
-    ``td_io_queue``, ``io_completed``, ``__show_running_run_stats``). So within one status I/Os are
-    ahead of their bytes by more than are in flight. But what an earlier status counts has its bytes
-    in any later one, except what may be ``in_flight`` on a drive. After fio's end nothing is
-    counted in between, and its last status may be held against itself.
-
-    ``block_bytes``: of the smallest I/O.
-    """
-    pairs = [(before.drives.get(name, {}), totals) for name, totals in now.drives.items()]
-    return any(
-        (earlier[side].ios - in_flight) * block_bytes > totals.bytes
-        for earlier, later in pairs or [(before.totals, now.totals)]
-        for side, totals in later.items()
-        if side in earlier
-    )
-
-
-def unfinished(status: Status, block_bytes: int) -> bool:
-    """Whether a status counts I/Os that had not ended: with fewer latencies than I/Os, or fewer
-    bytes than those of ``block_bytes`` have. What fio prints last does not, but of a replay (3.33).
-    """
-    return any(
-        0 < totals.latency_count < totals.ios or totals.bytes < totals.ios * block_bytes
-        for totals in status.totals.values()
-    )
-
-
-def _runtime_ms(job: dict[str, Any]) -> int:
-    """Time since the first I/O. ``job_runtime`` is a sum over jobs with group_reporting."""
-    sides = max(number_at(side, "runtime") for side in _sections(job).values())
-    return int(sides or number_at(job, "job_runtime"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Latency:
-    """One of the latencies that fio gives, in µs; fio 3.x has ``*_ns``, fio 2.x microseconds."""
-
-    mean_us: float
-    max_us: float
-    count: int
-    percentiles_us: dict[float, float]
-
-
-_NOT_MEASURED = _Latency(0.0, 0.0, 0, {})
-
-
-def _measured(side: dict[str, Any], name: str, ios: int) -> _Latency | None:
-    """``lat``, ``clat`` or ``slat``; None where it was not measured."""
-    for key, scale in ((f"{name}_ns", 1e-3), (name, 1.0)):
-        values = table_of(side, key)
-        count = ios if number(values.get("N")) is None else int(number_at(values, "N"))
-        pairs = [
-            (number(percent), number(value))
-            for percent, value in table_of(values, "percentile").items()
-        ]
-        percentiles = {
-            percent: value * scale for percent, value in pairs if percent and value is not None
-        }
-        mean = number(values.get("mean"))
-        if mean is None or not count:
-            mean, count = 0.0, 0
-        if count or percentiles:
-            return _Latency(mean * scale, number_at(values, "max") * scale, count, percentiles)
-    return None
-
-
-def _latency(side: dict[str, Any]) -> _Latency:
-    """Total latency; where it was not measured, of submission and completion together."""
-    ios = _total_ios(side)
-    total, completion = _measured(side, "lat", ios), _measured(side, "clat", ios)
-    if total is not None and total.count:
-        percentiles = total.percentiles_us or (completion or total).percentiles_us
-        return _Latency(total.mean_us, total.max_us, total.count, percentiles)
-    if completion is None:
-        return total or _NOT_MEASURED
-    submission = _measured(side, "slat", ios) or _NOT_MEASURED
-    return _Latency(
-        completion.mean_us + (submission.mean_us if completion.count else 0.0),
-        completion.max_us,
-        completion.count,
-        (total or completion).percentiles_us or completion.percentiles_us,
-    )
-
-
-def _totals(side: dict[str, Any]) -> Totals:
-    latency = _latency(side)
-    return Totals(
-        ios=_total_ios(side),
-        bytes=_total_bytes(side),
-        latency_sum_us=latency.mean_us * latency.count,
-        latency_count=latency.count,
-    )
-
-
-def _total_ios(side: dict[str, Any]) -> int:
-    total = number(side.get("total_ios"))
-    if total is not None:
-        return int(total)
-    return round(number_at(side, "iops") * number_at(side, "runtime") / 1000)
-
-
-def _told_in_whole_iops(side: dict[str, Any]) -> bool:
-    """Early fio 2 (2.1.4, 2.1.11) prints no ``total_ios``, and IOPS without a fraction."""
-    return "total_ios" not in side and isinstance(side.get("iops"), int) and _total_ios(side) > 0
-
-
-def _total_bytes(side: dict[str, Any]) -> int:
-    size = int(number_at(side, "io_bytes"))
-    in_bytes = any(key in side for key in ("io_kbytes", "bw_bytes", "lat_ns", "clat_ns"))
-    return size if in_bytes else size * 1024
-
-
 def last_document(text: str) -> dict[str, Any] | None:
     """The last complete document of an output, or None when there is none."""
     last: dict[str, Any] | None = None
@@ -313,20 +93,20 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
     """The result that a document tells; ``drive``: of several drives only what was done on that
     one."""
     jobs = jobs_of(document_of_drive(last, drive) if drive else last)
-    sides = {name: _direction([_sections(job)[name] for job in jobs]) for name in DIRECTIONS}
-    mixed = sides["read"] if any(_is_mixed(job) for job in jobs) else None
+    sides = {name: _direction([sections_of(job)[name] for job in jobs]) for name in DIRECTIONS}
+    mixed = sides["read"] if any(is_mixed(job) for job in jobs) else None
     notes = []
     if mixed is not None:
         notes.append("fio told reads and writes in one (unified_rw_reporting): shown as reads")
     if any(side is not None and not side.latency_mean_us for side in sides.values()):
         notes.append("fio measured no latency: a mean of 0 is none")
-    if any(_told_in_whole_iops(_sections(job)[name]) for job in jobs for name in DIRECTIONS):
+    if any(in_whole_iops(sections_of(job)[name]) for job in jobs for name in DIRECTIONS):
         notes.append("fio counted no operations and told IOPS rounded down: up to 1 per job low")
-    if any(_total_ios(table_of(job, "trim")) for job in jobs):
+    if any(total_ios(table_of(job, "trim")) for job in jobs):
         notes.append("fio trimmed, too: trims are not counted here")
     return FioResult(
         version=str(last.get("fio version", "")),
-        runtime_ms=max((_runtime_ms(job) for job in jobs), default=0),
+        runtime_ms=max((runtime_ms(job) for job in jobs), default=0),
         read=sides["read"],
         write=sides["write"],
         error=", ".join(f"fio error {code}" for code in map(error_of, jobs) if code is not None),
@@ -347,14 +127,14 @@ def _cpu_pct(jobs: Sequence[dict[str, Any]], key: str) -> float | None:
 
 
 def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
-    busy = [side for side in sides if _total_ios(side)]
+    busy = [side for side in sides if total_ios(side)]
     if not busy:
         return None
     totals = sum((_totals(side) for side in busy), start=Totals())
     rates = [_rates(side) for side in busy]
-    latencies = [_latency(side) for side in busy]
+    latencies = [latency_of(side) for side in busy]
     tables = [
-        (latency.percentiles_us, _total_ios(side))
+        (latency.percentiles_us, total_ios(side))
         for latency, side in zip(latencies, busy, strict=True)
         if latency.percentiles_us
     ]
@@ -398,7 +178,7 @@ def _rates(side: dict[str, Any]) -> tuple[float, float]:
     runtime_s = number_at(side, "runtime") / 1000
     if not runtime_s:
         return number_at(side, "iops"), number_at(side, "bw_bytes")
-    return _total_ios(side) / runtime_s, _total_bytes(side) / runtime_s
+    return total_ios(side) / runtime_s, total_bytes(side) / runtime_s
 
 
 def _mixed(tables: Sequence[tuple[dict[float, float], int]]) -> dict[str, float]:

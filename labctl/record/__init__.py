@@ -1,0 +1,1 @@
+"""A run on disk, and its words: phases, header, events, journal."""

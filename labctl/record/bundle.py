@@ -29,7 +29,8 @@ from labctl.errors import JournalError
 from labctl.installed import labctl_version
 from labctl.printable import printable
 from labctl.record.json_values import UNREADABLE, parse_json, printable_texts
-from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE, RunRecord
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE
+from labctl.record.reader import RunRecord
 
 BUNDLE_FORMAT = 1
 MANIFEST = "MANIFEST.json"

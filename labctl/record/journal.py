@@ -23,39 +23,21 @@ import numpy as np
 
 from instruments.reading import Block, ClockPair
 from labctl.errors import JournalError
-from labctl.record.reader import (
+from labctl.record.durable_file import write_durably
+from labctl.record.events import Event
+from labctl.record.header import Header
+from labctl.record.layout import (
     CHANNELS_DIR,
     CLOCK_PAIR,
     EVENTS_FILE,
     FIO_DIR,
     HEADER_FILE,
     READING,
-    Event,
-    Header,
     written_records,
 )
 
 WRITE_WITHIN_S = 0.03
 SYNC_EVERY_S = 1.0
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Write a small file so that after a crash it is either the old one or the new one."""
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _File:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import re
 import types
 import typing
 from collections.abc import Hashable
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeGuard, TypeVar
+
+import numpy as np
 
 from labctl.printable import printable
 
@@ -110,3 +113,23 @@ def _is_of(hint: Any, value: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MOST_INT
     return isinstance(value, hint)
+
+
+def plain_json(value: Any) -> Any:
+    """Dataclasses, tuples and numpy's numbers as dictionaries, lists and Python's own.
+
+    A number that is none (infinite, not a number) becomes None: JSON has no word for it.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain_json(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

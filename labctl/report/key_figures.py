@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,17 +39,6 @@ def rail_names(summary: RunSummary) -> tuple[str, ...]:
         for name, rail in result.rails.items():
             power[name] = max(power.get(name, 0.0), rail.watts.value)
     return tuple(sorted(power, key=lambda name: -power[name]))
-
-
-def by_drive(
-    summary: RunSummary, result: PhaseResult
-) -> Iterator[tuple[str, RunSummary, PhaseResult]]:
-    """What each of several drives did in a phase, or over a measurement window, with its name."""
-    for drive, one in summary.drives.items():
-        for item in (*one.window_means, *one.phases):
-            if item.phase == result.phase:
-                yield drive, one, item
-                break
 
 
 def celsius_max(result: PhaseResult) -> float | None:

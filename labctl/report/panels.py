@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.workload import ordinal
-from labctl.config.plan import Phase, format_size
+from labctl.record.phase import Phase, format_size
 
 LARGE_BLOCK_BYTES = 64 * 1024
 """From this block size on, the work is told in bytes and no longer in operations."""

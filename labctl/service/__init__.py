@@ -1,1 +1,1 @@
-"""What runs in the background: shipping, and what wires runs, sinks and reports together."""
+"""What goes on around runs: queue, daemon, locks, shipping, status, doctor."""

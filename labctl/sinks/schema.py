@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.record.reader import Header
+from labctl.record.header import Header
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -211,3 +211,17 @@ def rig_point(
     if journal_lag_s is not None:
         fields["journal_lag_s"] = journal_lag_s
     return Point("rig", {"rig": rig}, t_ns, fields)
+
+
+LONGEST_TEXT_BYTES = 4096
+"""Of a text field, UTF-8. A server takes 64 KiB; an annotation shows a few lines."""
+
+
+def shortened(text: str) -> str:
+    """``text`` in at most ``LONGEST_TEXT_BYTES`` bytes; what was cut off is said."""
+    data = text.encode("utf-8")
+    if len(data) <= LONGEST_TEXT_BYTES:
+        return text
+    ending = f" … ({len(text):,} characters in the journal)"
+    kept = data[: LONGEST_TEXT_BYTES - len(ending.encode("utf-8"))]
+    return kept.decode("utf-8", "ignore") + ending

@@ -25,8 +25,9 @@ from instruments.instrument import Instrument
 from instruments.reading import Batch, Channel, Status, StatusReading
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from instruments.simulated.meter_kit.faults import inject
-from instruments.simulated.meters.process import DRIVERS, MeterConfig, MetersConfig
+from instruments.simulated.meters.registry import DRIVERS
 
 VOLTS_12, VOLTS_3V3 = 12.05, 3.302
 CASE_CELSIUS = 38.4

@@ -19,16 +19,16 @@ import pytest
 
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.drive.state_ring import TraceWriter
-from instruments.simulated.meters.process import MeterConfig, MetersConfig
+from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from labctl.analysis.run.summary import summarise
 from labctl.capture.meters import calibrate
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.capture.meters.find_ranges import HEAVIEST_READS
 from labctl.capture.meters.listening import Listening
-from labctl.capture.run.header import calibration_in_force, make_header
+from labctl.capture.run.header import make_header
 from labctl.cli.meters.calibrate import checks as calibrate_checks
 from labctl.cli.meters.calibrate import zeros as calibrate_zeros
-from labctl.config.calibration_file import calibration_file, load_calibration
+from labctl.config.calibration_file import calibration_file, calibration_in_force, load_calibration
 from labctl.config.plan import Plan
 from labctl.config.rig import load_rig
 from labctl.errors import Refused

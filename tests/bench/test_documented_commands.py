@@ -24,8 +24,10 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.main import INTERRUPTED
-from labctl.record.reader import EVENTS_FILE, find_runs
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.config.site import SITE_VARIABLE
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import find_runs
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
 from tests.unit.test_docs import ROOT, commands
 

@@ -19,10 +19,11 @@ import pytest
 from instruments.simulated.drive.ground_truth import Truth
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from labctl.capture.phases.fio_process import FioProcess
-from labctl.config.plan import Pattern, Phase, Role
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
-from labctl.fio.results import Status, final_result
+from labctl.fio.results import final_result
+from labctl.fio.status import Status
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 
 pytestmark = [pytest.mark.bench]

@@ -23,7 +23,8 @@ from instruments.errors import (
 )
 from instruments.reading import Channel, ClockPair, Status
 from instruments.simulated.bench import DEFAULT_METERS, Bench, MetersProcess, configure
-from instruments.simulated.meters.process import MeterConfig, MetersConfig, true_shunt_ohm
+from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
+from instruments.simulated.meters.registry import true_shunt_ohm
 from tests.bench.running_meters import (
     CASE_CELSIUS,
     VOLTS_3V3,

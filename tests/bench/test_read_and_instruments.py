@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.meters.process import MeterConfig, MetersConfig
+from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from labctl.cli.meters.read import shown, sparkline
 from tests.bench.running_meters import TraceThread
 

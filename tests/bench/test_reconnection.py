@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from instruments.reading import Block
-from instruments.simulated.meters.process import DRIVERS, MeterConfig
+from instruments.simulated.meter_kit.config import MeterConfig
+from instruments.simulated.meters.registry import DRIVERS
 from labctl.capture.meters.acquisition import Acquisition
 from tests.bench.running_meters import DEADLINE_S, running_meters
 from tests.bench.test_meters import METERS as FIRST

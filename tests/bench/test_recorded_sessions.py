@@ -12,7 +12,8 @@ import pytest
 from instruments import drivers, recording
 from instruments.instrument import Instrument
 from instruments.reading import Batch
-from instruments.simulated.meters.process import DRIVERS, MeterConfig
+from instruments.simulated.meter_kit.config import MeterConfig
+from instruments.simulated.meters.registry import DRIVERS
 from tests.bench.running_meters import Running, read_count, running_meters, started
 from tests.bench.test_power_sensor import SETTINGS as POWER_SENSOR
 from tests.bench.test_scpi_meters import METERS as SCPI

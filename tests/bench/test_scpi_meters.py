@@ -15,7 +15,7 @@ from instruments import drivers
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused, WrongInstrument
 from instruments.reading import Status
 from instruments.simulated.bench import Bench, BenchConfig
-from instruments.simulated.meters.process import MeterConfig
+from instruments.simulated.meter_kit.config import MeterConfig
 from tests.bench.running_meters import (
     VOLTS_12,
     Running,

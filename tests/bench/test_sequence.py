@@ -17,7 +17,7 @@ from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.plan import load_plan, parse_plan
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
 from labctl.fio.results import final_result
 from labctl.record.phase import Pattern, Phase, Role

@@ -11,7 +11,7 @@ import pytest
 
 from instruments.errors import ConnectionLost, InstrumentError, WrongInstrument
 from instruments.reading import Status
-from instruments.simulated.meters.process import MeterConfig
+from instruments.simulated.meter_kit.config import MeterConfig
 from tests.bench.running_meters import (
     PERIOD_S,
     VOLTS_12,

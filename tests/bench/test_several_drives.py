@@ -14,10 +14,11 @@ from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.run.summary import summarise
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.cli.run.demo import compare
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.fio.results import final_result
+from labctl.record.events import CPU_TIMES
 from labctl.record.phase import Pattern, Phase, Replay, Role
-from labctl.record.reader import CPU_TIMES, RunRecord, find_runs
+from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import Timebase
 from tests.bench.several_benches import SeveralBenches
 

@@ -20,7 +20,8 @@ from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.cli.run.demo import Comparison, compare
-from labctl.record.reader import CLOCK_PAIR, RunRecord, find_runs
+from labctl.record.layout import CLOCK_PAIR
+from labctl.record.reader import RunRecord, find_runs
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]  # the first one waits for four runs
 

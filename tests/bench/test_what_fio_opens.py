@@ -20,17 +20,17 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.open_files import difference, look_at_open_files
-from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, given, opening
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.node import find_place
+from labctl.capture.identity.open_files import difference, look_at_open_files
+from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, given, opening
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
-from labctl.config.plan import Pattern, Phase, Role
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import ConfigurationError, Refused, RunFailed
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
 from tests.bench.test_sequence import Heard, Starter

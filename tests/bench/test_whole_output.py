@@ -19,8 +19,9 @@ from labctl.analysis.methods.all import methods_of
 from labctl.analysis.readings.phase_spans import Printed
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.fio.results import DocumentStream, documents
-from labctl.record.reader import EVENTS_FILE, RunRecord, find_runs
+from labctl.fio.documents import DocumentStream, documents
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import RunRecord, find_runs
 from labctl.report.data.run_data import open_run
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.record import journal
-from labctl.record.reader import CLOCK_PAIR, READING, ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.layout import CLOCK_PAIR, READING
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Anchor
 from tests.benchmarks.figures import Figure, show
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from instruments.simulated.bench import Bench, configure
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.config.site import SITE_VARIABLE
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.benchmarks.figures import Figure, show
 from tests.servers.influx_server import ORG, InfluxServer, influxd
 

@@ -15,7 +15,7 @@ from instruments.drivers.powersensor3 import EPOCH_NS
 from instruments.reading import Status
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.drive.state_ring import TraceWriter
-from instruments.simulated.meters.process import MeterConfig, MetersConfig
+from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from tests.bench.test_power_sensor import SETTINGS
 from tests.benchmarks.figures import Figure, show
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from instruments.reading import Block
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.record import journal as journals
+from labctl.record.header import DriveInfo, Header
 from labctl.record.journal import Journal
-from labctl.record.reader import DriveInfo, Header, RunRecord
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Timebase
 from tests.benchmarks.figures import Figure, show
 

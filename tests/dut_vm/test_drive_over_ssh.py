@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labctl.config.plan import Role
+from labctl.record.phase import Role
 from labctl.record.reader import RunRecord, find_runs
 from tests.dut_vm.vm import DRIVE_BYTES, SERIAL, DutVm
 

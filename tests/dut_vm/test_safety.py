@@ -11,9 +11,9 @@ import pytest
 from instruments.simulated.bench import Bench
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.ssh import SshMachine
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, Refused
+from labctl.record.phase import Pattern, Phase, Role
 from tests.dut_vm.conftest import rig_text
 from tests.dut_vm.vm import DRIVE, HOST, SECOND_NAMESPACE, SYSTEM_SERIAL, DutVm
 

@@ -10,10 +10,10 @@ from instruments.simulated.bench import Bench
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.ssh import SshMachine
 from labctl.capture.identity.identify import identify
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.config.rig import parse_rig
 from labctl.errors import Refused
 from labctl.record.drive_state import DriveState
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.reader import RunRecord, find_runs
 from tests.dut_vm.conftest import rig_text
 from tests.dut_vm.test_drive_over_ssh import begin

@@ -17,7 +17,9 @@ from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.record.reader import EVENTS_FILE, RESUMED, RunRecord, find_runs
+from labctl.record.events import RESUMED
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import NS_PER_S
 from tests.bench.test_fio_phases import fios_below
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import Bench, MetersProcess, configure
-from instruments.simulated.meters.process import MetersConfig
-from labctl.record.reader import Event, RunRecord
+from instruments.simulated.meter_kit.config import MetersConfig
+from labctl.record.events import Event
+from labctl.record.reader import RunRecord
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S, Interruptible, assert_times_ascend, plan_file

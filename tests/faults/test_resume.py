@@ -21,7 +21,9 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.capture.run.resumption import why_not
-from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, RESUMED, RunRecord
+from labctl.record.events import RESUMED
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE
+from labctl.record.reader import RunRecord
 from tests.faults.resumed_run import (
     WITHIN_S,
     HeldUp,

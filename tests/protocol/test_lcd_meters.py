@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments.driver_kit.serial_display import PushedDisplay
+from instruments.driver_kit.serial_display import PushedDisplay, split_frames
 from instruments.drivers import brymen_bm25x, fs9721
 from instruments.drivers.brymen_bm25x import BrymenBm25x, BrymenBm25xSettings
 from instruments.drivers.fs9721 import Fs9721, Fs9721Settings
-from instruments.drivers.lcd_meter import split_frames
 from instruments.errors import ConnectionLost, ProtocolError
 from instruments.reading import Batch, Status
 from tests.protocol.exchange import Clock, ExpectedExchange

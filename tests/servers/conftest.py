@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.config.site import SITE_VARIABLE
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1, kinds
 
 

@@ -12,22 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.record import journal
-from labctl.record.reader import (
-    CHANNELS_DIR,
-    CLOCK_PAIR,
-    EVENTS_FILE,
-    READING,
-    ChannelInfo,
-    DriveInfo,
-    Header,
-    RailInfo,
-)
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, EVENTS_FILE, READING
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Anchor
-from labctl.sinks.follow.cursor import Cursor
-from labctl.sinks.follow.follower import Follower, Slice
+from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.line_protocol import line, lines
+from labctl.sinks.sink import Cursor, Slice
 from tests.servers.influx_lines import Stored, stored_by
 
 EPOCH_NS = 1_700_000_000_000_000_000

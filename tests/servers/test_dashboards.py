@@ -18,7 +18,7 @@ import yaml
 
 from dashboards import PROVISIONING_DIR
 from dashboards.sample import Lab, lab
-from dashboards.stack import NativeStack, Ports
+from dashboards.stack.native import NativeStack, Ports
 from dashboards.stack.programs import grafana_command
 from tests.servers.dashboard_viewer import DASHBOARDS, DAY_MS, Database, Viewer, empty_queries
 from tests.servers.influx_server import InfluxServer1, free_port, influxd, kinds

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench, configure
+from labctl.config.site import SITE_VARIABLE
 from labctl.record.reader import find_runs
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.servers.dashboard_viewer import DASHBOARDS, Database, Rows, Viewer, empty_queries
 from tests.servers.influx_run import points_of
 from tests.servers.influx_sending import assert_same

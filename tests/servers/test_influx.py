@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from labctl.record.reader import DriveInfo, RailInfo, RunRecord
+from labctl.record.header import DriveInfo, RailInfo
+from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
-from labctl.sinks.influxdb.line_protocol import LONGEST_TEXT_BYTES, line
+from labctl.sinks.influxdb.line_protocol import line
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, Pace
-from labctl.sinks.schema import Point
+from labctl.sinks.schema import LONGEST_TEXT_BYTES, Point
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of

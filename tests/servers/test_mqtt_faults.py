@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from labctl.config.site import SITE_VARIABLE
 from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
-from labctl.sinks.influxdb.settings import SITE_VARIABLE
 from labctl.sinks.mqtt.connection import Pace
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
 from labctl.sinks.mqtt.sink import MqttSink

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.servers.mqtt import forget_rig
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError
 from labctl.printable import printable
-from labctl.record.reader import DriveInfo, Event, RailInfo, RunRecord
+from labctl.record.events import Event
+from labctl.record.header import DriveInfo, RailInfo
+from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
-from labctl.sinks.influxdb.settings import SITE_VARIABLE
 from labctl.sinks.mqtt.home_assistant import forget
 from labctl.sinks.mqtt.presence import MqttPresence
 from labctl.sinks.mqtt.sink import MqttSink

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.config.site import SITE_VARIABLE
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import PASSWORD, USER, Listener, Mosquitto, mosquitto

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
-from labctl.record.reader import RESUMED, Event, RunRecord
+from labctl.record.events import RESUMED, Event
+from labctl.record.reader import RunRecord
 
 CHANNEL = "i12.voltage"
 

@@ -12,8 +12,8 @@ from instruments.simulated.drive.process import start_drive
 from instruments.transports.ssh import CONFIG_VARIABLE
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.phases.fio_process import FioProcess
-from labctl.config.plan import Pattern, Phase, Role
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.capture.drive.trim_check import MIB, Verdict
+from labctl.capture.drive.trim_check import MIB, Verdict, check_trim_on_host
 from labctl.config.rig import parse_rig
-from labctl.service.trimming import check_trim_on_host
 from tests.loop_device import loop_device, mounted
 from tests.ssh.sshd import HOST, Sshd
 from tests.unit.capture.drive.test_safety import rig

@@ -13,7 +13,7 @@ from instruments.transports.ssh import CONFIG_VARIABLE
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.identity.node import find_place
 from labctl.capture.phases.fio_process import FioProcess
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
 from labctl.record.timebase import Timebase
 from tests.bench.test_what_fio_opens import (

@@ -21,20 +21,15 @@ from labctl.analysis.results import (
     ThrottleInterval,
     ThrottleVerdict,
 )
-from labctl.config.plan import Pattern, Phase, Plan, Sweep
+from labctl.config.plan import Plan
+from labctl.config.sweeps import Sweep
 from labctl.fio.results import Direction
+from labctl.record.events import Event
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
 from labctl.record.journal import create
-from labctl.record.reader import (
-    CHANNELS_DIR,
-    EVENTS_FILE,
-    READING,
-    ChannelInfo,
-    DriveInfo,
-    Event,
-    Header,
-    RailInfo,
-    RunRecord,
-)
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, READING
+from labctl.record.phase import Pattern, Phase
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
 
 BEGIN_NS = 1_760_000_000_000_000_000

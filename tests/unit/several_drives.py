@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from labctl.record.reader import READING, DriveInfo, Header
+from labctl.record.header import DriveInfo, Header
+from labctl.record.layout import READING
 from tests.unit import synthetic_run
 from tests.unit.synthetic_run import Load
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Block, ClockPair
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.record import journal
-from labctl.record.reader import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
 
 Floats = NDArray[np.float64]

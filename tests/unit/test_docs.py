@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from labctl.config.plan import parse_plan
 from labctl.config.rail import Current, Rail
-from labctl.config.rig import Drive, Limits, load_rig
+from labctl.config.rig import load_rig
+from labctl.config.rig_file import Drive, Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

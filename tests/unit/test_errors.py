@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.rig.lists import check
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, Mistake, masked
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, influx_settings
+from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
 from tests.unit.config.test_rig import RIG
 

@@ -19,8 +19,10 @@ from labctl.analysis.run.summary import summarise
 from labctl.capture.run.resumption import resumption
 from labctl.config.plan import load_plan
 from labctl.config.rig import load_rig, parse_rig
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError, LabctlError
-from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING, RunRecord
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, READING
+from labctl.record.reader import RunRecord
 from labctl.service.daemon.daemon import _addresses
 from labctl.service.daemon.recovery import outcome_of, phases_done
 from labctl.service.daemon.settings import ServiceSettings
@@ -28,9 +30,9 @@ from labctl.service.data_dir import Home
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.run_view import RunLook
 from labctl.service.status.local_rigs import daemon_info
-from labctl.sinks.follow.cursor import Cursor
 from labctl.sinks.follow.follower import Follower
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, influx_settings
+from labctl.sinks.influxdb.settings import influx_settings
+from labctl.sinks.sink import Cursor
 from tests.servers.influx_run import MadeRun, drained
 from tests.unit.config.test_rig import RIG
 

@@ -22,10 +22,12 @@ from labctl.config.plan import parse_plan
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import printable, printable_lines
 from labctl.record.bundle import Manifest
+from labctl.record.events import Event
 from labctl.record.json_values import parse_json
+from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Role
-from labctl.record.reader import EVENTS_FILE, HEADER_FILE, Event, RunRecord
-from labctl.report.text.csv import csv_text
+from labctl.record.reader import RunRecord
+from labctl.report.csv_text import csv_text
 from labctl.toml_reading import parse_toml
 from tests.unit.synthetic_run import EPOCH_NS, Bench, Load, build
 

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from instruments.drivers.mqtt import PAHO
-from instruments.transports.lines import LIBRARIES
+from instruments.transports.visa_line import LIBRARIES
 from labctl.installed import Extra
 from tests.unit.test_docs import PAGES, ROOT
 

@@ -11,7 +11,7 @@ import pytest
 
 from instruments.errors import ConnectionLost
 from instruments.python_environment import command_that_adds
-from instruments.transports.lines import LIBRARIES, VisaLine
+from instruments.transports.visa_line import LIBRARIES, VisaLine
 from labctl.errors import MissingPart
 from labctl.installed import Extra, labctl_version, missing_of, need
 

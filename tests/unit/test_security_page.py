@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from instruments import drivers
 from labctl.config.plan import Plan
-from labctl.config.rig import RigFile
+from labctl.config.rig_file import RigFile
 from labctl.service.daemon.mqtt_commands import Add
 from labctl.service.daemon.settings import ServiceSettings
 from labctl.service.queue.job import Job

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
-from labctl.record.reader import RESUMED, Event
+from labctl.record.events import RESUMED, Event
 from tests.soak.counts import CHANNEL, miscounted_of
 from tests.soak.resources import Use, grown
 

@@ -20,8 +20,10 @@ from labctl.capture.run.resumption import host_session
 from labctl.config.rail import ChannelName, Name
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, JournalError
+from labctl.record.events import Event
+from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Phase, Replay, Role
-from labctl.record.reader import EVENTS_FILE, HEADER_FILE, Event, RunRecord
+from labctl.record.reader import RunRecord
 from labctl.service.daemon.mqtt_commands import CommandId
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import PlanName, RunName, Tag

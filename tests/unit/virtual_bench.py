@@ -23,9 +23,10 @@ from instruments.simulated.drive.model import TICK_NS, Ssd
 from instruments.simulated.drive.parameters import Parameters, load
 from instruments.simulated.drive.state_ring import TICK
 from labctl.capture.drive.smart_watch import EVERY_S
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.record import journal
-from labctl.record.reader import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
 from tests.unit.synthetic_run import (
     CHANNELS,

@@ -19,7 +19,8 @@ import typer.main
 
 from labctl.cli.main import app
 from labctl.installed import Extra
-from labctl.record.reader import EVENTS_FILE, find_runs
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import find_runs
 from tests.servers.mqtt_server import free_port
 from tests.wheel.installed_wheel import PACKAGES, ROOT, InstalledWheel, build, install
 

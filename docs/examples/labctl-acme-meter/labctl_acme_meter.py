@@ -27,7 +27,8 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports.lines import ByteLine, SerialFormat, SerialLine
+from instruments.transports.lines import ByteLine, SerialFormat
+from instruments.transports.serial_line import SerialLine
 
 INTERVAL_S: Final = 0.25
 CONVERSION_S: Final = 0.2

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from instruments.simulated.drive.model import Ssd
-from instruments.simulated.files import replace_text
+from instruments.simulated.drive.state_ring import replace_text
 
 _KELVIN = 273.15
 _DATA_UNIT_BYTES = 512_000  # NVMe base specification, SMART log: thousands of 512 bytes

@@ -124,3 +124,10 @@ class TraceReader:
         sums[order] = self.at(sum_field, edges[order])
         n = len(begin_ns)
         return (sums[n:] - sums[:n]) / ((end_ns - begin_ns) * 1e-9)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put a new file with ``text`` in the place of the old one, at once."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="ascii")
+    new.replace(path)

@@ -9,9 +9,9 @@ import numpy as np
 
 from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, number
 from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, OUT_OF_RANGE
-from instruments.simulated.meters.truevolt import DcMeter, ErrorsOf, number
 
 _CAPACITY = 100_000
 _OVERHEAD_S = 1.1e-3

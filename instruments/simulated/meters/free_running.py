@@ -11,6 +11,7 @@ import numpy as np
 
 from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, ErrorsOf, number
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
 from instruments.simulated.meter_kit.scpi_server import (
@@ -21,8 +22,7 @@ from instruments.simulated.meter_kit.scpi_server import (
     ScpiInterpreter,
     ScpiServer,
 )
-from instruments.simulated.meters.handheld import SerialMeter
-from instruments.simulated.meters.truevolt import OVER_RANGE, ErrorsOf, number
+from instruments.simulated.meter_kit.serial_meter import SerialMeter
 
 DIGITS = {"DM3058": 240_000, "XDM1041": 55_000}
 """Counts of its display: full scale over resolution."""

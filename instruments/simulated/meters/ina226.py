@@ -16,8 +16,7 @@ import numpy as np
 
 from instruments.drivers.ina2xx import SHUNT_LIMIT_MV, Ina2xxSettings
 from instruments.reading import Quantity
-from instruments.simulated.drive.state_ring import TraceReader
-from instruments.simulated.files import replace_text
+from instruments.simulated.drive.state_ring import TraceReader, replace_text
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
@@ -25,7 +24,7 @@ from instruments.simulated.meter_kit.probe import Errors, Probe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instruments.simulated.meters.process import MeterConfig
+    from instruments.simulated.meter_kit.config import MeterConfig
 
 _MODEL: Final = "ina226"
 _BUS_STEP_VOLTS: Final = 1.25e-3

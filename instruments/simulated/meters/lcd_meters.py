@@ -1,21 +1,14 @@
-"""Simulated meters that push their display (VC820, BM257), and an Extech that is asked."""
+"""Simulated meters that push their display's segments: VC820, BM257."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Final
 
-import numpy as np
-
-from instruments.drivers import brymen_bm25x, extech380803, fs9721
-from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.drivers import brymen_bm25x, fs9721
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
-from instruments.simulated.meters.handheld import PushingMeter, SerialMeter
+from instruments.simulated.meter_kit.serial_meter import PushingMeter
 
 _POINTS: Final = ((1e-4, ("m", "p3")), (1e-3, ("p1",)), (1e-2, ("p2",)), (1e-1, ("p3",)))
 """The ranges for volts and amps: value of a count, and how the display writes it."""
@@ -145,56 +138,3 @@ class Bm257Meter(LcdMeter):
 
     sender = BM257
     frame_s = len(brymen_bm25x.PLACES) * brymen_bm25x.FORMAT.byte_s
-
-
-def extech_reply(watts: float, amps: float, volts: float, power_factor: float) -> bytes:
-    """The four blocks that answer a space."""
-    values = (watts, amps, volts, power_factor)
-    return b"".join(b"\x02\x00" + _extech_value(value) + b"\x03" for value in values)
-
-
-def _extech_value(value: float) -> bytes:
-    decimals = next((n for n in (3, 2, 1) if round(abs(value) * 10**n) < 2000), 0)
-    count = min(round(abs(value) * 10**decimals), 1999)
-    bits = int(value >= 0) | (count >= 1000) << 1
-    for place, digit in zip((2, 6, 10), f"{count % 1000:03d}", strict=True):
-        bits |= int(f"{int(digit):04b}"[::-1], 2) << place
-    bits |= int(f"{decimals:02b}"[::-1], 2) << 14
-    return bytes((bits & 0xFF, bits >> 8))
-
-
-class ExtechMeter(SerialMeter):
-    """Answers a space with watts, amps, volts and power factor of one rail."""
-
-    possible_faults = SerialMeter.possible_faults | {Fault.NAN}
-
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        volts: tuple[Probe, Errors],
-        amps: tuple[Probe, Errors],
-        clock: MeterClock,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, directory, clock, rng)
-        self._volts = volts
-        self._amps = amps
-
-    def received(self, data: bytes) -> None:
-        """Answer each space."""
-        for _ in range(data.count(b" ")):
-            self._spawn(self._answer())
-
-    async def _answer(self) -> None:
-        now_ns = time.monotonic_ns()
-        window = np.array([now_ns - 400_000_000]), np.array([now_ns - 2_000_000])
-        volts, amps = [
-            float(errors.apply(await probe.means(*window), self._rng, 1e-6)[0])
-            for probe, errors in (self._volts, self._amps)
-        ]
-        await asyncio.sleep(extech380803.REPLY_BYTES * extech380803.FORMAT.byte_s)
-        reply = bytearray(extech_reply(volts * amps, amps, volts, 1.0))
-        if self.faults.has(Fault.NAN):
-            reply[2:4] = b"\xff\xff"
-        self.send(bytes(reply))

@@ -10,10 +10,10 @@ import numpy as np
 from instruments.driver_kit import specifications
 from instruments.drivers import scpi_dmm
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import ScpiError
-from instruments.simulated.meters.truevolt import DcMeter, ErrorsOf
 
 _TRIGGER_DELAY_S = 1e-3
 _ANSWER_DELAY_S = 3e-3

@@ -26,7 +26,7 @@ from instruments.drivers.powersensor3_frames import (
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.probe import Errors, Probe
-from instruments.simulated.meters.handheld import SerialMeter
+from instruments.simulated.meter_kit.serial_meter import SerialMeter
 
 VERSION: Final = b"F411-1.5.0\r\n"
 _STOPPED: Final = b"\xff\x3f\xff\x3f"

@@ -1,34 +1,47 @@
-"""Makes the simulated SCPI meters from what the bench's configuration says of them."""
+"""Makes each kind of simulated meter from what the bench's configuration says of it."""
 
 from __future__ import annotations
 
+import time
+import zlib
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from instruments import drivers
 from instruments.driver_kit import specifications
 from instruments.drivers.supply import SupplySettings
-from instruments.reading import Accuracy, Quantity
+from instruments.reading import Accuracy, Channel, Quantity
 from instruments.simulated.drive.state_ring import TraceReader
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.dc_meter import ErrorsOf
 from instruments.simulated.meter_kit.faults import SimulatedMeter
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.probe import SHARE_OF_LIMITS, Errors, Probe
+from instruments.simulated.meter_kit.serial_meter import PushingMeter, SerialMeter
 from instruments.simulated.meters.dmm6500 import Dmm6500Meter
+from instruments.simulated.meters.extech380803 import ExtechMeter
 from instruments.simulated.meters.free_running import Dm3058Meter, Xdm1041Meter
+from instruments.simulated.meters.ina226 import make_ina226
+from instruments.simulated.meters.k204 import K204Meter
+from instruments.simulated.meters.lcd_meters import Bm257Meter, Vc820Meter
 from instruments.simulated.meters.polled import Keithley2000Meter, PolledMeter
+from instruments.simulated.meters.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
 from instruments.simulated.meters.supply import Dp832Supply
-from instruments.simulated.meters.truevolt import ErrorsOf, TruevoltMeter
+from instruments.simulated.meters.truevolt import TruevoltMeter
+from instruments.simulated.meters.ut61e import Ut61eMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from instruments.simulated.meters.process import MeterConfig
+    from instruments.simulated.meter_kit.config import MeterConfig
 
     Rngs = Callable[[str], np.random.Generator]
     """The random numbers of a meter, by what they are for."""
 
-DRIVERS: Final = {
+SCPI_DRIVERS: Final = {
     "truevolt": "truevolt",
     "dmm6500": "dmm6500",
     "sdm3065x": "scpi_dmm",
@@ -57,7 +70,7 @@ _MODELS: Final = {
 def make_scpi_meter(
     config: MeterConfig, directory: Path, probe: Probe, trace: TraceReader, rngs: Rngs
 ) -> SimulatedMeter:
-    """The meter that ``config`` describes; its kind is one of :data:`DRIVERS`."""
+    """The meter that ``config`` describes; its kind is one of :data:`SCPI_DRIVERS`."""
     name, kind, port = config.name, config.kind, config.tcp_port
     clock = MeterClock(config.clock_offset_s, config.drift_ppm)
     rng = rngs("noise")
@@ -107,3 +120,124 @@ def _supply_errors(config: MeterConfig, quantity: Quantity, rngs: Rngs) -> Error
     limits = settings.limits(quantity)
     assert limits is not None
     return Errors.draw(limits, rngs(quantity), _SUPPLY_NOISE, config.error_scale)
+
+
+SERIAL_DRIVERS: Final = {
+    "ut61e": "es51922",
+    "k204": "k204",
+    "powersensor3": "powersensor3",
+    "vc820": "fs9721",
+    "bm257": "brymen_bm25x",
+    "extech380803": "extech380803",
+}
+"""The driver of each kind."""
+
+
+_PUSHING: Final[Mapping[str, type[PushingMeter]]] = {
+    "ut61e": Ut61eMeter,
+    "vc820": Vc820Meter,
+    "bm257": Bm257Meter,
+}
+
+_DISPLAY_NOISE_OF_RANGE: Final = 5e-6
+_K204_NOISE_KELVIN: Final = 0.03
+_POWER_SENSOR_POINTS: Final = ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage")
+
+
+def make_serial_meter(
+    config: MeterConfig,
+    directory: Path,
+    trace: TraceReader,
+    shunt_ohm: float | None,
+    rngs: Rngs,
+) -> SerialMeter:
+    """The meter that ``config`` describes; its kind is one of :data:`SERIAL_DRIVERS`."""
+    clock = MeterClock(config.clock_offset_s, config.drift_ppm)
+    match config.kind:
+        case "powersensor3":
+            return _power_sensor(config, directory, trace, clock, rngs)
+        case "extech380803":
+            return _extech(config, directory, trace, clock, rngs)
+    probe = Probe(trace, config.point, shunt_ohm, config.leads_add)
+    rng = rngs("noise")
+    channel = _channels(config)[0]
+    pushing = _PUSHING.get(config.kind)
+    if pushing is None:
+        errors = _errors(config, channel, "errors", _K204_NOISE_KELVIN, rngs)
+        return K204Meter(config.name, directory, probe, errors, clock, rng)
+    noise = _DISPLAY_NOISE_OF_RANGE * (channel.range or 0.0)
+    errors = _errors(config, channel, "errors", noise, rngs)
+    return pushing(
+        config.name, directory, probe, errors, clock, rng, channel.name, channel.interval_s
+    )
+
+
+def _channels(config: MeterConfig) -> tuple[Channel, ...]:
+    """The channels that the driver makes of the meter's settings."""
+    settings = {"port": "-", **config.settings}
+    driver = SERIAL_DRIVERS[config.kind]
+    return drivers.create(config.name, driver, settings, time.monotonic_ns).channels
+
+
+def _errors(config: MeterConfig, channel: Channel, what: str, noise: float, rngs: Rngs) -> Errors:
+    """Drawn within the limits of error of a channel."""
+    return Errors.draw(channel.accuracy, rngs(what), noise, config.error_scale)
+
+
+def _extech(
+    config: MeterConfig, directory: Path, trace: TraceReader, clock: MeterClock, rngs: Rngs
+) -> ExtechMeter:
+    channels = {channel.name: channel for channel in _channels(config)}
+    volts, amps = [
+        (
+            Probe(trace, f"12V.{quantity}"),
+            _errors(config, channels[quantity], f"{quantity} errors", 0.0, rngs),
+        )
+        for quantity in ("voltage", "current")
+    ]
+    return ExtechMeter(config.name, directory, volts, amps, clock, rngs("noise"))
+
+
+def _power_sensor(
+    config: MeterConfig, directory: Path, trace: TraceReader, clock: MeterClock, rngs: Rngs
+) -> PowerSensor3Meter:
+    name, rng = config.name, rngs("noise")
+    if config.point == "frame_numbers":
+        return PowerSensor3Meter(name, directory, FrameNumbers(), clock, rng)
+    channels = {channel.quantity.value: channel for channel in _channels(config)}
+    probes = tuple(Probe(trace, point) for point in _POWER_SENSOR_POINTS)
+    errors = tuple(
+        _errors(config, channels[point.partition(".")[2]], f"errors of {point}", 0.0, rngs)
+        for point in _POWER_SENSOR_POINTS
+    )
+    return PowerSensor3Meter(name, directory, Rails(probes, errors, rng), clock, rng)
+
+
+DRIVERS: Final = {**SCPI_DRIVERS, **SERIAL_DRIVERS, "ina226": "ina2xx"}
+"""The driver of each kind of meter."""
+
+
+def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:
+    """The shunt's true resistance: somewhere within its tolerance."""
+    if config.shunt_ohm is None:
+        return None
+    share = SHARE_OF_LIMITS * config.error_scale * _rng(seed, config.name, "shunt").uniform(-1, 1)
+    return config.shunt_ohm * (1 + share * config.shunt_tolerance_pct / 100)
+
+
+def make_meter(
+    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
+) -> SimulatedMeter:
+    """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
+    rngs = partial(_rng, seed, config.name)
+    shunt_ohm = true_shunt_ohm(config, seed)
+    if config.kind in SCPI_DRIVERS:
+        probe = Probe(trace, config.point, shunt_ohm, config.leads_add)
+        return make_scpi_meter(config, directory, probe, trace, rngs)
+    if config.kind in SERIAL_DRIVERS:
+        return make_serial_meter(config, directory, trace, shunt_ohm, rngs)
+    return make_ina226(config, directory, trace, rngs)
+
+
+def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(f"{name}/{purpose}".encode())])

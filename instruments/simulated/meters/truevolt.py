@@ -1,187 +1,24 @@
-"""Simulated SCPI multimeters: what they have in common, and a Truevolt with reading memory."""
+"""A simulated Truevolt (34465A): a reading memory, filled by a sample timer."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from instruments.driver_kit import specifications
 from instruments.drivers import truevolt
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, number
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import (
     ILLEGAL_VALUE,
     OUT_OF_RANGE,
     STALE,
-    ScpiServer,
 )
 
-ErrorsOf = Callable[[str, float], Errors]
-"""A meter's own errors on a range of a function."""
-
-OVER_RANGE = 1.2
-"""20 % over a range is still measured."""
-_OVERLOAD, _NAN = 9.9e37, 9.91e37
-_RESOLUTION = 1e-7
-"""Of the range: more digits than its noise."""
 _FREE_RUN_OVERHEAD_S = 1.3e-3
 _TIMER_MARGIN_S = 100e-6
-_RESET_S = 0.05
-
-
-def number(text: str, extremes: dict[str, float]) -> float:
-    """A parameter; words such as MIN and MAX from ``extremes``. Raises ScpiError."""
-    if text.upper() in extremes:
-        return extremes[text.upper()]
-    try:
-        return float(text)
-    except ValueError:
-        raise ILLEGAL_VALUE from None
-
-
-class DcMeter(ScpiServer):
-    """Function, range, NPLC, and the way to a value."""
-
-    possible_faults = ScpiServer.possible_faults | {Fault.MOVED}
-    model: str
-    nplc_choices: tuple[float, ...]
-    nplc_between: tuple[float, float] | None = None
-    """Where any value in between will do."""
-
-    def __init__(
-        self,
-        name: str,
-        maker: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        mains_hz: int = 50,
-        port: int = 0,
-    ) -> None:
-        super().__init__(name, f"{maker},{self.model},SIM{name.upper()},1.0", port)
-        self.clock = clock
-        self._probe = probe
-        self._errors_of = errors_of
-        self._rng = rng
-        self._mains_hz = mains_hz
-        self.function = "voltage"
-        self.range = 10.0
-        self.nplc = 10.0
-        self.autorange = False
-        self.preset()
-        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
-            optional = f"[SENSe:]{node}[:DC]"
-            self.on(f"CONFigure:{node}[:DC]", self._configure(function))
-            self.on(f"{optional}:RANGe", self._set_range)
-            self.on(f"{optional}:RANGe", self._get(lambda: self.range), query=True)
-            self.on(f"{optional}:RANGe:AUTO", self._set_autorange)
-            self.on(f"{optional}:NPLC", self._set_nplc)
-            self.on(f"{optional}:NPLC", self._get(lambda: self.nplc), query=True)
-        self.on("[SENSe:]FUNCtion[:ON]", self._tell_function, query=True)
-        self.on("TRIGger:SOURce", self._ignore)
-        self.on("*RST", self._reset)
-        self.on("ABORt", self._abort)
-
-    @property
-    def aperture_ns(self) -> float:
-        """Integration time on its own clock."""
-        return self.nplc / self._mains_hz * 1e9
-
-    def preset(self) -> None:
-        """As after switching on."""
-        self.function = "voltage"
-        self.range = max(specifications.allowed_ranges(self.model, "voltage"))
-        self.nplc = 10.0
-
-    async def measure(self, begin: NDArray[np.float64]) -> list[str]:
-        """Readings whose windows begin at ``begin`` on its own clock, as it writes them."""
-        end = begin + self.aperture_ns
-        host_begin = np.array([self.clock.to_host(t) for t in begin], np.int64)
-        host_end = np.array([self.clock.to_host(t) for t in end], np.int64)
-        true = await self._probe.means(host_begin, host_end)
-        errors = self._errors_of(self.function, self.range)
-        shown = errors.apply(true, self._rng, self.range * _RESOLUTION)
-        if self.faults.has(Fault.OVERLOAD):
-            shown[:] = _OVERLOAD
-        elif self.faults.has(Fault.NAN):
-            shown[:] = _NAN
-        else:
-            over = np.abs(shown) > OVER_RANGE * self.range
-            shown[over] = np.copysign(_OVERLOAD, shown[over])
-        return [f"{value:+.8E}" for value in shown]
-
-    def _configure(self, function: str) -> Callable[[str], Any]:
-        async def configure(parameters: str) -> None:
-            await self._abort("")
-            self.function = function
-            ranges = specifications.allowed_ranges(self.model, function)
-            first = parameters.split(",")[0].strip() or "AUTO"
-            extremes = {"AUTO": ranges[-1], "MAX": ranges[-1], "MIN": ranges[0], "DEF": ranges[-1]}
-            self._choose_range(number(first, extremes))
-
-        return configure
-
-    def _choose_range(self, wanted: float) -> None:
-        ranges = specifications.allowed_ranges(self.model, self.function)
-        fitting = [value for value in ranges if value >= wanted * (1 - 1e-9)]
-        if not fitting:
-            raise OUT_OF_RANGE
-        self.range = fitting[0]
-
-    async def _set_range(self, parameters: str) -> None:
-        self._choose_range(number(parameters, {}))
-        self.autorange = False
-
-    async def _set_autorange(self, parameters: str) -> None:
-        self.autorange = parameters.upper() in ("ON", "1")
-
-    async def have(self, fault: Fault, seconds: float) -> None:
-        """Have a fault; a panel that is moved shows the next larger range, now."""
-        if fault is Fault.MOVED:
-            ranges = specifications.allowed_ranges(self.model, self.function)
-            self.range = min((r for r in ranges if r > self.range), default=ranges[0])
-            return
-        await super().have(fault, seconds)
-
-    async def _set_nplc(self, parameters: str) -> None:
-        wanted = number(parameters, {"MIN": self.nplc_choices[0], "MAX": self.nplc_choices[-1]})
-        if self.nplc_between is not None:
-            if not self.nplc_between[0] <= wanted <= self.nplc_between[1]:
-                raise OUT_OF_RANGE
-            self.nplc = wanted
-            return
-        fitting = [value for value in self.nplc_choices if value >= wanted * (1 - 1e-9)]
-        if not fitting or wanted <= 0:
-            raise OUT_OF_RANGE
-        self.nplc = fitting[0]
-
-    @staticmethod
-    def _get(value: Callable[[], float]) -> Callable[[str], Any]:
-        async def answer(_parameters: str) -> str:
-            return f"{value():+.8E}"
-
-        return answer
-
-    async def _tell_function(self, _parameters: str) -> str:
-        return '"VOLT"' if self.function == "voltage" else '"CURR"'
-
-    async def _ignore(self, _parameters: str) -> None:
-        return None
-
-    async def _reset(self, _parameters: str) -> None:
-        await self._abort("")
-        self.preset()
-        await asyncio.sleep(_RESET_S)
-
-    async def _abort(self, _parameters: str) -> None:
-        return None
 
 
 class TruevoltMeter(DcMeter):

@@ -1,0 +1,1 @@
+"""Two runs or more held against each other."""

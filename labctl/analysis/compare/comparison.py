@@ -25,7 +25,7 @@ from labctl.analysis.run.drives import RunOfDrive, runs_of_drives
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.window_means import rounds_of_mean, scatter_u
 from labctl.analysis.workload import ordinal, workload_name
-from labctl.config.plan import Pattern
+from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 
 

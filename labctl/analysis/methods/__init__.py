@@ -1,0 +1,1 @@
+"""Analyses of standards and papers over a run's phases."""

@@ -17,13 +17,13 @@ from labctl.analysis.methods.power_states import StateRow, power_state_table
 from labctl.analysis.methods.qos import SlowShare, Verdict, phase_slow_shares, verdict
 from labctl.analysis.methods.replays import ReplayResult, replay_results
 from labctl.analysis.methods.soak import Soak, soaks
-from labctl.analysis.plain import plain_json
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.problems import latencies_hold
 from labctl.analysis.steady_state.rounds import steady_reports
 from labctl.analysis.steady_state.tracking import SteadyReport
+from labctl.record.json_values import plain_json
 from labctl.record.reader import RunRecord
 
 QOS_PERCENT = 99.9

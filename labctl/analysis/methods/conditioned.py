@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import by_workload, ordinary
-from labctl.config.plan import Role
+from labctl.record.phase import Role
 
 
 @dataclass(frozen=True, slots=True)

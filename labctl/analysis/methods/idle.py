@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.config.plan import Pattern
-from labctl.record.reader import ChannelInfo, Header
+from labctl.record.header import ChannelInfo, Header
+from labctl.record.phase import Pattern
 
 SPIKE_SIGMAS = 5.0
 """How far a reading must stand above the mean to be no scatter."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from labctl.analysis.power.shared_errors import rail_u_apart, rail_u_gain
 from labctl.analysis.results import COVERAGE_FACTOR, Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import student_factor
-from labctl.config.plan import Pattern
+from labctl.record.phase import Pattern
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ from typing import Any
 from labctl.analysis.readings.fio_output import phase_document
 from labctl.analysis.results import PhaseResult
 from labctl.fio.documents import DIRECTIONS, MIXED, jobs_of, number, number_at, table_of
-from labctl.fio.results import Direction, document_of_drive
+from labctl.fio.results import Direction
+from labctl.fio.status import document_of_drive
 from labctl.record.reader import RunRecord
 
 LEAST_SHOWN_PCT = 0.01

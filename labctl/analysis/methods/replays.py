@@ -19,7 +19,7 @@ from labctl.analysis.methods.qos import SlowShare, last_document, slow_shares
 from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_hold
-from labctl.fio.results import status_of
+from labctl.fio.status import status_of
 from labctl.record.reader import RunRecord
 
 KERNEL, BOUND = "kernel", "at most"

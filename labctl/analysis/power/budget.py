@@ -17,7 +17,7 @@ from labctl.analysis.stats.uncertainty import (
     limit_component,
     student_factor,
 )
-from labctl.config.calibration_file import day_of
+from labctl.record.calibration_used import day_of
 
 
 def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple[Component, ...]:

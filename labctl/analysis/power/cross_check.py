@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labctl.analysis.power.rail_power import BRIDGED, interpolated
+from labctl.analysis.power.rail_power import BRIDGED
+from labctl.analysis.power.series import interpolated
 from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of_shunt
 from labctl.analysis.power.zero_offset import FEWEST, mean_and_scatter
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
 from labctl.analysis.results import Component
 from labctl.analysis.stats.running_stats import Moments
 from labctl.analysis.stats.uncertainty import RECTANGULAR, combined, student_factor
-from labctl.record.reader import RailInfo
+from labctl.record.header import RailInfo
 
 
 @dataclass(frozen=True, slots=True)

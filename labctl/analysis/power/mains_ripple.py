@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from labctl.record.reader import ChannelInfo
+from labctl.record.header import ChannelInfo
 
 MAINS_RIPPLE = 0.005
 """Amplitude of ripple on a rail, as a fraction of it: the most that the ATX design guide allows

@@ -15,8 +15,8 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, PhaseResult, Series
-from labctl.analysis.stats.uncertainty import Scatter, limit_component
-from labctl.record.reader import RailInfo
+from labctl.analysis.stats.uncertainty import limit_component
+from labctl.record.header import RailInfo
 from labctl.record.timebase import NS_PER_S
 
 UNKNOWN_KELVIN = 25.0
@@ -82,22 +82,6 @@ def shunt_state(
 def _mean_square(amps: Series) -> float:
     scatter = amps.std**2 * (amps.n - 1) / amps.n if amps.n > 1 else 0.0
     return amps.mean**2 + scatter
-
-
-def scaled(series: Series, factor: float) -> Series:
-    """The series of a quantity times a factor > 0."""
-    return replace(
-        series,
-        mean=series.mean * factor,
-        min=series.min * factor,
-        max=series.max * factor,
-        std=series.std * factor,
-    )
-
-
-def scaled_scatter(scatter: Scatter, factor: float) -> Scatter:
-    """Type A of a mean that is multiplied by a factor > 0."""
-    return replace(scatter, u=scatter.u * factor)
 
 
 def at_drive(info: RailInfo, volts: Series, amps: Series, state: ShuntState | None) -> Series:

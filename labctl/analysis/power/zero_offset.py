@@ -7,7 +7,7 @@ import math
 from labctl.analysis.readings.channel_series import Floats
 from labctl.analysis.stats.running_stats import Moments
 from labctl.analysis.stats.uncertainty import Scatter
-from labctl.record.reader import ChannelInfo
+from labctl.record.header import ChannelInfo
 
 OBVIOUS = 5.0
 """From so many floors of its limits of error on a reading is no zero of any meter: a drive that

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap, fit_clock, without_setbacks
-from labctl.config.calibration_file import Zero
+from labctl.record.calibration_used import Zero
+from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.json_values import MOST
-from labctl.record.reader import CLOCK_PAIR, ChannelInfo, RailInfo, RunRecord
+from labctl.record.layout import CLOCK_PAIR
+from labctl.record.reader import RunRecord
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

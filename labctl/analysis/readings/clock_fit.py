@@ -141,7 +141,7 @@ class ClockMap:
 def fit_clock(pairs: NDArray[np.void], tick_s: float, first_ns: int, last_ns: int) -> ClockMap:
     """The mapping that looks at a device clock allow.
 
-    ``pairs`` has the dtype ``labctl.record.reader.CLOCK_PAIR``; ``tick_s`` is the resolution of the
+    ``pairs`` has the dtype ``labctl.record.layout.CLOCK_PAIR``; ``tick_s`` is the resolution of the
     device clock; ``first_ns`` and ``last_ns`` are the device times of the first and the last
     reading, over which the doubt is kept small. Raises ValueError when there are no pairs.
     """

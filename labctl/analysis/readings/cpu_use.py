@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import CpuUse
 from labctl.fio.results import FioResult
-from labctl.record.reader import CPU_TIMES, Event
+from labctl.record.events import CPU_TIMES, Event
 
 OFF_BY_AT_MOST = 0.1
 """Share of a phase by which the looks may lie off its edges, both together: so much of what is

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from labctl.analysis.readings.phase_spans import PhaseSpan
-from labctl.fio.results import FioResult, last_document, result_of, status_of, unfinished
+from labctl.fio.results import FioResult, last_document, result_of
+from labctl.fio.status import status_of, unfinished
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 

@@ -8,7 +8,8 @@ from typing import Any
 from labctl.analysis.readings.clock_fit import ClockMap, fit_clock
 from labctl.analysis.results import ClockResult
 from labctl.record.json_values import is_number
-from labctl.record.reader import HOST_CLOCK, RunRecord
+from labctl.record.layout import HOST_CLOCK
+from labctl.record.reader import RunRecord
 
 
 def host_clock(record: RunRecord) -> ClockMap | None:

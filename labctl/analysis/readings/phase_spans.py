@@ -10,8 +10,9 @@ import numpy as np
 
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
-from labctl.config.plan import Phase
-from labctl.record.reader import RESUMED, Event, RunRecord
+from labctl.record.events import RESUMED, Event
+from labctl.record.phase import Phase
+from labctl.record.reader import RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
 CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")

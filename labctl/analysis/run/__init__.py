@@ -1,0 +1,1 @@
+"""A run as a whole: its summary, drives, timeline and problems."""

@@ -7,7 +7,7 @@ did. So every number of a drive is made by the same code as that of a rig with t
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval, ThrottleVerdict
 from labctl.analysis.throttling.verdict import NONE, OPEN, THROTTLED
 from labctl.errors import JournalError
-from labctl.record.reader import Event, Header, RunRecord
+from labctl.record.events import Event
+from labctl.record.header import Header
+from labctl.record.reader import RunRecord
 
 _FIO = "fio."
 
@@ -182,3 +184,14 @@ def _verdict(told: Sequence[tuple[str, ThrottleVerdict]]) -> ThrottleVerdict | N
         if whys:
             return ThrottleVerdict(verdict, "; ".join(whys))
     return None
+
+
+def by_drive(
+    summary: RunSummary, result: PhaseResult
+) -> Iterator[tuple[str, RunSummary, PhaseResult]]:
+    """What each of several drives did in a phase, or over a measurement window, with its name."""
+    for drive, one in summary.drives.items():
+        for item in (*one.window_means, *one.phases):
+            if item.phase == result.phase:
+                yield drive, one, item
+                break

@@ -16,9 +16,11 @@ from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.fio.results import FioResult
+from labctl.record.events import HELD_UP, RESUMED
 from labctl.record.json_values import is_number
+from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Role
-from labctl.record.reader import HELD_UP, HOST_STOLEN, HOST_WAITING, RESUMED, RunRecord
+from labctl.record.reader import RunRecord
 
 PEAKS_FROM_HZ = 350.0
 """Readings a second below which peaks are said not to be measurable. One study needed at least

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.drive_counters import counters_moved
 from labctl.analysis.power.budget import energy, rail_result, total_watts, watts_above
-from labctl.analysis.power.drive_telemetry import own_power, own_power_problem
+from labctl.analysis.power.drive_telemetry import counters_moved, own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
 from labctl.analysis.power.unthrottled import free_pieces, unthrottled
@@ -45,9 +44,10 @@ from labctl.analysis.throttling.detection import find_throttling, throttled_s, t
 from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.verdict import verdict
-from labctl.config.plan import Role
 from labctl.fio.results import FioResult
-from labctl.record.reader import RESUMED, RunRecord
+from labctl.record.events import RESUMED
+from labctl.record.phase import Role
+from labctl.record.reader import RunRecord
 
 THREADS = 2
 """More do not help: the work is bound by memory, and parts of it hold Python's lock."""

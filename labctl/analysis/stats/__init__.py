@@ -1,0 +1,1 @@
+"""Statistics that know nothing of drives: uncertainty, change points, line fits."""

@@ -1,0 +1,1 @@
+"""Steady state: the rule, its rounds, its window, steady temperatures."""

@@ -25,9 +25,9 @@ from labctl.analysis.results import (
 )
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rule import WINDOW
-from labctl.config.plan import Role
 from labctl.fio.results import mean_direction
-from labctl.record.reader import Event
+from labctl.record.events import Event
+from labctl.record.phase import Role
 
 SCATTER = "scatter between rounds"
 

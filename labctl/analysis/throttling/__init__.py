@@ -1,0 +1,1 @@
+"""Where IOPS fell, and whether the drive throttled."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints, host_series
-from labctl.record.reader import HOST_STOLEN, HOST_WAITING, RunRecord
+from labctl.record.layout import HOST_STOLEN, HOST_WAITING
+from labctl.record.reader import RunRecord
 
 WAITING_ROSE, WAITING_A_FALL = 0.3, 0.75
 STOLEN_ROSE, STOLEN_A_FALL = 0.03, 0.3

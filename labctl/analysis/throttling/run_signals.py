@@ -14,7 +14,7 @@ from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
-from labctl.config.plan import Role
+from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 
 AROUND_NS = 3_000_000_000

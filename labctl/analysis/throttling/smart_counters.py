@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from labctl.record.events import Event
 from labctl.record.json_values import is_number
-from labctl.record.reader import Event
 
 TRANSITIONS = ("thm_temp1_trans_count", "thm_temp2_trans_count")
 SECONDS = ("thm_temp1_total_time", "thm_temp2_total_time")

@@ -1,1 +1,1 @@
-"""The drive under test: whether it may be touched, what is done to it, and what it tells."""
+"""The drive under test: whether it may be touched, and what is done to it."""

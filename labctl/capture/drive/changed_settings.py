@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from labctl.record.reader import Event
+from labctl.record.events import Event
 
 POWER_STATE = "power_state"
 """The name of the drive's power state; every other name is the path of a governor on its host."""

@@ -19,12 +19,12 @@ from labctl.capture.drive.changed_settings import (
     SETTINGS_RESTORED,
     Changed,
 )
-from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
-from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.node import Place
+from labctl.capture.identity.nvme_cli import ask_nvme
+from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
 from labctl.record.phase import Phase
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labctl.capture.host.machine import Machine, run_tool
-from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.identity.block_devices import BlockDevices
+from labctl.capture.identity.nvme_cli import ask_nvme
 from labctl.capture.identity.tool_output import boolean, integer, json_object
 
 _READ_BEHAVIOUR = 0b111

@@ -20,9 +20,9 @@ from labctl.capture.identity.block_devices import read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_own_mounts
 from labctl.capture.identity.node import Node, Place, find_place, is_missing_device, look_at
 from labctl.config.drive_texts import checked_path
-from labctl.config.plan import Phase
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
+from labctl.record.phase import Phase
 
 _LOCAL = LocalMachine()
 _BOOT = "/proc/sys/kernel/random/boot_id"

@@ -9,6 +9,7 @@ coreutils, util-linux and e2fsprogs.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import secrets
@@ -20,15 +21,19 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labctl.capture.drive.discard import Discard, Promise, read_discard
-from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, opening, to_open
 from labctl.capture.drive.target import check_target
+from labctl.capture.host.drive_host import DriveHost, LocalHost
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
+from labctl.capture.host.remote_host import RemoteHost
+from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, mount_of, read_own_mounts
 from labctl.capture.identity.node import find_place
+from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, opening, to_open
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused, RunFailed
 from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.timebase import Timebase
 
 MIB = 1 << 20
 DEFAULT_BYTES = 16 * MIB
@@ -335,3 +340,20 @@ def _wrong_folder(folder: str, allowed: str) -> ConfigurationError:
 
 def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
     return ConfigurationError([Mistake(rig.path, "drive.target", rig.drive.target, allowed)])
+
+
+def check_trim_on_host(rig: Rig, folder: str | None, size_bytes: int) -> TrimCheck:
+    """See :func:`labctl.capture.drive.trim_check.trim_check`. Raises HostUnreachable, too."""
+    return asyncio.run(_checked(rig, folder, size_bytes))
+
+
+async def _checked(rig: Rig, folder: str | None, size_bytes: int) -> TrimCheck:
+    where, timebase, tools = rig.file.host, Timebase(), rig.drive.tools
+    host: DriveHost = (
+        LocalHost(timebase, tools) if where == LOCAL else RemoteHost(where, timebase.now_ns, tools)
+    )
+    try:
+        await host.connect()
+        return await asyncio.to_thread(trim_check, rig, host.machine, folder, size_bytes)
+    finally:
+        await host.close()

@@ -20,7 +20,7 @@ import numpy as np
 from instruments.reading import ClockPair
 from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap, fit_clock
 from labctl.capture.host.drive_host import Moment
-from labctl.record.reader import CLOCK_PAIR, HOST_CLOCK
+from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
 LEAD_NS = EPOCH_NS // 10

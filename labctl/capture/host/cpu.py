@@ -15,7 +15,7 @@ from typing import Any
 
 from labctl.capture.host.machine import Machine
 from labctl.errors import LabctlError
-from labctl.record.reader import CPU_TIMES
+from labctl.record.events import CPU_TIMES
 
 STAT = "/proc/stat"
 LAST_LOOK_WITHIN_S = 5.0

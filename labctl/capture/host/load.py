@@ -20,7 +20,7 @@ import numpy as np
 from instruments.reading import Block
 from labctl.errors import JournalError
 from labctl.record.journal import Journal
-from labctl.record.reader import HOST_STOLEN, HOST_WAITING
+from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 
 PRESSURE = "/proc/pressure/cpu"
 LOOK_EVERY_S = 0.5

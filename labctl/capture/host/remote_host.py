@@ -28,7 +28,7 @@ from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import SshMachine
 from labctl.errors import JournalError, RunFailed
 from labctl.record.journal import Journal
-from labctl.record.reader import HOST_INSTRUMENT
+from labctl.record.layout import HOST_INSTRUMENT
 from labctl.record.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5

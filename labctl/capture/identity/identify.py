@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from labctl.capture.host.machine import TIMED_OUT, Machine, run_tool
-from labctl.capture.host.nvme import ask_nvme
 from labctl.capture.host.state import read_host
 from labctl.capture.identity import nvme_cli, sysfs
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_mounts, read_own_mounts
 from labctl.capture.identity.node import Place, find_place, is_missing_device
+from labctl.capture.identity.nvme_cli import ask_nvme
 from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure

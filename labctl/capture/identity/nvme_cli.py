@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from labctl.capture.host.machine import Completed, Machine, run_tool
 from labctl.capture.identity.tool_output import (
     boolean,
     counter_of_32_bits,
@@ -256,3 +257,21 @@ def _in_use(data: Mapping[str, Any], formats: list[Any]) -> int | None:
         return None
     # bits 3:0 and, only where there are more than 16 formats, 6:5 as the upper ones
     return flbas & 0xF | (flbas >> 5 & 0b11 if len(formats) > _FORMATS_OF_4_BITS else 0) << 4
+
+
+_SINCE_3 = {
+    "id-ctrl": ("id", "ctrl"),
+    "id-ns": ("id", "ns"),
+    "smart-log": ("log", "smart"),
+    "sanitize-log": ("log", "sanitize"),
+}
+"""nvme-cli 3.0 groups its commands; it may be built without the old names (NEWS.md of 3.0)."""
+_UNKNOWN = "invalid sub-command"
+
+
+def ask_nvme(machine: Machine, command: str, device: str) -> Completed:
+    """What ``command`` (by its old name) prints of ``device`` as JSON."""
+    done = run_tool(machine, ["nvme", command, device, "-o", "json"])
+    if done.exit_code and _UNKNOWN in f"{done.stderr}{done.stdout}".lower():
+        return run_tool(machine, ["nvme", *_SINCE_3[command], device, "-o", "json"])
+    return done

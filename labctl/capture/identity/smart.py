@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from labctl.capture.host.machine import Machine, run_tool
-from labctl.capture.host.nvme import ask_nvme
-from labctl.capture.identity.nvme_cli import parse_smart_log
+from labctl.capture.identity.nvme_cli import ask_nvme, parse_smart_log
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
 from labctl.record.drive_state import SmartLog

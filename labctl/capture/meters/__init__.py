@@ -1,0 +1,1 @@
+"""The meters of a rig: acquisition, live values, calibration, ranges."""

@@ -21,20 +21,17 @@ from labctl.analysis.power.zero_offset import mean_and_scatter, not_a_zero
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.listening import Heard, Session, hear
-from labctl.capture.run.header import calibration_in_force
 from labctl.config.calibration_file import (
     Calibration,
-    CrossCheck,
-    UsedCalibration,
-    Zero,
     calibration_file,
+    calibration_in_force,
     load_calibration,
     save_calibration,
-    utc_now,
 )
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused, RunFailed
-from labctl.record.reader import ChannelInfo, RailInfo
+from labctl.record.calibration_used import CrossCheck, UsedCalibration, Zero, utc_now
+from labctl.record.header import ChannelInfo, RailInfo
 
 FEWEST_READINGS = 10
 SETTLE_S = 3.0

@@ -7,19 +7,20 @@ a person pastes the lines, so that the rig says what was measured with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from instruments import drivers
 from instruments.driver_kit.settings import MultimeterSettings
 from instruments.errors import SettingRefused
-from instruments.ranging import range_to_lock
-from instruments.reading import Status
-from labctl.config.plan import Plan, Sweep
+from instruments.reading import Batch, Status
+from labctl.config.plan import Plan
 from labctl.config.rig import Rig
+from labctl.config.sweeps import Sweep
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -174,3 +175,62 @@ def suggestions(rig: Rig, used: Rig, record: RunRecord) -> Iterator[Suggestion]:
             except SettingRefused as error:
                 why = str(error)
         yield Suggestion(name, channel.name, channel.unit, settings.range, peak, found, why)
+
+
+MARGIN: Final = 0.25
+"""More than a ranging pass sees: it is short, its readings are means over their aperture, and a
+drive that warms up draws more."""
+
+
+def range_to_lock(ranges: Sequence[float], peak: float, margin: float = MARGIN) -> float:
+    """The smallest of ``ranges`` that holds ``peak`` and ``margin`` (a fraction) more.
+
+    Where none is so large but the largest holds ``peak`` itself, that is the largest. All in the
+    unit of the channel; the sign of ``peak`` does not matter. The 20 % over a range that many
+    meters still measure is not counted on.
+
+    Raises SettingRefused where no range holds the peak, ValueError for no ranges, a negative
+    margin or a peak that is no number.
+    """
+    if not ranges or margin < 0 or not math.isfinite(peak):
+        raise ValueError(f"cannot choose from {list(ranges)} for a peak of {peak} + {margin:.0%}")
+    ascending = sorted(ranges)
+    wanted = abs(peak) * (1 + margin)
+    for value in ascending:
+        if value >= wanted:
+            return value
+    if ascending[-1] >= abs(peak):
+        return ascending[-1]
+    raise SettingRefused(
+        f"a peak of {abs(peak):g} is above the largest range, {ascending[-1]:g}: use a smaller "
+        "shunt or another meter"
+    )
+
+
+class PeakHold:
+    """The largest reading of a ranging pass, per channel, and whether it can be trusted."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[str, float] = {}
+        self._cut_off: set[str] = set()
+
+    def take(self, batch: Batch) -> None:
+        """Count a batch in."""
+        for block in batch.blocks:
+            if len(block):
+                largest = float(abs(block.values).max())
+                self._peaks[block.channel] = max(largest, self._peaks.get(block.channel, 0.0))
+        for reading in batch.statuses:
+            if reading.status is Status.OVERLOAD:
+                self._cut_off.add(reading.channel)
+
+    def peak(self, channel: str) -> float | None:
+        """The largest reading of ``channel``, without its sign; None when there was none.
+
+        Raises SettingRefused where it was cut off: nobody knows how large it was.
+        """
+        if channel in self._cut_off:
+            raise SettingRefused(
+                f"{channel}: overload in the ranging pass: run it with the largest range"
+            )
+        return self._peaks.get(channel)

@@ -13,10 +13,11 @@ from instruments.reading import BESIDE_VALUES, Batch, Channel, Clock, ClockPair,
 from labctl.analysis.readings.channel_series import ChannelSeries, ordered
 from labctl.analysis.readings.clock_fit import ClockMap, fit_clock
 from labctl.capture.meters.acquisition import Acquisition, State
-from labctl.config.calibration_file import Zero
 from labctl.config.rig import Rig
 from labctl.errors import RunFailed
-from labctl.record.reader import CLOCK_PAIR, ChannelInfo
+from labctl.record.calibration_used import Zero
+from labctl.record.header import ChannelInfo
+from labctl.record.layout import CLOCK_PAIR
 from labctl.record.timebase import Timebase
 
 CONNECT_WITHIN_S = 12.0

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from instruments.reading import BESIDE_VALUES, Batch, HostClock
 from labctl.capture.meters.acquisition import State
-from labctl.config.plan import Phase
-from labctl.fio.results import DIRECTIONS, Status
-from labctl.record.reader import RailInfo
-from labctl.record.timebase import NS_PER_MS, NS_PER_S
+from labctl.fio.status import Interval, LiveRates
+from labctl.record.header import RailInfo
+from labctl.record.phase import Phase
+from labctl.record.timebase import NS_PER_S
 
-LEAST_INTERVAL_MS = 100
-"""fio's last document comes with its exit, however short after the one before: a few
-milliseconds say nothing about a rate."""
 STALE_S = 3.0
 """A value older than this (or than three readings) is not shown as the present one."""
 
@@ -44,59 +41,6 @@ def live_rail(rail: RailInfo, volts: float | None, sensed: float | None) -> Live
     if rail.drop_ohm:
         volts = None if volts is None or amps is None else volts - rail.drop_ohm * amps
     return LiveRail(volts, amps)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRates:
-    """Operations, bytes and mean latency over the last status interval, both directions."""
-
-    iops: float
-    bytes_per_s: float
-    latency_mean_us: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """What one direction did between two status documents, ending ``t_ns`` at its middle."""
-
-    t_ns: int
-    iops: float
-    bytes_per_s: float
-    latency_mean_us: float | None
-
-
-def intervals(
-    before: Status | None, after: Status, end_ns: int, begin_ns: int | None = None
-) -> dict[str, Interval]:
-    """De-cumulate: what each direction did from ``before`` (None: from its first I/O) on.
-
-    Empty when too little time has passed. ``end_ns`` is when ``after`` was true, ``begin_ns`` when
-    ``before`` was: given where fio's own runtime is no measure of the time between them.
-    """
-    span_ms = float(after.runtime_ms - (before.runtime_ms if before else 0))
-    if begin_ns is not None:
-        span_ms = (end_ns - begin_ns) / NS_PER_MS
-    if span_ms < LEAST_INTERVAL_MS:
-        return {}
-    middle_ns = end_ns - round(span_ms * NS_PER_MS / 2)
-    result = {}
-    for name in DIRECTIONS:
-        now = after.totals[name]
-        ios, size = now.ios, now.bytes
-        latency_us, count = now.latency_sum_us, now.latency_count
-        if before is not None:
-            then = before.totals[name]
-            ios, size = ios - then.ios, size - then.bytes
-            latency_us, count = latency_us - then.latency_sum_us, count - then.latency_count
-        if now.ios == 0:
-            continue
-        result[name] = Interval(
-            t_ns=middle_ns,
-            iops=ios * 1000 / span_ms,
-            bytes_per_s=size * 1000 / span_ms,
-            latency_mean_us=latency_us / count if count > 0 else None,
-        )
-    return result
 
 
 @dataclass(frozen=True, slots=True)

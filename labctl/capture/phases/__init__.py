@@ -1,0 +1,1 @@
+"""The phases of a plan: fio's job, process and pool, and their order."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from labctl.capture.drive.opened import Opened
-from labctl.config.rig import Drive
-from labctl.fio.results import DRIVE_JOB
+from labctl.capture.identity.opened import Opened
+from labctl.config.rig_file import Drive
+from labctl.fio.jobs import DRIVE_JOB
 from labctl.record.phase import Phase, Replay
 
 JOB_FILE = "job.fio"

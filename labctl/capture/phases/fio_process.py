@@ -18,11 +18,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from labctl.capture.drive.open_files import ComparedFiles
-from labctl.capture.drive.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
 from labctl.capture.host.drive_host import DriveHost, LocalHost, Moment, Spawned
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.identity.node import Place
+from labctl.capture.identity.open_files import ComparedFiles
+from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
 from labctl.capture.phases.fio_job import (
     DISK,
     DONE,
@@ -34,9 +34,10 @@ from labctl.capture.phases.fio_job import (
 )
 from labctl.capture.phases.fio_window import STARTED_WITHIN_MS, Window, window_between
 from labctl.capture.phases.kept_output import KeptFile
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import JournalError, Refused, RunFailed
-from labctl.fio.results import DocumentStream, Status, comes_back_empty, status_of
+from labctl.fio.documents import DocumentStream
+from labctl.fio.status import Status, comes_back_empty, status_of
 from labctl.record.phase import Phase, Replay
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 from labctl.trace.chunks import TraceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from labctl.config.plan import Resume
+from labctl.config.sweeps import Resume
 from labctl.record.phase import Pattern, Phase, Role
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from labctl.analysis.methods.soak import is_steady
+from labctl.analysis.steady_state.temperature import is_steady
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S
 

@@ -21,7 +21,7 @@ from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.phases.sampling import LOOK_EVERY_S, Looks
 from labctl.capture.phases.stopping import StopRequest
-from labctl.config.plan import Resume, WhenPhaseFails
+from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import GuardTripped, Refused, RunFailed
 from labctl.record.phase import Pattern, Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S

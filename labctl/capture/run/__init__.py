@@ -1,0 +1,1 @@
+"""A run: its header, supervision, drives, and how one is resumed."""

@@ -13,11 +13,13 @@ from itertools import islice
 from typing import Any
 
 from labctl.config.plan import parse_plan
-from labctl.config.rig import Rig, RigFile, parse_rig_file
+from labctl.config.rig import Rig, parse_rig_file
+from labctl.config.rig_file import RigFile
 from labctl.errors import masked
 from labctl.printable import printable
+from labctl.record.layout import HEADER_FILE
 from labctl.record.phase import Phase
-from labctl.record.reader import HEADER_FILE, RunRecord
+from labctl.record.reader import RunRecord
 
 MAY_DIFFER = frozenset({"sinks"})
 """Tables of a rig that neither the phases nor their numbers depend on."""

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
-from labctl.record.reader import HELD_UP
+from labctl.record.events import HELD_UP
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 LOOK_EVERY_S = 1.0

@@ -17,18 +17,19 @@ from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.drive_host import DriveHost
 from labctl.capture.identity.node import Place
-from labctl.capture.meters.live_values import Interval, Monitor, intervals
+from labctl.capture.meters.live_values import Monitor
 from labctl.capture.phases.contract import Narrator
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.header import FIO_CHANNELS
-from labctl.config.rig import FIO_INSTRUMENT, Drive, Rig
+from labctl.config.rig import Rig
+from labctl.config.rig_file import FIO_INSTRUMENT, Drive
 from labctl.errors import JournalError, RunFailed
-from labctl.fio.results import Status
+from labctl.fio.status import Interval, Status, intervals
 from labctl.record.drive_state import DriveState
 from labctl.record.journal import Journal
+from labctl.record.layout import FIO_DIR
 from labctl.record.phase import Phase
-from labctl.record.reader import FIO_DIR
 from labctl.record.timebase import Timebase
 
 COMPOSITE = "composite"

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from labctl.capture.meters.live_values import View
-from labctl.config.rig import Limits, Rig
+from labctl.config.rig import Rig
+from labctl.config.rig_file import Limits
 
 HOLDS_S = 1.5
 """How long a limit must be passed without a break."""

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import numpy as np
 
 from labctl.capture.host.load import LOOK_EVERY_S
 from labctl.capture.identity.sharing import what_they_share
-from labctl.config.calibration_file import (
-    UsedCalibration,
-    calibration_file,
-    in_force,
-    load_calibration,
-)
 from labctl.config.plan import Plan
-from labctl.config.rig import FIO_INSTRUMENT, Rig
-from labctl.errors import ConfigurationError
-from labctl.fio.results import DIRECTIONS
+from labctl.config.rig import Rig
+from labctl.config.rig_file import FIO_INSTRUMENT
+from labctl.fio.documents import DIRECTIONS
+from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
+from labctl.record.header import ChannelInfo, DriveInfo, Header
+from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Phase
-from labctl.record.reader import HOST_STOLEN, HOST_WAITING, ChannelInfo, DriveInfo, Header
 from labctl.record.timebase import Timebase
 
 FIO_CHANNELS = (
@@ -31,15 +26,6 @@ FIO_CHANNELS = (
     ("latency_mean_us", "latency", "µs"),
 )
 """What fio's statuses give in each direction: channel, quantity, unit."""
-
-
-def meter_channels(rig: Rig) -> tuple[ChannelInfo, ...]:
-    """The channels of the rig's instruments."""
-    return tuple(
-        ChannelInfo.of(name, channel)
-        for name, channels in rig.channels.items()
-        for channel in channels
-    )
 
 
 def _fio_channels(phases: Sequence[Phase], drives: Iterable[str]) -> tuple[ChannelInfo, ...]:
@@ -80,24 +66,6 @@ def _first(value: float | None, otherwise: float | None) -> float | None:
     return otherwise if value is None else value
 
 
-def calibration_in_force(
-    rig: Rig, identities: Mapping[str, str], moment: datetime
-) -> UsedCalibration | None:
-    """What of the calibration beside the rig a run at ``moment`` uses; None where there is none.
-
-    A file that cannot be read costs a run its zeros, and a problem line, but not the night.
-    """
-    try:
-        found = load_calibration(calibration_file(rig.path))
-    except ConfigurationError as error:
-        return UsedCalibration(notes=(f"no zeros are subtracted: {error}",))
-    if found is None:
-        return None
-    ranges = {channel.name: channel.range for channel in meter_channels(rig)}
-    limit = rig.file.calibration.max_age_days
-    return in_force(found, rig.fingerprint, ranges, identities, moment, limit)
-
-
 def make_header(
     rig: Rig,
     plan: Plan,
@@ -123,7 +91,7 @@ def make_header(
         plan_text=plan_text,
         phases=phases,
         channels=(
-            *meter_channels(rig),
+            *rig.channel_infos,
             *_fio_channels(phases, rig.file.drives),
             *_HOST_CHANNELS,
         ),

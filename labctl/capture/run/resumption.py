@@ -27,9 +27,12 @@ from labctl.config.plan import Plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.errors import Refused
 from labctl.record.drive_state import DriveState
+from labctl.record.events import RESUMED, Event
+from labctl.record.header import Header
 from labctl.record.journal import reopen
+from labctl.record.layout import HEADER_FILE, HOST_CLOCK
 from labctl.record.phase import Phase
-from labctl.record.reader import HEADER_FILE, HOST_CLOCK, RESUMED, Event, Header, RunRecord
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Timebase
 
 CONNECTIONS_A_PROCESS = 100_000

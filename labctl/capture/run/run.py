@@ -35,10 +35,11 @@ from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.drive_actions import DriveHands, of_drive
 from labctl.capture.run.expand import expand_for, size_of_drives
-from labctl.capture.run.header import calibration_in_force, make_header, meter_channels
+from labctl.capture.run.header import make_header
 from labctl.capture.run.resumption import Resumption
 from labctl.capture.run.supervision import RunWatch
-from labctl.config.plan import Phase, Plan
+from labctl.config.calibration_file import calibration_in_force
+from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.errors import (
     ConfigurationError,
@@ -49,8 +50,9 @@ from labctl.errors import (
 )
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
+from labctl.record.events import RESUMED, Event
 from labctl.record.journal import Journal
-from labctl.record.reader import RESUMED, Event
+from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
@@ -248,7 +250,7 @@ class Run:
         self.monitor.describe(
             self.rig.rail_infos(),
             self.rig.temperatures,
-            {channel.name: channel.interval_s for channel in meter_channels(self.rig)},
+            {channel.name: channel.interval_s for channel in self.rig.channel_infos},
             len(self.phases),
         )
 

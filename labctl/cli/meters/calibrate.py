@@ -23,16 +23,11 @@ from labctl.capture.meters.calibrate import (
     take_zeros,
 )
 from labctl.cli.terminal.held_rig import held
-from labctl.config.calibration_file import (
-    CrossCheck,
-    Zero,
-    calibration_file,
-    day_of,
-    load_calibration,
-)
+from labctl.config.calibration_file import calibration_file, load_calibration
 from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
+from labctl.record.calibration_used import CrossCheck, Zero, day_of
 
 
 def show(rig_name: str, json_output: bool) -> int:

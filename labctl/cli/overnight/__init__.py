@@ -1,0 +1,1 @@
+"""Commands about the queue, the daemon and the night."""

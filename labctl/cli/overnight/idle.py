@@ -9,8 +9,8 @@ from pathlib import Path
 
 from labctl.config.find_rig import find_rig
 from labctl.service.daemon.idle import record_idle
+from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
-from labctl.service.lifeline import watch_lifeline
 from labctl.service.locks.rig_lock import RigLock
 from labctl.service.runs.shipping import configured_sinks
 

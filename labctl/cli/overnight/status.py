@@ -10,16 +10,13 @@ from typing import Any
 from labctl.capture.meters.live_values import View
 from labctl.cli.overnight.queue import job_json
 from labctl.cli.terminal.live_view import moment_line
-from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
-from labctl.service.status.broker_rigs import BrokerListener, RemoteRig
+from labctl.service.status.broker_rigs import RemoteRig, listen
 from labctl.service.status.local_rigs import Looker, RigStatus, Status
-from labctl.sinks.mqtt.settings import MqttSettings, at_broker
 
 LISTEN_S = 2.0
 """Retained topics come at once; live values within their bin."""
-CONNECT_WITHIN_S = 10.0
 
 
 def print_status(broker: str | None, json_output: bool) -> None:
@@ -93,30 +90,6 @@ def status_json(status: Status) -> dict[str, Any]:
         "rigs": [_rig_json(rig, status) for rig in status.rigs],
         "problems": list(status.problems),
     }
-
-
-def broker_settings(broker: str) -> MqttSettings:
-    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. What the site
-    names files for (a password) is for its own broker alone.
-
-    Raises ConfigurationError.
-    """
-    host, _, port = broker.rpartition(":") if broker.count(":") == 1 else (broker, "", "")
-    try:
-        return at_broker(host, int(port) if port else None)
-    except ValueError as error:
-        allowed = "must be HOST[:PORT], with a port from 1 to 65535"
-        raise ConfigurationError([Mistake("--broker", "address", broker, allowed)]) from error
-
-
-def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
-    """Begin to listen to a broker. Raises LabctlError when it does not answer."""
-    listener = BrokerListener(broker_settings(broker), tell_errors.append)
-    if not listener.wait(CONNECT_WITHIN_S):
-        listener.close()
-        said = tell_errors[0] if tell_errors else f"MQTT broker {broker} does not answer"
-        raise LabctlError(said)
-    return listener
 
 
 def _print_remote(broker: str, json_output: bool) -> None:

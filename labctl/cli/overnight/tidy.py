@@ -7,12 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from labctl.config.plan import parse_size
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
+from labctl.record.phase import parse_size
 from labctl.service.daemon.settings import service_settings
 from labctl.service.data_dir import find_home
-from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.store import Queue
 from labctl.service.runs.retention import (
     DAY_S,
@@ -23,8 +22,7 @@ from labctl.service.runs.retention import (
     decide,
     sweep_deleted,
 )
-from labctl.service.status import morning as mornings
-from labctl.service.status.local_rigs import daemon_info
+from labctl.service.status.local_rigs import runs_root
 
 WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
 
@@ -78,37 +76,6 @@ def tidy(
     else:
         _print(done, dry_run)
     return 1 if any(problem for _, problem in done) else 0
-
-
-def print_morning(since: str | None, runs: Path | None, json_output: bool) -> None:
-    """What the queue did. Raises ConfigurationError, QueueError."""
-    since_s = time.time() - DAY_S
-    if since is not None:
-        since_s = _since(since)
-    jobs = Queue(find_home()).jobs()
-    found = mornings.morning(jobs, runs_root(runs), since_s)
-    if json_output:
-        print(json.dumps(found.to_json(), indent=1))
-    else:
-        print("\n".join(mornings.lines(found)))
-
-
-def runs_root(runs: Path | None) -> Path:
-    """Where the daemon's runs are."""
-    if runs is not None:
-        return runs
-    home = find_home()
-    daemon = daemon_info(home)
-    return daemon.runs if daemon is not None else home.runs
-
-
-def _since(text: str) -> float:
-    """A time that has passed: a time of day is the last one that was."""
-    from datetime import datetime
-
-    now = datetime.now().astimezone()
-    moment = parse_after(text, now)
-    return moment - DAY_S if moment > now.timestamp() else moment
 
 
 def _budget(text: str | None) -> int | None:

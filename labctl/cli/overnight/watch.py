@@ -19,17 +19,17 @@ from rich.text import Text
 
 from labctl.capture.meters.live_values import View
 from labctl.cli.overnight.queue import jobs_table
-from labctl.cli.overnight.status import daemon_line, jobs_wait, listen
+from labctl.cli.overnight.status import daemon_line, jobs_wait
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.live_view import screen
 from labctl.errors import LabctlError
 from labctl.printable import printable
+from labctl.record.events import Event
 from labctl.record.phase import Phase
-from labctl.record.reader import Event
 from labctl.service.data_dir import find_home
 from labctl.service.queue.schedule import Expected
 from labctl.service.queue.store import Queue
-from labctl.service.status.broker_rigs import RemoteRig
+from labctl.service.status.broker_rigs import RemoteRig, listen
 from labctl.service.status.local_rigs import Looker, RigStatus, Status
 from labctl.sinks.follow.event_points import event_point
 

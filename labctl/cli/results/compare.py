@@ -8,10 +8,10 @@ from pathlib import Path
 
 from labctl.analysis.compare.comparison import compare
 from labctl.analysis.compare.gate import Gate, GateResult, check_gate, parse_allowances, parse_gate
-from labctl.analysis.plain import plain_json
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.json_values import plain_json
 from labctl.record.reader import RunRecord
 from labctl.report.text.comparison import comparison_csv, comparison_text
 from labctl.toml_reading import read_configuration

@@ -11,10 +11,13 @@ from pathlib import Path
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.console import Terminal
-from labctl.config.calibration_file import MAX_AGE_DAYS, UsedCalibration, in_force, load_calibration
+from labctl.config.calibration_file import in_force, load_calibration
 from labctl.config.rig import parse_rig_file
+from labctl.config.rig_file import MAX_AGE_DAYS
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.record.reader import Header, RunRecord
+from labctl.record.calibration_used import UsedCalibration
+from labctl.record.header import Header
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
 from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review, write_report
 from labctl.report.text import table

@@ -7,12 +7,11 @@ import textwrap
 from collections.abc import Iterator
 
 from labctl.capture.drive.discard import Discard, Promise
-from labctl.capture.drive.trim_check import Contents, TrimCheck, Verdict
+from labctl.capture.drive.trim_check import Contents, TrimCheck, Verdict, check_trim_on_host
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import parse_size
-from labctl.service.trimming import check_trim_on_host
 
 WIDTH = 80
 DOES_NOT_WORK = 1

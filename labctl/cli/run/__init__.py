@@ -1,0 +1,1 @@
+"""Commands that run fio: ``run``, ``demo``, ``trace``."""

@@ -25,16 +25,18 @@ from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig, rig_of
-from labctl.config.plan import Pattern, Phase, Plan, format_size, load_plan
+from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
-from labctl.record.reader import HEADER_FILE, RESUMED, Event, RunRecord
+from labctl.record.events import RESUMED, Event
+from labctl.record.layout import HEADER_FILE
+from labctl.record.phase import Pattern, Phase, format_size
+from labctl.record.reader import RunRecord
+from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
-from labctl.service.lifeline import watch_lifeline
-from labctl.service.locks.processes import end_fio_of
 from labctl.service.locks.rig_lock import RigLock, use_of
-from labctl.service.runs.killed_runs import end_leftovers
+from labctl.service.runs.killed_runs import end_fio_of, end_leftovers
 from labctl.service.runs.shipping import LiveShipping, SinkFactory, configured_sinks
 
 INTERRUPTED = 130

@@ -26,9 +26,9 @@ def describe(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Sizes, queue depths, rates and service times of a trace."""
-    from labctl.report.text.csv import csv_text
-    from labctl.trace import describe as describe_trace
-    from labctl.trace import open_trace
+    from labctl.report.csv_text import csv_text
+    from labctl.trace.describe import describe as describe_trace
+    from labctl.trace.formats import open_trace
 
     found = describe_trace(open_trace(file))
     if json_output:
@@ -58,9 +58,9 @@ def convert(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Write a trace as a fio iolog for replay with read_iolog."""
-    from labctl.config.plan import parse_size
-    from labctl.trace import convert as convert_trace
-    from labctl.trace import open_trace
+    from labctl.record.phase import parse_size
+    from labctl.trace.convert import convert as convert_trace
+    from labctl.trace.formats import open_trace
 
     try:
         drive_bytes = parse_size(drive_size)

@@ -1,0 +1,1 @@
+"""Commands about InfluxDB, MQTT and the stack."""

@@ -6,9 +6,9 @@ import asyncio
 import json
 
 from labctl.config.find_rig import find_rig
+from labctl.config.site import site_file
 from labctl.errors import ConfigurationError, Mistake
 from labctl.installed import Extra, need
-from labctl.sinks.influxdb.settings import site_file
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
 
 

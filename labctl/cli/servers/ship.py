@@ -15,12 +15,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from labctl.cli.terminal.console import Terminal
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.rig import Rig
+from labctl.config.site import site_file
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import printable
 from labctl.record.reader import RunRecord
 from labctl.service.runs import shipping
 from labctl.service.runs.shipping import Shipped
-from labctl.sinks.influxdb.settings import influx_settings, site_file
+from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
 
 PLAIN_EVERY = 0.1

@@ -10,7 +10,9 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from dashboards.stack import NAMES, NativeStack, Ports, StackError, default_state
+from dashboards.stack.errors import StackError
+from dashboards.stack.native import NativeStack, Ports, default_state
+from dashboards.stack.programs import NAMES
 from labctl.errors import ConfigurationError, Mistake, RunFailed
 
 WATCH_EVERY_S = 1.0

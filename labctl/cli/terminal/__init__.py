@@ -1,0 +1,1 @@
+"""What the commands share: arguments, the console, questions, the live view."""

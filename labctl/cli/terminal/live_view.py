@@ -19,7 +19,7 @@ from rich.text import Text
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
 from labctl.capture.run.run import Run
-from labctl.record.reader import Event
+from labctl.record.events import Event
 from labctl.record.timebase import NS_PER_S
 
 REDRAW_PER_S = 4

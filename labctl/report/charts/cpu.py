@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from labctl.analysis.results import RunSummary
-from labctl.report.charts.sweeps import Grid, panel_title, top_legend
+from labctl.report.charts.small_multiples import Grid, panel_title, top_legend
 from labctl.report.charts.theme import Chart, Datasets, Row, Spec, finished, joined, plain
 from labctl.report.panels import Panel, panels
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import altair as alt
 
 from labctl.analysis.results import PhaseResult, RunSummary
-from labctl.report import key_figures
-from labctl.report.charts.sweeps import Grid, panel_title, top_legend
+from labctl.analysis.run import drives as run_drives
+from labctl.report.charts.small_multiples import Grid, panel_title, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
     PREFIXED,
@@ -103,6 +103,6 @@ def _rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
     return [
         {"x": point.tick, "drive": drive, "value": told[0], "text": told[1]}
         for point in panel.points
-        for drive, _, result in key_figures.by_drive(summary, point.result)
+        for drive, _, result in run_drives.by_drive(summary, point.result)
         if (told := value(panel, result)) is not None
     ]

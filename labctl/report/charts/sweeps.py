@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -12,6 +11,7 @@ from labctl.analysis.latency import directions
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_hold
 from labctl.report import key_figures
+from labctl.report.charts.small_multiples import Grid, panel_title, throttle_words, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
@@ -37,10 +37,6 @@ from labctl.report.numbers import (
 )
 from labctl.report.panels import Panel, Point, panels
 
-_CROWDED = 8
-_WIDTHS = {1: 760, 2: 465, 3: 300}
-_NARROWEST = 220
-_POINT_WIDTH = 110
 _MEAN, _SLOWEST = "mean", "slowest"
 _PERCENTILES = {"99 %": "99", "99.9 %": "99.9"}
 _LATENCIES = (_MEAN, *_PERCENTILES, _SLOWEST)
@@ -51,49 +47,6 @@ def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
     found = panels(summary.points)
     charts = (_watts(summary, found), _work(summary, found), _latency(summary, found))
     return tuple(chart for chart in charts if chart is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Size and number of small multiples, so that a row fills a page."""
-
-    columns: int
-    width: int
-    crowded: bool
-
-    @classmethod
-    def of(cls, found: Sequence[Panel]) -> Grid:
-        """The grid for these panels."""
-        most = max(len(panel.points) for panel in found)
-        most_columns = 3 if most <= _CROWDED else 2 if most <= 2 * _CROWDED else 1
-        columns = min(len(found), most_columns)
-        if len(found) == 4 and columns == 3:
-            columns = 2
-        width = min(_WIDTHS[columns], max(_NARROWEST, _POINT_WIDTH * most))
-        return cls(columns, width, most > _CROWDED)
-
-    def x(self, panel: Panel, *, named: bool = True) -> alt.X:
-        """The axis of a panel, in order; ``named`` or without any text."""
-        axis = alt.Axis(
-            labelAngle=-60 if self.crowded else 0,
-            labelOverlap="greedy",
-            labels=named,
-            ticks=named,
-            grid=False,
-        )
-        ticks = [point.tick for point in panel.points]
-        title = panel.axis.title if named else None
-        return alt.X("x:O", sort=ticks, scale=alt.Scale(domain=ticks), title=title, axis=axis)
-
-
-def top_legend() -> alt.Legend:
-    """The legend of a row of small multiples, above them."""
-    return alt.Legend(orient="top", direction="horizontal")
-
-
-def panel_title(panel: Panel) -> alt.TitleParams:
-    """The title of one small multiple, cut where it would touch the next."""
-    return alt.TitleParams(panel.title, limit=420)
 
 
 def _triangles(
@@ -121,13 +74,6 @@ def _throttled_text(result: PhaseResult) -> str:
     watts = with_uncertainty(result.watts_unthrottled)
     iops = prefixed_value(result.iops_unthrottled)
     return f"the drive throttled; while it did not: {watts} W, {iops} IOPS"
-
-
-def throttle_words(results: Sequence[PhaseResult], mark: str = "triangle") -> str:
-    """What a caption says of the marks of throttled phases; empty without any."""
-    if any(result.throttled for result in results):
-        return f" A red {mark} marks a phase in which the drive throttled."
-    return ""
 
 
 def _span(estimate: Estimate) -> Row:

@@ -1,0 +1,1 @@
+"""Tables for programs: CSV, JSON, Parquet, SQL."""

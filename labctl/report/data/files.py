@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
 from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
+from labctl.analysis.run import drives
 from labctl.fio.results import Direction
 from labctl.report import key_figures
-from labctl.report.text.csv import csv_text
+from labctl.report.csv_text import csv_text
 
 Field = str | int | float | None
 
@@ -62,7 +63,7 @@ def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
             **phase_row(one, own, rails, sensors),
         }
         for item in summary.phases
-        for drive, one, own in key_figures.by_drive(summary, item)
+        for drive, one, own in drives.by_drive(summary, item)
     ]
 
 

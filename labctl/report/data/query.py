@@ -22,8 +22,8 @@ from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.installed import Extra, labctl_version, need
 from labctl.record.bundle import raw_files
 from labctl.record.reader import RunRecord, find_runs
+from labctl.report.csv_text import csv_text
 from labctl.report.data.files import Field
-from labctl.report.text.csv import csv_text
 
 if TYPE_CHECKING:
     import duckdb

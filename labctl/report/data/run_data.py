@@ -27,7 +27,9 @@ from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.errors import JournalError
-from labctl.record.reader import CHANNELS_DIR, Header, RunRecord
+from labctl.record.header import Header
+from labctl.record.layout import CHANNELS_DIR
+from labctl.record.reader import RunRecord
 from labctl.report.data.files import Field, phase_rows
 
 Ints = NDArray[np.int64]

@@ -21,10 +21,12 @@ from markupsafe import Markup
 
 from labctl.analysis.latency import latency_mean_us, latency_percentile_us
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
+from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
-from labctl.config.plan import Role
 from labctl.printable import printable, printable_lines
-from labctl.record.reader import RailInfo, RunRecord
+from labctl.record.header import RailInfo
+from labctl.record.phase import Role
+from labctl.record.reader import RunRecord
 from labctl.report import key_figures, numbers
 from labctl.report.charts.theme import Chart
 from labctl.report.pages.chart_library import chart_library
@@ -141,7 +143,7 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "causes_in": key_figures.causes_in,
-        "by_drive": key_figures.by_drive,
+        "by_drive": drives.by_drive,
         "Role": Role,
         "Estimate": Estimate,
     }

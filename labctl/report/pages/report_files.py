@@ -7,7 +7,8 @@ from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.errors import ConfigurationError
-from labctl.record.reader import EVENTS_FILE, RunRecord
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import RunRecord
 from labctl.report.data.files import cpu_csv, drives_csv, phases_csv, points_csv, summary_json
 from labctl.toml_reading import parse_toml
 

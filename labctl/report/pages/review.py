@@ -19,23 +19,18 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.drives import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, png_of_svg, static_svg
-from labctl.report.conditioned_chart import conditioned_figure
 from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.panels import panels
-from labctl.report.replay_chart import replay_figure
-from labctl.report.review_charts.bars import efficiency_figure
+from labctl.report.review_charts.bars import conditioned_figure, efficiency_figure, replay_figure
 from labctl.report.review_charts.consistency import consistency_figure, watts_per_second
+from labctl.report.review_charts.curves import mixed_figure, transfer_figure
+from labctl.report.review_charts.headline_bars import headline_bars
 from labctl.report.review_charts.matrix import matrices, matrix_figures
-from labctl.report.review_charts.review_chart import (
-    Figure,
-    headline_bars,
-    mixed_figure,
-    steady_figure,
-    transfer_figure,
-)
+from labctl.report.review_charts.review_chart import Figure
 from labctl.report.review_charts.saturation import saturation_figures
 from labctl.report.review_charts.soak import soak_figure
+from labctl.report.review_charts.steady import steady_figure
 from labctl.report.text.methods import methods_text
 
 FOLDER = "review"

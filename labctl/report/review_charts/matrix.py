@@ -14,8 +14,8 @@ import altair as alt
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us
 from labctl.analysis.results import PhaseResult
-from labctl.config.plan import format_size
-from labctl.report.charts.sweeps import throttle_words
+from labctl.record.phase import format_size
+from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import INK, RED, Datasets, Row, Spec, finished, joined, log_y, plain
 from labctl.report.numbers import prefixed, significant
 from labctl.report.review_charts.review_chart import Figure, pair

@@ -14,7 +14,7 @@ import altair as alt
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.record.reader import RunRecord
-from labctl.report.charts.sweeps import throttle_words
+from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import (
     GROUPED,
     INK,

@@ -18,8 +18,8 @@ from labctl.analysis.compare.comparison import (
 )
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.results import Estimate
+from labctl.report.csv_text import csv_text
 from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
-from labctl.report.text.csv import csv_text
 
 WIDTH = 80
 _GAP = 2

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from labctl.analysis.latency import latency_mean_us, latency_percentile_us
 from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
 from labctl.report import key_figures
 from labctl.report.numbers import (
@@ -201,7 +202,7 @@ class _Section:
         """Each point, and below it what each of several drives did."""
         for point in panel.points:
             yield _Line(point.name, point.result, self.summary)
-            for drive, one, result in key_figures.by_drive(self.summary, point.result):
+            for drive, one, result in drives.by_drive(self.summary, point.result):
                 yield _Line(f"  {drive}", result, one)
 
 

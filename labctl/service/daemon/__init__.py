@@ -1,0 +1,1 @@
+"""The daemon: its workers, recovery, notices, systemd, commands over MQTT."""

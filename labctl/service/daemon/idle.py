@@ -18,13 +18,13 @@ from instruments.reading import Batch
 from labctl.capture.host import software
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.capture.run.clock_watch import ClockWatch
-from labctl.capture.run.header import calibration_in_force
 from labctl.capture.run.run import CONNECT_WITHIN_S
+from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
 from labctl.errors import JournalError
 from labctl.record import journal as journals
+from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
-from labctl.record.reader import ChannelInfo, DriveInfo, Header
 from labctl.record.timebase import Timebase
 from labctl.service.runs.shipping import LiveShipping, SinkFactory, Tell
 

@@ -7,13 +7,13 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE
 from labctl.service.data_dir import make_folder
-from labctl.service.lifeline import LIFELINE_VARIABLE
 from labctl.service.locks.processes import ProcessIdentity, identity_of
 from labctl.service.locks.rig_lock import HANDED_DOWN_VARIABLE, JOB_VARIABLE, RigLock
 from labctl.service.queue.job import Outcome
@@ -159,11 +159,25 @@ class Child:
                 self._process.send_signal(number)
 
 
-def last_written(run: Path) -> int:
-    """When the record was last written to, mtime in ns; 0 when there is none."""
-    newest = 0
-    with contextlib.suppress(OSError):
-        for file in (run / EVENTS_FILE, *(run / CHANNELS_DIR).iterdir()):
-            with contextlib.suppress(OSError):
-                newest = max(newest, file.stat().st_mtime_ns)
-    return newest
+LIFELINE_VARIABLE = "LABCTL_LIFELINE"
+
+
+def watch_lifeline(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> None:
+    """Call ``gone`` once when the daemon that started this process is no more; nothing to do for
+    a process that no daemon started."""
+    number = os.environ.get(LIFELINE_VARIABLE, "")
+    if not number.isdigit() or not _is_pipe(int(number)):
+        return
+
+    def broken() -> None:
+        loop.remove_reader(int(number))
+        gone()
+
+    loop.add_reader(int(number), broken)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (OSError, OverflowError):
+        return False

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from labctl.config.plan import parse_size
+from labctl.config.site import of_site, site_file
 from labctl.errors import ConfigurationError
+from labctl.record.phase import parse_size
 from labctl.service.daemon.notices import Kind
-from labctl.sinks.influxdb.settings import of_site, site_file
 from labctl.toml_reading import mistakes_of
 
 NOTIFY_VARIABLE = "LABCTL_NOTIFY"

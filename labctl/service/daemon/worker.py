@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from labctl.config.rig import Rig, load_rig
 from labctl.errors import LabctlError
-from labctl.record.reader import EVENTS_FILE, Event
+from labctl.record.events import Event
+from labctl.record.layout import EVENTS_FILE
 from labctl.service.daemon.notices import Kind, Notices
 from labctl.service.daemon.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
-from labctl.service.daemon.run_process import Child, Result, last_written
+from labctl.service.daemon.run_process import Child, Result
 from labctl.service.data_dir import Home, make_folder, write_private
 from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
@@ -23,6 +24,7 @@ from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue, QueueError
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
+from labctl.service.runs.run_view import last_written
 
 TICK_S = 1.0
 LOOK_AT_LEAST_EVERY_S = 30.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from labctl.capture.drive.safety import existing
 from labctl.capture.run.guard import LITTLE_DISK_BYTES
 from labctl.config.rig import Rig
-from labctl.record.reader import READING
+from labctl.record.layout import READING
 from labctl.service.doctor.checks import Check, ok, trouble, warning
 
 FIO_BYTES_PER_S = 20_000

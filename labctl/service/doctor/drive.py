@@ -13,7 +13,11 @@ from labctl.config.rig import Rig
 from labctl.errors import LabctlError
 from labctl.record.drive_state import DriveState, SmartLog
 from labctl.record.phase import Pattern, Phase
+from labctl.record.reader import RunRecord
+from labctl.service.data_dir import find_home
 from labctl.service.doctor.checks import Check, ok, trouble, warning
+from labctl.service.locks.rig_lock import use_of
+from labctl.service.runs.killed_runs import controls_of
 
 DRIVE = "drive"
 CRITICAL_WARNINGS = (
@@ -178,3 +182,18 @@ def check_power_state(
         )
     else:
         yield ok(DRIVE, f"power state {now}")
+
+
+def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
+    """Whether the run before on this rig has left something set. Raises LabctlError."""
+    before = use_of(find_home(), rig)
+    if before is None or before.process.alive or not Path(before.run).is_dir():
+        return
+    for control in controls_of(RunRecord(Path(before.run)), rig, machine):
+        left = control.left_over()
+        if left:
+            yield warning(
+                "drive",
+                f"the run {before.run} was killed and has left {left}",
+                "the next run puts it back, and so does labctl run --resume",
+            )

@@ -28,8 +28,8 @@ from labctl.record.phase import Phase
 from labctl.record.timebase import Timebase
 from labctl.service.doctor import disk, drive, host, meters
 from labctl.service.doctor.checks import Check, Level, ok, trouble, warning, worst
+from labctl.service.doctor.drive import check_leftovers
 from labctl.service.doctor.servers import check_influx, check_mqtt
-from labctl.service.runs.killed_runs import check_leftovers
 from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
 

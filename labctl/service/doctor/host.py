@@ -13,9 +13,10 @@ from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
 from labctl.capture.host.memory_room import mistakes_with_host
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.host.state import read_host
-from labctl.config.plan import Phase, Plan
+from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
+from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 from labctl.service.doctor.checks import Check, ok, trouble, warning
 

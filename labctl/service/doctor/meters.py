@@ -13,10 +13,10 @@ from labctl.analysis.readings.clock_fit import fit_clock
 from labctl.capture.meters.acquisition import Acquisition, Owner, State
 from labctl.capture.meters.listening import Heard, Listening
 from labctl.capture.meters.live_values import live_rail
-from labctl.capture.run.header import calibration_in_force
-from labctl.config.calibration_file import day_of
+from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
-from labctl.record.reader import CLOCK_PAIR
+from labctl.record.calibration_used import day_of
+from labctl.record.layout import CLOCK_PAIR
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 from labctl.service.doctor.checks import Check, ok, trouble, warning
 

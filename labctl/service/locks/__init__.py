@@ -1,0 +1,1 @@
+"""One user a rig, and which process it is."""

@@ -9,14 +9,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_PROC = Path("/proc")
-_BOOT_ID = _PROC / "sys/kernel/random/boot_id"
-_RUNS_FIO = ("fio", "sh", "setpriv")
-"""What works below a run's fio directory: fio, and the shells that hold one."""
+PROC = Path("/proc")
+_BOOT_ID = PROC / "sys/kernel/random/boot_id"
 LOOK_EVERY_S = 0.02
 
 
@@ -66,7 +63,7 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot (proc(5), stat, field 22); 0: no such."""
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        text = (PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return 0
     fields = text.rpartition(b")")[2].split()
@@ -78,37 +75,3 @@ def start_ticks(pid: int) -> int:
 def identity_of(pid: int) -> ProcessIdentity:
     """Who a process is now."""
     return ProcessIdentity(pid, start_ticks(pid), boot_id())
-
-
-def end_fio_of(run: Path, within_s: float = 5.0) -> int:
-    """Kill every fio, and every shell that holds one, that works in a run's directory; how many.
-
-    The kernel kills a run's fio when labctl dies; this is for the case that it did not.
-    """
-    deadline = time.monotonic() + within_s
-    killed: set[int] = set()
-    while found := list(_fio_below(run)):
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        killed.update(found)
-        if time.monotonic() > deadline:
-            break
-        time.sleep(LOOK_EVERY_S)
-    return len(killed)
-
-
-def _fio_below(run: Path) -> Iterator[int]:
-    folder = run.resolve() / "fio"
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            name = (entry / "comm").read_text().strip()
-            if name not in _RUNS_FIO or start_ticks(int(entry.name)) == 0:
-                continue
-            where = (entry / "cwd").readlink()
-        except OSError:
-            continue
-        if where.is_relative_to(folder):
-            yield int(entry.name)

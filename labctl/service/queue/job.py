@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from labctl.config.rail import NAME_PATTERN
 from labctl.errors import LabctlError
 from labctl.printable import printable
+from labctl.record.layout import NAME_PATTERN
 
 MOST_JOB_BYTES = 1 << 20
 MOST_PLAN_CHARACTERS = 1 << 18

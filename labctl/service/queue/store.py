@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from labctl.config.rail import NAME_PATTERN
 from labctl.errors import LabctlError
+from labctl.record.layout import NAME_PATTERN
 from labctl.service.data_dir import Home, make_folder, read_small, write_private
 from labctl.service.queue.job import (
     MOST_JOB_BYTES,

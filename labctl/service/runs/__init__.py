@@ -1,0 +1,1 @@
+"""Runs on disk: shipping, retention, what a killed run left behind."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from labctl.record.events import Event
 from labctl.record.json_values import UNREADABLE
-from labctl.record.reader import EVENTS_FILE, Event
+from labctl.record.layout import EVENTS_FILE
 
 MOST_AT_ONCE = 1 << 20
 

@@ -4,8 +4,11 @@ report that it had no time for."""
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +22,7 @@ from labctl.config.rig import Rig
 from labctl.errors import LabctlError, RunFailed
 from labctl.record.reader import RunRecord
 from labctl.report.pages.report_files import is_made
-from labctl.service.data_dir import find_home
-from labctl.service.doctor.checks import Check, warning
-from labctl.service.locks.processes import end_fio_of
-from labctl.service.locks.rig_lock import use_of
+from labctl.service.locks.processes import LOOK_EVERY_S, PROC, start_ticks
 
 REPORT_WITHIN_S = 100.0
 
@@ -69,21 +69,6 @@ def finish_report(run: Path) -> list[str]:
     return [f"{run.name} has no report: {said}"] if said else [f"{run.name}: report made"]
 
 
-def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
-    """Whether the run before on this rig has left something set. Raises LabctlError."""
-    before = use_of(find_home(), rig)
-    if before is None or before.process.alive or not Path(before.run).is_dir():
-        return
-    for control in controls_of(RunRecord(Path(before.run)), rig, machine):
-        left = control.left_over()
-        if left:
-            yield warning(
-                "drive",
-                f"the run {before.run} was killed and has left {left}",
-                "the next run puts it back, and so does labctl run --resume",
-            )
-
-
 def controls_of(
     record: RunRecord, rig: Rig, machine: Machine | None = None
 ) -> Iterator[DriveControl]:
@@ -109,3 +94,41 @@ def controls_of(
         if state is not None and state.serial and serial and serial != state.serial:
             raise RunFailed(f"{drive.target} is another drive now ({serial})")
         yield control
+
+
+_RUNS_FIO = ("fio", "sh", "setpriv")
+"""What works below a run's fio directory: fio, and the shells that hold one."""
+
+
+def end_fio_of(run: Path, within_s: float = 5.0) -> int:
+    """Kill every fio, and every shell that holds one, that works in a run's directory; how many.
+
+    The kernel kills a run's fio when labctl dies; this is for the case that it did not.
+    """
+    deadline = time.monotonic() + within_s
+    killed: set[int] = set()
+    while found := list(_fio_below(run)):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(found)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_EVERY_S)
+    return len(killed)
+
+
+def _fio_below(run: Path) -> Iterator[int]:
+    folder = run.resolve() / "fio"
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name = (entry / "comm").read_text().strip()
+            if name not in _RUNS_FIO or start_ticks(int(entry.name)) == 0:
+                continue
+            where = (entry / "cwd").readlink()
+        except OSError:
+            continue
+        if where.is_relative_to(folder):
+            yield int(entry.name)

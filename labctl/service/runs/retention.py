@@ -22,15 +22,8 @@ from numpy.typing import NDArray
 from labctl.config.find_rig import rig_of
 from labctl.errors import JournalError, LabctlError
 from labctl.installed import Extra, need
-from labctl.record.reader import (
-    CHANNELS_DIR,
-    EVENTS_FILE,
-    HEADER_FILE,
-    HOST_CLOCK,
-    READING,
-    RunRecord,
-    find_runs,
-)
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, HOST_CLOCK, READING
+from labctl.record.reader import RunRecord, find_runs
 from labctl.service.data_dir import sync_folder
 from labctl.service.runs.shipping import is_on
 from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile, SinkBusy

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.capture.meters.acquisition import State
-from labctl.capture.meters.live_values import STALE_S, LiveRail, LiveRates, View, live_rail
-from labctl.config.plan import Phase
-from labctl.config.rig import FIO_INSTRUMENT
-from labctl.fio.results import DIRECTIONS
+from labctl.capture.meters.live_values import STALE_S, LiveRail, View, live_rail
+from labctl.config.rig_file import FIO_INSTRUMENT
+from labctl.fio.documents import DIRECTIONS
+from labctl.fio.status import LiveRates
+from labctl.record.events import CPU_TIMES, Event
 from labctl.record.json_values import UNREADABLE, known
-from labctl.record.reader import CHANNELS_DIR, CPU_TIMES, HOST_INSTRUMENT, READING, Event, RunRecord
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HOST_INSTRUMENT, READING
+from labctl.record.phase import Phase
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.shipping import RunClock
@@ -164,3 +167,13 @@ def _last_readings(file: Path, size: int) -> NDArray[np.void]:
     count = size // READING.itemsize
     first = max(count - NEWEST, 0)
     return np.fromfile(file, READING, count - first, offset=first * READING.itemsize)
+
+
+def last_written(run: Path) -> int:
+    """When the record was last written to, mtime in ns; 0 when there is none."""
+    newest = 0
+    with contextlib.suppress(OSError):
+        for file in (run / EVENTS_FILE, *(run / CHANNELS_DIR).iterdir()):
+            with contextlib.suppress(OSError):
+                newest = max(newest, file.stat().st_mtime_ns)
+    return newest

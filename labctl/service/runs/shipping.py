@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
-from labctl.record.reader import CHANNELS_DIR, EVENTS_FILE, RunRecord
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from labctl.capture.meters.acquisition import State
-from labctl.capture.meters.live_values import LiveRail, LiveRates, View
-from labctl.config.plan import Pattern, Phase, Role
+from labctl.capture.meters.live_values import LiveRail, View
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.fio.status import LiveRates
 from labctl.installed import Extra, need
 from labctl.printable import printable
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import NS_PER_S
+from labctl.sinks.mqtt.settings import at_broker
 
 if TYPE_CHECKING:
     from labctl.sinks.mqtt.settings import MqttSettings
@@ -240,3 +243,30 @@ def _integer(said: dict[str, Any], key: str) -> int:
     value = said.get(key)
     most = 1 << 62 if key == "t_ns" else NS_PER_S
     return value if isinstance(value, int) and 0 <= value <= most else 0
+
+
+CONNECT_WITHIN_S = 10.0
+
+
+def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
+    """Begin to listen to a broker. Raises LabctlError when it does not answer."""
+    listener = BrokerListener(broker_settings(broker), tell_errors.append)
+    if not listener.wait(CONNECT_WITHIN_S):
+        listener.close()
+        said = tell_errors[0] if tell_errors else f"MQTT broker {broker} does not answer"
+        raise LabctlError(said)
+    return listener
+
+
+def broker_settings(broker: str) -> MqttSettings:
+    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. What the site
+    names files for (a password) is for its own broker alone.
+
+    Raises ConfigurationError.
+    """
+    host, _, port = broker.rpartition(":") if broker.count(":") == 1 else (broker, "", "")
+    try:
+        return at_broker(host, int(port) if port else None)
+    except ValueError as error:
+        allowed = "must be HOST[:PORT], with a port from 1 to 65535"
+        raise ConfigurationError([Mistake("--broker", "address", broker, allowed)]) from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from labctl.capture.meters.live_values import View
 from labctl.errors import JournalError
-from labctl.service.data_dir import Home, read_small
+from labctl.service.data_dir import Home, find_home, read_small
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState
@@ -136,3 +136,12 @@ def daemon_info(home: Home) -> DaemonInfo | None:
 
 def _runs(uses: dict[str, RigUse]) -> set[str]:
     return {use.run for use in uses.values()}
+
+
+def runs_root(runs: Path | None) -> Path:
+    """Where the daemon's runs are."""
+    if runs is not None:
+        return runs
+    home = find_home()
+    daemon = daemon_info(home)
+    return daemon.runs if daemon is not None else home.runs

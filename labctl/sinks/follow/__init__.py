@@ -1,0 +1,1 @@
+"""What follows a journal: cursor, clock, bins, points."""

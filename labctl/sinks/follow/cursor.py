@@ -7,15 +7,13 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from labctl.errors import LabctlError
-from labctl.record.journal import write_durably
-from labctl.record.json_values import known
-from labctl.record.reader import LAST_NS
+from labctl.record.durable_file import write_durably
+from labctl.sinks.sink import FORMAT, Cursor
 
-FORMAT = 1
 SINKS_DIR = "sinks"
 
 SAVE_EVERY_S = 1.0
@@ -24,46 +22,6 @@ SAVE_EVERY_S = 1.0
 
 class SinkBusy(LabctlError):
     """Another labctl is sending this run to this sink right now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """Everything before it has been stored by the sink.
-
-    ``destination`` and ``bin_ns`` say for whom and in what grain it counts (``bin_ns`` 0: every
-    reading); for another one it means nothing.
-    """
-
-    destination: str = ""
-    bin_ns: int = 1_000_000_000
-    events: int = 0
-    """Bytes of the journal's events."""
-    bins: dict[str, int] = field(default_factory=dict)
-    """By stream: the moment (ns) up to which every bin was complete."""
-    records: dict[str, int] = field(default_factory=dict)
-    """By channel that is sent as it is: readings."""
-    throttling: tuple[tuple[int, str], ...] = ()
-    """Begin (ns) and severity of the throttle intervals that were told while the run was on."""
-    summarised: int = 0
-    """Size of the events' file when the summary was sent; 0: not yet."""
-
-    @classmethod
-    def from_json(cls, text: str) -> Cursor:
-        """What :func:`save` wrote. Raises ValueError when it is something else."""
-        try:
-            data = json.loads(text)
-        except RecursionError as error:
-            raise ValueError(str(error)) from error
-        if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
-            raise ValueError(f"not a cursor of format {FORMAT}")
-        try:
-            cursor = known(cls, data)
-        except (TypeError, KeyError) as error:
-            raise ValueError(str(error)) from error
-        places = (cursor.events, cursor.bin_ns, *cursor.bins.values(), *cursor.records.values())
-        if not all(0 <= place < LAST_NS for place in places):
-            raise ValueError("a place that is none")
-        return cursor
 
 
 class CursorFile:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from labctl.analysis.results import ThrottleInterval
-from labctl.config.plan import Phase
+from labctl.record.events import CPU_TIMES, HELD_UP, RESUMED, Event
 from labctl.record.json_values import is_number
-from labctl.record.reader import CPU_TIMES, HELD_UP, RESUMED, Event
+from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 from labctl.sinks.schema import Point, Value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -18,17 +18,20 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.throttling.heat import Heat
-from labctl.config.plan import Phase
-from labctl.fio.results import DIRECTIONS
+from labctl.fio.documents import DIRECTIONS
+from labctl.record.events import RESUMED, Event
+from labctl.record.header import ChannelInfo
 from labctl.record.json_values import UNREADABLE
-from labctl.record.reader import EVENTS_FILE, RESUMED, ChannelInfo, Event, RunRecord
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.phase import Phase
+from labctl.record.reader import RunRecord
 from labctl.sinks.follow.bins import BinStream, PlainStream, RailStream
-from labctl.sinks.follow.cursor import Cursor
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.follow.phase_points import result_point, started_point
 from labctl.sinks.follow.phase_view import ended_phase, whole_run
 from labctl.sinks.schema import SCHEMA, Point, Series, drive_tags, run_tags
+from labctl.sinks.sink import Cursor, Slice
 
 MOST_EVENT_BYTES = 1 << 18
 MOST_RECORDS = 4_096
@@ -45,15 +48,6 @@ REMEMBERED = 256
 
 ABOUT_PHASES = ("drive_state", "drive_counters", "power_state", "paused", "host_lost")
 """Events that the analysis of a phase goes by, besides its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Points, and the cursor that holds once they are stored."""
-
-    points: tuple[Point, ...]
-    series: tuple[Series, ...]
-    cursor: Cursor
 
 
 class Follower:

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, Ints
 from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap
-from labctl.record.reader import CHANNELS_DIR, CLOCK_PAIR, READING, ChannelInfo, RunRecord
+from labctl.record.header import ChannelInfo
+from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, READING
+from labctl.record.reader import RunRecord
 from labctl.sinks.follow.running_clock import RunningClock
 
 MARGIN_NS = 300_000_000

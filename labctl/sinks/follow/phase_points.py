@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.config.plan import Phase, format_size
-from labctl.fio.results import DIRECTIONS, Direction
+from labctl.fio.documents import DIRECTIONS
+from labctl.fio.results import Direction
+from labctl.record.phase import Phase, format_size
 from labctl.sinks.schema import Point, Value
 
 _PERCENTILES = {

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
 from labctl.analysis.run.summary import summarise
-from labctl.record.reader import READING, Event, RunRecord
+from labctl.record.events import Event
+from labctl.record.layout import READING
+from labctl.record.reader import RunRecord
 from labctl.sinks.follow.growing_channel import GrowingChannel
 
 

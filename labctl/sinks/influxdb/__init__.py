@@ -1,0 +1,1 @@
+"""InfluxDB: settings, line protocol, writer, sink."""

@@ -14,13 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from labctl.printable import printable, printable_lines
-from labctl.sinks.schema import SCHEMA, Floats, Ints, Kind, Point, Series, Value
+from labctl.sinks.schema import SCHEMA, Floats, Ints, Kind, Point, Series, Value, shortened
 
 LONGEST_NAME = 256
 """Characters of a tag's value; a series key may not pass 64 KiB."""
 
-LONGEST_TEXT_BYTES = 4096
-"""Of a text field, UTF-8. A server takes 64 KiB; an annotation shows a few lines."""
 
 _SPECIAL = re.compile(r"([,= ])")
 _QUOTED = re.compile(r'(["\\])')
@@ -39,16 +37,6 @@ def quoted_text(text: str) -> str:
 
 
 _BACKSLASH = r"\\\1"
-
-
-def shortened(text: str) -> str:
-    """``text`` in at most ``LONGEST_TEXT_BYTES`` bytes; what was cut off is said."""
-    data = text.encode("utf-8")
-    if len(data) <= LONGEST_TEXT_BYTES:
-        return text
-    ending = f" … ({len(text):,} characters in the journal)"
-    kept = data[: LONGEST_TEXT_BYTES - len(ending.encode("utf-8"))]
-    return kept.decode("utf-8", "ignore") + ending
 
 
 def _head(measurement: str, tags: Mapping[str, str]) -> str:

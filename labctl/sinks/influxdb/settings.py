@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from labctl.config.site import Section, configured, joined
 from labctl.errors import ConfigurationError, Mistake
-from labctl.toml_reading import mistakes_of, parse_toml
+from labctl.toml_reading import mistakes_of
 
 TOKEN_VARIABLE = "LABCTL_INFLUX_TOKEN"
-SITE_VARIABLE = "LABCTL_SITE"
 INFLUXDB = "influxdb"
 _SECTION = f"sinks.{INFLUXDB}"
 _NS_PER_S = 1_000_000_000
@@ -75,15 +74,6 @@ class InfluxSettings(BaseModel):
         return os.environ.get(TOKEN_VARIABLE, "").strip()
 
 
-def site_file() -> Path:
-    """The file that says what holds for every rig of a site; it need not exist."""
-    configured = os.environ.get(SITE_VARIABLE)
-    if configured:
-        return Path(configured)
-    home = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config")).expanduser()
-    return home / "labctl" / "site.toml"
-
-
 def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> InfluxSettings | None:
     """Where the runs of a rig of this machine go; None when neither it nor the site file says so.
 
@@ -102,43 +92,6 @@ def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> Infl
         raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
 
 
-Section = dict[str, Any]
-"""The keys of a section, as they stand in a file."""
-
-
-def configured(section: str, rig_text: str, rig_name: str) -> tuple[list[Section], str]:
-    """A section in the site file, and in the rig: to be joined. The second value is the file that
-    the last word stands in. Raises ConfigurationError."""
-    of_rig = _section(section, rig_text, rig_name)
-    return [of_site(section), of_rig], rig_name if of_rig else str(site_file())
-
-
-def of_site(section: str) -> Section:
-    """A section of the site file. Raises ConfigurationError."""
-    site = site_file()
-    return _section(section, _read(site), str(site))
-
-
-def joined(layers: Sequence[Section], server_of: Callable[[Section], object]) -> Section:
-    """Each layer over those before it, key by key.
-
-    ``server_of``: the server that a section names. Files (``token_file``, ``ca_file`` …) are for
-    the server that was named where they stand: a layer that in the end is about another server
-    has its files left out, so that no secret goes to an address that it was not configured with.
-    """
-    both: Section = {}
-    servers = []
-    for layer in layers:
-        both = {**both, **layer}
-        servers.append(server_of(both))
-    return {
-        key: value
-        for layer, server in zip(layers, servers, strict=True)
-        for key, value in layer.items()
-        if server == servers[-1] or not key.endswith("_file")
-    }
-
-
 def _server_of(values: Section) -> object:
     """Scheme, host and port of the ``url``."""
     url = values.get("url")
@@ -155,28 +108,6 @@ def cursor_name(settings: InfluxSettings, to: str | None, full_rate: bool) -> st
     if to:
         name += "-" + hashlib.sha256(settings.destination.encode()).hexdigest()[:8]
     return f"{name}-full" if full_rate else name
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except FileNotFoundError:
-        if os.environ.get(SITE_VARIABLE):
-            raise ConfigurationError(
-                [Mistake(SITE_VARIABLE, "file", str(file), "there is no such file")]
-            ) from None
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([Mistake(str(file), "file", None, str(error))]) from error
-
-
-def _section(name: str, text: str, file: str) -> dict[str, Any]:
-    found: Any = parse_toml(text, file)
-    for key in name.split("."):
-        found = found.get(key, {}) if isinstance(found, Mapping) else None
-    if not isinstance(found, Mapping):
-        raise ConfigurationError([Mistake(file, name, found, "must be a table")])
-    return dict(found)
 
 
 def _of_address(to: str) -> dict[str, str]:

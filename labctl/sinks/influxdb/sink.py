@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from labctl.sinks.follow.cursor import SINKS_DIR, Cursor, CursorFile
-from labctl.sinks.follow.follower import Slice
+from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile
 from labctl.sinks.influxdb.line_protocol import line, lines
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, Pace
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import SinkReport
+from labctl.sinks.sink import Cursor, SinkReport, Slice
 
 BATCH_LINES = 5_000
 IN_FLIGHT = 4

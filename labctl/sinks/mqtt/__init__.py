@@ -1,0 +1,1 @@
+"""MQTT: settings, topics, messages, presence, sink, Home Assistant."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import aiomqtt
 
 from labctl.errors import LabctlError
-from labctl.record.reader import Header
+from labctl.record.header import Header
 from labctl.sinks.mqtt.connection import Pace, client_for, new_identifier
 from labctl.sinks.mqtt.messages import Message
 from labctl.sinks.mqtt.settings import MqttSettings

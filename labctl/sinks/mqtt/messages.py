@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labctl.record.reader import Header
+from labctl.record.header import Header
 from labctl.sinks.mqtt.topics import (
     DATABASE_ONLY,
     OFFLINE,

@@ -11,9 +11,9 @@ from typing import Annotated
 from pydantic import Field, ValidationError, field_validator
 
 from instruments.transports.mqtt_broker import PLAIN_PORT, TLS_PORT, BrokerSettings
+from labctl.config.site import Section, configured, joined, of_site
 from labctl.errors import ConfigurationError
 from labctl.record.timebase import NS_PER_S
-from labctl.sinks.influxdb.settings import Section, configured, joined, of_site
 from labctl.toml_reading import mistakes_of
 
 PASSWORD_VARIABLE = "LABCTL_MQTT_PASSWORD"

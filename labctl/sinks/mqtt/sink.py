@@ -15,10 +15,10 @@ from types import TracebackType
 
 import aiomqtt
 
+from labctl.record.events import RESUMED, Event
 from labctl.record.json_values import UNREADABLE
-from labctl.record.reader import RESUMED, Event, RunRecord
-from labctl.sinks.follow.cursor import Cursor, CursorFile
-from labctl.sinks.follow.follower import Slice
+from labctl.record.reader import RunRecord
+from labctl.sinks.follow.cursor import CursorFile
 from labctl.sinks.follow.phase_points import started_point
 from labctl.sinks.mqtt.connection import MqttPublisher, Pace
 from labctl.sinks.mqtt.home_assistant import discovery
@@ -26,7 +26,7 @@ from labctl.sinks.mqtt.messages import Message, RigMessages
 from labctl.sinks.mqtt.settings import MQTT, MqttSettings
 from labctl.sinks.mqtt.topics import topic_name
 from labctl.sinks.schema import Point, run_tags
-from labctl.sinks.sink import SinkReport
+from labctl.sinks.sink import Cursor, SinkReport, Slice
 
 MOST_WAITING = 1_000
 """Messages that wait for their acknowledgement before no more are taken."""

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 from labctl.printable import printable_lines
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
-from labctl.sinks.influxdb.line_protocol import shortened
-from labctl.sinks.schema import SCHEMA, Kind
+from labctl.sinks.schema import SCHEMA, Kind, shortened
 
 ONLINE, OFFLINE = b"online", b"offline"
 

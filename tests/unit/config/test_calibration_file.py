@@ -21,21 +21,20 @@ from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import Component
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.stats.uncertainty import combined, difference_components
-from labctl.capture.run.header import calibration_in_force
 from labctl.cli.results.report import record_with
 from labctl.config.calibration_file import (
     Calibration,
-    CrossCheck,
-    UsedCalibration,
-    Zero,
     calibration_file,
+    calibration_in_force,
     in_force,
     load_calibration,
     save_calibration,
 )
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, JournalError
-from labctl.record.reader import ChannelInfo, Header, RailInfo, RunRecord
+from labctl.record.calibration_used import CrossCheck, UsedCalibration, Zero
+from labctl.record.header import ChannelInfo, Header, RailInfo
+from labctl.record.reader import RunRecord
 from labctl.report.pages.report import report_page
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from tests.unit.config.test_rig import RIG, mistakes

@@ -6,19 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.config.plan import (
-    Pattern,
-    Phase,
-    Role,
-    Sweep,
-    built_in_plans,
-    format_size,
-    load_plan,
-    parse_plan,
-    parse_size,
-)
+from labctl.config.plan import built_in_plans, load_plan, parse_plan
+from labctl.config.sweeps import Sweep
 from labctl.errors import ConfigurationError
 from labctl.record.json_values import known
+from labctl.record.phase import Pattern, Phase, Role, format_size, parse_size
 
 SWEEP = """
 name = "p"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from labctl.config.rig import Drive, parse_rig
+from labctl.config.rig import parse_rig
+from labctl.config.rig_file import Drive
 from labctl.errors import ConfigurationError
 from labctl.printable import ALLOWED
 from tests.unit.config.test_rig import RIG, mistakes

@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labctl.capture.meters.live_values import intervals
-from labctl.fio.results import (
-    DocumentStream,
-    FioResult,
-    Status,
-    Totals,
-    comes_back_empty,
-    documents,
-    final_result,
-    status_of,
-    unfinished,
-)
+from labctl.fio.documents import DocumentStream, documents
+from labctl.fio.results import FioResult, final_result
+from labctl.fio.status import Status, Totals, comes_back_empty, intervals, status_of, unfinished
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "fio"
 

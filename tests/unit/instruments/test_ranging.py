@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from instruments.driver_kit import specifications
 from instruments.errors import SettingRefused
-from instruments.ranging import PeakHold, range_to_lock
 from instruments.reading import Batch, Block, Status, StatusReading
+from labctl.capture.meters.find_ranges import PeakHold, range_to_lock
 
 DECADES = (0.1, 1.0, 10.0)
 

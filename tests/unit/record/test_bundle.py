@@ -17,7 +17,7 @@ from labctl.analysis.compare.summary_diff import mismatches
 from labctl.cli.results.bundle import bundle, verify
 from labctl.errors import JournalError
 from labctl.record.bundle import MANIFEST, Manifest
-from labctl.record.reader import READING
+from labctl.record.layout import READING
 from tests.unit.synthetic_run import Bench, build
 
 Capture = pytest.CaptureFixture[str]

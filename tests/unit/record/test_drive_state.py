@@ -15,7 +15,7 @@ from labctl.record.drive_state import (
     SmartLog,
     TemperatureSensor,
 )
-from labctl.record.reader import Header
+from labctl.record.header import Header
 from labctl.report.data.files import summary_json
 from labctl.report.pages.report import report_page
 from tests.unit.record.test_journal import header

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from instruments.reading import Block, ClockPair
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.errors import JournalError
 from labctl.record import journal as journals
+from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
 from labctl.record.journal import Journal
-from labctl.record.reader import ChannelInfo, DriveInfo, Header, RailInfo, RunRecord, find_runs
+from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import Anchor, Timebase
 
 PHASE = Phase(0, Role.MEASURE, "s", Pattern.RANDREAD, 5.0, 4096, 8, 1)

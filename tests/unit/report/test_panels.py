@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.report.panels import panels
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, summary_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labctl.config.plan import Role
+from labctl.record.phase import Role
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, summary_of
 
 

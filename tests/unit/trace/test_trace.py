@@ -15,10 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labctl.trace import Description, convert, describe, formats, open_trace
+from labctl.trace import formats
 from labctl.trace.blktrace import MAGIC, RECORD
 from labctl.trace.chunks import TraceError
+from labctl.trace.convert import convert
+from labctl.trace.describe import Description, describe
 from labctl.trace.fields import integers, nanoseconds, split_blanks, split_commas
+from labctl.trace.formats import open_trace
 from tests.unit.test_docs import ROOT, labctl
 
 BLKPARSE = """\

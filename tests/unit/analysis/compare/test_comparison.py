@@ -35,7 +35,8 @@ from labctl.analysis.steady_state.window_means import rounds_of_mean, steady_rou
 from labctl.cli.results.compare import compare_runs
 from labctl.config.plan import parse_plan
 from labctl.errors import ConfigurationError
-from labctl.record.reader import Event, RunRecord
+from labctl.record.events import Event
+from labctl.record.reader import RunRecord
 from labctl.report.charts.comparison import comparison_charts
 from labctl.report.pages.comparison import comparison_page
 from labctl.report.text.comparison import comparison_csv, comparison_text

@@ -16,7 +16,8 @@ from labctl.analysis.methods.power_states import power_state_table
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
 from labctl.analysis.workload import by_workload, workload_name
-from labctl.config.plan import Pattern, Role, Sweep
+from labctl.config.sweeps import Sweep
+from labctl.record.phase import Pattern, Role
 from tests.unit.report_sample import (
     DEPTHS,
     plan,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from labctl.analysis.methods.frontier import frontiers, least_watts, most_iops
 from labctl.analysis.methods.power_model import fit_rail, fit_rails, model_watts
 from labctl.analysis.results import Component, Estimate, PhaseResult
-from labctl.config.plan import Plan, Sweep
+from labctl.config.plan import Plan
+from labctl.config.sweeps import Sweep
 from tests.unit.analysis.methods.test_efficiency import rail
 from tests.unit.report_sample import plan, qd_sweep, result_of
 

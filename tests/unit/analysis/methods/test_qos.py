@@ -16,7 +16,7 @@ from labctl.analysis.methods.qos import (
     slow_shares,
     verdict,
 )
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.fio.documents import documents
 from tests.unit.report_sample import plan, record_of, summary_of
 

@@ -14,9 +14,11 @@ from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.problems import REAPED_LATE
 from labctl.config.plan import parse_plan
 from labctl.fio.results import Direction
+from labctl.record.events import Event
+from labctl.record.layout import READING
 from labctl.record.phase import Pattern, Phase, Replay, Role
-from labctl.record.reader import READING, Event, RunRecord
-from labctl.report.replay_chart import replay_figure
+from labctl.record.reader import RunRecord
+from labctl.report.review_charts.bars import replay_figure
 from tests.unit.report_sample import summary_of
 
 PLAN = """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.methods.soak import is_steady, steady_after_s
+from labctl.analysis.steady_state.temperature import is_steady, steady_after_s
 
 WINDOW_S = 300.0
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.run.summary import summarise
-from labctl.record.reader import EVENTS_FILE, RunRecord
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.reader import RunRecord
 from tests.unit import synthetic_run
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.power.mains_ripple import left_of_ripple
-from labctl.record.reader import ChannelInfo
+from labctl.record.header import ChannelInfo
 
 
 def channel(interval_s: float, aperture_s: float, mains_hz: float = 50.0) -> ChannelInfo:

@@ -12,15 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.power.budget import energy, rail_result, total_watts
-from labctl.analysis.power.rail_power import interpolated, phase_power, rail_watts
+from labctl.analysis.power.rail_power import phase_power, rail_watts
+from labctl.analysis.power.series import interpolated
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries, ordered
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.edge_lag import edge_lag, lag_problems, rail_lags
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Estimate
 from labctl.analysis.run.summary import summarise
-from labctl.config.plan import Pattern, Phase, Role
-from labctl.record.reader import CLOCK_PAIR, ChannelInfo, RailInfo
+from labctl.record.header import ChannelInfo, RailInfo
+from labctl.record.layout import CLOCK_PAIR
+from labctl.record.phase import Pattern, Phase, Role
 from tests.unit.synthetic_run import (
     CHANNELS,
     IDLE,

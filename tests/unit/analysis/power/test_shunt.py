@@ -17,7 +17,7 @@ from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import Component, PhaseResult, RailResult
 from labctl.capture.meters.live_values import live_rail
-from labctl.record.reader import ChannelInfo, RailInfo
+from labctl.record.header import ChannelInfo, RailInfo
 from tests.unit.config.test_rig import RIG, mistakes, parse_rig
 
 S = 1_000_000_000

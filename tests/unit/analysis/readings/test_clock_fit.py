@@ -13,7 +13,7 @@ from labctl.analysis.readings.clock_fit import (
     without_setbacks,
 )
 from labctl.analysis.stats.line_band import band_between, highest_line_below, lower_hull
-from labctl.record.reader import CLOCK_PAIR
+from labctl.record.layout import CLOCK_PAIR
 
 HOST_NS = 1_700_000_000_000_000_000
 

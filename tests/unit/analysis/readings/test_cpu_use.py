@@ -17,8 +17,8 @@ from labctl.analysis.run.summary import summarise
 from labctl.capture.host.cpu import parse_cpu_times, watching_cpu
 from labctl.capture.host.machine import LocalMachine
 from labctl.fio.results import final_result
+from labctl.record.events import CPU_TIMES, Event
 from labctl.record.phase import Pattern, Phase, Role
-from labctl.record.reader import CPU_TIMES, Event
 from labctl.report.charts.cpu import cpu_chart
 from labctl.report.data.files import cpu_csv, phase_rows
 from tests.unit import synthetic_run

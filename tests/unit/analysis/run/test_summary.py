@@ -14,8 +14,9 @@ import pytest
 
 from labctl.analysis.readings.phase_spans import phase_spans
 from labctl.analysis.run.summary import summarise
-from labctl.config.plan import Role
-from labctl.record.reader import READING, RunRecord
+from labctl.record.layout import READING
+from labctl.record.phase import Role
+from labctl.record.reader import RunRecord
 from tests.unit.synthetic_run import EPOCH_NS, IDLE, WORK, Bench, Load, Meter, build
 
 S = 1_000_000_000

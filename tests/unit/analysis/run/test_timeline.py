@@ -10,7 +10,8 @@ import pytest
 
 from labctl.analysis.run import timeline as module
 from labctl.analysis.run.timeline import timeline
-from labctl.record.reader import CHANNELS_DIR, CLOCK_PAIR, READING, RunRecord
+from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, READING
+from labctl.record.reader import RunRecord
 from tests.unit.report_sample import plan, qd_sweep, record_of, summary_of
 
 SECOND = 10**9

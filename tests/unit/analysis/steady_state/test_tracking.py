@@ -19,7 +19,7 @@ from labctl.analysis.steady_state.tracking import (
     steady_report,
     steady_round,
 )
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from tests.unit.report_sample import estimate, plan, summary_of
 
 KNOWN = (22119.0, 21926.0, 23809.0, 24945.0, 25680.0)

@@ -14,7 +14,7 @@ from labctl.analysis.stats.change_points import scatter_of_steps, segment_bounds
 from labctl.analysis.throttling.detection import find_throttling, throttled_s
 from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.throttling.signals import PhaseSignals
-from labctl.config.plan import Pattern
+from labctl.record.phase import Pattern
 from tests.unit.synthetic_run import IDLE, Bench, Load, build
 
 S = 1_000_000_000

@@ -20,8 +20,10 @@ from labctl.capture.host.drive_host import LocalHost
 from labctl.capture.host.load import LoadLook, watching_load
 from labctl.config.rig import parse_rig
 from labctl.record import journal as journals
+from labctl.record.events import Event
 from labctl.record.journal import Journal
-from labctl.record.reader import CHANNELS_DIR, HOST_STOLEN, HOST_WAITING, READING, Event, RunRecord
+from labctl.record.layout import CHANNELS_DIR, HOST_STOLEN, HOST_WAITING, READING
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import Timebase
 from labctl.service.doctor.host import check_host
 from tests.unit.analysis.throttling.test_detection import WARNING, S, signals, square

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from labctl.analysis.throttling.smart_counters import Counters
-from labctl.record.reader import Event
+from labctl.record.events import Event
 
 S = 1_000_000_000
 

@@ -12,7 +12,7 @@ from labctl.analysis.stats.change_points import scatter_of_steps
 from labctl.analysis.throttling.detection import find_throttling
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
-from labctl.record.reader import Event
+from labctl.record.events import Event
 from tests.unit.analysis.throttling.test_detection import S, Shape, signals, square
 
 LEVEL = 0.4

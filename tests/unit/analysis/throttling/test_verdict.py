@@ -11,7 +11,7 @@ from labctl.analysis.power.unthrottled import free_pieces
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.verdict import verdict
-from labctl.record.reader import Event
+from labctl.record.events import Event
 from tests.unit.analysis.throttling.test_detection import (
     WARNING,
     S,

@@ -14,14 +14,17 @@ import pytest
 from labctl.capture.drive.changed_settings import Changed, left_changed
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Completed
-from labctl.config.rig import Drive, parse_rig
+from labctl.config.rig import parse_rig
+from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
+from labctl.record.events import Event
 from labctl.record.journal import Journal
-from labctl.record.reader import Event, RunRecord
+from labctl.record.reader import RunRecord
 from labctl.service.data_dir import find_home
+from labctl.service.doctor.drive import check_leftovers
 from labctl.service.locks.rig_lock import RigLock
 from labctl.service.runs import killed_runs
-from labctl.service.runs.killed_runs import check_leftovers, end_leftovers
+from labctl.service.runs.killed_runs import end_leftovers
 from tests.unit.capture.run.test_resumption import RIG, made, resumption
 from tests.unit.machine_of_files import MachineOfFiles
 

@@ -9,10 +9,10 @@ import pytest
 
 from labctl.capture.drive import control as drive_control
 from labctl.capture.drive.control import DriveControl, sanitize_state
-from labctl.capture.drive.opened import Opened, opening
 from labctl.capture.host.machine import Completed
 from labctl.capture.identity.node import Node, Place
-from labctl.config.rig import Drive
+from labctl.capture.identity.opened import Opened, opening
+from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.record.phase import Pattern, Phase, Role
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from labctl.capture.drive.target import check_target
-from labctl.config.plan import Pattern, Phase, Role
 from labctl.config.rig import Rig, parse_rig
 from labctl.errors import ConfigurationError, Refused
+from labctl.record.phase import Pattern, Phase, Role
 
 READ = Phase(0, Role.MEASURE, "s", Pattern.RANDREAD, 1.0, 4096, 1, 1)
 WRITE = Phase(0, Role.MEASURE, "s", Pattern.RANDWRITE, 1.0, 4096, 1, 1, read_pct=0)

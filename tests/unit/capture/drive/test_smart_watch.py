@@ -17,13 +17,13 @@ import pytest
 from instruments.simulated.drive.fake_nvme_cli import HostFace
 from instruments.simulated.drive.model import Ssd
 from instruments.simulated.drive.parameters import load
-from labctl.analysis.drive_counters import counters_moved, own_power_watts
+from labctl.analysis.power.drive_telemetry import counters_moved, own_power_watts
 from labctl.capture.drive import smart_watch as drive_watch
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.smart import SmartReader
 from labctl.record.drive_state import DriveState, SmartLog
-from labctl.record.reader import Event
+from labctl.record.events import Event
 from tests.unit.capture.identity.test_nvme_cli import SMART
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.run.problems import reaps_late
-from labctl.capture.drive.opened import Opened
 from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.opened import Opened
 from labctl.capture.phases.fio_job import busy_ms_of, job_file
 from labctl.config.plan import load_plan, parse_plan
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import ConfigurationError
 from labctl.fio.results import FioResult
 from labctl.record.json_values import known

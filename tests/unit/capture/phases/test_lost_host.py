@@ -13,7 +13,7 @@ from labctl.capture.identity.node import Place
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import ATTEMPTS, PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
-from labctl.config.plan import Resume
+from labctl.config.sweeps import Resume
 from labctl.errors import RunFailed
 from labctl.record.phase import Pattern, Phase, Role
 

@@ -18,8 +18,9 @@ import pytest
 
 from labctl.config.plan import load_plan, parse_plan
 from labctl.record import journal as journals
+from labctl.record.header import ChannelInfo, DriveInfo, Header
+from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Replay
-from labctl.record.reader import EVENTS_FILE, HEADER_FILE, ChannelInfo, DriveInfo, Header
 from labctl.record.timebase import Anchor
 
 ROOT = Path(__file__).parents[4]

@@ -22,16 +22,11 @@ from labctl.config.plan import parse_plan
 from labctl.config.rig import parse_rig
 from labctl.errors import JournalError, Refused
 from labctl.record import journal as journals
+from labctl.record.events import RESUMED
+from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
-from labctl.record.reader import (
-    CHANNELS_DIR,
-    EVENTS_FILE,
-    RESUMED,
-    ChannelInfo,
-    DriveInfo,
-    Header,
-    RunRecord,
-)
+from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE
+from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor, Timebase
 
 RIG = (Path(__file__).parents[4] / "rigs" / "nvme-adapter.toml").read_text()

@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.run.summary import summarise
-from labctl.capture.drive.opened import Opened
 from labctl.capture.drive.target import check_targets
 from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.opened import Opened
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.meters.live_values import View
 from labctl.capture.phases.fio_job import job_file
 from labctl.capture.run.guard import Look, passed
 from labctl.config.estimate import estimate
-from labctl.config.plan import Plan, Sweep
-from labctl.config.rig import Drive, Rig, parse_rig
+from labctl.config.plan import Plan
+from labctl.config.rig import Rig, parse_rig
+from labctl.config.rig_file import Drive
+from labctl.config.sweeps import Sweep
 from labctl.errors import ConfigurationError, Refused
-from labctl.fio.results import final_result, status_of
+from labctl.fio.results import final_result
+from labctl.fio.status import status_of
 from labctl.record.drive_state import DriveState, HostState, PcieLink, PciePort
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord

@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 from rich.screen import Screen
 
-from labctl.capture.meters.live_values import LiveRail, LiveRates
+from labctl.capture.meters.live_values import LiveRail
 from labctl.cli.overnight.status import rig_lines
 from labctl.cli.overnight.watch import KEYS, Choices, local_screen
+from labctl.fio.status import LiveRates
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState
 from labctl.service.queue.schedule import expect

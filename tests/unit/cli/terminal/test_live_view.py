@@ -6,9 +6,10 @@ import pytest
 from rich.console import Console
 
 from labctl.capture.meters.acquisition import State
-from labctl.capture.meters.live_values import LiveRail, LiveRates, View
+from labctl.capture.meters.live_values import LiveRail, View
 from labctl.cli.terminal.live_view import moment_line, screen
-from labctl.config.plan import Pattern, Phase, Role
+from labctl.fio.status import LiveRates
+from labctl.record.phase import Pattern, Phase, Role
 
 PHASE = Phase(3, Role.MEASURE, "s", Pattern.RANDREAD, 6.0, 4096, 32, 1)
 

@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from dashboards import COMPOSE_FILE, JSON_DIR, PROVISIONING_DIR, ROOT
-from dashboards.stack import NativeStack, Ports, StackError
+from dashboards.stack.errors import StackError
 from dashboards.stack.mosquitto_password import password_line
+from dashboards.stack.native import NativeStack, Ports
 from dashboards.stack.secrets_file import KEYS, load_or_create
 from labctl.cli.servers.stack import run_native
 from labctl.errors import ConfigurationError

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from instruments.errors import ConnectionLost, NoAnswer
-from instruments.transports.lines import SerialFormat, SerialLine, VisaLine
+from instruments.transports.lines import SerialFormat
+from instruments.transports.serial_line import SerialLine
+from instruments.transports.visa_line import VisaLine
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from altair.utils.schemapi import validate_jsonschema
 from altair.vegalite.v6.schema.core import load_schema
 
 from labctl.analysis.results import PhaseResult, RunSummary
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.report.charts.run import run_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, png_of_svg, static_svg

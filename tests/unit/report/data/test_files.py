@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from labctl.analysis.results import Estimate, RunSummary
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.report.data.files import phases_csv, summary_json
 from tests.unit.report_sample import plan, qd_sweep, summary_of, throttled
 

@@ -14,8 +14,8 @@ import pytest
 
 from labctl.analysis.results import RunSummary
 from labctl.record.reader import RunRecord
-from labctl.report import write_report
 from labctl.report.pages.report import report_page
+from labctl.report.pages.report_files import write_report
 from tests.unit.report.charts.test_sweeps import with_failures
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of, throttled
 

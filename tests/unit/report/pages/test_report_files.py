@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.results.report import report
-from labctl.record.reader import EVENTS_FILE
+from labctl.record.layout import EVENTS_FILE
 from labctl.report.pages.report_files import CHARTS_DIR, PAGE_FILE, PHASES_FILE, SUMMARY_FILE
 from tests.unit.synthetic_run import WORK, Bench, build
 

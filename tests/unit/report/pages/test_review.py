@@ -20,23 +20,19 @@ from labctl.analysis.methods.consistency import consistency
 from labctl.analysis.results import RunSummary, TemperatureResult
 from labctl.analysis.steady_state.rounds import steady_rounds
 from labctl.cli.results.report import make_report
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.record.reader import RunRecord
 from labctl.report.charts.theme import static_svg
-from labctl.report.conditioned_chart import conditioned_figure
 from labctl.report.pages.report_files import wants_review
 from labctl.report.pages.review import review_figures, write_review
-from labctl.report.review_charts.bars import efficiency_figure
+from labctl.report.review_charts.bars import conditioned_figure, efficiency_figure
 from labctl.report.review_charts.consistency import WattsPerSecond, consistency_figure
+from labctl.report.review_charts.curves import mixed_figure, transfer_figure
+from labctl.report.review_charts.headline_bars import headline_bars
 from labctl.report.review_charts.matrix import matrix_figures
-from labctl.report.review_charts.review_chart import (
-    Figure,
-    headline_bars,
-    mixed_figure,
-    steady_figure,
-    transfer_figure,
-)
+from labctl.report.review_charts.review_chart import Figure
 from labctl.report.review_charts.saturation import saturation_figures
+from labctl.report.review_charts.steady import steady_figure
 from tests.unit.report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
 
 SIZES = Sweep(

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from labctl.analysis.results import Estimate, RunSummary, ThrottleVerdict
-from labctl.config.plan import Sweep
+from labctl.config.sweeps import Sweep
 from labctl.report.text.table import table_text
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, summary_of, throttled
 

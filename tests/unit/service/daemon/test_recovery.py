@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labctl.config.rig import Rig, parse_rig
-from labctl.record.reader import HEADER_FILE
+from labctl.record.layout import HEADER_FILE
 from labctl.report.pages.report_files import PAGE_FILE, REVIEW_FILE
 from labctl.service.daemon.recovery import run_to_resume
 from labctl.service.queue.job import Attempt, Outcome

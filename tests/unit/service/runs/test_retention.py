@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from labctl.cli.overnight.tidy import tidy
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError
-from labctl.record.reader import CLOCK_PAIR, HOST_CLOCK, RunRecord, find_runs
+from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
+from labctl.record.reader import RunRecord, find_runs
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue
@@ -26,8 +28,9 @@ from labctl.service.runs.retention import (
     sweep_deleted,
     why_it_must_stay,
 )
-from labctl.sinks.follow.cursor import Cursor, CursorFile
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, influx_settings
+from labctl.sinks.follow.cursor import CursorFile
+from labctl.sinks.influxdb.settings import influx_settings
+from labctl.sinks.sink import Cursor
 from tests.servers.influx_run import MadeRun
 
 SINK = '[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\n'

@@ -12,14 +12,13 @@ from types import TracebackType
 import pytest
 
 from labctl.cli.servers.ship import ship_runs
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError
 from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import LiveShipping, is_on, ship
-from labctl.sinks.follow.cursor import Cursor
-from labctl.sinks.follow.follower import Slice
-from labctl.sinks.influxdb.settings import SITE_VARIABLE, TOKEN_VARIABLE
+from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import SinkReport
+from labctl.sinks.sink import Cursor, SinkReport, Slice
 from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_lines import stored_by
 from tests.servers.influx_run import MadeRun, points_of, text_of

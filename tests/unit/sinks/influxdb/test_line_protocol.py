@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.sinks.influxdb import line_protocol
-from labctl.sinks.influxdb.line_protocol import LONGEST_TEXT_BYTES, line, lines, shortened
-from labctl.sinks.schema import SCHEMA, Point, Series
+from labctl.sinks.influxdb.line_protocol import line, lines
+from labctl.sinks.schema import LONGEST_TEXT_BYTES, SCHEMA, Point, Series, shortened
 from tests.servers.influx_lines import parsed, stored_by
 
 T = 1_700_000_000_000_000_000

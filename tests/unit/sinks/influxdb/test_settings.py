@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from labctl.config.site import SITE_VARIABLE, site_file
 from labctl.errors import ConfigurationError
 from labctl.sinks.influxdb.settings import (
-    SITE_VARIABLE,
     TOKEN_VARIABLE,
     InfluxSettings,
     cursor_name,
     influx_settings,
-    site_file,
 )
 
 SITE = '[sinks.influxdb]\nurl = "http://site:8086/"\norg = "lab"\nbucket = "runs"\n'

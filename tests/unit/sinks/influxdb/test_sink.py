@@ -11,12 +11,12 @@ import pytest
 
 from labctl.errors import LabctlError
 from labctl.service.runs.shipping import ship
-from labctl.sinks.follow.cursor import Cursor, CursorFile, SinkBusy
-from labctl.sinks.follow.follower import Slice
+from labctl.sinks.follow.cursor import CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
 from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
 from labctl.sinks.influxdb.writer import LONGEST_REASON, InfluxWriter, Pace
 from labctl.sinks.schema import Point
+from labctl.sinks.sink import Cursor, Slice
 from tests.servers.influx_fake import Canned, FakeInflux, serving
 from tests.servers.influx_lines import parsed
 from tests.servers.influx_run import MadeRun, points_of

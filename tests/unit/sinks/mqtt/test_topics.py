@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError
-from labctl.sinks.influxdb.settings import SITE_VARIABLE
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
 from labctl.sinks.mqtt.topics import TOPICS, Topic, level, moment, payload, topic_name
 

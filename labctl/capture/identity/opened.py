@@ -15,7 +15,7 @@ from typing import Literal
 
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import Node, Place, find_place
-from labctl.config.rig import Drive
+from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 
 NOT_WHAT_WAS_CHECKED = 66
@@ -105,7 +105,9 @@ def opening(
         else:
             identity = f"{node.filesystem}:{node.inode}"
             words += [opened.place.path, "f", identity, str(opened.least_bytes), filling]
-    script = resources.files("labctl.capture.drive").joinpath("open_targets.sh").read_text("utf-8")
+    script = (
+        resources.files("labctl.capture.identity").joinpath("open_targets.sh").read_text("utf-8")
+    )
     shell = "sh" if len(targets) <= _OF_ANY_SHELL else "bash"
     return (shell, "-c", script, "labctl", str(len(targets)), *words, *argv)
 

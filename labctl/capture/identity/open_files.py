@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from labctl.capture.drive.opened import Opened
 from labctl.capture.host.drive_host import Spawned
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.opened import Opened
 from labctl.errors import Refused
 
 _WITHIN_S = 30.0
@@ -52,7 +52,7 @@ def look_at_open_files(directory: str, pid: int | None, machine: Machine) -> Ope
     ``pid`` is None where the file "pid" in its directory has it.
     """
     number = "" if pid is None else str(pid)
-    script = resources.files("labctl.capture.drive").joinpath("open_files.sh").read_text("utf-8")
+    script = resources.files("labctl.capture.identity").joinpath("open_files.sh").read_text("utf-8")
     done = machine.run(["sh", "-c", script, "sh", directory, number], _WITHIN_S)
     first, *lines = done.stdout.splitlines() or [""]
     if not re.fullmatch(r"pid \d+", first):

@@ -1,4 +1,4 @@
-"""Simulated serial meters on pseudo terminals: a UT61E that pushes, a K204 that is asked."""
+"""A simulated meter at a serial port, on a pty."""
 
 from __future__ import annotations
 
@@ -13,63 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from instruments.drivers import es51922, k204
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
-
-_RANGES = {
-    "voltage": ((0.22, 4, 1e-5), (2.2, 0, 1e-4), (22.0, 1, 1e-3), (220.0, 2, 1e-2)),
-    "current": ((22e-3, 0, 1e-6), (220e-3, 1, 1e-5)),
-}
-"""Full scale, range byte, value of a digit; current: its mA position."""
-_FUNCTION_BYTE = {"voltage": 0x3B, "current": 0x3F}
-_AMPS_BYTE, _OHMS_BYTE = 0x30, 0x33
-_MOST_DIGITS = 22_000
-_OPEN_COUNT = 0x7FFF
-
-
-def ut61e_frame(
-    function: str,
-    value: float,
-    overload: bool = False,
-    hold: bool = False,
-    low_battery: bool = False,
-    other_function: bool = False,
-) -> bytes:
-    """The frame a UT61E with auto range sends for DC ``value`` (V or A)."""
-    ranges = _RANGES[function]
-    function_byte = _FUNCTION_BYTE[function]
-    if function == "current" and abs(value) > ranges[-1][0]:
-        function_byte, ranges = _AMPS_BYTE, ((10.0, 0, 1e-3),)
-    fitting = [entry for entry in ranges if abs(value) <= entry[0]]
-    _, range_index, step = fitting[0] if fitting else ranges[-1]
-    count = min(round(abs(value) / step), _MOST_DIGITS)
-    status = (4 if value < 0 else 0) | (2 if low_battery else 0) | (1 if overload else 0)
-    option3 = 8 | 2  # DC, auto
-    option4 = 2 if hold else 0
-    if other_function:
-        function_byte, option3 = _OHMS_BYTE, 2
-    head = bytes([0x30 + range_index]) + f"{count:05d}".encode() + bytes([function_byte])
-    return head + bytes(0x30 + flags for flags in (status, 0, 0, option3, option4)) + b"\r\n"
-
-
-def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: bool = False) -> bytes:
-    """The reply of a K204 with these temperatures; None is an open input."""
-    reply = bytearray(k204.REPLY_BYTES)
-    reply[0], reply[44] = 0x02, 0x03
-    reply[1] = 0x80 | (0x20 if hold else 0) | (0x40 if low_battery else 0)
-    for i, value in enumerate(celsius):
-        count = _OPEN_COUNT
-        if value is None:
-            reply[39] |= 1 << i
-        elif abs(value) < 200:
-            count = round(value * 10)
-        else:
-            count = round(value)
-            reply[43] |= 1 << i
-        reply[7 + 2 * i : 9 + 2 * i] = count.to_bytes(2, "big", signed=True)
-    return bytes(reply)
 
 
 class SerialMeter:
@@ -226,47 +172,3 @@ class PushingMeter(HandheldMeter):
                 await asyncio.sleep(self.frame_s)
                 self.send(frame)
             end += conversion
-
-
-class Ut61eMeter(PushingMeter):
-    """A UT61E with automatic range."""
-
-    frame_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
-
-    def frame(self, value: float) -> bytes:
-        """See :func:`ut61e_frame`; without a number its digits are none."""
-        frame = ut61e_frame(
-            self.function,
-            value,
-            overload=self.faults.has(Fault.OVERLOAD),
-            hold=self.faults.has(Fault.HOLD),
-            low_battery=self.faults.has(Fault.LOW_BATTERY),
-            other_function=self.faults.has(Fault.WRONG_FUNCTION),
-        )
-        return frame[:1] + b":::::" + frame[6:] if self.faults.has(Fault.NAN) else frame
-
-
-class K204Meter(HandheldMeter):
-    """Answers ``A`` with its last measurement; its first input has the thermocouple."""
-
-    possible_faults = HandheldMeter.possible_faults | {Fault.OPEN_SENSOR}
-
-    def received(self, data: bytes) -> None:
-        """Answer each ``A``."""
-        for _ in range(data.count(b"A")):
-            self._spawn(self._answer())
-
-    async def _answer(self) -> None:
-        now_ns = time.monotonic_ns()
-        celsius: float | None = await self.shown(now_ns - 2_000_000, now_ns - 1_000_000)
-        broken = (Fault.OPEN_SENSOR, Fault.OVERLOAD, Fault.NAN)
-        if any(self.faults.has(fault) for fault in broken):
-            celsius = None
-        await asyncio.sleep(k204.REPLY_BYTES * k204.FORMAT.byte_s)
-        self.send(
-            k204_reply(
-                [celsius, None, None, None],
-                hold=self.faults.has(Fault.HOLD),
-                low_battery=self.faults.has(Fault.LOW_BATTERY),
-            )
-        )

@@ -1,0 +1,144 @@
+"""A serial port through pyserial."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import select
+import termios
+import time
+from collections.abc import Callable
+from typing import Any
+
+from instruments.errors import ConnectionLost, NoAnswer
+from instruments.transports.lines import DISCARD_AT_MOST_S, NOT_OPEN, ByteLine, SerialFormat
+from instruments.transports.serial_ports import port_path
+
+
+def why_no_port(error: Exception) -> str:
+    """In words, with what can be done; pyserial says it twice or not at all."""
+    code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
+    match code:
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return "there is no such port; is it plugged in?"
+        case errno.EACCES | errno.EPERM:
+            return "this user may not open it (group dialout?)"
+        case errno.EAGAIN | errno.EBUSY:
+            return "another program has it open"
+        case errno.ENOTTY | errno.EISDIR:
+            return "it is no serial port"
+        case _:
+            return f"{error}; is it plugged in, and may this user open it (group dialout)?"
+
+
+class SerialLine:
+    """One serial port (a pty works too).
+
+    ``port`` is a path or names a USB device (:mod:`instruments.transports.serial_ports`): which
+    path that is, is looked up at each opening, so a device may come back under another name.
+    """
+
+    def __init__(self, who: str, port: str, line_format: SerialFormat) -> None:
+        self._who = who
+        self._port = port
+        self._format = line_format
+        self._serial: Any = None
+
+    def open(self) -> None:
+        """Open the port for this process alone."""
+        import serial
+
+        path = port_path(self._who, self._port)
+        port = serial.Serial(
+            baudrate=self._format.baud,
+            bytesize=self._format.data_bits,
+            parity=self._format.parity,
+            stopbits=self._format.stop_bits,
+            timeout=0,  # we wait with select: a new timeout would set the whole port anew
+            exclusive=True,
+            write_timeout=1.0,
+        )
+        port.port = path
+        port.rts = self._format.rts
+        port.dtr = self._format.dtr
+        try:
+            try:
+                port.open()
+            except termios.error:
+                # A pseudo terminal has no parity, and glibc says so at the second opening.
+                port.bytesize, port.parity = 8, "N"
+                port.open()
+        except (OSError, ValueError, termios.error) as error:
+            raise ConnectionLost(
+                f"{self._who}: cannot open {self._port}: {why_no_port(error)}"
+            ) from error
+        self._serial = port
+
+    def close(self) -> None:
+        """Close the port."""
+        port, self._serial = self._serial, None
+        if port is not None:
+            with contextlib.suppress(Exception):
+                port.close()
+
+    def write(self, data: bytes) -> None:
+        """Send all of ``data``."""
+        port = self._opened()
+        try:
+            port.write(data)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def read_some(self, timeout_s: float) -> bytes:
+        """Wait for the first byte, then take all that is there."""
+        port = self._opened()
+        try:
+            if not select.select([port], [], [], timeout_s)[0]:
+                return b""
+            data: bytes = port.read(max(port.in_waiting, 1))
+            return data
+        except (OSError, TypeError) as error:  # TypeError: pyserial, when unplugged while reading
+            raise self._lost(error) from error
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Empty the input buffer; a device that never pauses is left after a second."""
+        port = self._opened()
+        deadline = time.monotonic() + quiet_s + DISCARD_AT_MOST_S
+        try:
+            port.reset_input_buffer()
+            while time.monotonic() < deadline and select.select([port], [], [], quiet_s)[0]:
+                port.read(4096)
+        except (OSError, termios.error) as error:
+            raise self._lost(error) from error
+
+    def _opened(self) -> Any:
+        if self._serial is None:
+            raise ConnectionLost(f"{self._who}: {self._port} {NOT_OPEN}")
+        return self._serial
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        return ConnectionLost(f"{self._who}: lost {self._port}: {error}; is it still plugged in?")
+
+
+def ask(
+    line: ByteLine,
+    question: bytes,
+    whole: Callable[[bytes], bytes],
+    timeout_s: float,
+    no_answer: str,
+) -> bytes:
+    """What comes after ``question``: an answer, or all that came where it is not whole in time.
+
+    ``whole`` finds the answer in what has come in; empty: not yet. Raises NoAnswer, saying
+    ``no_answer``, where nothing comes, and ConnectionLost.
+    """
+    line.write(question)
+    deadline = time.monotonic() + timeout_s
+    data = b""
+    while (left_s := deadline - time.monotonic()) > 0:
+        data += line.read_some(left_s)
+        if answer := whole(data):
+            return answer
+    if not data:
+        raise NoAnswer(no_answer)
+    return data

@@ -1,0 +1,228 @@
+"""A line through PyVISA: LAN, USB, GPIB, serial."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from instruments.errors import ConnectionLost, NoAnswer
+from instruments.python_environment import command_that_adds
+from instruments.transports.lines import NOT_OPEN, OPEN_TIMEOUT_S, SerialFormat
+from instruments.transports.serial_line import why_no_port
+
+if TYPE_CHECKING:
+    import pyvisa
+
+
+_LOCAL_TIMEOUT_MS = 500
+
+
+_SERIAL_LOOK_S = 0.01
+
+
+LIBRARIES = {"USB": "pyusb>=1.2", "GPIB": "gpib-ctypes>=0.3"}
+"""What PyVISA-py needs for resources on these buses, and does not bring along."""
+
+
+_manager_lock = threading.Lock()
+
+
+class VisaLine:
+    """One VISA session, line feed at the end of each message."""
+
+    def __init__(
+        self,
+        who: str,
+        resource: str,
+        library: str = "@py",
+        serial_format: SerialFormat | None = None,
+    ) -> None:
+        self._who = who
+        self._name = resource
+        self._library = library
+        self._serial_format = serial_format if resource.upper().startswith("ASRL") else None
+        self._session: Any = None
+        self._timeout_ms = 0
+
+    def open(self) -> None:
+        """Open the session; a refused or unreachable address is a ConnectionLost."""
+        import pyvisa  # 0.2 s: only who measures pays it
+
+        try:
+            with _manager_lock:
+                manager: pyvisa.ResourceManager = pyvisa.ResourceManager(self._library)
+            session: Any = manager.open_resource(
+                self._name,
+                open_timeout=int(OPEN_TIMEOUT_S * 1000),
+                read_termination="\n",
+                write_termination="",
+            )
+        except Exception as error:  # PyVISA-py raises bare Exceptions when it cannot connect
+            raise ConnectionLost(
+                f"{self._who}: cannot open {self._name}: {_why_no_session(self._name, error)}"
+            ) from error
+        self._session = session
+        self._timeout_ms = 0
+        if self._serial_format is not None:
+            self._set_up_serial(self._serial_format)
+        peer = self._socket()
+        if peer is not None:
+            # PyVISA-py calls a refused connection a success.
+            code = peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self.close()
+                raise ConnectionLost(
+                    f"{self._who}: {self._name} refused the connection (error {code}); "
+                    "is its LAN interface on, and is no other program using it?"
+                )
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        """Close the session; on buses with a remote state (GPIB, USB, VXI-11) go to local."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        with contextlib.suppress(Exception):  # not every library and bus can
+            from pyvisa.constants import RENLineOperation
+
+            if hasattr(session, "control_ren"):
+                session.timeout = _LOCAL_TIMEOUT_MS
+                session.control_ren(RENLineOperation.address_gtl)
+        with contextlib.suppress(Exception):
+            session.close()
+
+    def write(self, data: bytes) -> None:
+        """Send ``data`` as it is."""
+        session = self._opened()
+        try:
+            session.write_raw(data)
+        except Exception as error:
+            raise self._lost(error) from error
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """One message up to its line feed."""
+        from pyvisa.constants import StatusCode
+        from pyvisa.errors import VisaIOError
+
+        session = self._opened()
+        deadline = time.monotonic() + timeout_s
+        self._wait_for_bytes(timeout_s)
+        remaining_ms = max(int((deadline - time.monotonic()) * 1000), 1)
+        try:
+            if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
+                session.timeout = self._timeout_ms = remaining_ms
+            answer: bytes = session.read_raw()
+        except VisaIOError as error:
+            if error.error_code == StatusCode.error_timeout:
+                raise NoAnswer(
+                    f"{self._who}: no whole answer within {timeout_s:g} s on {self._name}"
+                ) from error
+            raise self._lost(error) from error
+        except Exception as error:
+            raise self._lost(error) from error
+        return answer
+
+    def discard(self, quiet_s: float = 0.0) -> None:
+        """Empty the input buffer; lines that are no sockets or serial ports get a device clear."""
+        from pyvisa.constants import BufferOperation
+
+        session = self._opened()
+        peer = self._socket()
+        try:
+            if self._serial_format is not None:
+                self._discard_serial(quiet_s)
+                return
+            if peer is None:
+                session.clear()
+                return
+            session.flush(BufferOperation.discard_receive_buffer)
+            # PyVISA-py would read for ever from a peer that has closed.
+            while select.select([peer], [], [], quiet_s)[0]:
+                if not peer.recv(65536):
+                    raise ConnectionLost(f"{self._who}: {self._name} closed the connection")
+        except ConnectionLost:
+            raise
+        except Exception as error:
+            raise self._lost(error) from error
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise ConnectionLost(f"{self._who}: {self._name} {NOT_OPEN}")
+        return self._session
+
+    def _socket(self) -> socket.socket | None:
+        sessions = getattr(self._session.visalib, "sessions", {})
+        interface = getattr(sessions.get(self._session.session), "interface", None)
+        return interface if isinstance(interface, socket.socket) else None
+
+    def _set_up_serial(self, serial_format: SerialFormat) -> None:
+        from pyvisa.constants import Parity, StopBits
+
+        parities = {"N": Parity.none, "E": Parity.even, "O": Parity.odd}
+        session = self._session
+        try:
+            session.baud_rate = serial_format.baud
+            session.data_bits = serial_format.data_bits
+            session.parity = parities[serial_format.parity]
+            session.stop_bits = StopBits(10 * serial_format.stop_bits)
+        except Exception as error:
+            self.close()
+            raise ConnectionLost(
+                f"{self._who}: {self._name} cannot be set to {serial_format}: {error}"
+            ) from error
+
+    def _discard_serial(self, quiet_s: float) -> None:
+        from pyvisa.constants import BufferOperation
+
+        session = self._session
+        session.flush(BufferOperation.discard_read_buffer)
+        deadline = time.monotonic() + quiet_s
+        while time.monotonic() < deadline:
+            if session.bytes_in_buffer:
+                session.flush(BufferOperation.discard_read_buffer)
+                deadline = time.monotonic() + quiet_s
+            time.sleep(_SERIAL_LOOK_S)
+
+    def _wait_for_bytes(self, timeout_s: float) -> None:
+        # PyVISA-py spins until its timeout when the peer has closed: look before reading.
+        peer = self._socket()
+        if peer is not None and select.select([peer], [], [], timeout_s)[0]:
+            self._refuse_closed_peer(peer)
+
+    def _refuse_closed_peer(self, peer: socket.socket) -> None:
+        try:
+            gone = peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise self._lost(error) from error
+        if gone:
+            raise ConnectionLost(f"{self._who}: {self._name} closed the connection")
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        return ConnectionLost(f"{self._who}: lost {self._name}: {error}")
+
+
+def _why_no_session(resource: str, error: Exception) -> str:
+    """In words, with what can be done; PyVISA opens any name and trips over it later."""
+    from pyvisa import rname
+
+    if resource.upper().startswith("ASRL"):
+        return why_no_port(error)
+    try:
+        rname.ResourceName.from_string(resource)
+    except rname.InvalidResourceName:
+        return (
+            "it is no VISA resource (such as TCPIP0::192.168.1.20::5025::SOCKET), and no path of "
+            "a serial port"
+        )
+    for bus, library in LIBRARIES.items():
+        if resource.upper().startswith(bus) and "Please install" in str(error):
+            return (
+                f"{bus} needs a library that is not installed; add it: {command_that_adds(library)}"
+            )
+    return f"{error}; is it switched on and connected?"

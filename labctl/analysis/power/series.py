@@ -1,0 +1,58 @@
+"""Series of power: interpolation to common times, and scaling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.readings.channel_series import Floats
+from labctl.analysis.results import Series
+from labctl.analysis.stats.uncertainty import Scatter
+
+
+def interpolated(
+    wanted_t: Floats, t: Floats, values: Floats, bridged: float
+) -> tuple[Floats, NDArray[np.bool_] | None]:
+    """``values`` at the times ``wanted_t``, linear between readings; times ascending.
+
+    Also which of them are known: not those between readings more than ``bridged`` apart, nor
+    those further than that from the first or last. None stands for "all".
+    """
+    start = int(np.searchsorted(t, wanted_t[0], side="right")) - 1
+    stop = start + len(wanted_t)
+    if start >= 0 and stop < len(t):
+        before, after = t[start:stop], t[start + 1 : stop + 1]
+        if bool((before <= wanted_t).all()) and bool((wanted_t <= after).all()):
+            span = after - before
+            share = wanted_t - before
+            share /= span
+            result = values[start + 1 : stop + 1] - values[start:stop]
+            result *= share
+            result += values[start:stop]
+            return result, (None if float(span.max()) <= bridged else span <= bridged)
+    result = np.interp(wanted_t, t, values)
+    right = np.searchsorted(t, wanted_t, side="right")
+    inside = np.clip(right, 1, len(t) - 1)
+    known = t[inside] - t[inside - 1] <= bridged
+    known[right == 0] = t[0] - wanted_t[right == 0] <= bridged
+    late = right == len(t)
+    known[late] = wanted_t[late] - t[-1] <= bridged
+    return result, (None if bool(known.all()) else known)
+
+
+def scaled(series: Series, factor: float) -> Series:
+    """The series of a quantity times a factor > 0."""
+    return replace(
+        series,
+        mean=series.mean * factor,
+        min=series.min * factor,
+        max=series.max * factor,
+        std=series.std * factor,
+    )
+
+
+def scaled_scatter(scatter: Scatter, factor: float) -> Scatter:
+    """Type A of a mean that is multiplied by a factor > 0."""
+    return replace(scatter, u=scatter.u * factor)

@@ -1,0 +1,36 @@
+"""``labctl morning``: what the night brought."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from labctl.service.data_dir import find_home
+from labctl.service.queue.new_jobs import parse_after
+from labctl.service.queue.store import Queue
+from labctl.service.runs.retention import DAY_S
+from labctl.service.status import morning as mornings
+from labctl.service.status.local_rigs import runs_root
+
+
+def print_morning(since: str | None, runs: Path | None, json_output: bool) -> None:
+    """What the queue did. Raises ConfigurationError, QueueError."""
+    since_s = time.time() - DAY_S
+    if since is not None:
+        since_s = _since(since)
+    jobs = Queue(find_home()).jobs()
+    found = mornings.morning(jobs, runs_root(runs), since_s)
+    if json_output:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print("\n".join(mornings.lines(found)))
+
+
+def _since(text: str) -> float:
+    """A time that has passed: a time of day is the last one that was."""
+    from datetime import datetime
+
+    now = datetime.now().astimezone()
+    moment = parse_after(text, now)
+    return moment - DAY_S if moment > now.timestamp() else moment

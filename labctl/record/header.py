@@ -1,0 +1,204 @@
+"""The header of a run: rig, drives, rails, channels, plan and phases, as they were recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from instruments.reading import Channel
+from labctl.errors import JournalError
+from labctl.record.calibration_used import UsedCalibration
+from labctl.record.drive_state import DriveState
+from labctl.record.json_values import known, printable_texts
+from labctl.record.layout import CHANNEL_NAME, FORMAT, LONGEST_S, NAME_PATTERN, VERBATIM
+from labctl.record.phase import Phase
+from labctl.record.timebase import Anchor
+
+_DRIVE_NAME = re.compile(NAME_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInfo:
+    """A channel as the header keeps it; ``name`` is ``instrument.channel``.
+
+    ``accuracy_of_reading`` is a fraction, ``accuracy_floor`` is in ``unit``; times in seconds.
+    """
+
+    name: str
+    quantity: str
+    unit: str
+    clock: str = "host"
+    interval_s: float = 0.0
+    aperture_s: float = 0.0
+    accuracy_of_reading: float = 0.0
+    accuracy_floor: float = 0.0
+    accuracy_source: str = ""
+    range: float | None = None
+    clock_tick_s: float = 0.0
+    time_u_s: float = 0.0
+    mains_hz: float = 0.0
+
+    @classmethod
+    def of(cls, instrument: str, channel: Channel) -> ChannelInfo:
+        """The header's entry for ``channel`` of ``instrument``."""
+        return cls(
+            name=f"{instrument}.{channel.name}",
+            quantity=channel.quantity.value,
+            unit=channel.unit,
+            clock=channel.clock.value,
+            interval_s=channel.interval_s,
+            aperture_s=channel.aperture_s,
+            accuracy_of_reading=channel.accuracy.of_reading,
+            accuracy_floor=channel.accuracy.floor,
+            accuracy_source=channel.accuracy.source,
+            range=channel.range,
+            clock_tick_s=channel.clock_tick_s,
+            time_u_s=channel.time_u_s,
+            mains_hz=channel.mains_hz,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RailInfo:
+    """A rail as the header keeps it: which channels measure it, and through what shunt.
+
+    ``current`` names a current channel, or the channel of the voltage across the shunt when
+    ``shunt_ohm`` is given. The other keys are those of :class:`labctl.config.rail.Current`.
+    """
+
+    name: str
+    nominal_volts: float
+    voltage: str
+    current: str
+    tolerance_pct: float = 5.0
+    shunt_ohm: float | None = None
+    shunt_tolerance_pct: float = 0.0
+    volts_at: str = "drive"
+    shunt_u_ohm: float | None = None
+    shunt_k: float = 2.0
+    shunt_ppm_per_kelvin: float = 0.0
+    shunt_ppm_per_kelvin_limit: float = 0.0
+    shunt_reference_celsius: float = 25.0
+    shunt_kelvin_per_watt: float = 0.0
+    shunt_celsius: tuple[float, float] | None = None
+    shunt_temperature: str | None = None
+    burden_ohm: float = 0.0
+    burden_tolerance_pct: float = 0.0
+
+    @property
+    def in_series_ohm(self) -> float:
+        """Resistance that measuring the current puts into the rail, as far as it is known."""
+        return self.shunt_ohm or self.burden_ohm
+
+    @property
+    def drop_ohm(self) -> float:
+        """Resistance between where the volts are measured and the drive: 0 at the drive."""
+        return self.in_series_ohm if self.volts_at == "supply" else 0.0
+
+    drive: str = ""
+    """Whose rail it is, where a run has several drives; empty: they share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriveInfo:
+    """The drive under test as the rig names it; of several drives, all of them in one."""
+
+    model: str = ""
+    serial: str = ""
+    target: str = ""
+    engine: str = ""
+    size_bytes: int | None = None
+    warning_celsius: float | None = None
+    critical_celsius: float | None = None
+
+    @classmethod
+    def together(cls, drives: Sequence[DriveInfo]) -> DriveInfo:
+        """Several drives as one: their names joined, the smallest size, the lowest limits."""
+        models = [drive.model or "drive" for drive in drives]
+        alike = len(set(models)) == 1
+        return cls(
+            model=f"{len(models)} × {models[0]}" if alike else " + ".join(models),
+            serial=" + ".join(filter(None, (drive.serial for drive in drives))),
+            target=" ".join(drive.target for drive in drives),
+            engine=" ".join(dict.fromkeys(drive.engine for drive in drives)),
+            size_bytes=_least([drive.size_bytes for drive in drives]),
+            warning_celsius=_least([drive.warning_celsius for drive in drives]),
+            critical_celsius=_least([drive.critical_celsius for drive in drives]),
+        )
+
+
+def _least(values: Sequence[N | None]) -> N | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a run is: written once, before the first phase."""
+
+    run_id: str
+    rig_name: str
+    plan_name: str
+    rig_text: str
+    plan_text: str
+    phases: tuple[Phase, ...]
+    channels: tuple[ChannelInfo, ...]
+    rails: tuple[RailInfo, ...]
+    temperatures: dict[str, str]
+    drive: DriveInfo
+    anchor: Anchor
+    versions: dict[str, str]
+    identities: dict[str, str] = field(default_factory=dict)
+    drive_state: DriveState | None = None
+    """What the drive and its host were; None in runs that did not ask. Of several drives only
+    what they have in common: the host, and what they share of it."""
+    drives: dict[str, DriveInfo] = field(default_factory=dict)
+    """Where several drives worked at once: each, by its name in the rig."""
+    drive_states: dict[str, DriveState] = field(default_factory=dict)
+    temperature_drives: dict[str, str] = field(default_factory=dict)
+    """Whose sensor it is, by the sensor, of those that are one drive's."""
+    calibration: UsedCalibration | None = None
+    """Zeros that the analysis subtracts; None where the rig had no calibration."""
+    format: int = FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary; :meth:`from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Header:
+        """The header that :meth:`to_json` wrote. Raises JournalError when it is newer, one of
+        UNREADABLE when it is none: a channel's name is that of a file, a drive's begins that of
+        files, and both leave no folder.
+
+        Texts are printable afterwards, but for those that are VERBATIM. Keys that a newer labctl
+        added within the same format are left out.
+        """
+        verbatim = {key: data[key] for key in VERBATIM if key in data}
+        data = {**printable_texts(data), **verbatim}
+        if data["format"] > FORMAT:
+            raise JournalError(
+                f"the run was written in format {data['format']}, this labctl reads up to "
+                f"{FORMAT}: update labctl"
+            )
+        header = known(cls, data)
+        for number, phase in enumerate(header.phases):
+            if phase.index != number:
+                raise ValueError(f"phase {number} says that it is phase {phase.index}")
+        names = [channel.name for channel in header.channels]
+        names += [name for rail in header.rails for name in (rail.voltage, rail.current)]
+        for name in (*names, *header.temperatures.values()):
+            if not CHANNEL_NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a channel")
+        for name in header.drives:
+            if not _DRIVE_NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name of a drive")
+        for channel in header.channels:
+            spans = (channel.interval_s, channel.aperture_s, channel.clock_tick_s, channel.time_u_s)
+            if not all(0 <= seconds <= LONGEST_S for seconds in spans):
+                raise ValueError(f"{channel.name} takes readings for longer than there is time")
+        return header
+
+
+N = TypeVar("N", int, float)
