@@ -74,7 +74,7 @@ class SessionEnded(ConnectionLost):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RecordedMoment:
     """One thing that happened on a line."""
 
     t_s: float
@@ -87,13 +87,13 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class RecordedSession:
     """A recording: which driver, with which settings, and all that happened."""
 
     driver: str
     name: str
     settings: Mapping[str, Any]
-    moments: tuple[Moment, ...]
+    moments: tuple[RecordedMoment, ...]
 
 
 def escape(data: bytes) -> str:
@@ -120,7 +120,7 @@ class _Notes:
 
     def note(self, what: str, data: bytes = b"") -> None:
         """One moment."""
-        self._file.write(f"{Moment(time.monotonic() - self._begin, what, data)}\n")
+        self._file.write(f"{RecordedMoment(time.monotonic() - self._begin, what, data)}\n")
 
     def raising(self, call: Callable[[], Result]) -> Result:
         """What ``call`` gives; what it raises is noted."""
@@ -203,7 +203,7 @@ class ReplayLine:
     What the driver sends must be what was sent; it may ask for bytes as often as it likes.
     """
 
-    def __init__(self, moments: Iterable[Moment]) -> None:
+    def __init__(self, moments: Iterable[RecordedMoment]) -> None:
         self._left = deque(moment for moment in moments if moment.what not in ("open", "close"))
         self._to_come = sum(moment.what == "<" for moment in self._left)
         self._now_s = 0.0
@@ -259,7 +259,7 @@ class ReplayLine:
         time.sleep(timeout_s)  # it was waited for in vain then, too
         return b""
 
-    def _play(self) -> Moment:
+    def _play(self) -> RecordedMoment:
         moment = self._left.popleft()
         self._to_come -= moment.what == "<"
         self._now_s = moment.t_s
@@ -312,7 +312,7 @@ def begin_recording(
     return drivers.create(name, driver, settings, clock, line)
 
 
-def parse_session(text: str) -> Session:
+def parse_session(text: str) -> RecordedSession:
     """The session in a file. Raises ProtocolError, saying which line is wrong.
 
     A last line that was cut short (its recorder was killed) and makes no sense is left out.
@@ -332,22 +332,22 @@ def parse_session(text: str) -> Session:
             raise ProtocolError(f"line {number} of the session: {error}") from error
     try:
         driver, name = str(header["driver"]), str(header["name"])
-        return Session(driver, name, dict(header["settings"]), tuple(moments))
+        return RecordedSession(driver, name, dict(header["settings"]), tuple(moments))
     except (ValueError, KeyError, TypeError) as error:
         raise ProtocolError(
             "line 2 of the session: must be a JSON object of driver, name and settings"
         ) from error
 
 
-def _moment(line: str) -> Moment:
+def _moment(line: str) -> RecordedMoment:
     t_s, _, rest = line.partition(" ")
     what, _, data = rest.partition(" ")
     if what not in ("open", "close", ">", "<", "!"):
         raise ValueError(f"{what!r} is not open, close, >, < or !")
-    return Moment(float(t_s), what, unescape(data))
+    return RecordedMoment(float(t_s), what, unescape(data))
 
 
-def replayed(session: Session) -> Instrument:
+def replayed(session: RecordedSession) -> Instrument:
     """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
     line = ReplayLine(session.moments)
     model = drivers.settings_model(session.driver)

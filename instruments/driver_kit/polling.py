@@ -39,7 +39,7 @@ _OTHERWISE: Final = 0.6
 of the unknown lies outside; it keeps looks and counts from going in step."""
 
 
-class CountLooks:
+class PolledCounts:
     """Times looks at a counter so that each halves what is unknown of when it counts.
 
     A device that has counted ``n`` intervals tells only that its clock stands somewhere in the

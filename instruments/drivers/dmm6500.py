@@ -34,7 +34,7 @@ from pydantic import Field, field_validator, model_validator
 
 from instruments.driver_kit.batches import sort_readings
 from instruments.driver_kit.front_panel import PanelCheck
-from instruments.driver_kit.polling import CountLooks
+from instruments.driver_kit.polling import PolledCounts
 from instruments.driver_kit.scpi import parse_quantity
 from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.driver_kit.settings import NplcSettings
@@ -130,7 +130,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
     ) -> None:
         super().__init__(name, settings, clock, line, describe(settings))
         self._panel = PanelCheck(self._scpi, settings.function, settings.range)
-        self._looks = CountLooks(POLL_S)
+        self._looks = PolledCounts(POLL_S)
         self._interval_ns = settings.interval_s * 1e9
         self._delay_s = 0.0
         self._tuned = False

@@ -45,7 +45,7 @@ _CYCLE_S: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ExtechReply:
     """One decoded answer."""
 
     watts: float
@@ -68,12 +68,12 @@ def _reversed(field: int, width: int) -> int:
     return int(f"{field:0{width}b}"[::-1], 2)
 
 
-def decode(reply: bytes) -> Reply:
+def decode(reply: bytes) -> ExtechReply:
     """What an answer says. Raises ProtocolError where it is none."""
     if not is_reply(reply):
         raise ProtocolError(f"expected four blocks 02 … 03, got {reply[:24].hex(' ')}")
     values = [decode_value(*reply[start + 2 : start + 4]) for start in range(0, REPLY_BYTES, 5)]
-    found = Reply(*values)
+    found = ExtechReply(*values)
     if abs(found.power_factor) > 1.0:
         raise ProtocolError(f"a power factor of {found.power_factor:g}")
     return found

@@ -50,7 +50,7 @@ Sensor = Literal["t1", "t2", "t3", "t4"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class K204Reply:
     """One decoded reply; ``celsius`` is None for an open sensor."""
 
     celsius: tuple[float | None, ...]
@@ -61,7 +61,7 @@ class Reply:
     """Maximum or minimum mode."""
 
 
-def decode(reply: bytes) -> Reply:
+def decode(reply: bytes) -> K204Reply:
     """What a reply says. Raises ProtocolError where it is none."""
     if len(reply) != REPLY_BYTES or reply[0] != _STX or reply[44] != _ETX:
         raise ProtocolError(f"expected 45 bytes from 02 to 03, got {len(reply)}: {reply[:8]!r}…")
@@ -73,7 +73,7 @@ def decode(reply: bytes) -> Reply:
         if not flags & 0x80:
             degrees = (degrees - 32) / 1.8
         celsius.append(None if reply[39] >> i & 1 else degrees)
-    return Reply(
+    return K204Reply(
         celsius=tuple(celsius),
         hold=bool(flags & 0x20),
         low_battery=bool(flags & 0x40),
@@ -198,7 +198,7 @@ class K204:
         return ask(self._line, b"A", find_reply, _ANSWER_S, no_answer)
 
     @staticmethod
-    def _judged(reply: Reply, sensor: Sensor) -> tuple[float | Status, str]:
+    def _judged(reply: K204Reply, sensor: Sensor) -> tuple[float | Status, str]:
         if reply.relative or reply.extreme:
             return Status.WRONG_FUNCTION, "shows a relative, maximum or minimum value"
         celsius = reply.celsius[SENSORS.index(sensor)]

@@ -51,7 +51,7 @@ _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\["([^"]*)"\]')
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class MqttSettings(BrokerSettings):
+class MqttTopicSettings(BrokerSettings):
     """Which topic, where in its messages the number stands, and what it means."""
 
     topic: Annotated[str, Field(min_length=1, max_length=1024)]
@@ -130,7 +130,7 @@ def decode(payload: bytes, steps: tuple[str | int, ...]) -> float | Status:
 class Mqtt:
     """One channel, named after its quantity, on the host's clock."""
 
-    def __init__(self, name: str, settings: MqttSettings, clock: HostClock) -> None:
+    def __init__(self, name: str, settings: MqttTopicSettings, clock: HostClock) -> None:
         self._who = name
         self._settings = settings
         self._clock = clock

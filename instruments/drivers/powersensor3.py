@@ -26,10 +26,10 @@ from instruments.drivers.powersensor3_frames import (
     LEVEL_MAX,
     SENSORS,
     Frames,
+    FrameTimeline,
     Gap,
     Layout,
     Sensor,
-    Timeline,
     find_layout,
     parse_sensor,
     split_frames,
@@ -118,7 +118,7 @@ class PowerSensor3:
         self._columns = np.zeros(len(self._sensors), np.intp)
         self._base_ns = -EPOCH_NS
         self._rest = b""
-        self._timeline = Timeline()
+        self._timeline = FrameTimeline()
         self._best: ClockPair | None = None
         self._next_look_ns = 0
         self._carry: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
@@ -167,7 +167,7 @@ class PowerSensor3:
         self._columns = np.array([layout.sensors.index(sensor) for sensor in self._sensors])
         self._scale = np.array([self._table[sensor].scale() for sensor in self._sensors]).T
         self._new_epoch(0)
-        self._timeline = Timeline()
+        self._timeline = FrameTimeline()
         self._carry = None
 
     def read(self) -> Batch:

@@ -182,7 +182,7 @@ class Placed:
     duplicates: int
 
 
-class Timeline:
+class FrameTimeline:
     """Counts the wraps of the device's counter, in epochs that it can tell apart surely.
 
     While no wrap can have been missed the microseconds go on. Where one may be missing, which

@@ -92,7 +92,7 @@ class SigrokSettings(DriverSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SigrokLine:
     """One line of the output; ``value`` in ``unit`` without a prefix."""
 
     channel: str
@@ -101,7 +101,7 @@ class Line:
     flags: frozenset[str]
 
 
-def parse_line(text: str) -> Line:
+def parse_line(text: str) -> SigrokLine:
     """What a line says. Raises ProtocolError where it is none."""
     match = _LINE.fullmatch(text.strip())
     if match is None:
@@ -114,11 +114,11 @@ def parse_line(text: str) -> Line:
     for unit in sorted(UNITS.values(), key=len, reverse=True):
         prefix = match["unit"].removesuffix(unit)
         if match["unit"].endswith(unit) and prefix in _PREFIXES:
-            return Line(match["channel"], value * _PREFIXES[prefix], unit, flags)
-    return Line(match["channel"], value, match["unit"], flags)
+            return SigrokLine(match["channel"], value * _PREFIXES[prefix], unit, flags)
+    return SigrokLine(match["channel"], value, match["unit"], flags)
 
 
-def judge(line: Line, quantity: Quantity) -> tuple[float | Status, str]:
+def judge(line: SigrokLine, quantity: Quantity) -> tuple[float | Status, str]:
     """The reading that a line brings, or why it brings none."""
     if line.unit != UNITS[quantity]:
         return Status.WRONG_FUNCTION, f"measures {line.unit}, not {UNITS[quantity]}"

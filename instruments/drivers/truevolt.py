@@ -31,7 +31,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit.batches import sort_readings
 from instruments.driver_kit.front_panel import PanelCheck
-from instruments.driver_kit.polling import CountLooks
+from instruments.driver_kit.polling import PolledCounts
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
 from instruments.driver_kit.settings import NplcSettings
@@ -159,7 +159,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         super().__init__(name, settings, clock, line, describe(settings))
         self._model = MODELS[settings.model]
         self._panel = PanelCheck(self._scpi, settings.function, settings.range)
-        self._looks = CountLooks(POLL_S)
+        self._looks = PolledCounts(POLL_S)
         self._next_look_ns = 0
         self._interval_ns = settings.interval_s * 1e9
         self._aperture_ns = settings.aperture_s * 1e9

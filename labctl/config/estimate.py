@@ -16,14 +16,16 @@ USUAL_DRIVE_WRITES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class DurationEstimate:
     """What a plan costs, at the drive's assumed write speed. None: the drive's size is unknown."""
 
     seconds: float | None
     bytes_written: int | None
 
 
-def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1) -> Estimate:
+def estimate(
+    phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1
+) -> DurationEstimate:
     """Time and bytes of a list of phases. Timed writes count with the full write speed, and rounds
     all, but no more bytes of them than they end after.
 
@@ -31,15 +33,15 @@ def estimate(phases: tuple[Phase, ...], write_bytes_per_s: int, drives: int = 1)
     """
     fills = [phase.fill_bytes for phase in phases if phase.fills]
     if None in fills:
-        return Estimate(None, None)
+        return DurationEstimate(None, None)
     filled = sum(filter(None, fills))
-    return Estimate(
+    return DurationEstimate(
         seconds=timed_s(phases) + filled / write_bytes_per_s,
         bytes_written=drives * (filled + round(_timed_bytes(phases, write_bytes_per_s))),
     )
 
 
-def estimate_on(rig: Rig, phases: tuple[Phase, ...]) -> Estimate:
+def estimate_on(rig: Rig, phases: tuple[Phase, ...]) -> DurationEstimate:
     """What a list of phases costs on the drives of ``rig``."""
     return estimate(phases, rig.write_bytes_per_s, len(rig.drives))
 
@@ -70,7 +72,7 @@ def timed_s(phases: tuple[Phase, ...]) -> float:
 
 
 def more_than_usual(
-    phases: tuple[Phase, ...], cost: Estimate, drive_bytes: int | None, repeat: int = 1
+    phases: tuple[Phase, ...], cost: DurationEstimate, drive_bytes: int | None, repeat: int = 1
 ) -> tuple[str, ...]:
     """Why a plan, done ``repeat`` times, should be asked about before it is begun; empty when it
     need not."""

@@ -30,7 +30,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class FioStatus:
     """One cumulative document: totals by direction, summed over jobs.
 
     ``wall_ms`` is fio's wall clock (None where it prints none), ``runtime_ms`` the time since the
@@ -49,13 +49,13 @@ class Status:
         return sum(totals.ios for totals in self.totals.values())
 
 
-def status_of(document: dict[str, Any]) -> Status:
+def status_of(document: dict[str, Any]) -> FioStatus:
     """The totals of a document, summed over all its jobs."""
     jobs = jobs_of(document)
     totals = _totals_of(jobs)
     wall_ms = number(document.get("timestamp_ms"))
     errors = [error_of(job) for job in jobs]
-    return Status(
+    return FioStatus(
         totals=totals,
         runtime_ms=max((runtime_ms(job) for job in jobs), default=0),
         wall_ms=int(wall_ms) if wall_ms is not None else None,
@@ -87,7 +87,7 @@ def document_of_drive(document: dict[str, Any], drive: str) -> dict[str, Any]:
     return {**document, "jobs": _jobs_by_drive(jobs_of(document)).get(drive, [])}
 
 
-def comes_back_empty(before: Status, now: Status, block_bytes: int, in_flight: int) -> bool:
+def comes_back_empty(before: FioStatus, now: FioStatus, block_bytes: int, in_flight: int) -> bool:
     """Whether an I/O that the status ``before`` counts had ended by ``now`` without its bytes.
 
     Behind the end of a file, and of a device that is gone, Linux answers a read with no bytes and
@@ -109,7 +109,7 @@ def comes_back_empty(before: Status, now: Status, block_bytes: int, in_flight: i
     )
 
 
-def unfinished(status: Status, block_bytes: int) -> bool:
+def unfinished(status: FioStatus, block_bytes: int) -> bool:
     """Whether a status counts I/Os that had not ended: with fewer latencies than I/Os, or fewer
     bytes than those of ``block_bytes`` have. What fio prints last does not, but of a replay (3.33).
     """
@@ -139,7 +139,7 @@ class Interval:
 
 
 def intervals(
-    before: Status | None, after: Status, end_ns: int, begin_ns: int | None = None
+    before: FioStatus | None, after: FioStatus, end_ns: int, begin_ns: int | None = None
 ) -> dict[str, Interval]:
     """De-cumulate: what each direction did from ``before`` (None: from its first I/O) on.
 

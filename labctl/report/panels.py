@@ -59,7 +59,7 @@ _BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PanelPoint:
     """One phase in its panel. ``tick`` names it on the axis; points stand in order."""
 
     tick: str
@@ -74,7 +74,7 @@ class Panel:
     title: str
     sweep: str
     axis: Axis
-    points: tuple[Point, ...]
+    points: tuple[PanelPoint, ...]
 
     @property
     def in_bytes(self) -> bool:
@@ -114,15 +114,15 @@ def axis_of(phases: Iterable[Phase]) -> Axis:
     return QUEUE_DEPTH
 
 
-def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[Point, ...]:
+def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...]:
     seen: dict[int, int] = {}
-    points: list[Point] = []
+    points: list[PanelPoint] = []
     for result in sorted(results, key=lambda item: axis.value(item.phase)):
         value = axis.value(result.phase)
         seen[value] = seen.get(value, 0) + 1
         again = f" ({ordinal(seen[value])})" if seen[value] > 1 else ""
         tick, name = axis.tick(value) + again, axis.point(value) + again
-        points.append(Point(tick, name, result))
+        points.append(PanelPoint(tick, name, result))
     return tuple(points)
 
 

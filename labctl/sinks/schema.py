@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Value = float | int | str
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """The type of a field; it never changes, or the database refuses the point."""
 
     FLOAT = "float"
@@ -37,10 +37,10 @@ class Measurement:
     """
 
     tags: tuple[str, ...]
-    fields: Mapping[str, Kind]
-    families: Mapping[str, Kind] = field(default_factory=dict)
+    fields: Mapping[str, FieldKind]
+    families: Mapping[str, FieldKind] = field(default_factory=dict)
 
-    def kind_of(self, name: str) -> Kind:
+    def kind_of(self, name: str) -> FieldKind:
         """The type of a field. Raises KeyError when the schema does not have it."""
         if name in self.fields:
             return self.fields[name]
@@ -56,8 +56,8 @@ _LATENCIES = tuple(
 )
 
 
-def _floats(*names: str) -> dict[str, Kind]:
-    return dict.fromkeys(names, Kind.FLOAT)
+def _floats(*names: str) -> dict[str, FieldKind]:
+    return dict.fromkeys(names, FieldKind.FLOAT)
 
 
 SCHEMA: Mapping[str, Measurement] = {
@@ -66,7 +66,7 @@ SCHEMA: Mapping[str, Measurement] = {
         fields={
             **_floats("volts", "amps", "watts", "watts_min", "watts_max"),
             **_floats("volts_nominal", "volts_tolerance_pct"),
-            "n": Kind.INTEGER,
+            "n": FieldKind.INTEGER,
         },
     ),
     "temperature": Measurement(
@@ -88,21 +88,21 @@ SCHEMA: Mapping[str, Measurement] = {
             "power_state",
         ),
         fields={
-            "index": Kind.INTEGER,
-            "qd": Kind.INTEGER,
-            "block_size_bytes": Kind.INTEGER,
-            "label": Kind.TEXT,
-            "run_part": Kind.TEXT,
-            "role": Kind.TEXT,
-            "outcome": Kind.TEXT,
+            "index": FieldKind.INTEGER,
+            "qd": FieldKind.INTEGER,
+            "block_size_bytes": FieldKind.INTEGER,
+            "label": FieldKind.TEXT,
+            "run_part": FieldKind.TEXT,
+            "role": FieldKind.TEXT,
+            "outcome": FieldKind.TEXT,
             **_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
             **_floats("iops", "bytes_per_s", "iops_per_watt", "iops_per_watt_u"),
             **_floats("bytes_per_joule", "bytes_per_joule_u", "joules_per_io", "joules_per_io_u"),
             **_floats(*(f"latency_{name}" for name in _LATENCIES)),
             **_floats(*(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)),
             **_floats("celsius_max", "throttled_s", "alignment_ms"),
-            "steady": Kind.INTEGER,
-            "throttling": Kind.TEXT,
+            "steady": FieldKind.INTEGER,
+            "throttling": FieldKind.TEXT,
             **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
             **_floats("unthrottled_iops", "unthrottled_iops_u"),
             **_floats("cpu_busy_cores", "cpu_busiest_pct"),
@@ -112,20 +112,20 @@ SCHEMA: Mapping[str, Measurement] = {
     "event": Measurement(
         tags=(*_OF_A_RUN, "kind", "severity"),
         fields={
-            "title": Kind.TEXT,
-            "text": Kind.TEXT,
-            "duration_s": Kind.FLOAT,
-            "end_ms": Kind.INTEGER,
+            "title": FieldKind.TEXT,
+            "text": FieldKind.TEXT,
+            "duration_s": FieldKind.FLOAT,
+            "end_ms": FieldKind.INTEGER,
         },
     ),
     "rig": Measurement(
         tags=("rig",),
         fields={
-            "state": Kind.TEXT,
-            "queue_length": Kind.INTEGER,
-            "meters_ok": Kind.INTEGER,
-            "journal_lag_s": Kind.FLOAT,
-            "alive": Kind.INTEGER,
+            "state": FieldKind.TEXT,
+            "queue_length": FieldKind.INTEGER,
+            "meters_ok": FieldKind.INTEGER,
+            "journal_lag_s": FieldKind.FLOAT,
+            "alive": FieldKind.INTEGER,
         },
     ),
 }
@@ -151,7 +151,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PointSeries:
     """Many points of one series, in columns; NaN stands for "not known" and is not sent."""
 
     measurement: str

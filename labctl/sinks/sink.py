@@ -9,7 +9,7 @@ from typing import Protocol
 
 from labctl.record.json_values import known
 from labctl.record.layout import LAST_NS
-from labctl.sinks.schema import Point, Series
+from labctl.sinks.schema import Point, PointSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +107,5 @@ class Slice:
     """Points, and the cursor that holds once they are stored."""
 
     points: tuple[Point, ...]
-    series: tuple[Series, ...]
+    series: tuple[PointSeries, ...]
     cursor: Cursor

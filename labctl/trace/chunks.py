@@ -81,7 +81,7 @@ class BadLines:
 
 
 @dataclass(slots=True)
-class Trace:
+class IoTrace:
     """An open trace. ``chunks`` can be gone through once; ``bad`` and ``lines`` fill meanwhile."""
 
     path: Path

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labctl.trace.chunks import Chunk, Op, Trace, TraceError
+from labctl.trace.chunks import Chunk, IoTrace, Op, TraceError
 
 ALIGN_BYTES = 512
 _ACTIONS = {Op.READ: "read", Op.WRITE: "write", Op.TRIM: "trim", Op.FLUSH: "sync"}
@@ -33,7 +33,7 @@ class Conversion:
 
 
 def convert(
-    trace: Trace,
+    trace: IoTrace,
     target: Path,
     drive_bytes: int,
     *,
@@ -80,7 +80,7 @@ def convert(
     return Conversion(target, version, ios, wrapped, trace.bad.count, trace.bad.shown)
 
 
-def _of_disk(trace: Trace, chunk: Chunk, disk: int | None, seen: set[int]) -> Chunk:
+def _of_disk(trace: IoTrace, chunk: Chunk, disk: int | None, seen: set[int]) -> Chunk:
     """I/Os of the picked disk; of all when there is only one."""
     if disk is not None:
         return chunk.only(chunk.disk == disk)
@@ -94,7 +94,7 @@ def _of_disk(trace: Trace, chunk: Chunk, disk: int | None, seen: set[int]) -> Ch
     return chunk
 
 
-def _on_drive(trace: Trace, chunk: Chunk, drive_bytes: int, *, wrap: bool) -> tuple[Chunk, int]:
+def _on_drive(trace: IoTrace, chunk: Chunk, drive_bytes: int, *, wrap: bool) -> tuple[Chunk, int]:
     """The I/Os at places that the drive has, and how many had to be moved."""
     end = chunk.offset + chunk.size
     beyond = (end > drive_bytes) & (chunk.op != Op.FLUSH)

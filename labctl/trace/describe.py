@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from labctl.trace.chunks import UNKNOWN, Chunk, Op, Trace, TraceError
+from labctl.trace.chunks import UNKNOWN, Chunk, IoTrace, Op, TraceError
 from labctl.trace.fields import Ints
 
 KIB = 1024
@@ -76,7 +76,7 @@ class Description:
     """Share of the I/Os that took longer than so many ms."""
 
 
-def describe(trace: Trace) -> Description:
+def describe(trace: IoTrace) -> Description:
     """Go through a trace. Raises TraceError when nothing in it can be read."""
     totals = _Totals()
     for chunk in trace.chunks:
@@ -183,7 +183,7 @@ class _Totals:
         self.busy_ns += int(np.maximum(end - np.maximum(begin, reach[:-1]), 0).sum())
         self.busy_until_ns = int(reach[-1])
 
-    def description(self, trace: Trace) -> Description:
+    def description(self, trace: IoTrace) -> Description:
         """The sums as shares and rates."""
         moved = int(self.ops[Op.READ] + self.ops[Op.WRITE])
         size = int(self.bytes[Op.READ] + self.bytes[Op.WRITE])

@@ -22,7 +22,7 @@ from typing import IO
 import numpy as np
 
 from labctl.trace.blktrace import RECORD_BYTES, queue_events, starts_as_blktrace
-from labctl.trace.chunks import UNKNOWN, BadLines, Chunk, Op, Since, Trace, TraceError
+from labctl.trace.chunks import UNKNOWN, BadLines, Chunk, IoTrace, Op, Since, TraceError
 from labctl.trace.fields import Bytes, Lines, split_blanks, split_commas
 from labctl.trace.text_formats import (
     BLKPARSE_LINE,
@@ -45,7 +45,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 Parser = Callable[[Lines, int, BadLines], Chunk]
 
 
-def open_trace(path: Path) -> Trace:
+def open_trace(path: Path) -> IoTrace:
     """A trace in the format that its first bytes show.
 
     Raises TraceError when it cannot be read or is none that is known.
@@ -60,11 +60,11 @@ def open_trace(path: Path) -> Trace:
     bad, lines = BadLines(), [0]
     if starts_as_blktrace(head):
         chunks = _guarded(path, _binary_chunks(path, bad, lines))
-        return Trace(path, "blktrace", True, chunks, bad, lines)
+        return IoTrace(path, "blktrace", True, chunks, bad, lines)
     first = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip().lstrip("\ufeff")
     name, has_times, split, parser, skip = _text_format(path, first)
     chunks = _guarded(path, _text_chunks(path, split, parser, skip, bad, lines))
-    return Trace(path, name, has_times, chunks, bad, lines)
+    return IoTrace(path, name, has_times, chunks, bad, lines)
 
 
 def _text_format(path: Path, first: str) -> tuple[str, bool, Callable[[Bytes], Lines], Parser, int]:

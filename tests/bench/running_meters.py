@@ -24,7 +24,7 @@ from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Channel, Status, StatusReading
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.drive.state_ring import StateWriter
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from instruments.simulated.meter_kit.faults import inject
 from instruments.simulated.meters.registry import DRIVERS
@@ -46,7 +46,7 @@ class TraceThread(threading.Thread):
 
     def __init__(self, path: Path) -> None:
         super().__init__(name="trace", daemon=True)
-        self._writer = TraceWriter(path)
+        self._writer = StateWriter(path)
         self._t_ns = time.monotonic_ns()
         self._sums = np.zeros(6)
         self.over = threading.Event()

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.drive.state_ring import StateWriter
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from labctl.analysis.run.summary import summarise
 from labctl.capture.meters import calibrate
@@ -79,7 +79,7 @@ class Drive(threading.Thread):
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
-        self._writer = TraceWriter(path)
+        self._writer = StateWriter(path)
         self._t_ns = time.monotonic_ns()
         self._sums = np.zeros(6)
         self.volts, self.amps = 0.0, 0.0

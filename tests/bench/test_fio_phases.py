@@ -22,7 +22,7 @@ from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.fio.results import final_result
-from labctl.fio.status import Status
+from labctl.fio.status import FioStatus
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 
@@ -48,7 +48,7 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
 ) -> None:
     timebase = Timebase()
     drive = drive_of(simulated)
-    statuses: list[Status] = []
+    statuses: list[FioStatus] = []
     fios = []
     for index, jobs in enumerate((1, 3, 1)):
         fio = await FioProcess.start(
@@ -115,7 +115,7 @@ async def test_a_drive_that_reads_as_empty_fails_the_phase(tmp_path: Path) -> No
     """So does a device that is gone: no error, no bytes, and many more I/Os than before."""
     target = tmp_path / "target"
     target.write_bytes(bytes(32 << 20))
-    statuses: list[Status] = []
+    statuses: list[FioStatus] = []
     fio = await FioProcess.start(
         phase(0, duration_s=60),
         {"": Drive(target=str(target), engine="libaio", size_bytes=32 << 20)},

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from instruments.simulated.drive.process import DriveProcess, start_drive
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases import sequence as phase_sequence
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
@@ -70,7 +70,7 @@ class Starter:
     checked: list[int] = field(default_factory=list)
     mounted_meanwhile: bool = False
 
-    async def check_again(self, phase: Phase) -> dict[str, Place]:
+    async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         self.checked.append(phase.index)
         if self.mounted_meanwhile:
             raise Refused("the drive is mounted now")

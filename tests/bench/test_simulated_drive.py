@@ -21,7 +21,7 @@ import pytest
 
 from instruments.simulated.drive.ground_truth import Truth
 from instruments.simulated.drive.process import DriveProcess, start_drive
-from instruments.simulated.drive.state_ring import TraceReader
+from instruments.simulated.drive.state_ring import StateReader
 
 pytestmark = [pytest.mark.bench]
 
@@ -159,7 +159,7 @@ def test_the_meters_view_follows_the_io(drive: DriveProcess) -> None:
     now = time.monotonic_ns()
     truth = truth_after(drive, now)
     burst = max(truth.bursts, key=lambda b: b.end_ns - b.begin_ns)
-    reader = TraceReader(drive.trace)
+    reader = StateReader(drive.trace)
     edges = np.array([burst.begin_ns, burst.end_ns], dtype=np.int64)
     for rail, watts in truth.mean_watts(burst.begin_ns, burst.end_ns).items():
         seen = reader.means(f"joules_{rail}", edges[:1], edges[1:])[0]

@@ -19,7 +19,7 @@ from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.cli.run.demo import Comparison, compare
+from labctl.cli.run.demo import DemoComparison, compare
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.reader import RunRecord, find_runs
 
@@ -48,7 +48,7 @@ duration_s = 5
 class Ran:
     record: RunRecord
     summary: RunSummary
-    comparisons: list[Comparison]
+    comparisons: list[DemoComparison]
     truth: Truth
 
 

@@ -14,7 +14,7 @@ from instruments import drivers
 from instruments.drivers.powersensor3 import EPOCH_NS
 from instruments.reading import Status
 from instruments.simulated.bench import MetersProcess
-from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.drive.state_ring import StateWriter
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from tests.bench.test_power_sensor import SETTINGS
 from tests.benchmarks.figures import Figure, show
@@ -27,7 +27,7 @@ RATE_HZ = 20_000
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        TraceWriter(directory / "trace").append(time.monotonic_ns(), *[0.0] * 8, 0, 0, 0, 0, 0)
+        StateWriter(directory / "trace").append(time.monotonic_ns(), *[0.0] * 8, 0, 0, 0, 0, 0)
         config = MeterConfig(
             name="ps", kind="powersensor3", point="frame_numbers", settings=SETTINGS
         )

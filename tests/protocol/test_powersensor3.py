@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from instruments.drivers import powersensor3
 from instruments.drivers.powersensor3 import EPOCH_NS, PowerSensor3, PowerSensor3Settings
 from instruments.drivers.powersensor3_frames import (
+    FrameTimeline,
     Layout,
-    Timeline,
     find_layout,
     pack_frames,
     parse_sensor,
@@ -238,7 +238,7 @@ def test_what_is_no_stream(noise: bytes) -> None:
 
 
 def test_a_slow_device_sets_its_own_interval() -> None:
-    timeline = Timeline()
+    timeline = FrameTimeline()
     stamps = [57 * i % 1024 for i in range(100)]
     frames, _ = split_frames(pack_frames(stamps, np.full((100, 8), 512)), ALL)
     placed = timeline.place(frames, 0)

@@ -8,12 +8,12 @@ from pathlib import Path
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.sink import InfluxSink
-from labctl.sinks.influxdb.writer import Pace
+from labctl.sinks.influxdb.writer import WritePace
 from tests.servers.influx_lines import Stored
 from tests.servers.influx_run import MadeRun, default_meters
 from tests.servers.influx_server import ORG, InfluxServer
 
-QUICK = Pace(first_s=0.05, most_s=0.3, refused_s=0.2, answer_s=3.0, connect_s=1.0)
+QUICK = WritePace(first_s=0.05, most_s=0.3, refused_s=0.2, answer_s=3.0, connect_s=1.0)
 
 
 def sink_of(
@@ -25,7 +25,7 @@ def sink_of(
     full_rate: bool = False,
     from_start: bool = False,
     token_file: str | None = None,
-    pace: Pace = QUICK,
+    pace: WritePace = QUICK,
 ) -> InfluxSink:
     settings = InfluxSettings(url=server.url, org=ORG, bucket=bucket, token_file=token_file)
     return InfluxSink(

@@ -8,13 +8,13 @@ from typing import Any
 
 from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
-from labctl.sinks.mqtt.connection import Pace
+from labctl.sinks.mqtt.connection import ReconnectPace
 from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.mqtt.sink import MqttSink
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import Mosquitto
 
-QUICK = Pace(first_s=0.05, most_s=0.2, answer_s=3.0)
+QUICK = ReconnectPace(first_s=0.05, most_s=0.2, answer_s=3.0)
 LIMIT_S = 30
 
 

@@ -19,7 +19,7 @@ from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
 from labctl.sinks.influxdb.line_protocol import line
 from labctl.sinks.influxdb.settings import InfluxSettings
-from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 from labctl.sinks.schema import LONGEST_TEXT_BYTES, Point
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
@@ -116,7 +116,7 @@ async def _stopped_for_a_minute(folder: Path, kind: type[InfluxServer]) -> None:
 
         sink = sink_of(
             run.path, server, "main", told,
-            full_rate=True, token_file=str(folder / "token"), pace=Pace(),
+            full_rate=True, token_file=str(folder / "token"), pace=WritePace(),
         )  # fmt: skip
         await sent_slowly(sink, run.path, stop)
         assert_same(await asyncio.to_thread(server.points), points_of(run.path, bin_ns=0))

@@ -16,7 +16,7 @@ import pytest
 
 from labctl.config.site import SITE_VARIABLE
 from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
-from labctl.sinks.mqtt.connection import Pace
+from labctl.sinks.mqtt.connection import ReconnectPace
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
 from labctl.sinks.mqtt.sink import MqttSink
 from tests.servers.influx_run import MadeRun, S
@@ -88,7 +88,7 @@ async def test_stopped_for_a_while(
     """It neither answers nor closes the line, for several attempts. No line is left behind."""
     run = MadeRun(tmp_path)
     told: list[str] = []
-    pace = Pace(first_s=0.05, most_s=0.2, answer_s=0.3)
+    pace = ReconnectPace(first_s=0.05, most_s=0.2, answer_s=0.3)
     sink = MqttSink(run.path, settings_of(broker), told.append, live=True, pace=pace)
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
         async with Grown(run, sink):

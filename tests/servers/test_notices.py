@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labctl.service.daemon.notices import Kind, Notices, waiting
+from labctl.service.daemon.notices import NoticeKind, Notices, waiting
 from tests.servers.mqtt_server import free_port
 
 pytest.importorskip("apprise")
@@ -67,7 +67,7 @@ def folder(tmp_path: Path) -> Path:
 
 def notices(folder: Path, *addresses: str, told: list[str] | None = None) -> Notices:
     said = told if told is not None else []
-    return Notices(folder, tuple(Kind), addresses, said.append)
+    return Notices(folder, tuple(NoticeKind), addresses, said.append)
 
 
 def make_due(folder: Path) -> None:
@@ -75,9 +75,9 @@ def make_due(folder: Path) -> None:
         path.write_text(json.dumps({**json.loads(path.read_text()), "next_s": 0.0}))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(NoticeKind))
 def test_each_kind_of_notice_reaches_a_webhook(
-    kind: Kind, receiver: Receiver, folder: Path
+    kind: NoticeKind, receiver: Receiver, folder: Path
 ) -> None:
     sender = notices(folder, f"json://127.0.0.1:{receiver.port}/hook")
     sender.add(kind, "bench: short failed", "job 7: fio died")
@@ -91,7 +91,7 @@ def test_each_kind_of_notice_reaches_a_webhook(
 
 def test_a_notice_reaches_ntfy(receiver: Receiver, folder: Path) -> None:
     sender = notices(folder, f"ntfy://127.0.0.1:{receiver.port}/lab")
-    sender.add(Kind.GUARD_TRIPPED, "bench: too hot", "82 °C")
+    sender.add(NoticeKind.GUARD_TRIPPED, "bench: too hot", "82 °C")
     sender.deliver_once()
     said = json.loads(receiver.heard[0][1])
     assert said["topic"] == "lab" and said["title"] == "bench: too hot" and "82" in said["message"]
@@ -111,7 +111,7 @@ def test_a_notice_reaches_a_mailbox(folder: Path) -> None:
     try:
         address = f"mailto://127.0.0.1:{server.port}?from=rig@lab.example&to=me@lab.example"
         sender = notices(folder, address)
-        sender.add(Kind.MORNING, "labctl: 3 done", "watts")
+        sender.add(NoticeKind.MORNING, "labctl: 3 done", "watts")
         sender.deliver_once()
     finally:
         server.stop()
@@ -121,7 +121,7 @@ def test_a_notice_reaches_a_mailbox(folder: Path) -> None:
 def test_while_the_network_is_away_a_notice_waits_and_then_comes_once(folder: Path) -> None:
     port, told = free_port(), list[str]()
     sender = notices(folder, f"json://127.0.0.1:{port}", told=told)
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     for _ in range(3):
         make_due(folder)
         sender.deliver_once()
@@ -142,7 +142,7 @@ def test_who_has_a_notice_does_not_get_it_again_because_another_has_not(
     receiver: Receiver, folder: Path
 ) -> None:
     sender = notices(folder, f"json://127.0.0.1:{receiver.port}", f"json://127.0.0.1:{free_port()}")
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     for _ in range(3):
         make_due(folder)
         sender.deliver_once()
@@ -152,7 +152,7 @@ def test_who_has_a_notice_does_not_get_it_again_because_another_has_not(
 def test_a_server_that_refuses_is_asked_again_with_pauses(receiver: Receiver, folder: Path) -> None:
     receiver.answer = 503
     sender = notices(folder, f"json://127.0.0.1:{receiver.port}")
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     sender.deliver_once()
     sender.deliver_once()
     assert len(receiver.heard) == 1  # the second look came too early
@@ -164,7 +164,7 @@ def test_a_server_that_refuses_is_asked_again_with_pauses(receiver: Receiver, fo
 
 def test_no_address_stands_in_what_is_kept_and_only_the_owner_reads_it(folder: Path) -> None:
     sender = notices(folder, f"json://user:secret@127.0.0.1:{free_port()}")
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     sender.deliver_once()
     (path,) = folder.glob("*.json")
     assert "secret" not in path.read_text() and path.stat().st_mode & 0o777 == 0o600
@@ -173,7 +173,7 @@ def test_no_address_stands_in_what_is_kept_and_only_the_owner_reads_it(folder: P
 def test_after_three_days_a_notice_is_dropped_and_said_so(folder: Path) -> None:
     told: list[str] = []
     sender = notices(folder, f"json://127.0.0.1:{free_port()}", told=told)
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     (path,) = folder.glob("*.json")
     old = {**json.loads(path.read_text()), "made_s": time.time() - 4 * 86_400}
     path.write_text(json.dumps(old))
@@ -184,6 +184,6 @@ def test_after_three_days_a_notice_is_dropped_and_said_so(folder: Path) -> None:
 def test_a_folder_that_cannot_be_written_harms_nobody(tmp_path: Path) -> None:
     told: list[str] = []
     sender = notices(tmp_path / "missing", "json://127.0.0.1:9", told=told)
-    sender.add(Kind.FAILED, "title", "text")
+    sender.add(NoticeKind.FAILED, "title", "text")
     sender.deliver_once()
     assert told and "could not be kept" in told[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.capture.drive.trim_check import MIB, Verdict, check_trim_on_host
+from labctl.capture.drive.trim_check import MIB, TrimVerdict, check_trim_on_host
 from labctl.config.rig import parse_rig
 from tests.loop_device import loop_device, mounted
 from tests.ssh.sshd import HOST, Sshd
@@ -16,6 +16,6 @@ def test_a_filesystem_over_there_is_checked(sshd: Sshd, tmp_path: Path) -> None:
         there = parse_rig(f'host = "{HOST}"\n{rig(device).text}', "rig.toml")
         found = check_trim_on_host(there, str(point), 2 * MIB)
         assert [path.name for path in point.iterdir()] == ["lost+found"]
-    assert found.verdict is Verdict.WORKS
+    assert found.verdict is TrimVerdict.WORKS
     assert found.after is not None and found.after.zeros == 2 * MIB
     assert sshd.sessions() == []

@@ -28,7 +28,7 @@ from labctl.service.daemon.recovery import outcome_of, phases_done
 from labctl.service.daemon.settings import ServiceSettings
 from labctl.service.data_dir import Home
 from labctl.service.runs.event_tail import EventTail
-from labctl.service.runs.run_view import RunLook
+from labctl.service.runs.run_view import RunView
 from labctl.service.status.local_rigs import daemon_info
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.settings import influx_settings
@@ -88,7 +88,7 @@ def read_back(run: Path) -> None:
         lambda: drained(Follower(run, Cursor())),
         lambda: EventTail(run).new_events(),
         lambda: (outcome_of(run), phases_done(run)),
-        lambda: RunLook(run).view(),
+        lambda: RunView(run).view(),
         lambda: resumption(run, BENCH),
     ):
         try:

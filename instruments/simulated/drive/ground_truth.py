@@ -28,7 +28,7 @@ _BURST = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("operations", "<i8")
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleInterval:
+class TrueThrottling:
     """The drive was at ``level`` (1 light, 2 heavy) from ``begin_ns`` to ``end_ns``."""
 
     begin_ns: int
@@ -134,14 +134,14 @@ class Truth:
         """Temperatures of a sensor (``composite`` or ``case``) at times."""
         return self._at(f"celsius_{sensor}", t_ns)
 
-    def throttle_intervals(self) -> tuple[ThrottleInterval, ...]:
+    def throttle_intervals(self) -> tuple[TrueThrottling, ...]:
         """When the drive throttled, to 10 ms; levels 1 and 2 are apart, one after the other."""
         times, levels = self.ticks["t_ns"], self.ticks["throttle_level"]
         if not len(levels):
             return ()
         edges = np.concatenate(([0], np.flatnonzero(np.diff(levels)) + 1, [len(levels) - 1]))
         return tuple(
-            ThrottleInterval(int(times[begin]), int(times[end]), int(levels[begin]))
+            TrueThrottling(int(times[begin]), int(times[end]), int(levels[begin]))
             for begin, end in pairwise(edges)
             if levels[begin] > 0 and end > begin
         )

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from instruments.simulated.drive.parameters import Parameters, Rail
+from instruments.simulated.drive.parameters import Parameters, RailParameters
 
 TICK_NS: Final = 1_000_000
 """Length of a tick of the model."""
@@ -58,7 +58,7 @@ class Burst:
 class _Supply:
     """One rail: constant power behind an impedance, and the sums that meters read."""
 
-    def __init__(self, rail: Rail) -> None:
+    def __init__(self, rail: RailParameters) -> None:
         self._rail = rail
         self._omega = 2 * math.pi * rail.ripple_hz * 1e-9
         self.volt_seconds = 0.0

@@ -59,7 +59,7 @@ _MAX_OWED = 8192  # requests and unfetched replies of a client; beyond, it is no
 _SENDS_DATA = 0x100  # beside the kind of a request in flight: its reply carries zeros
 
 
-class Drive(Protocol):
+class NbdDrive(Protocol):
     """What the server needs of a drive: times in nanoseconds, see :class:`.ssd.Ssd`."""
 
     def submit_read(self, now_ns: int, offset: int, length: int) -> tuple[int, int]:
@@ -129,7 +129,7 @@ class NbdServer:
     """
 
     def __init__(
-        self, path: Path, size_bytes: int, drive: Drive, advance: Callable[[int], int]
+        self, path: Path, size_bytes: int, drive: NbdDrive, advance: Callable[[int], int]
     ) -> None:
         self._size = size_bytes
         self._drive = drive

@@ -28,7 +28,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Identity(_Section):
+class DriveIdentity(_Section):
     """Who the drive says it is, and its past."""
 
     model: Annotated[str, Field(min_length=1, max_length=40)]
@@ -146,7 +146,7 @@ class Power(_Section):
     """Time constant of the board's capacitors, which spread the energy of an operation."""
 
 
-class Rail(_Section):
+class RailParameters(_Section):
     """One supply, as it arrives at the drive."""
 
     volts: Positive
@@ -161,11 +161,11 @@ class Rail(_Section):
     activity_share: Share
 
 
-class Rails(_Section):
+class RailsParameters(_Section):
     """The two supplies; their shares add up to one."""
 
-    rail_12v: Rail
-    rail_3v3: Rail
+    rail_12v: RailParameters
+    rail_3v3: RailParameters
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:
@@ -226,14 +226,14 @@ class Parameters(_Section):
 
     description: str
     speed_divisor: Positive
-    identity: Identity
+    identity: DriveIdentity
     nand: Nand
     controller: Controller
     jitter: Jitter
     write_cache: WriteCache
     garbage_collection: GarbageCollection
     power: Power
-    rails: Rails
+    rails: RailsParameters
     thermal: Thermal
     throttle: Throttle
 

@@ -31,7 +31,7 @@ from instruments.simulated.drive.ground_truth import TruthWriter
 from instruments.simulated.drive.model import TICK_NS, Ssd
 from instruments.simulated.drive.nbd import NbdServer
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
-from instruments.simulated.drive.state_ring import TraceWriter
+from instruments.simulated.drive.state_ring import StateWriter
 
 _FLUSH_TICKS = 250  # truth and hwmon each 250 ms
 _COMMAND_TICKS = 20
@@ -47,7 +47,7 @@ class SimulatedDrive:
     def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
         start_ns = time.monotonic_ns()
         self.ssd = Ssd(parameters, seed, start_ns)
-        self._trace = TraceWriter(directory / "trace")
+        self._trace = StateWriter(directory / "trace")
         self._truth = TruthWriter(directory / "truth", parameters, seed)
         self._face = HostFace(directory, self.ssd)
         self._ticks = 0

@@ -41,7 +41,7 @@ _HEADER = struct.Struct("<qq")  # records written so far, capacity
 _HEADER_BYTES = 64
 
 
-class TraceWriter:
+class StateWriter:
     """Owned by the drive process: appends ticks."""
 
     def __init__(self, path: Path, capacity: int = 1 << 17) -> None:
@@ -70,7 +70,7 @@ class TraceWriter:
         self._map.close()
 
 
-class TraceReader:
+class StateReader:
     """Owned by a meter: means over windows of CLOCK_MONOTONIC time."""
 
     def __init__(self, path: Path) -> None:

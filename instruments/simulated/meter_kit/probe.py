@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Accuracy
-from instruments.simulated.drive.state_ring import TraceReader
+from instruments.simulated.drive.state_ring import StateReader
 
 SHARE_OF_LIMITS = 0.9
 """Errors are drawn within this share of the limits: noise and resolution need a little."""
@@ -25,7 +25,7 @@ class Probe:
     """
 
     def __init__(
-        self, trace: TraceReader, point: str, shunt_ohm: float | None = None, added: float = 0.0
+        self, trace: StateReader, point: str, shunt_ohm: float | None = None, added: float = 0.0
     ) -> None:
         self._trace = trace
         self._factor = shunt_ohm or 1.0

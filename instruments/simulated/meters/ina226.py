@@ -16,7 +16,7 @@ import numpy as np
 
 from instruments.drivers.ina2xx import SHUNT_LIMIT_MV, Ina2xxSettings
 from instruments.reading import Quantity
-from instruments.simulated.drive.state_ring import TraceReader, replace_text
+from instruments.simulated.drive.state_ring import StateReader, replace_text
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
@@ -129,7 +129,7 @@ class Ina226Meter:
 def make_ina226(
     config: MeterConfig,
     directory: Path,
-    trace: TraceReader,
+    trace: StateReader,
     rngs: Callable[[str], np.random.Generator],
 ) -> Ina226Meter:
     """The one that ``config`` describes; its ``point`` is a whole rail."""

@@ -47,7 +47,7 @@ _VOLTAGE: Final = (("12V", 0.2), ("3V3", 0.6), ("spare", 0.2), ("spare", 0.6))
 """Type, vref and V/A of the current sensors; name and gain of the voltage sensors of each pair."""
 
 
-class Pattern(Protocol):
+class SensorPattern(Protocol):
     """What the sensors read."""
 
     async def levels(self, begin_ns: NDArray[np.int64], first: int) -> NDArray[np.int64]:
@@ -119,7 +119,7 @@ class PowerSensor3Meter(SerialMeter):
         self,
         name: str,
         directory: Path,
-        pattern: Pattern,
+        pattern: SensorPattern,
         clock: MeterClock,
         rng: np.random.Generator,
     ) -> None:

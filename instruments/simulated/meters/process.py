@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from instruments.simulated.drive.state_ring import TraceReader
+from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.config import (
     CONFIG_NAME,
     TRACE_NAME,
@@ -27,7 +27,7 @@ from instruments.simulated.meters.registry import make_meter
 
 async def serve(directory: Path, config: MetersConfig, until: asyncio.Event) -> None:
     """Serve all meters; print one JSON line with their addresses when they are ready."""
-    trace = TraceReader(directory / TRACE_NAME)
+    trace = StateReader(directory / TRACE_NAME)
     meters: Mapping[str, SimulatedMeter] = {
         entry.name: make_meter(entry, config.seed, directory, trace) for entry in config.meters
     }

@@ -15,7 +15,7 @@ from instruments import drivers
 from instruments.driver_kit import specifications
 from instruments.drivers.supply import SupplySettings
 from instruments.reading import Accuracy, Channel, Quantity
-from instruments.simulated.drive.state_ring import TraceReader
+from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.dc_meter import ErrorsOf
 from instruments.simulated.meter_kit.faults import SimulatedMeter
@@ -68,7 +68,7 @@ _MODELS: Final = {
 
 
 def make_scpi_meter(
-    config: MeterConfig, directory: Path, probe: Probe, trace: TraceReader, rngs: Rngs
+    config: MeterConfig, directory: Path, probe: Probe, trace: StateReader, rngs: Rngs
 ) -> SimulatedMeter:
     """The meter that ``config`` describes; its kind is one of :data:`SCPI_DRIVERS`."""
     name, kind, port = config.name, config.kind, config.tcp_port
@@ -147,7 +147,7 @@ _POWER_SENSOR_POINTS: Final = ("12V.current", "12V.voltage", "3V3.current", "3V3
 def make_serial_meter(
     config: MeterConfig,
     directory: Path,
-    trace: TraceReader,
+    trace: StateReader,
     shunt_ohm: float | None,
     rngs: Rngs,
 ) -> SerialMeter:
@@ -185,7 +185,7 @@ def _errors(config: MeterConfig, channel: Channel, what: str, noise: float, rngs
 
 
 def _extech(
-    config: MeterConfig, directory: Path, trace: TraceReader, clock: MeterClock, rngs: Rngs
+    config: MeterConfig, directory: Path, trace: StateReader, clock: MeterClock, rngs: Rngs
 ) -> ExtechMeter:
     channels = {channel.name: channel for channel in _channels(config)}
     volts, amps = [
@@ -199,7 +199,7 @@ def _extech(
 
 
 def _power_sensor(
-    config: MeterConfig, directory: Path, trace: TraceReader, clock: MeterClock, rngs: Rngs
+    config: MeterConfig, directory: Path, trace: StateReader, clock: MeterClock, rngs: Rngs
 ) -> PowerSensor3Meter:
     name, rng = config.name, rngs("noise")
     if config.point == "frame_numbers":
@@ -226,7 +226,7 @@ def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:
 
 
 def make_meter(
-    config: MeterConfig, seed: int, directory: Path, trace: TraceReader
+    config: MeterConfig, seed: int, directory: Path, trace: StateReader
 ) -> SimulatedMeter:
     """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
     rngs = partial(_rng, seed, config.name)

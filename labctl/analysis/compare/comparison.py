@@ -29,7 +29,7 @@ from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 
 
-class Difference(StrEnum):
+class Change(StrEnum):
     """Whether two figures differ."""
 
     SIGNIFICANT = "significant"
@@ -39,7 +39,7 @@ class Difference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class ComparedQuantity:
     """What is compared. ``better`` is +1 where more is better, −1 where less is."""
 
     name: str
@@ -89,7 +89,7 @@ class Cell:
     run: str
     value: Estimate | None
     change: Estimate | None
-    difference: Difference | None
+    difference: Change | None
     completed: bool
     throttled: bool
     unthrottled: Estimate | None = None
@@ -150,12 +150,12 @@ def _bytes_per_s(measured: Measured) -> Estimate | None:
 
 
 QUANTITIES = (
-    Quantity("watts", "total watts", "W", -1, lambda one: one.result.watts),
-    Quantity("iops", "IOPS", "IOPS", 1, lambda one: one.iops),
-    Quantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
-    Quantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
-    Quantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
-    Quantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
+    ComparedQuantity("watts", "total watts", "W", -1, lambda one: one.result.watts),
+    ComparedQuantity("iops", "IOPS", "IOPS", 1, lambda one: one.iops),
+    ComparedQuantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
+    ComparedQuantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
+    ComparedQuantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
+    ComparedQuantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
 )
 """Latency and temperature come without an uncertainty: their differences are only shown."""
 
@@ -262,7 +262,10 @@ def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estima
 
 
 def _row(
-    point: str, quantity: Quantity, names: Sequence[str], measured: Sequence[Measured | None]
+    point: str,
+    quantity: ComparedQuantity,
+    names: Sequence[str],
+    measured: Sequence[Measured | None],
 ) -> Row:
     values = [quantity.of(one) if one is not None else None for one in measured]
     cells = []
@@ -287,7 +290,7 @@ def _row(
     )
 
 
-def _unthrottled(quantity: Quantity, measured: Measured) -> Estimate | None:
+def _unthrottled(quantity: ComparedQuantity, measured: Measured) -> Estimate | None:
     result = measured.result
     if not result.throttled or not quantity.has_unthrottled:
         return None
@@ -299,18 +302,16 @@ def _unthrottled(quantity: Quantity, measured: Measured) -> Estimate | None:
     return quantity.of(Measured(free, iops))
 
 
-def difference_of(
-    base: Estimate | None, other: Estimate | None
-) -> tuple[Estimate | None, Difference]:
+def difference_of(base: Estimate | None, other: Estimate | None) -> tuple[Estimate | None, Change]:
     """The relative change from ``base`` to ``other`` with U, and whether it is one."""
     if base is None or other is None or not base.value:
-        return None, Difference.MISSING
+        return None, Change.MISSING
     change = other.value / base.value - 1.0
     u = math.hypot(other.u / base.value, base.u * other.value / base.value**2)
     if not math.isfinite(u):
-        return Estimate(change, math.nan), Difference.UNKNOWN
+        return Estimate(change, math.nan), Change.UNKNOWN
     beyond = abs(other.value - base.value) > math.hypot(base.u, other.u)
-    verdict = Difference.SIGNIFICANT if beyond else Difference.NOT_DISTINGUISHABLE
+    verdict = Change.SIGNIFICANT if beyond else Change.NOT_DISTINGUISHABLE
     return Estimate(change, u), verdict
 
 

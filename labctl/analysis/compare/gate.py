@@ -78,7 +78,7 @@ class Gate(BaseModel):
     strict: bool = False
 
 
-class Verdict(StrEnum):
+class GateVerdict(StrEnum):
     """What a gate says of one figure."""
 
     PASSED = "passed"
@@ -88,7 +88,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class GateCheck:
     """One limit at one point of one run, in ``unit`` (% or K). ``worse`` < 0 is better."""
 
     run: str
@@ -98,7 +98,7 @@ class Check:
     limit: float
     worse: float | None
     u: float | None
-    verdict: Verdict
+    verdict: GateVerdict
 
     def __str__(self) -> str:
         where = f"{self.run}: {self.point}: {self.quantity}"
@@ -116,13 +116,15 @@ class Check:
 class GateResult:
     """Every check; ``passed`` is the exit code's side of it."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     strict: bool
 
     @property
-    def failures(self) -> tuple[Check, ...]:
+    def failures(self) -> tuple[GateCheck, ...]:
         """The checks that make the gate fail."""
-        bad = {Verdict.BROKEN, Verdict.MISSING} | ({Verdict.UNDECIDED} if self.strict else set())
+        bad = {GateVerdict.BROKEN, GateVerdict.MISSING} | (
+            {GateVerdict.UNDECIDED} if self.strict else set()
+        )
         return tuple(check for check in self.checks if check.verdict in bad)
 
     @property
@@ -163,7 +165,7 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
     Raises ConfigurationError when a limit is about no point at all: a gate that checks nothing
     must not pass.
     """
-    checks: list[Check] = []
+    checks: list[GateCheck] = []
     mistakes = []
     for number, limit in enumerate(gate.limits):
         rows = [
@@ -181,22 +183,22 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
     return GateResult(tuple(checks), gate.strict)
 
 
-def _checks(row: Row, limit: Limit) -> Iterator[Check]:
+def _checks(row: Row, limit: Limit) -> Iterator[GateCheck]:
     for cell in row.cells[1:]:
         worse, u, verdict = _judge(row, cell, limit.worse)
         unit = "%" if row.in_parts else "K"
-        yield Check(cell.run, row.point, row.quantity, unit, limit.worse, worse, u, verdict)
+        yield GateCheck(cell.run, row.point, row.quantity, unit, limit.worse, worse, u, verdict)
 
 
-def _judge(row: Row, cell: Cell, limit: float) -> tuple[float | None, float | None, Verdict]:
+def _judge(row: Row, cell: Cell, limit: float) -> tuple[float | None, float | None, GateVerdict]:
     if cell.change is None or not cell.completed:
-        return None, None, Verdict.MISSING
+        return None, None, GateVerdict.MISSING
     factor = 100 if row.in_parts else 1
     worse = -row.better * cell.change.value * factor
     known = math.isfinite(cell.change.u)
     u = cell.change.u * factor if known else 0.0
     if worse - u > limit:
-        verdict = Verdict.BROKEN
+        verdict = GateVerdict.BROKEN
     else:
-        verdict = Verdict.UNDECIDED if worse + u > limit else Verdict.PASSED
+        verdict = GateVerdict.UNDECIDED if worse + u > limit else GateVerdict.PASSED
     return worse, u if known else None, verdict

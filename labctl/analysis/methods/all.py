@@ -9,12 +9,18 @@ from typing import Any
 from labctl.analysis.methods.conditioned import Conditioned, conditioned_against_fresh
 from labctl.analysis.methods.consistency import TAIL_S, Consistency, consistency
 from labctl.analysis.methods.efficiency import Knee, Marginal, Share, knees, marginals, rail_shares
-from labctl.analysis.methods.frontier import Answer, Frontier, frontiers, least_watts, most_iops
+from labctl.analysis.methods.frontier import (
+    Frontier,
+    FrontierAnswer,
+    frontiers,
+    least_watts,
+    most_iops,
+)
 from labctl.analysis.methods.headline_averages import Average, low_depth_averages, mixed_averages
 from labctl.analysis.methods.idle import IdleResult, idle_results
 from labctl.analysis.methods.power_model import RailModel, fit_rails
 from labctl.analysis.methods.power_states import StateRow, power_state_table
-from labctl.analysis.methods.qos import SlowShare, Verdict, phase_slow_shares, verdict
+from labctl.analysis.methods.qos import LatencyVerdict, SlowShare, phase_slow_shares, verdict
 from labctl.analysis.methods.replays import ReplayResult, replay_results
 from labctl.analysis.methods.soak import Soak, soaks
 from labctl.analysis.readings.live_iops import live_iops
@@ -59,14 +65,14 @@ class MethodResults:
     consistencies: tuple[PhaseConsistency, ...]
     steady: tuple[SteadyReport, ...]
     slow_shares: tuple[PhaseSlowShares, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[LatencyVerdict, ...]
     knees: tuple[Knee, ...]
     marginals: tuple[Marginal, ...]
     rail_shares: tuple[Share, ...]
     models: tuple[RailModel, ...]
     frontiers: tuple[Frontier, ...]
-    under_watts: tuple[Answer, ...]
-    for_iops: tuple[Answer, ...]
+    under_watts: tuple[FrontierAnswer, ...]
+    for_iops: tuple[FrontierAnswer, ...]
     power_states: tuple[StateRow, ...]
     conditioned: tuple[Conditioned, ...]
     soaks: tuple[Soak, ...]
@@ -176,7 +182,7 @@ def _labels(summary: RunSummary) -> dict[int, str]:
     }
 
 
-def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[Verdict]:
+def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[LatencyVerdict]:
     found = []
     for item in summary.points:
         phase = item.phase

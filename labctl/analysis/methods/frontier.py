@@ -35,7 +35,7 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FrontierAnswer:
     """``measured``: the best phase that surely keeps the limit (watts + U under it).
 
     ``iops`` ± and ``watts``: what the model gives at the limit, held to what was measured; None
@@ -84,7 +84,7 @@ def most_iops(
     limit_watts: float,
     models: Sequence[RailModel],
     results: Sequence[PhaseResult],
-) -> Answer:
+) -> FrontierAnswer:
     """The most IOPS of a kind of work with at most ``limit_watts``.
 
     What was measured overrules the model: there is no answer where the slowest phase surely took
@@ -97,27 +97,31 @@ def most_iops(
     first, last = frontier.points[0], frontier.points[-1]
     if measured is last:
         why = "the fastest phase measured stays under the limit"
-        return Answer(frontier.workload, measured, Estimate(last.iops, 0.0), last.watts, why)
+        return FrontierAnswer(
+            frontier.workload, measured, Estimate(last.iops, 0.0), last.watts, why
+        )
     if not models:
-        return Answer(frontier.workload, measured, None, None, "there is no power model")
+        return FrontierAnswer(frontier.workload, measured, None, None, "there is no power model")
     at_first = _at(first.iops, first, models, results)
     at_idle = _at(0.0, first, models, results)
     watts_per_iops = (at_first.value - at_idle.value) / first.iops
     if watts_per_iops <= 0:
         why = "in the model the watts do not rise with the IOPS"
-        return Answer(frontier.workload, measured, None, None, why)
+        return FrontierAnswer(frontier.workload, measured, None, None, why)
     iops = first.iops + (limit_watts - at_first.value) / watts_per_iops
     over = [point for point in frontier.points if point.watts.value - point.watts.u > limit_watts]
     if iops < first.iops or first in over:
         why = f"the limit is below the slowest phase measured ({first.watts.value:.3g} W)"
-        return Answer(frontier.workload, measured, None, None, why)
+        return FrontierAnswer(frontier.workload, measured, None, None, why)
     most = over[0] if over else last
     held = min(iops, most.iops)
     watts = _at(held, first, models, results)
     why = "from the power model"
     if held < iops:
         why = f"held to {'a phase that took more' if over else 'the fastest phase measured'}"
-    return Answer(frontier.workload, measured, Estimate(held, watts.u / watts_per_iops), watts, why)
+    return FrontierAnswer(
+        frontier.workload, measured, Estimate(held, watts.u / watts_per_iops), watts, why
+    )
 
 
 def least_watts(
@@ -125,20 +129,24 @@ def least_watts(
     iops: float,
     models: Sequence[RailModel],
     results: Sequence[PhaseResult],
-) -> Answer:
+) -> FrontierAnswer:
     """The least watts at which a kind of work does at least ``iops``."""
     enough = [point for point in frontier.points if point.iops >= iops]
     measured = min(enough, key=lambda point: point.watts.value) if enough else None
     if measured is None:
         fastest = frontier.points[-1]
         why = f"more than the fastest phase measured ({fastest.iops:.0f} IOPS at {fastest.label})"
-        return Answer(frontier.workload, None, None, None, why)
+        return FrontierAnswer(frontier.workload, None, None, None, why)
     first = frontier.points[0]
     if iops < first.iops or not models:
         why = "the most frugal phase measured does as much"
-        return Answer(frontier.workload, measured, Estimate(first.iops, 0.0), measured.watts, why)
+        return FrontierAnswer(
+            frontier.workload, measured, Estimate(first.iops, 0.0), measured.watts, why
+        )
     watts = _at(iops, first, models, results)
-    return Answer(frontier.workload, measured, Estimate(iops, 0.0), watts, "from the power model")
+    return FrontierAnswer(
+        frontier.workload, measured, Estimate(iops, 0.0), watts, "from the power model"
+    )
 
 
 def _at(

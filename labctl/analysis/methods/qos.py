@@ -52,7 +52,7 @@ class Percentile:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LatencyVerdict:
     """A quality-of-service line: do ``percent`` % of the I/Os stay under ``limit_us``?
 
     ``met`` is None when that percentile was not measured.
@@ -144,7 +144,9 @@ def percentiles(direction: Direction) -> tuple[Percentile, ...]:
     return tuple(sorted(found, key=lambda item: item.percent))
 
 
-def verdict(result: PhaseResult, name: str, percent: float, limit_us: float) -> Verdict | None:
+def verdict(
+    result: PhaseResult, name: str, percent: float, limit_us: float
+) -> LatencyVerdict | None:
     """The QoS line of one direction ("read" or "write"); None when it did nothing."""
     direction = {"read": result.read, "write": result.write}[name]
     if direction is None or not direction.total_ios:
@@ -152,7 +154,7 @@ def verdict(result: PhaseResult, name: str, percent: float, limit_us: float) -> 
     known = {item.percent: item for item in percentiles(direction)}
     found = known.get(percent)
     measured = found is not None and found.measured
-    return Verdict(
+    return LatencyVerdict(
         phase_index=result.phase.index,
         label=result.phase.label,
         direction=name,

@@ -33,7 +33,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeterDifference:
     """``means`` of both and ``difference`` = first − second with its U, in one unit."""
 
     means: tuple[float, float]
@@ -45,7 +45,7 @@ class Difference:
     """Standard uncertainties in the unit of the difference, not in watts."""
 
 
-def difference_of(first: Side, second: Side) -> Difference | None:
+def difference_of(first: Side, second: Side) -> MeterDifference | None:
     """The difference of two sides; None when they have too few readings at the same time.
 
     Each channel has limits of error, so the U of the difference is never nothing.
@@ -80,7 +80,7 @@ def difference_of(first: Side, second: Side) -> Difference | None:
     u, dof = combined(budget)
     expanded = student_factor(dof) * u
     means = float(one.mean()), float(two.mean())
-    return Difference(means, apart, expanded, abs(apart) / expanded, len(own), tuple(budget))
+    return MeterDifference(means, apart, expanded, abs(apart) / expanded, len(own), tuple(budget))
 
 
 def _with_shunt(side: Side, values: Floats) -> tuple[Floats, list[Component]]:

@@ -27,14 +27,14 @@ MOST_TICKS = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class CpuLook:
+class CpuSample:
     """The counters of each core, by its number, at a moment of the run's timebase."""
 
     t_ns: int
     cores: dict[str, tuple[int, ...]]
 
 
-def cpu_looks(events: Iterable[Event]) -> tuple[CpuLook, ...]:
+def cpu_looks(events: Iterable[Event]) -> tuple[CpuSample, ...]:
     """Every look of a run, in order of time; what is no look is left out."""
     looks = []
     for event in events:
@@ -49,11 +49,11 @@ def cpu_looks(events: Iterable[Event]) -> tuple[CpuLook, ...]:
             and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
         }
         if counted:
-            looks.append(CpuLook(event.t_ns, counted))
+            looks.append(CpuSample(event.t_ns, counted))
     return tuple(sorted(looks, key=lambda look: look.t_ns))
 
 
-def cpu_use(looks: Sequence[CpuLook], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
+def cpu_use(looks: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
     """What each core did in a phase. None where no looks lie near enough to both of its edges.
 
     A core that was not there all the time (hot-plugged), or whose counters stood still, is left
@@ -112,7 +112,7 @@ def _number(core: str) -> tuple[int, str]:
     return (int(core), core) if core.isdecimal() else (1 << 30, core)
 
 
-def _nearest(looks: Sequence[CpuLook], t_ns: int) -> CpuLook | None:
+def _nearest(looks: Sequence[CpuSample], t_ns: int) -> CpuSample | None:
     place = bisect_left(looks, t_ns, key=lambda look: look.t_ns)
     beside = looks[max(place - 1, 0) : place + 1]
     return min(beside, key=lambda look: abs(look.t_ns - t_ns), default=None)

@@ -21,7 +21,7 @@ from labctl.analysis.readings.channel_series import (
     host_series,
     rail_series,
 )
-from labctl.analysis.readings.cpu_use import CpuLook, cpu_looks, cpu_use
+from labctl.analysis.readings.cpu_use import CpuSample, cpu_looks, cpu_use
 from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
@@ -260,7 +260,7 @@ def _phase_result(
     rails: dict[str, RailResult],
     watts: Estimate | None,
     marginal: Estimate | None,
-    looks: Sequence[CpuLook],
+    looks: Sequence[CpuSample],
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []

@@ -34,7 +34,7 @@ _PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Curve:
     """One quantity over time: middles of bins, and mean, lowest and highest reading of each.
 
     A bin of NaN stands where there were no readings for long: a line breaks there.
@@ -69,11 +69,11 @@ class Timeline:
 
     begin_ns: int
     end_ns: int
-    watts: Mapping[str, Trace]
-    total_watts: Trace | None
-    iops: Mapping[str, Trace]
-    bytes_per_s: Mapping[str, Trace]
-    celsius: Mapping[str, Trace]
+    watts: Mapping[str, Curve]
+    total_watts: Curve | None
+    iops: Mapping[str, Curve]
+    bytes_per_s: Mapping[str, Curve]
+    celsius: Mapping[str, Curve]
     power_silences: tuple[Silence, ...]
     celsius_silences: tuple[Silence, ...]
 
@@ -87,7 +87,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
     if end_ns <= begin_ns:
         raise ValueError("a run that ends before it begins has no timeline")
     walk = _Walk(record, begin_ns, end_ns, bins)
-    watts: dict[str, Trace] = {}
+    watts: dict[str, Curve] = {}
     power_silences: list[Silence] = []
     for info in record.header.rails:
         rail = rail_series(info, walk.channels)
@@ -96,7 +96,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
             power_silences.extend(silences)
             if len(trace):
                 watts[info.name] = trace
-    celsius: dict[str, Trace] = {}
+    celsius: dict[str, Curve] = {}
     celsius_silences: list[Silence] = []
     for sensor, name in record.header.temperatures.items():
         if name in walk.channels:
@@ -118,13 +118,13 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
     )
 
 
-def _total(traces: list[Trace]) -> Trace:
+def _total(traces: list[Curve]) -> Curve:
     """The sum, on the bins of the trace with most of them."""
     t_ns = max(traces, key=len).t_ns
     base = int(t_ns[0])
     grid = (t_ns - base).astype(np.float64)
 
-    def summed(part: Callable[[Trace], Floats]) -> Floats:
+    def summed(part: Callable[[Curve], Floats]) -> Floats:
         columns = [
             np.interp(
                 grid, (one.t_ns - base).astype(np.float64), part(one), left=np.nan, right=np.nan
@@ -133,7 +133,7 @@ def _total(traces: list[Trace]) -> Trace:
         ]
         return np.asarray(np.sum(columns, axis=0), np.float64)
 
-    return Trace(
+    return Curve(
         t_ns,
         summed(lambda one: one.mean),
         summed(lambda one: one.low),
@@ -167,11 +167,11 @@ class _Bins:
         self._low[filled] = np.minimum(self._low[filled], np.minimum.reduceat(values, starts))
         self._high[filled] = np.maximum(self._high[filled], np.maximum.reduceat(values, starts))
 
-    def trace(self, begin_ns: int, silences: list[Silence]) -> Trace:
+    def trace(self, begin_ns: int, silences: list[Silence]) -> Curve:
         """The bins that have readings, and one of NaN in each silence."""
         filled = np.flatnonzero(self._n)
         if not len(filled):
-            return Trace(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
+            return Curve(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
         middles = begin_ns + np.rint((self._edges[:-1] + self._edges[1:]) / 2).astype(np.int64)
         breaks = np.array([(one.begin_ns + one.end_ns) // 2 for one in silences], np.int64)
         t_ns = np.concatenate([middles[filled], breaks])
@@ -183,7 +183,7 @@ class _Bins:
 
         with np.errstate(invalid="ignore"):
             means = self._sum / self._n
-        return Trace(t_ns[order], whole(means), whole(self._low), whole(self._high))
+        return Curve(t_ns[order], whole(means), whole(self._low), whole(self._high))
 
 
 def _silent_after_ns(channel: ChannelSeries) -> float:
@@ -205,7 +205,7 @@ class _Walk:
             except ValueError:
                 continue
 
-    def plain(self, channel: ChannelSeries) -> tuple[Trace, list[Silence]]:
+    def plain(self, channel: ChannelSeries) -> tuple[Curve, list[Silence]]:
         """A channel as it is."""
         bins = self._grid(channel)
         cuts = self._cuts(channel, len(channel))
@@ -215,7 +215,7 @@ class _Walk:
         silences = self._silences(channel)
         return bins.trace(self._begin_ns, silences), silences
 
-    def work(self, quantity: str) -> dict[str, Trace]:
+    def work(self, quantity: str) -> dict[str, Curve]:
         """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
 
         What it told of one of several drives alone has the drive's name between.
@@ -227,7 +227,7 @@ class _Walk:
         }
         return {direction: trace for direction, trace in traces.items() if len(trace)}
 
-    def power(self, rail: RailSeries) -> tuple[Trace, list[Silence]]:
+    def power(self, rail: RailSeries) -> tuple[Curve, list[Silence]]:
         """Volts times amps, as in every other place where watts are made."""
         volts, amps = rail.volts, rail.amps
         silences = self._silences(amps) + self._silences(volts)

@@ -13,7 +13,7 @@ from labctl.analysis.steady_state.rule import WINDOW
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
     SteadyReport,
-    Tracked,
+    TrackedQuantity,
     last_window_report,
     steady_report,
 )
@@ -34,17 +34,17 @@ def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ..
     return found
 
 
-def tracked_variables(name: str, rounds: Sequence[PhaseResult]) -> Iterator[Tracked]:
+def tracked_variables(name: str, rounds: Sequence[PhaseResult]) -> Iterator[TrackedQuantity]:
     """IOPS, watts and temperature of a work's rounds; what was not measured in all is left out."""
-    yield Tracked(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
+    yield TrackedQuantity(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
     watts = [item.watts.value for item in rounds if item.watts is not None]
     if len(watts) == len(rounds):
-        yield Tracked(f"{name}: watts", "W", tuple(watts))
+        yield TrackedQuantity(f"{name}: watts", "W", tuple(watts))
     warmest = [
         max(one.end for one in item.temperatures.values()) for item in rounds if item.temperatures
     ]
     if len(warmest) == len(rounds):
-        yield Tracked(f"{name}: temperature", "°C", tuple(warmest), CELSIUS)
+        yield TrackedQuantity(f"{name}: temperature", "°C", tuple(warmest), CELSIUS)
 
 
 def steady_rounds(

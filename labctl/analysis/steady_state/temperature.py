@@ -6,9 +6,9 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import Floats
 from labctl.analysis.steady_state.rule import FEWEST_READINGS, WINDOW
-from labctl.analysis.steady_state.tracking import Limits
+from labctl.analysis.steady_state.tracking import SteadyLimits
 
-STANDS = Limits(range=1.0, line=0.5, of_average=False)
+STANDS = SteadyLimits(range=1.0, line=0.5, of_average=False)
 
 
 def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:

@@ -21,7 +21,7 @@ from labctl.analysis.steady_state.rule import (
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SteadyLimits:
     """What a window may do: its range and its line as parts of the average, or absolutely."""
 
     range: float = RANGE_LIMIT
@@ -40,16 +40,16 @@ class Limits:
         return SteadyState(steady, found.average, spread, line, found.slope)
 
 
-PTS = Limits()
+PTS = SteadyLimits()
 """What the standard asks of performance; here also of watts."""
 
-CELSIUS = Limits(range=2.0, line=1.5, of_average=False)
+CELSIUS = SteadyLimits(range=2.0, line=1.5, of_average=False)
 """Temperature has no standard, and a share of °C means nothing because 0 °C is no zero: 2 °C of
 range is two steps of a drive's sensor, and one step makes a line of up to 1.2 °C."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class SteadyWindow:
     """A measurement window as the standard draws it.
 
     ``rounds`` count from 0. Every line is a pair of y, at the first and at the last round.
@@ -68,13 +68,13 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
+class TrackedQuantity:
     """A variable that is followed from round to round."""
 
     name: str
     unit: str
     values: tuple[float, ...]
-    limits: Limits = PTS
+    limits: SteadyLimits = PTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class SteadyReport:
     """
 
     reached_at: int | None
-    tracked: tuple[Tracked, ...]
-    windows: tuple[Window, ...]
+    tracked: tuple[TrackedQuantity, ...]
+    windows: tuple[SteadyWindow, ...]
     alone_at: Mapping[str, int | None]
     sweep: str = ""
     """Whose rounds they are; empty for work that just came again and again."""
@@ -104,7 +104,7 @@ class SteadyReport:
         return self.reached_at is not None
 
 
-def measurement_window(one: Tracked, end: int, window: int = WINDOW) -> Window:
+def measurement_window(one: TrackedQuantity, end: int, window: int = WINDOW) -> SteadyWindow:
     """The window that ends with round ``end``, with the lines that the standard draws.
 
     Raises ValueError when there are not so many rounds.
@@ -117,7 +117,7 @@ def measurement_window(one: Tracked, end: int, window: int = WINDOW) -> Window:
     half = one.limits.range / 2 * (abs(verdict.average) if one.limits.of_average else 1.0)
     rise = verdict.slope * (window - 1) / 2
     average = verdict.average
-    return Window(
+    return SteadyWindow(
         name=one.name,
         unit=one.unit,
         rounds=tuple(range(first, end + 1)),
@@ -130,7 +130,7 @@ def measurement_window(one: Tracked, end: int, window: int = WINDOW) -> Window:
     )
 
 
-def steady_round(tracked: Sequence[Tracked], window: int = WINDOW) -> int | None:
+def steady_round(tracked: Sequence[TrackedQuantity], window: int = WINDOW) -> int | None:
     """The round (from 0) that ends the first window in which all are steady, or None."""
     for end in range(window, min((len(one.values) for one in tracked), default=0) + 1):
         if all(one.limits.verdict(one.values[end - window : end]).steady for one in tracked):
@@ -138,7 +138,7 @@ def steady_round(tracked: Sequence[Tracked], window: int = WINDOW) -> int | None
     return None
 
 
-def steady_report(tracked: Sequence[Tracked], window: int = WINDOW) -> SteadyReport:
+def steady_report(tracked: Sequence[TrackedQuantity], window: int = WINDOW) -> SteadyReport:
     """Whether and where all ``tracked`` variables are steady together."""
     rounds = min((len(one.values) for one in tracked), default=0)
     reached = steady_round(tracked, window)
@@ -146,7 +146,7 @@ def steady_report(tracked: Sequence[Tracked], window: int = WINDOW) -> SteadyRep
 
 
 def last_window_report(
-    tracked: Sequence[Tracked], sweep: str, window: int = WINDOW
+    tracked: Sequence[TrackedQuantity], sweep: str, window: int = WINDOW
 ) -> SteadyReport:
     """Whether all are steady in the last window, which the results of a sweep are the mean of."""
     end = min((len(one.values) for one in tracked), default=0) - 1
@@ -156,7 +156,9 @@ def last_window_report(
     return replace(_report(tracked, window, end, end if last else None), sweep=sweep)
 
 
-def _report(tracked: Sequence[Tracked], window: int, end: int, reached: int | None) -> SteadyReport:
+def _report(
+    tracked: Sequence[TrackedQuantity], window: int, end: int, reached: int | None
+) -> SteadyReport:
     """With the windows that end with round ``end``."""
     windows = (
         tuple(measurement_window(one, end, window) for one in tracked) if end >= window - 1 else ()

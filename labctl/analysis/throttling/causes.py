@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from labctl.analysis.results import ThrottleInterval
-from labctl.analysis.throttling.signals import Grid, PhaseSignals
+from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 from labctl.analysis.throttling.slowdowns import AROUND_S, FLOOR, STALLED, Slowdown, inner
 
 WATTS_ROSE = 1.01
@@ -51,7 +51,7 @@ _NS = 1_000_000_000
 
 
 def explained(
-    phase: PhaseSignals, grid: Grid, item: Slowdown, carried_over: bool
+    phase: PhaseSignals, grid: SteppedIops, item: Slowdown, carried_over: bool
 ) -> ThrottleInterval:
     """A slowdown as an interval with its cause and what shows it.
 
@@ -87,7 +87,7 @@ def explained(
     return replace(judged, evidence="; ".join([*seen, judged.evidence]))
 
 
-def _windows(grid: Grid, item: Slowdown) -> tuple[tuple[int, int], tuple[int, int]]:
+def _windows(grid: SteppedIops, item: Slowdown) -> tuple[tuple[int, int], tuple[int, int]]:
     """Steps just before (at the start of a phase: just after) a slowdown, and those in it.
 
     A status stands for a whole step: the one next to an edge may belong to either side, and is
@@ -122,7 +122,7 @@ def followed(
 
 
 def held_back(
-    phase: PhaseSignals, grid: Grid, more: tuple[int, int], less: tuple[int, int]
+    phase: PhaseSignals, grid: SteppedIops, more: tuple[int, int], less: tuple[int, int]
 ) -> bool | None:
     """Whether watts went with IOPS between two stretches of steps as in a drive that holds itself
     back in the one that did ``less``; None when it cannot be told. Judged by the seconds of each
@@ -151,7 +151,11 @@ def _costly(share: float, before: float | None, idle_watts: float | None) -> boo
 
 
 def _cause(
-    phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval, carried_over: bool
+    phase: PhaseSignals,
+    grid: SteppedIops,
+    item: Slowdown,
+    seen: ThrottleInterval,
+    carried_over: bool,
 ) -> ThrottleInterval:
     """``seen`` with its cause, and what of the evidence is more than its levels."""
     watts = seen.watts_before, seen.watts_during
@@ -204,7 +208,7 @@ def _cause(
     return replace(seen, cause=cause, evidence="; ".join(words), costly=costly)
 
 
-def _host(phase: PhaseSignals, grid: Grid, item: Slowdown, as_heat: bool) -> str | None:
+def _host(phase: PhaseSignals, grid: SteppedIops, item: Slowdown, as_heat: bool) -> str | None:
     """What the drive's host was short of in a slowdown, if that accounts for it; or, if it looks
     as heat does, may do so."""
     beside, inside = (
@@ -220,7 +224,7 @@ def _host(phase: PhaseSignals, grid: Grid, item: Slowdown, as_heat: bool) -> str
     return phase.host.throughout(beside, inside, fall)
 
 
-def _counted_here(phase: PhaseSignals, grid: Grid, item: Slowdown) -> bool:
+def _counted_here(phase: PhaseSignals, grid: SteppedIops, item: Slowdown) -> bool:
     """Whether the drive counted that it began to throttle, and this is the deepest fall between
     the two looks that saw it."""
     looks = phase.counters.began(grid.moment(item.begin))
@@ -234,7 +238,7 @@ def _counted_here(phase: PhaseSignals, grid: Grid, item: Slowdown) -> bool:
 
 
 def _standstill(
-    phase: PhaseSignals, grid: Grid, item: Slowdown, seen: ThrottleInterval
+    phase: PhaseSignals, grid: SteppedIops, item: Slowdown, seen: ThrottleInterval
 ) -> tuple[str, list[str]]:
     """No I/O at all: the host's fault unless the drive went on taking power."""
     words = ["no I/O got through"]

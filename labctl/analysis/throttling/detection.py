@@ -19,7 +19,7 @@ from labctl.analysis.throttling.causes import alike, at_one_ceiling, explained, 
 from labctl.analysis.throttling.garbage_collection import cut_off, repeated, steady_state
 from labctl.analysis.throttling.heat import STEP
 from labctl.analysis.throttling.pauses import as_stretches
-from labctl.analysis.throttling.signals import Grid, PhaseSignals, on_grid
+from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops, on_grid
 from labctl.analysis.throttling.slowdowns import ABRUPT, REDUCED, Levels, Slowdown, rises, slowdowns
 from labctl.analysis.throttling.write_slowdowns import PASSING_S, slow_stretches
 
@@ -104,7 +104,7 @@ def _handed_over(last: ThrottleInterval | None, before: PhaseSignals, phase: Pha
 
 def _of_phase(
     phase: PhaseSignals,
-    grid: Grid,
+    grid: SteppedIops,
     levels: Levels,
     hot: ThrottleInterval | None,
     what: Known,
@@ -135,7 +135,7 @@ def _of_phase(
     return [item for item in found if _is_told(item, phase)]
 
 
-def _new_level(levels: Levels, begin: int, grid: Grid) -> int:
+def _new_level(levels: Levels, begin: int, grid: SteppedIops) -> int:
     """Where the level after a lasting step begins: the status in which it fell holds some of the
     level before."""
     later = [bound for bound in levels.bounds if bound > begin]
@@ -147,7 +147,9 @@ def _new_level(levels: Levels, begin: int, grid: Grid) -> int:
     return later[0] if passing else begin
 
 
-def _handed_on(phase: PhaseSignals, grid: Grid, levels: Levels, what: Known) -> Slowdown | None:
+def _handed_on(
+    phase: PhaseSignals, grid: SteppedIops, levels: Levels, what: Known
+) -> Slowdown | None:
     """The begin of a phase that goes on throttled, until a rise that lets the drive go; None when
     no rise was seen."""
     seen = rises(levels)
@@ -160,7 +162,7 @@ def _handed_on(phase: PhaseSignals, grid: Grid, levels: Levels, what: Known) -> 
     return Slowdown(0, rise, beside, before, levels.mean(0, rise), at_start=True, to_end=False)
 
 
-def _changes(grid: Grid, levels: Levels) -> list[tuple[int, bool]]:
+def _changes(grid: SteppedIops, levels: Levels) -> list[tuple[int, bool]]:
     """The moments (ns) at which IOPS changed abruptly, and whether they rose."""
     steps = zip(levels.bounds, levels.bounds[1:], levels.bounds[2:], strict=False)
     beside = [(at, levels.before(at, low), levels.after(at, high)) for low, at, high in steps]
@@ -171,7 +173,9 @@ def _changes(grid: Grid, levels: Levels) -> list[tuple[int, bool]]:
     ]
 
 
-def _lets_go(phase: PhaseSignals, grid: Grid, levels: Levels, what: Known, rise: int) -> bool:
+def _lets_go(
+    phase: PhaseSignals, grid: SteppedIops, levels: Levels, what: Known, rise: int
+) -> bool:
     """Whether a rise can be the end of throttling.
 
     It is when it reaches what the same workload did when it was free. Else a drive is let go cooler

@@ -28,7 +28,7 @@ LEAST_RISE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sensor:
+class HeatSensor:
     """One temperature series; ``own`` when it is the drive's own sensor."""
 
     name: str
@@ -46,7 +46,7 @@ class Sensor:
 class Heat:
     """The temperatures of a run and the drive's warning temperature (None: not reported)."""
 
-    sensors: tuple[Sensor, ...]
+    sensors: tuple[HeatSensor, ...]
     warning_celsius: float | None
     onset_celsius: float | None = None
     """Where the drive was seen to begin to throttle; None while that is looked for."""
@@ -57,7 +57,7 @@ class Heat:
     ) -> Heat:
         """From sensor name → (channel, times, °C); the drive's own sensors come first."""
         found = [
-            Sensor(name, _is_own(name, channel), t_ns[good], celsius[good])
+            HeatSensor(name, _is_own(name, channel), t_ns[good], celsius[good])
             for name, (channel, t_ns, celsius) in sensors.items()
             for good in (np.isfinite(celsius),)
             if good.any()
@@ -135,7 +135,7 @@ class Heat:
         return max(ends, default=None)
 
     @property
-    def _drives_own(self) -> Sensor | None:
+    def _drives_own(self) -> HeatSensor | None:
         return next((sensor for sensor in self.sensors if sensor.own), None)
 
     def _own(self, begin_ns: int, end_ns: int) -> Floats | None:
@@ -217,7 +217,9 @@ class Heat:
         return False
 
     @staticmethod
-    def _at_plateau(sensor: Sensor, begin_ns: int, end_ns: int, top: float, at_start: bool) -> bool:
+    def _at_plateau(
+        sensor: HeatSensor, begin_ns: int, end_ns: int, top: float, at_start: bool
+    ) -> bool:
         highest, lowest = float(sensor.celsius.max()), float(sensor.celsius.min())
         if top < highest - NEAR_HIGHEST or top - lowest < LEAST_RISE:
             return False
@@ -232,7 +234,7 @@ def _is_own(name: str, channel: str) -> bool:
     return any(word in words for word in ("composite", "drive", "nvme", "smart"))
 
 
-def _between(sensor: Sensor, begin_ns: int, end_ns: int) -> Floats:
+def _between(sensor: HeatSensor, begin_ns: int, end_ns: int) -> Floats:
     """Readings between two moments; the nearest one when there are none."""
     low, high = np.searchsorted(sensor.t_ns, [begin_ns, end_ns])
     if high > low:

@@ -59,7 +59,7 @@ class PhaseSignals:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SteppedIops:
     """IOPS on even steps, relative to their median ``unit``; ``late`` where no status came."""
 
     x: Floats
@@ -81,7 +81,7 @@ class Grid:
         return float(self.x[begin:end].mean()) * self.unit
 
 
-def on_grid(phase: PhaseSignals) -> Grid | None:
+def on_grid(phase: PhaseSignals) -> SteppedIops | None:
     """Interval IOPS on even steps: each step takes the interval that covers it.
 
     A status that came late stands for a longer interval, whose length follows from the middles
@@ -111,7 +111,7 @@ def on_grid(phase: PhaseSignals) -> Grid | None:
     x[missing] = 0.0
     if step > 1.5 * usual:
         x = _means(x, iops * lengths / unit, lengths, ends, step)
-    return Grid(x, late[which] | missing, unit, phase.begin_ns, round(step))
+    return SteppedIops(x, late[which] | missing, unit, phase.begin_ns, round(step))
 
 
 def _without_standstills(

@@ -16,7 +16,7 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import Floats
 from labctl.analysis.stats.change_points import calm_scatter, scatter_of_steps, segment_bounds
-from labctl.analysis.throttling.signals import Grid
+from labctl.analysis.throttling.signals import SteppedIops
 
 REDUCED = 0.90
 """A stretch counts as reduced below this fraction of the level before it."""
@@ -70,7 +70,7 @@ class Levels:
     """Steps of ``AROUND_S``."""
 
     @classmethod
-    def of(cls, grid: Grid) -> Levels:
+    def of(cls, grid: SteppedIops) -> Levels:
         """Cut a phase into its levels."""
         z = np.log(grid.x + FLOOR)
         shortest = grid.points(SHORTEST_S)
@@ -146,7 +146,7 @@ def _ended(
     return Slowdown(*steps, reference, during, at_start=False, to_end=to_end)
 
 
-def is_restless(grid: Grid | None) -> bool:
+def is_restless(grid: SteppedIops | None) -> bool:
     """Whether the statuses of a phase scatter so much that a fall to ``REDUCED`` for ``AROUND_S``
     may be hidden in them (three standard deviations)."""
     if grid is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.throttling.causes import ALIKE, explained, held_back
 from labctl.analysis.throttling.heat import STEP
-from labctl.analysis.throttling.signals import Grid, PhaseSignals
+from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 from labctl.analysis.throttling.slowdowns import ABRUPT, REDUCED, STALLED, Levels, Slowdown
 
 PASSING_S = 1.5
@@ -65,7 +65,7 @@ class _Walk:
     """Where the walk through a phase stands: the factors, what has begun and what has ended."""
 
     phase: PhaseSignals
-    grid: Grid
+    grid: SteppedIops
     levels: Levels
     lets_go: Callable[[int], bool]
     handed: bool
@@ -266,7 +266,11 @@ class _Walk:
 
 
 def slow_stretches(
-    phase: PhaseSignals, grid: Grid, levels: Levels, handed: bool, lets_go: Callable[[int], bool]
+    phase: PhaseSignals,
+    grid: SteppedIops,
+    levels: Levels,
+    handed: bool,
+    lets_go: Callable[[int], bool],
 ) -> list[ThrottleInterval]:
     """Slow stretches of a phase that writes, in order.
 
@@ -292,7 +296,7 @@ def _clear(levels: Levels, before: Step, after: Step) -> float:
     return math.exp(-SURE * levels.noise * math.sqrt(sum(1 / n for n in points)))
 
 
-def _settled(levels: Levels, grid: Grid) -> Sequence[Step]:
+def _settled(levels: Levels, grid: SteppedIops) -> Sequence[Step]:
     """The stretches of constant level, without those on the way from one to another."""
     steps = list(itertools.pairwise(levels.bounds))
     means = [levels.mean(*one) for one in steps]

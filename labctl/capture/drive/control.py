@@ -20,7 +20,7 @@ from labctl.capture.drive.changed_settings import (
     Changed,
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.nvme_cli import ask_nvme
 from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
@@ -88,7 +88,7 @@ class DriveControl:
     def purge(
         self,
         phase: Phase,
-        place: Place | None,
+        place: DrivePlace | None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> str:
         """Take the drive back to fresh by ``phase.purge_method``; the method that was used.

@@ -37,7 +37,7 @@ OnEvent = Callable[[str, int, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SmartSample:
     """One reading of SMART. ``t_ns`` is the middle of the time it took, ``u_ns`` half of that."""
 
     t_ns: int
@@ -72,19 +72,19 @@ class DriveWatch:
         self._on_event = on_event
         self._every_s = every_s
         self._wanted = asyncio.Event()
-        self._last: Look | None = None
+        self._last: SmartSample | None = None
         self._silent_since_ns: int | None = None
 
     def phase_boundary(self) -> None:
         """A phase began or ended: look soon. Returns at once."""
         self._wanted.set()
 
-    async def look(self, when: str | None = None) -> Look:
+    async def look(self, when: str | None = None) -> SmartSample:
         """Read once and tell what is new. ``when`` ("before", "after") tells everything."""
         begin_ns = self._now_ns()
         log, problem = await _in_thread(self._read)
         end_ns = self._now_ns()
-        look = Look((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
+        look = SmartSample((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
         self._tell(look, when)
         return look
 
@@ -106,7 +106,7 @@ class DriveWatch:
             await self.look()
             await asyncio.sleep(LEAST_GAP_S)
 
-    def _tell(self, look: Look, when: str | None) -> None:
+    def _tell(self, look: SmartSample, when: str | None) -> None:
         if look.log is None:
             if self._silent_since_ns is None:
                 self._silent_since_ns = look.t_ns
@@ -126,7 +126,7 @@ class DriveWatch:
             self._on_event("drive_state", look.t_ns, state)
         self._last = look
 
-    def _tell_moved(self, last: Look, look: Look) -> None:
+    def _tell_moved(self, last: SmartSample, look: SmartSample) -> None:
         assert last.log is not None and look.log is not None
         before, now = last.log.thermal_counters(), look.log.thermal_counters()
         moved = {

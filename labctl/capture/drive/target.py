@@ -18,7 +18,7 @@ from labctl.capture.drive import safety
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_own_mounts
-from labctl.capture.identity.node import Node, Place, find_place, is_missing_device, look_at
+from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missing_device, look_at
 from labctl.config.drive_texts import checked_path
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
@@ -47,7 +47,7 @@ def check_target(
     *,
     whole_drive: bool = False,
     at_rest: bool = True,
-) -> Place | None:
+) -> DrivePlace | None:
     """Refuse what must not or cannot be done to the rig's target; where and what it is, if not.
 
     None of an NBD address, which is nothing of the drive's host. What is allowed is allowed of what
@@ -106,7 +106,7 @@ def check_targets(
     *,
     whole_drive: bool = False,
     at_rest: bool = True,
-) -> dict[str, Place]:
+) -> dict[str, DrivePlace]:
     """:func:`check_target` of each drive of the rig, and that each is another one.
 
     Gives what each is, by its name; NBD addresses are left out. Raises ConfigurationError, Refused.
@@ -196,7 +196,7 @@ def _will_grow(rig: Rig, node: Node) -> bool:
     return node.size_bytes < (rig.drive.size_bytes or 0)
 
 
-def _refuse_lost_file(rig: Rig, place: Place, node: Node, machine: Machine) -> None:
+def _refuse_lost_file(rig: Rig, place: DrivePlace, node: Node, machine: Machine) -> None:
     """Refuse to write over a file that somebody else made. Raises Refused.
 
     A scratch file is made as large as the rig says, at once: one of that size is labctl's own.
@@ -217,7 +217,7 @@ def _refuse_lost_file(rig: Rig, place: Place, node: Node, machine: Machine) -> N
         )
 
 
-def _check_file(rig: Rig, place: Place, runs_root: Path | None, machine: Machine) -> None:
+def _check_file(rig: Rig, place: DrivePlace, runs_root: Path | None, machine: Machine) -> None:
     path = Path(place.path)
     if place.node is None and rig.drive.size_bytes is None:
         raise _mistake(

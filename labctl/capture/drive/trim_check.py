@@ -56,7 +56,7 @@ _COUNT = (
 )
 
 
-class Verdict(StrEnum):
+class TrimVerdict(StrEnum):
     """What a check found."""
 
     WORKS = "works"
@@ -100,7 +100,7 @@ class TrimCheck:
     discard: Discard
     before: Contents | None
     after: Contents | None
-    verdict: Verdict
+    verdict: TrimVerdict
     why: str
 
     def to_json(self) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def _unsupported(device: str, folder: str, discard: Discard) -> TrimCheck:
         "neither the drive nor what it is connected through (USB bridge, RAID, dm-crypt without "
         "allow-discards) passes it on; nothing was written"
     )
-    return TrimCheck(device, folder, (), discard, None, None, Verdict.UNSUPPORTED, why)
+    return TrimCheck(device, folder, (), discard, None, None, TrimVerdict.UNSUPPORTED, why)
 
 
 def _judged(
@@ -303,32 +303,32 @@ def _judged(
     return TrimCheck(device, folder, tuple(extents), discard, before, after, verdict, why)
 
 
-def judge(discard: Discard, before: Contents, after: Contents) -> tuple[Verdict, str]:
+def judge(discard: Discard, before: Contents, after: Contents) -> tuple[TrimVerdict, str]:
     """What the blocks before and after the discard say, and why."""
     if not before.total or before.pattern < before.total:
-        return Verdict.OPEN, (
+        return TrimVerdict.OPEN, (
             f"the pattern was not where it was written ({before.pattern} of {before.total} bytes): "
             "the filesystem keeps data elsewhere than it says (btrfs, compression, encryption); "
             "check the raw device, or another filesystem"
         )
     if not after.pattern:
         if after.zeros == after.total:
-            return Verdict.WORKS, "every block reads as zeros"
+            return TrimVerdict.WORKS, "every block reads as zeros"
         if after.ones == after.total:
-            return Verdict.WORKS, "every block reads as FFh"
-        return Verdict.WORKS, (
+            return TrimVerdict.WORKS, "every block reads as FFh"
+        return TrimVerdict.WORKS, (
             "the pattern is gone, but not all of it reads as zeros: "
             f"{after.other} bytes are something else"
         )
     left = f"{after.pattern} of {after.total} bytes still have the pattern"
     if after.pattern < after.total:
-        return Verdict.PARTLY, (
+        return TrimVerdict.PARTLY, (
             f"{left}; pieces smaller than the granularity ({discard.granularity_bytes} bytes) may "
             "be left out"
         )
     if discard.promise in (Promise.ZEROS, Promise.ONES):
-        return Verdict.FAILS, f"{left}, although the drive promises {discard.promise}"
-    return Verdict.OPEN, (
+        return TrimVerdict.FAILS, f"{left}, although the drive promises {discard.promise}"
+    return TrimVerdict.OPEN, (
         f"{left}; that is no proof: this drive does not promise what a discarded block reads as, "
         "and may return the old data until its flash is erased"
     )

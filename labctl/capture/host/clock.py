@@ -19,7 +19,7 @@ import numpy as np
 
 from instruments.reading import ClockPair
 from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap, fit_clock
-from labctl.capture.host.drive_host import Moment
+from labctl.capture.host.drive_host import HostMoment
 from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
@@ -32,7 +32,7 @@ _WALL = re.compile(r"(\d{9,11})(\d{9})?(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClockSample:
     """One bracketed look: when it was asked and answered here, and what the host's clocks said.
 
     ``tick_ns``: the wall clock is told in steps of this (1 s where ``date`` knows no ``%N``).
@@ -84,7 +84,7 @@ class HostWallClock:
         self._zero_wall_ns = 0
         self._tick_ns = 1
         self._boot_id = ""
-        self._last: Look | None = None
+        self._last: ClockSample | None = None
         self._pairs: list[tuple[int, int, int]] = []
         self._map: ClockMap | None = None
 
@@ -94,7 +94,7 @@ class HostWallClock:
             self._last = None
         self._boot_id = boot_id
 
-    def take(self, look: Look) -> None:
+    def take(self, look: ClockSample) -> None:
         """Take the best look of a round."""
         stepped_ns = self._stepped_ns(look) if self._last is not None else None
         if self._last is None or stepped_ns is not None:
@@ -107,19 +107,19 @@ class HostWallClock:
         self._map = None
         self._on_pair(ClockPair(HOST_CLOCK.split(".")[1], *pair))
 
-    def moment_of(self, wall_ns: int) -> Moment:
+    def moment_of(self, wall_ns: int) -> HostMoment:
         """A recent wall time of the host on the timebase."""
         device_ns = self._device_ns(wall_ns)
         if self._map is None:
             pairs = np.array(self._pairs, CLOCK_PAIR)
             self._map = fit_clock(pairs, self._tick_ns / NS_PER_S, device_ns, device_ns)
         t_ns = int(self._map.to_host_ns(np.array([device_ns]))[0])
-        return Moment(t_ns, round(self._map.u_between_ns(t_ns, t_ns)), device_ns)
+        return HostMoment(t_ns, round(self._map.u_between_ns(t_ns, t_ns)), device_ns)
 
     def _device_ns(self, wall_ns: int) -> int:
         return self._epoch * EPOCH_NS + LEAD_NS + wall_ns - self._zero_wall_ns
 
-    def _stepped_ns(self, look: Look) -> int | None:
+    def _stepped_ns(self, look: ClockSample) -> int | None:
         """How far the wall clock was set since the last look; None when it only ran on."""
         last = self._last
         assert last is not None
@@ -133,7 +133,7 @@ class HostWallClock:
         far = STEP_NS + doubt_ns + (self._tick_ns if self._tick_ns > 1 else 0)
         return wall_ns - ran_ns if abs(wall_ns - ran_ns) > far else None
 
-    def _begin_epoch(self, look: Look) -> None:
+    def _begin_epoch(self, look: ClockSample) -> None:
         self._epoch += 1
         self._zero_wall_ns = look.wall_ns
         self._tick_ns = look.tick_ns

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from instruments.process_environment import helper_environment
 from labctl.capture.host.cpu import STAT
-from labctl.capture.host.load import PRESSURE, LoadLook
+from labctl.capture.host.load import PRESSURE, LoadSample
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.record.timebase import Timebase
 
@@ -25,7 +25,7 @@ PIPE_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HostMoment:
     """A moment that the host's wall clock told, in ns.
 
     ``t_ns`` is on the run's timebase, known to ± ``u_ns`` so far. ``clock_ns`` is the device time
@@ -36,10 +36,10 @@ class Moment:
     u_ns: int = 0
     clock_ns: int | None = None
 
-    def before(self, elapsed_ns: int) -> Moment:
+    def before(self, elapsed_ns: int) -> HostMoment:
         """The moment so much earlier."""
         clock_ns = None if self.clock_ns is None else self.clock_ns - elapsed_ns
-        return Moment(self.t_ns - elapsed_ns, self.u_ns, clock_ns)
+        return HostMoment(self.t_ns - elapsed_ns, self.u_ns, clock_ns)
 
 
 class Spawned(Protocol):
@@ -108,11 +108,11 @@ class DriveHost(Protocol):
         """
         ...
 
-    def moment_of(self, wall_ns: int) -> Moment:
+    def moment_of(self, wall_ns: int) -> HostMoment:
         """A recent time of the host's wall clock, as fio prints it."""
         ...
 
-    async def look_at_load(self) -> LoadLook | None:
+    async def look_at_load(self) -> LoadSample | None:
         """What other work its processors have; None while it is away."""
         ...
 
@@ -205,15 +205,15 @@ class LocalHost:
             os.close(writing)
         return LocalProcess(process, stdout, directory)
 
-    def moment_of(self, wall_ns: int) -> Moment:
+    def moment_of(self, wall_ns: int) -> HostMoment:
         """See :class:`DriveHost`."""
-        return Moment(self._timebase.from_wall_ns(wall_ns))
+        return HostMoment(self._timebase.from_wall_ns(wall_ns))
 
-    async def look_at_load(self) -> LoadLook:
+    async def look_at_load(self) -> LoadSample:
         """See :class:`DriveHost`."""
         texts = await asyncio.to_thread(self.machine.read_texts, [PRESSURE, STAT])
         pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")
-        return LoadLook.parse(self._timebase.now_ns(), pressure, stat)
+        return LoadSample.parse(self._timebase.now_ns(), pressure, stat)
 
     async def close(self) -> None:
         """Nothing to close."""

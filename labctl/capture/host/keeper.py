@@ -18,9 +18,9 @@ from typing import Self
 
 from instruments.process_environment import helper_environment
 from instruments.transports.ssh import CONNECT_WITHIN_S, LOST, ssh_command
-from labctl.capture.host.clock import Look
+from labctl.capture.host.clock import ClockSample
 from labctl.capture.host.drive_host import PIPE_LIMIT
-from labctl.capture.host.load import LoadLook
+from labctl.capture.host.load import LoadSample
 from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
 from labctl.errors import RunFailed
 
@@ -148,21 +148,21 @@ class Keeper:
         if not self.closed.is_set() and not self._process.stdin.is_closing():
             self._process.stdin.write((" ".join(words) + "\n").encode())
 
-    async def look(self) -> Look | None:
+    async def look(self) -> ClockSample | None:
         """Look at the host's clocks once; None when the connection is gone."""
         answer = await self._ask("clock")
         if answer is None:
             return None
         sent_ns, received_ns, (wall, up, *_) = answer
-        return Look.parse(sent_ns, received_ns, wall, up)
+        return ClockSample.parse(sent_ns, received_ns, wall, up)
 
-    async def load(self) -> LoadLook | None:
+    async def load(self) -> LoadSample | None:
         """Look at what other work the host's processors have; None when the connection is gone."""
         answer = await self._ask("load")
         if answer is None:
             return None
         sent_ns, received_ns, (waiting, *ticks) = answer
-        return LoadLook.parse((sent_ns + received_ns) // 2, waiting, " ".join(ticks))
+        return LoadSample.parse((sent_ns + received_ns) // 2, waiting, " ".join(ticks))
 
     async def _ask(self, order: str) -> tuple[int, int, list[str]] | None:
         """When it was asked and answered, and the words of the answer, two at least; None when the

@@ -32,7 +32,7 @@ _STEAL = 7
 
 
 @dataclass(frozen=True, slots=True)
-class LoadLook:
+class LoadSample:
     """Both counters at a moment of the timebase; None where the host has none."""
 
     t_ns: int
@@ -58,7 +58,7 @@ class LoadLook:
         """Whether the host has one of the counters."""
         return self.waiting_us is not None or self.stolen_ticks is not None
 
-    def since(self, before: LoadLook) -> dict[str, float]:
+    def since(self, before: LoadSample) -> dict[str, float]:
         """The shares of the time since another look, by channel; none of a counter that is not
         there or went back (the host was started anew)."""
         found: dict[str, float] = {}
@@ -72,7 +72,7 @@ class LoadLook:
         return {name: min(share, 1.0) for name, share in found.items() if share >= 0}
 
 
-AskLoad = Callable[[], Awaitable[LoadLook | None]]
+AskLoad = Callable[[], Awaitable[LoadSample | None]]
 """Asks a host for both counters now; None while it is away."""
 
 
@@ -95,7 +95,7 @@ async def watching_load(look: AskLoad, journal: Journal) -> AsyncIterator[None]:
 
 
 async def _watch(look: AskLoad, journal: Journal) -> None:
-    before: LoadLook | None = None
+    before: LoadSample | None = None
     while True:
         now = await look()
         if now is not None and not now.tells:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruments.driver_kit.polling import CountLooks
+from instruments.driver_kit.polling import PolledCounts
 from instruments.reading import ClockPair
-from labctl.capture.host.clock import HostWallClock, Look
-from labctl.capture.host.drive_host import Moment
+from labctl.capture.host.clock import ClockSample, HostWallClock
+from labctl.capture.host.drive_host import HostMoment
 from labctl.capture.host.keeper import Keeper, RemoteProcess
-from labctl.capture.host.load import LoadLook
+from labctl.capture.host.load import LoadSample
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import SshMachine
 from labctl.errors import JournalError, RunFailed
@@ -129,11 +129,11 @@ class RemoteHost:
         texts = {name: (directory / name).read_text("utf-8") for name in files}
         return await RemoteProcess.start(self._keeper, f"p{self._processes}", argv, texts)
 
-    def moment_of(self, wall_ns: int) -> Moment:
+    def moment_of(self, wall_ns: int) -> HostMoment:
         """See :class:`DriveHost`."""
         return self._clock.moment_of(wall_ns)
 
-    async def look_at_load(self) -> LoadLook | None:
+    async def look_at_load(self) -> LoadSample | None:
         """See :class:`DriveHost`."""
         return None if self._keeper is None else await self._keeper.load()
 
@@ -195,7 +195,7 @@ class RemoteHost:
                     self._back.set()
 
     async def _follow(self, keeper: Keeper) -> None:
-        phasing = CountLooks(LOOK_EVERY_S)
+        phasing = PolledCounts(LOOK_EVERY_S)
         while not keeper.closed.is_set():
             look = await self._look(keeper)
             wait_s = LOOK_EVERY_S
@@ -209,7 +209,7 @@ class RemoteHost:
                 async with asyncio.timeout(wait_s):
                     await keeper.closed.wait()
 
-    async def _look(self, keeper: Keeper, rounds: int = 1) -> Look | None:
+    async def _look(self, keeper: Keeper, rounds: int = 1) -> ClockSample | None:
         """Look a few times, and keep the shortest of each round; the last one kept."""
         best = None
         for _ in range(rounds):

@@ -14,7 +14,7 @@ from labctl.capture.host.state import read_host
 from labctl.capture.identity import nvme_cli, sysfs
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_mounts, read_own_mounts
-from labctl.capture.identity.node import Place, find_place, is_missing_device
+from labctl.capture.identity.node import DrivePlace, find_place, is_missing_device
 from labctl.capture.identity.nvme_cli import ask_nvme
 from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
@@ -66,7 +66,7 @@ def _identify(machine: Machine, target: str, engine: str) -> DriveState:
 
 
 def _identify_file(
-    state: DriveState, place: Place, blocks: BlockDevices, machine: Machine
+    state: DriveState, place: DrivePlace, blocks: BlockDevices, machine: Machine
 ) -> DriveState:
     """A file: the drive is the one that its filesystem is on, where that is a single one."""
     if place.folder is None:

@@ -51,7 +51,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DrivePlace:
     """A target as it is on its machine: its path without links and ``..``, and what stands there.
 
     ``node`` is None where nothing does: a file may be made in ``folder``, which is None where there
@@ -73,7 +73,7 @@ def look_at(path: str, machine: Machine) -> Node | None:
     return _look_at([path], machine, ["-L"]).get(path)
 
 
-def find_place(target: str, machine: Machine) -> Place:
+def find_place(target: str, machine: Machine) -> DrivePlace:
     """Resolve ``target`` once: links and ``..`` are gone, what stands there is seen."""
     path = machine.resolve(target)
     if path is None:
@@ -84,7 +84,7 @@ def find_place(target: str, machine: Machine) -> Place:
     there = _look_at([path, folder], machine, ())
     found = there.get(folder)
     is_folder = found is not None and stat.S_ISDIR(found.mode)
-    return Place(path, there.get(path), found if is_folder else None)
+    return DrivePlace(path, there.get(path), found if is_folder else None)
 
 
 def _look_at(paths: Sequence[str], machine: Machine, how: Sequence[str]) -> dict[str, Node]:
@@ -104,7 +104,7 @@ def number_of(major: str, minor: str) -> str:
     return f"{int(major, 16)}:{int(minor, 16)}"
 
 
-def is_missing_device(place: Place, machine: Machine) -> bool:
+def is_missing_device(place: DrivePlace, machine: Machine) -> bool:
     """Whether it means a device that is not there: in the folder of devices nothing stands at its
     name, or a plain file, as dd leaves one there when the drive is away.
 

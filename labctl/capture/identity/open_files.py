@@ -15,7 +15,7 @@ from importlib import resources
 
 from labctl.capture.host.drive_host import Spawned
 from labctl.capture.host.machine import Machine
-from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened import Opened
 from labctl.errors import Refused
 
@@ -133,7 +133,7 @@ class ComparedFiles:
             process.kill()
         return self.difference
 
-    def refuse_others(self, places: Mapping[str, Place]) -> None:
+    def refuse_others(self, places: Mapping[str, DrivePlace]) -> None:
         """Raise Refused where a target has become something else than the process was given."""
         for name, opened in self._opened.items():
             place = places.get(name)

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from labctl.capture.host.machine import Machine
-from labctl.capture.identity.node import Node, Place, find_place
+from labctl.capture.identity.node import DrivePlace, Node, find_place
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 
@@ -41,7 +41,7 @@ class Opened:
     """
 
     number: int
-    place: Place
+    place: DrivePlace
     node: Node
     least_bytes: int = 0
 
@@ -57,7 +57,7 @@ class Opened:
 
 
 def given(
-    drives: Mapping[str, Drive], places: Mapping[str, Place] | None, machine: Machine
+    drives: Mapping[str, Drive], places: Mapping[str, DrivePlace] | None, machine: Machine
 ) -> dict[str, Opened]:
     """What fio gets of each drive that is no NBD address. Raises RunFailed.
 
@@ -71,7 +71,7 @@ def given(
 
 
 def to_open(
-    places: Mapping[str, Place], least_bytes: Mapping[str, int | None], machine: Machine
+    places: Mapping[str, DrivePlace], least_bytes: Mapping[str, int | None], machine: Machine
 ) -> dict[str, Opened]:
     """Each place with the number that its open file will have. Raises RunFailed where nothing is.
 
@@ -112,7 +112,7 @@ def opening(
     return (shell, "-c", script, "labctl", str(len(targets)), *words, *argv)
 
 
-def _made(place: Place, machine: Machine) -> Node | None:
+def _made(place: DrivePlace, machine: Machine) -> Node | None:
     """The empty file that was made at ``place``. Raises RunFailed."""
     if place.folder is None:
         return None

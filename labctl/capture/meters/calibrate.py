@@ -16,11 +16,11 @@ import numpy as np
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument, PowerSwitch
 from instruments.reading import Quantity
-from labctl.analysis.power.cross_check import Difference, Side, difference_of
+from labctl.analysis.power.cross_check import MeterDifference, Side, difference_of
 from labctl.analysis.power.zero_offset import mean_and_scatter, not_a_zero
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.identity.identify import identify
-from labctl.capture.meters.listening import Heard, Session, hear
+from labctl.capture.meters.listening import Heard, HeardChannels, hear
 from labctl.config.calibration_file import (
     Calibration,
     calibration_file,
@@ -79,7 +79,7 @@ def _info(name: str, heard: Heard) -> ChannelInfo:
     return ChannelInfo.of(name.partition(".")[0], heard.channel)
 
 
-def _zero(name: str, session: Session, taken: str) -> Zero:
+def _zero(name: str, session: HeardChannels, taken: str) -> Zero:
     heard = session.heard[name]
     info = _info(name, heard)
     mean, scatter = mean_and_scatter(np.array(heard.values))
@@ -125,7 +125,7 @@ def store_check(rig: Rig, check: CrossCheck) -> None:
 
 def cross_check(
     rig: Rig, pair: tuple[str, str], seconds: float
-) -> tuple[CrossCheck, Difference, UsedCalibration | None]:
+) -> tuple[CrossCheck, MeterDifference, UsedCalibration | None]:
     """Two channels against each other, with the zeros that hold for them taken off.
 
     Raises ConfigurationError when they do not measure the same, RunFailed when they cannot be read.

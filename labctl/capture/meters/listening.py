@@ -89,14 +89,14 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class HeardChannels:
     """What was heard of some channels, and who their instruments say they are."""
 
     heard: dict[str, Heard]
     identities: dict[str, str]
 
 
-def hear(rig: Rig, names: Sequence[str], seconds: float, fewest: int) -> Session:
+def hear(rig: Rig, names: Sequence[str], seconds: float, fewest: int) -> HeardChannels:
     """Listen to the channels ``names`` for ``seconds``, longer until each has ``fewest`` readings.
 
     Raises RunFailed when an instrument cannot be read, or a channel tells that what it shows is no
@@ -126,7 +126,7 @@ def hear(rig: Rig, names: Sequence[str], seconds: float, fewest: int) -> Session
     told = [line for name, one in heard.items() for line in _no_values(name, one, fewest)]
     if told:
         raise RunFailed("\n".join(told))
-    return Session(heard, identities)
+    return HeardChannels(heard, identities)
 
 
 def _wait(listening: Listening, heard: dict[str, Heard], seconds: float, fewest: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sampling import Sensed
 from labctl.record.phase import Phase
 
 
-class Narrator(Protocol):
+class PhaseListener(Protocol):
     """Takes what happens to phases."""
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
@@ -23,14 +23,14 @@ class Narrator(Protocol):
         ...
 
 
-class Hands(Sensed, Protocol):
+class DriveActions(Sensed, Protocol):
     """What is done to the drive. Each checks first that it may be done, and raises Refused."""
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Start the fio of a phase, to be held. Raises RunFailed."""
         ...
 
-    async def check_again(self, phase: Phase) -> Mapping[str, Place]:
+    async def check_again(self, phase: Phase) -> Mapping[str, DrivePlace]:
         """Whether the held fio of a phase may still begin, and what each drive is now; no other
         fio of ours is there."""
         ...

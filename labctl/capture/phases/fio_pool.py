@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.phases.contract import Hands
+from labctl.capture.phases.contract import DriveActions
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.stopping import StopRequest
 from labctl.record.phase import Phase
@@ -20,7 +20,7 @@ TRIES = 3
 class Fios:
     """Starts each fio of a run by ``hands``, ahead of its phase."""
 
-    def __init__(self, hands: Hands, now_ns: Callable[[], int]) -> None:
+    def __init__(self, hands: DriveActions, now_ns: Callable[[], int]) -> None:
         self._hands = hands
         self._now_ns = now_ns
         self._there: list[FioProcess] = []

@@ -18,9 +18,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from labctl.capture.host.drive_host import DriveHost, LocalHost, Moment, Spawned
+from labctl.capture.host.drive_host import DriveHost, HostMoment, LocalHost, Spawned
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.open_files import ComparedFiles
 from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
 from labctl.capture.phases.fio_job import (
@@ -32,12 +32,12 @@ from labctl.capture.phases.fio_job import (
     busy_ms_of,
     job_file,
 )
-from labctl.capture.phases.fio_window import STARTED_WITHIN_MS, Window, window_between
+from labctl.capture.phases.fio_window import STARTED_WITHIN_MS, FioWindow, window_between
 from labctl.capture.phases.kept_output import KeptFile
 from labctl.config.rig_file import Drive
 from labctl.errors import JournalError, Refused, RunFailed
 from labctl.fio.documents import DocumentStream
-from labctl.fio.status import Status, comes_back_empty, status_of
+from labctl.fio.status import FioStatus, comes_back_empty, status_of
 from labctl.record.phase import Phase, Replay
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 from labctl.trace.chunks import TraceError
@@ -105,7 +105,7 @@ class FioProcess:
         process: Spawned,
         directory: Path,
         timebase: Timebase,
-        on_status: Callable[[Status, int], None],
+        on_status: Callable[[FioStatus, int], None],
         host: DriveHost,
         jobs: int,
         opened: Mapping[str, Opened],
@@ -119,7 +119,7 @@ class FioProcess:
         self._jobs = jobs
         self.release_ns: int | None = None
         self.done_ns: int | None = None
-        self.last_status: Status | None = None
+        self.last_status: FioStatus | None = None
         self._stopped_ns: int | None = None
         self._process = process
         self._timebase = timebase
@@ -130,14 +130,14 @@ class FioProcess:
         self._done = asyncio.Event()
         self._held_jobs = 0
         self._done_jobs = 0
-        self._began: list[Moment] = []
+        self._began: list[HostMoment] = []
         self._busy_ms: list[int] = []
         self._complaints: list[str] = []
         self._errors: tuple[int | str, ...] = ()
         self._given_up = ""
         self._stdout, self._stderr = stdout, stderr
         self._stdout_bytes = 0
-        self._last_printed: Status | None = None
+        self._last_printed: FioStatus | None = None
         self._files = ComparedFiles(process, opened, host.machine)
         self._comparing: asyncio.Task[None] | None = None
         self._readers = (
@@ -152,9 +152,9 @@ class FioProcess:
         drives: Mapping[str, Drive],
         directory: Path,
         timebase: Timebase,
-        on_status: Callable[[Status, int], None],
+        on_status: Callable[[FioStatus, int], None],
         host: DriveHost | None = None,
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, DrivePlace] | None = None,
     ) -> FioProcess:
         """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
         I/O. What it says is kept in ``directory``.
@@ -209,7 +209,7 @@ class FioProcess:
         await self._files.compare(must_be_there=True)
         self._raise_if_different()
 
-    def refuse_others(self, places: Mapping[str, Place]) -> None:
+    def refuse_others(self, places: Mapping[str, DrivePlace]) -> None:
         """Raise Refused where a target has become something else since this fio was started."""
         self._files.refuse_others(places)
 
@@ -312,7 +312,7 @@ class FioProcess:
         """SIGKILL."""
         self._process.kill()
 
-    def window(self) -> Window | None:
+    def window(self) -> FioWindow | None:
         """First and last I/O on the timebase; None before its release."""
         if self.release_ns is None:
             return None
@@ -425,7 +425,7 @@ class FioProcess:
         for document in stream.finish():
             self._take(status_of(document))
 
-    def _take(self, status: Status) -> None:
+    def _take(self, status: FioStatus) -> None:
         """Keep a status; what fio printed while it was held says nothing."""
         self._last_printed = status
         self._errors = status.errors or self._errors
@@ -453,7 +453,7 @@ class FioProcess:
             comparing = self._compare_at_work()
             self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
 
-    def _check_bytes(self, before: Status, now: Status) -> None:
+    def _check_bytes(self, before: FioStatus, now: FioStatus) -> None:
         """Give it up when its drive answers with nothing."""
         in_flight = self.phase.queue_depth * self.phase.jobs
         least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labctl.capture.host.drive_host import Moment
+from labctl.capture.host.drive_host import HostMoment
 from labctl.record.timebase import NS_PER_MS
 
 STARTED_WITHIN_MS = 2.0
@@ -31,7 +31,7 @@ class ClockWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class FioWindow:
     """When a phase really worked: first and last I/O, and the half-width of the doubt."""
 
     begin_ns: int
@@ -41,8 +41,8 @@ class Window:
 
 
 def window_between(
-    release_ns: int, latest_ns: int, runtime_ms: int, began: Sequence[Moment]
-) -> Window:
+    release_ns: int, latest_ns: int, runtime_ms: int, began: Sequence[HostMoment]
+) -> FioWindow:
     """First and last I/O on the timebase, from fio's own runtime and from our signals.
 
     fio prints wall clock and time since its first I/O together; their difference is when it
@@ -52,12 +52,14 @@ def window_between(
     nothing is known of it, only the signals count.
     """
     if not began:
-        return Window(release_ns, latest_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS))
+        return FioWindow(release_ns, latest_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS))
     runtime_ns = runtime_ms * NS_PER_MS
     middle = _middle_of(began)
     if middle is None:
         slack_ns = latest_ns - release_ns - runtime_ns
-        return Window(release_ns, latest_ns, max(slack_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS)))
+        return FioWindow(
+            release_ns, latest_ns, max(slack_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS))
+        )
     # The two signals bound it from both sides, however little the clock is known.
     last_begin_ns = max(latest_ns - runtime_ns, release_ns)
     begin_ns = min(max(middle.t_ns, release_ns), last_begin_ns)
@@ -66,10 +68,10 @@ def window_between(
     clock = None
     if middle.clock_ns is not None:
         clock = ClockWindow(middle.clock_ns, runtime_ns, release_ns, last_begin_ns)
-    return Window(begin_ns, end_ns, round(STARTED_WITHIN_MS * NS_PER_MS) + clock_u_ns, clock)
+    return FioWindow(begin_ns, end_ns, round(STARTED_WITHIN_MS * NS_PER_MS) + clock_u_ns, clock)
 
 
-def _middle_of(moments: Sequence[Moment]) -> Moment | None:
+def _middle_of(moments: Sequence[HostMoment]) -> HostMoment | None:
     """The moment in the middle, with the doubt of the newest, which knows the clock best, and by
     how far they lie apart if that is more than fio's milliseconds make of it.
 
@@ -85,4 +87,4 @@ def _middle_of(moments: Sequence[Moment]) -> Moment | None:
     # A busy machine may leave fio waiting between its two clock readings.
     apart_ns = max(abs(t_ns - middle_ns) for t_ns in times)
     apart_ns = max(apart_ns - round(STARTED_WITHIN_MS * NS_PER_MS) // 2, 0)
-    return Moment(middle_ns, moments[-1].u_ns + apart_ns, clock_ns)
+    return HostMoment(middle_ns, moments[-1].u_ns + apart_ns, clock_ns)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from labctl.analysis.steady_state.rule import WINDOW
-from labctl.analysis.steady_state.tracking import CELSIUS, PTS, Limits
+from labctl.analysis.steady_state.tracking import CELSIUS, PTS, SteadyLimits
 from labctl.record.phase import Phase
 
 
@@ -49,7 +49,7 @@ class PointValues:
         return cls(**known) if "iops" in known else None
 
 
-LIMITS: Mapping[str, Limits] = {"iops": PTS, "watts": PTS, "celsius": CELSIUS}
+LIMITS: Mapping[str, SteadyLimits] = {"iops": PTS, "watts": PTS, "celsius": CELSIUS}
 
 
 def later_rounds(phases: Sequence[Phase], last: Phase) -> list[int]:

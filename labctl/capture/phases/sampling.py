@@ -27,7 +27,7 @@ class Sensed(Protocol):
         ...
 
 
-class Looks:
+class DriveSamples:
     """Looks while ``phase`` is on; ``steady`` is set when its temperature stands, where its end
     depends on that."""
 

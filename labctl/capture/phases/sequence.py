@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.phases.contract import Hands, Narrator
+from labctl.capture.phases.contract import DriveActions, PhaseListener
 from labctl.capture.phases.fio_pool import Fios
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
-from labctl.capture.phases.sampling import LOOK_EVERY_S, Looks
+from labctl.capture.phases.sampling import LOOK_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import GuardTripped, Refused, RunFailed
@@ -52,8 +52,8 @@ class PhaseSequence:
     def __init__(
         self,
         phases: Sequence[Phase],
-        hands: Hands,
-        narrator: Narrator,
+        hands: DriveActions,
+        narrator: PhaseListener,
         now_ns: Callable[[], int],
         done: Collection[int] = (),
         values: Mapping[int, PointValues] | None = None,
@@ -211,7 +211,7 @@ class PhaseSequence:
         if fio is None:
             return
         self._narrator.phase_began(phase, fio.release())
-        looks = Looks(phase, self._hands, self._now_ns)
+        looks = DriveSamples(phase, self._hands, self._now_ns)
         looking = asyncio.create_task(looks.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
@@ -253,7 +253,7 @@ class PhaseSequence:
             for task in (*ends, looking):
                 task.cancel()
 
-    def _tell_steady(self, phase: Phase, looks: Looks) -> None:
+    def _tell_steady(self, phase: Phase, looks: DriveSamples) -> None:
         """How a phase ended that lasts until the temperature stands."""
         if phase.steady_temperature_s:
             reached = looks.steady.is_set()

@@ -16,16 +16,16 @@ from instruments.reading import Block
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.drive_host import DriveHost
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.meters.live_values import Monitor
-from labctl.capture.phases.contract import Narrator
+from labctl.capture.phases.contract import PhaseListener
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.header import FIO_CHANNELS
 from labctl.config.rig import Rig
 from labctl.config.rig_file import FIO_INSTRUMENT, Drive
 from labctl.errors import JournalError, RunFailed
-from labctl.fio.status import Interval, Status, intervals
+from labctl.fio.status import FioStatus, Interval, intervals
 from labctl.record.drive_state import DriveState
 from labctl.record.journal import Journal
 from labctl.record.layout import FIO_DIR
@@ -42,7 +42,7 @@ def of_drive(name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class DriveHands:
+class RigActions:
     """Acts on the drives of ``rig``, where they live; see
     :class:`labctl.capture.phases.contract.Hands`.
 
@@ -58,14 +58,14 @@ class DriveHands:
     monitor: Monitor
     timebase: Timebase
     runs_root: Path
-    narrator: Narrator
+    narrator: PhaseListener
     at_rest: Callable[[], bool]
     stop: StopRequest
     controls: Mapping[str, DriveControl]
 
     async def _check(
         self, phases: Sequence[Phase], *, whole_drive: bool = False, at_rest: bool
-    ) -> dict[str, Place]:
+    ) -> dict[str, DrivePlace]:
         """Refuse what must not be done to the drives; what each is. Raises ConfigurationError,
         Refused."""
         await self._wait_for_host()
@@ -97,9 +97,9 @@ class DriveHands:
         places = await self._check([phase], at_rest=self.at_rest())
         for control in self.controls.values():
             await asyncio.to_thread(control.set_again_after, self.host.boot_id)
-        before: list[tuple[Status, int]] = []
+        before: list[tuple[FioStatus, int]] = []
 
-        def on_status(status: Status, t_ns: int) -> None:
+        def on_status(status: FioStatus, t_ns: int) -> None:
             then, then_ns = before[-1] if before else (None, None)
             # fio notes its runtime, then waits for workers that sleep until the trace's next I/O
             # (3.33): what it prints is of the moment when it prints it.
@@ -112,7 +112,7 @@ class DriveHands:
             phase, self.drives, directory, self.timebase, on_status, self.host, places
         )
 
-    async def check_again(self, phase: Phase) -> dict[str, Place]:
+    async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         """Check what was checked before fio was started, a while ago; what each drive is now."""
         return await self._check([phase], at_rest=True)
 
@@ -177,7 +177,7 @@ class DriveHands:
         return sum(found) if found and len(found) == len(known) else None
 
     def _on_status(
-        self, status: Status, t_ns: int, before: Status | None, begin_ns: int | None
+        self, status: FioStatus, t_ns: int, before: FioStatus | None, begin_ns: int | None
     ) -> None:
         found = intervals(before, status, t_ns, begin_ns)
         self.monitor.rates(found)
@@ -198,7 +198,7 @@ class DriveHands:
                 self.journal.readings(FIO_INSTRUMENT, block)
 
 
-def _by_drive(status: Status) -> Iterator[tuple[str, Status]]:
+def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:
     """What a status says of each of several drives."""
     for drive, totals in status.drives.items():
         yield drive, replace(status, totals=totals, drives={})

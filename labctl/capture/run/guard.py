@@ -34,7 +34,7 @@ class Trip:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GuardSample:
     """What the guard sees: the newest values, and how it stands around the run."""
 
     view: View
@@ -44,7 +44,7 @@ class Look:
     running_s: float
 
 
-def passed(rig: Rig, look: Look) -> Iterator[Trip]:
+def passed(rig: Rig, look: GuardSample) -> Iterator[Trip]:
     """Every limit that is passed in this look. What is not known passes none, and is warned of
     where it has a limit."""
     limits = rig.file.limits
@@ -74,7 +74,7 @@ def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
             yield Trip(_celsius_of(name), reason, limits.when_hot)
 
 
-def _unwatched(rig: Rig, look: Look) -> Iterator[Trip]:
+def _unwatched(rig: Rig, look: GuardSample) -> Iterator[Trip]:
     """Limits that nobody can tell about, since what they are about is not known."""
     limits = rig.file.limits
     if limits.celsius is not None:
@@ -132,7 +132,7 @@ class Guard:
         self._since_s: dict[str, float] = {}
         self._told: dict[str, Trip] = {}
 
-    def changes(self, look: Look, now_s: float) -> tuple[list[Trip], list[Trip]]:
+    def changes(self, look: GuardSample, now_s: float) -> tuple[list[Trip], list[Trip]]:
         """(tripped, over) since the last look, at ``now_s`` on any steady clock."""
         present: Mapping[str, Trip] = {trip.limit: trip for trip in passed(self._rig, look)}
         self._since_s = {name: self._since_s.get(name, now_s) for name in present}

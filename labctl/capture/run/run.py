@@ -33,11 +33,11 @@ from labctl.capture.meters.live_values import Monitor
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
-from labctl.capture.run.drive_actions import DriveHands, of_drive
+from labctl.capture.run.drive_actions import RigActions, of_drive
 from labctl.capture.run.expand import expand_for, size_of_drives
 from labctl.capture.run.header import make_header
 from labctl.capture.run.resumption import Resumption
-from labctl.capture.run.supervision import RunWatch
+from labctl.capture.run.supervision import Supervisor
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
@@ -221,9 +221,9 @@ class Run:
 
     def _hands(
         self, drive_host: DriveHost, states: Mapping[str, DriveState], stop: StopRequest
-    ) -> DriveHands:
+    ) -> RigActions:
         assert self._journal is not None
-        return DriveHands(
+        return RigActions(
             rig=self.rig,
             drives=self.drives,
             host=drive_host,
@@ -285,7 +285,7 @@ class Run:
             self._cpu_watch.phase_boundary()
 
     async def _recorded(
-        self, hands: DriveHands, stop: StopRequest, missing: dict[str, str]
+        self, hands: RigActions, stop: StopRequest, missing: dict[str, str]
     ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
@@ -301,7 +301,7 @@ class Run:
         for name, reason in missing.items():
             self.event("instrument_lost", instrument=name, reason=reason)
         owners = self._acquisition.owners
-        watch = RunWatch(hands, sequence, owners, self._clocks, self._began_ns)
+        watch = Supervisor(hands, sequence, owners, self._clocks, self._began_ns)
         try:
             async with watch.watching(), self._watching_drive(hands):
                 if self.plan.governor:
@@ -344,7 +344,7 @@ class Run:
                 watch.phase_boundary()
 
     @contextlib.asynccontextmanager
-    async def _watching_drive(self, hands: DriveHands) -> AsyncIterator[None]:
+    async def _watching_drive(self, hands: RigActions) -> AsyncIterator[None]:
         """Look after the counters of the drives and of their host, for the journal."""
 
         def told_of(drive: str) -> OnEvent:

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from labctl.capture.meters.acquisition import Owner
 from labctl.capture.phases.sequence import Pause, PhaseSequence
 from labctl.capture.run.clock_watch import ClockWatch
-from labctl.capture.run.drive_actions import DriveHands
-from labctl.capture.run.guard import Guard, Look
+from labctl.capture.run.drive_actions import RigActions
+from labctl.capture.run.guard import Guard, GuardSample
 from labctl.errors import GuardTripped, RunFailed
 from labctl.record.timebase import NS_PER_S
 
@@ -20,12 +20,12 @@ REQUIRED_GONE_S = 10.0
 """A meter that is ``required = "always"`` may be away this long."""
 
 
-class RunWatch:
+class Supervisor:
     """Watches a run with these ``hands``, phases and ``owners`` of its meters, by name."""
 
     def __init__(
         self,
-        hands: DriveHands,
+        hands: RigActions,
         sequence: PhaseSequence,
         owners: Mapping[str, Owner],
         clocks: ClockWatch,
@@ -85,7 +85,7 @@ class RunWatch:
         with contextlib.suppress(OSError):  # the journal tells of it; the other limits hold
             free_bytes = shutil.disk_usage(hands.journal.path).free
         running_s = (now_ns - self._began_ns) / NS_PER_S
-        look = Look(hands.monitor.view(), hands.drive_celsius(), free_bytes, running_s)
+        look = GuardSample(hands.monitor.view(), hands.drive_celsius(), free_bytes, running_s)
         tripped, over = self._guard.changes(look, now_ns / NS_PER_S)
         for trip in over:
             event("guard_over", limit=trip.limit)

@@ -13,7 +13,7 @@ from labctl.cli.terminal.live_view import moment_line
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
 from labctl.service.status.broker_rigs import RemoteRig, listen
-from labctl.service.status.local_rigs import Looker, RigStatus, Status
+from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
 
 LISTEN_S = 2.0
 """Retained topics come at once; live values within their bin."""
@@ -24,7 +24,7 @@ def print_status(broker: str | None, json_output: bool) -> None:
     if broker is not None:
         _print_remote(broker, json_output)
         return
-    status = Looker(find_home()).status()
+    status = StatusReader(find_home()).status()
     if json_output:
         print(json.dumps(status_json(status), indent=1))
         return
@@ -36,7 +36,7 @@ def print_status(broker: str | None, json_output: bool) -> None:
         print(f"! {problem}")
 
 
-def daemon_line(status: Status) -> str:
+def daemon_line(status: LocalStatus) -> str:
     """Whether a daemon works."""
     daemon = status.daemon
     if daemon is None or not daemon.alive:
@@ -45,7 +45,7 @@ def daemon_line(status: Status) -> str:
     return f"daemon: pid {daemon.pid}, since {since}, on {', '.join(daemon.rigs)}"
 
 
-def rig_lines(rig: RigStatus, status: Status) -> list[str]:
+def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
     """One rig in a few lines of at most 80 columns."""
     lines = [f"{rig.name}: {rig.state}{_what(rig)}"]
     if rig.state == "interrupted":
@@ -74,7 +74,7 @@ def jobs_wait(count: int) -> str:
     return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
 
 
-def status_json(status: Status) -> dict[str, Any]:
+def status_json(status: LocalStatus) -> dict[str, Any]:
     """The same for a program."""
     daemon = status.daemon
     return {
@@ -146,7 +146,7 @@ def _last(job: Job) -> str:
     return text
 
 
-def _rig_json(rig: RigStatus, status: Status) -> dict[str, Any]:
+def _rig_json(rig: RigStatus, status: LocalStatus) -> dict[str, Any]:
     look = rig.look
     return {
         "rig": rig.name,

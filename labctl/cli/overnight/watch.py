@@ -30,7 +30,7 @@ from labctl.service.data_dir import find_home
 from labctl.service.queue.schedule import Expected
 from labctl.service.queue.store import Queue
 from labctl.service.status.broker_rigs import RemoteRig, listen
-from labctl.service.status.local_rigs import Looker, RigStatus, Status
+from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
 from labctl.sinks.follow.event_points import event_point
 
 REDRAW_EVERY_S = 0.5
@@ -72,8 +72,8 @@ def watch(broker: str | None) -> None:
         finally:
             listener.close()
         return
-    looker, queue = Looker(find_home()), Queue(find_home())
-    newest: list[Status] = []
+    looker, queue = StatusReader(find_home()), Queue(find_home())
+    newest: list[LocalStatus] = []
 
     def draw() -> RenderableType:
         newest[:] = [looker.status()]
@@ -86,7 +86,7 @@ def watch(broker: str | None) -> None:
     _loop(console, draw, press, state)
 
 
-def local_screen(status: Status, state: Choices) -> RenderableType:
+def local_screen(status: LocalStatus, state: Choices) -> RenderableType:
     """The picture of this machine."""
     top: list[RenderableType] = [Text(daemon_line(status), style="dim")]
     top += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
@@ -243,7 +243,7 @@ def _remote_key(key: str, state: Choices, rigs: int) -> None:
         state.chosen = (state.chosen + 1) % rigs
 
 
-def _local_key(key: str, state: Choices, status: Status, queue: Queue) -> None:
+def _local_key(key: str, state: Choices, status: LocalStatus, queue: Queue) -> None:
     state.note = ""
     rig = status.rigs[state.chosen % len(status.rigs)] if status.rigs else None
     if state.asks:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labctl.cli.terminal.console import Terminal
-from labctl.report.data.query import Answer, answer_csv, answer_json, query
+from labctl.report.data.query import QueryResult, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
 
 
@@ -34,7 +34,7 @@ NARROW = 20
 """Columns of a terminal that a wide column may be folded into."""
 
 
-def _fits(answer: Answer, console: Console) -> bool:
+def _fits(answer: QueryResult, console: Console) -> bool:
     """Whether a table can be read: each column whole, or folded to no less than ``NARROW``."""
     columns = zip(*([_shown(value) for value in row] for row in answer.rows), strict=True)
     texts = list(columns) or [()] * len(answer.columns)
@@ -45,7 +45,7 @@ def _fits(answer: Answer, console: Console) -> bool:
     return sum(widths) + 2 * len(answer.columns) <= console.width + 2
 
 
-def _table(answer: Answer) -> Table:
+def _table(answer: QueryResult) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in answer.columns:
         table.add_column(name, overflow="fold")
@@ -54,7 +54,7 @@ def _table(answer: Answer) -> Table:
     return table
 
 
-def _print_records(answer: Answer) -> None:
+def _print_records(answer: QueryResult) -> None:
     """A line a column, for what has too many of them to stand side by side."""
     wide = max(map(cell_len, answer.columns))
     for number, row in enumerate(answer.rows):

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from labctl.capture.drive.discard import Discard, Promise
-from labctl.capture.drive.trim_check import Contents, TrimCheck, Verdict, check_trim_on_host
+from labctl.capture.drive.trim_check import Contents, TrimCheck, TrimVerdict, check_trim_on_host
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, Mistake
@@ -31,7 +31,7 @@ def check_trim(rig_name: str, folder: str | None, size: str, json_output: bool) 
     else:
         for line in _said(found):
             print("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")))
-    return 0 if found.verdict is Verdict.WORKS else DOES_NOT_WORK
+    return 0 if found.verdict is TrimVerdict.WORKS else DOES_NOT_WORK
 
 
 def _said(found: TrimCheck) -> Iterator[str]:

@@ -29,7 +29,7 @@ from labctl.sinks.influxdb.settings import influx_settings
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class DemoComparison:
     """One phase: measured watts, and the watts that the simulated drive really drew."""
 
     label: str
@@ -52,10 +52,10 @@ class Comparison:
         }
 
 
-def compare(summary: RunSummary, truth: Truth, anchor: Anchor) -> list[Comparison]:
+def compare(summary: RunSummary, truth: Truth, anchor: Anchor) -> list[DemoComparison]:
     """Every phase with a total, set against the truth over the same time."""
     return [
-        Comparison(result.phase.label, result.watts, _true_watts(result, truth, anchor))
+        DemoComparison(result.phase.label, result.watts, _true_watts(result, truth, anchor))
         for result in summary.phases
         if result.watts is not None
     ]
@@ -112,7 +112,7 @@ def demonstrate(
     return outcome.exit_code
 
 
-def print_comparison(comparisons: list[Comparison], phases: int) -> None:
+def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
     """Measured against true watts, phase by phase, and how many of the ``phases`` lie inside."""
     print("measured against what the simulated drive really drew (labctl never sees it):")
     print(f"  {'phase':<26}{'measured':>20}{'true':>10}{'error':>11}")

@@ -11,9 +11,9 @@ import altair as alt
 from labctl.analysis.compare.comparison import (
     QUANTITIES,
     Cell,
+    ComparedQuantity,
     ComparedRun,
     Comparison,
-    Quantity,
     named_points,
     of_drive,
 )
@@ -63,7 +63,9 @@ class ComparedPanel:
     names: Mapping[int, str]
 
 
-def _chart(found: Comparison, quantity: Quantity, shown: Sequence[ComparedPanel]) -> Chart | None:
+def _chart(
+    found: Comparison, quantity: ComparedQuantity, shown: Sequence[ComparedPanel]
+) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
     called = _called(found.runs)
     names = tuple(called.values())
@@ -136,7 +138,7 @@ def _throttled_text(cell: Cell, unit: str) -> str:
     return f"the drive throttled; while it did not: {free} {unit}"
 
 
-def _titled(quantity: Quantity) -> str:
+def _titled(quantity: ComparedQuantity) -> str:
     named = quantity.unit in quantity.title
     return quantity.title if named else f"{quantity.title} ({quantity.unit})"
 
@@ -144,7 +146,7 @@ def _titled(quantity: Quantity) -> str:
 def _panel(
     panel: Panel,
     points: list[Row],
-    quantity: Quantity,
+    quantity: ComparedQuantity,
     names: tuple[str, ...],
     datasets: Datasets,
     width: int,

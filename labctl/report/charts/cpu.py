@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from labctl.analysis.results import RunSummary
-from labctl.report.charts.small_multiples import Grid, panel_title, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
 from labctl.report.charts.theme import Chart, Datasets, Row, Spec, finished, joined, plain
 from labctl.report.panels import Panel, panels
 
@@ -24,7 +24,7 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
     ]
     if not found:
         return None
-    grid = Grid.of(found)
+    grid = PanelGrid.of(found)
     datasets = Datasets()
     small = [_panel(panel, grid, datasets) for panel in found]
     caption = (
@@ -36,7 +36,7 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
     )
 
 
-def _panel(panel: Panel, grid: Grid, datasets: Datasets) -> Spec:
+def _panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
     rows = _rows(panel)
     cores = list(dict.fromkeys(str(row["core"]) for row in rows))
     chart = datasets.chart(rows)

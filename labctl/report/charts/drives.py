@@ -8,7 +8,7 @@ import altair as alt
 
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives as run_drives
-from labctl.report.charts.small_multiples import Grid, panel_title, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
     PREFIXED,
@@ -67,12 +67,14 @@ def _chart(summary: RunSummary, name: str, title: str, caption: str, value: Valu
     found = [panel for panel in panels(summary.points) if _rows(summary, panel, value)]
     if not found:
         return None
-    grid, datasets = Grid.of(found), Datasets()
+    grid, datasets = PanelGrid.of(found), Datasets()
     small = [_panel(summary, panel, value, grid, datasets) for panel in found]
     return finished(name, title, caption, joined(small, grid.columns), datasets)
 
 
-def _panel(summary: RunSummary, panel: Panel, value: Value, grid: Grid, datasets: Datasets) -> Spec:
+def _panel(
+    summary: RunSummary, panel: Panel, value: Value, grid: PanelGrid, datasets: Datasets
+) -> Spec:
     drives = tuple(summary.drives)
     chart = datasets.chart(_rows(summary, panel, value))
     x = grid.x(panel)

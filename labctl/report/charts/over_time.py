@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 
 from labctl.analysis.results import PhaseResult, RunSummary
-from labctl.analysis.run.timeline import Silence, Timeline, Trace
+from labctl.analysis.run.timeline import Curve, Silence, Timeline
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report import key_figures
 from labctl.report.charts.theme import (
@@ -119,7 +119,7 @@ class _Row:
     """One chart under the common time axis. ``labels`` is how its axis writes numbers."""
 
     title: str
-    traces: Mapping[str, Trace]
+    traces: Mapping[str, Curve]
     height: int
     labels: str
     zero: bool = True

@@ -17,7 +17,7 @@ _POINT_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class PanelGrid:
     """Size and number of small multiples, so that a row fills a page."""
 
     columns: int
@@ -25,7 +25,7 @@ class Grid:
     crowded: bool
 
     @classmethod
-    def of(cls, found: Sequence[Panel]) -> Grid:
+    def of(cls, found: Sequence[Panel]) -> PanelGrid:
         """The grid for these panels."""
         most = max(len(panel.points) for panel in found)
         most_columns = 3 if most <= _CROWDED else 2 if most <= 2 * _CROWDED else 1

@@ -11,7 +11,7 @@ from labctl.analysis.latency import directions
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_hold
 from labctl.report import key_figures
-from labctl.report.charts.small_multiples import Grid, panel_title, throttle_words, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, panel_title, throttle_words, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
@@ -35,7 +35,7 @@ from labctl.report.numbers import (
     value_only,
     with_uncertainty,
 )
-from labctl.report.panels import Panel, Point, panels
+from labctl.report.panels import Panel, PanelPoint, panels
 
 _MEAN, _SLOWEST = "mean", "slowest"
 _PERCENTILES = {"99 %": "99", "99.9 %": "99.9"}
@@ -50,7 +50,7 @@ def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
 
 
 def _triangles(
-    datasets: Datasets, grid: Grid, panel: Panel, heights: dict[str, float], scale: alt.Scale
+    datasets: Datasets, grid: PanelGrid, panel: Panel, heights: dict[str, float], scale: alt.Scale
 ) -> Iterator[alt.Chart]:
     """A red triangle over each throttled phase; ``heights`` by tick."""
     rows: list[Row] = [
@@ -80,7 +80,7 @@ def _span(estimate: Estimate) -> Row:
     return {"low": estimate.value - estimate.u, "high": estimate.value + estimate.u}
 
 
-def _stacked(point: Point) -> float:
+def _stacked(point: PanelPoint) -> float:
     rails = sum(rail.watts.value for rail in point.result.rails.values())
     total = point.result.watts
     return max(rails, total.value + total.u if total else 0.0)
@@ -90,7 +90,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     top = max((_stacked(point) for panel in found for point in panel.points), default=0.0)
     if top <= 0:
         return None
-    grid = Grid.of(found)
+    grid = PanelGrid.of(found)
     datasets = Datasets()
     if summary.idle_watts is not None:  # a phase without watts of one rail may lie below it
         top = max(top, summary.idle_watts.value)
@@ -113,7 +113,7 @@ def _is_part(result: PhaseResult) -> bool:
 
 
 def _watts_panel(
-    summary: RunSummary, panel: Panel, grid: Grid, scale: alt.Scale, datasets: Datasets
+    summary: RunSummary, panel: Panel, grid: PanelGrid, scale: alt.Scale, datasets: Datasets
 ) -> Spec:
     rails = key_figures.rail_names(summary)
     x = grid.x(panel)
@@ -188,7 +188,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     points = [point for panel in found for point in panel.points]
     if not any(point.result.iops for point in points):
         return None
-    grid = Grid.of(found)
+    grid = PanelGrid.of(found)
     datasets = Datasets()
     efficient = any(point.result.iops_per_watt for point in points)
     small = [_work_panel(panel, grid, datasets, efficient=efficient) for panel in found]
@@ -202,7 +202,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)
 
 
-def _work_panel(panel: Panel, grid: Grid, datasets: Datasets, *, efficient: bool) -> Spec:
+def _work_panel(panel: Panel, grid: PanelGrid, datasets: Datasets, *, efficient: bool) -> Spec:
     rate_title = "MB/s" if panel.in_bytes else "IOPS"
     rates: list[dict[str, Any]] = []
     efficiencies: list[Row] = []
@@ -230,7 +230,7 @@ def _work_panel(panel: Panel, grid: Grid, datasets: Datasets, *, efficient: bool
 
 def _line(
     datasets: Datasets,
-    grid: Grid,
+    grid: PanelGrid,
     panel: Panel,
     rows: list[Row],
     title: str,
@@ -268,7 +268,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     values = [row for panel in found for row in _latency_rows(panel)]
     if not values:
         return None
-    grid = Grid.of(found)
+    grid = PanelGrid.of(found)
     datasets = Datasets()
     low = min(row["us"] for row in values)
     high = max(row["us"] for row in values)
@@ -307,7 +307,7 @@ def _latency_rows(panel: Panel) -> list[Row]:
 
 def _latency_panel(
     panel: Panel,
-    grid: Grid,
+    grid: PanelGrid,
     scale: alt.Scale,
     ticks: list[float],
     datasets: Datasets,

@@ -48,7 +48,7 @@ _WHOLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """What a query gave: ``columns`` and ``rows``, and a line for each run that was left out."""
 
     columns: tuple[str, ...]
@@ -56,7 +56,7 @@ class Answer:
     left_out: tuple[str, ...]
 
 
-def query(sql: str, roots: Sequence[Path]) -> Answer:
+def query(sql: str, roots: Sequence[Path]) -> QueryResult:
     """Ask all runs under ``roots`` (or run directories themselves).
 
     Raises ConfigurationError for SQL that is none (with the tables that there are), JournalError
@@ -86,7 +86,7 @@ def query(sql: str, roots: Sequence[Path]) -> Answer:
                 rows = tuple(result.fetchall()) if told else ()
             except duckdb.Error as error:
                 raise ConfigurationError([_mistake(sql, error)]) from error
-    return Answer(columns, rows, tuple(left_out))
+    return QueryResult(columns, rows, tuple(left_out))
 
 
 def _runs_of(root: Path) -> list[Path]:
@@ -236,12 +236,12 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def answer_csv(answer: Answer) -> str:
+def answer_csv(answer: QueryResult) -> str:
     """The answer as CSV; nothing where there is no value."""
     return csv_text(answer.columns, answer.rows)
 
 
-def answer_json(answer: Answer) -> str:
+def answer_json(answer: QueryResult) -> str:
     """The answer as a JSON list of objects."""
     rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
     return json.dumps(rows, ensure_ascii=False, indent=1, default=str)

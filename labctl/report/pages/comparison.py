@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labctl.analysis.compare.comparison import QUANTITIES, Comparison, Difference
+from labctl.analysis.compare.comparison import QUANTITIES, Change, Comparison
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.comparison import comparison_charts
@@ -26,7 +26,7 @@ def comparison_page(found: Comparison, first: RunSummary, gate: GateResult | Non
                 if found.quantity(quantity.name)
             ],
             "change_text": change_text,
-            "significant_difference": Difference.SIGNIFICANT,
-            "unknown_difference": Difference.UNKNOWN,
+            "significant_difference": Change.SIGNIFICANT,
+            "unknown_difference": Change.UNKNOWN,
         },
     )

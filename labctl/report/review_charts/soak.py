@@ -9,7 +9,7 @@ import numpy as np
 
 from labctl.analysis.methods.soak import Soak
 from labctl.analysis.results import RunSummary
-from labctl.analysis.run.timeline import Timeline, Trace, timeline
+from labctl.analysis.run.timeline import Curve, Timeline, timeline
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 from labctl.report.charts.theme import (
@@ -74,13 +74,13 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
     )
 
 
-def _work(line: Timeline) -> Trace | None:
+def _work(line: Timeline) -> Curve | None:
     """MB/s of the direction that moved most: a soak does one kind of work."""
     moved = line.bytes_per_s.values()
     most = max(moved, key=lambda one: float(np.nansum(one.mean)), default=None)
     if most is None:
         return None
-    return Trace(most.t_ns, most.mean * 1e-6, most.low * 1e-6, most.high * 1e-6)
+    return Curve(most.t_ns, most.mean * 1e-6, most.low * 1e-6, most.high * 1e-6)
 
 
 def _marks(soak: Soak) -> list[Row]:
@@ -96,7 +96,7 @@ def _marks(soak: Soak) -> list[Row]:
 
 def _row(
     datasets: Datasets,
-    trace: Trace,
+    trace: Curve,
     begin_ns: int,
     title: str,
     colour: str,

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from labctl.analysis.steady_state.tracking import SteadyReport, Window
+from labctl.analysis.steady_state.tracking import SteadyReport, SteadyWindow
 from labctl.report.charts.theme import (
     INK,
     RED,
@@ -58,7 +58,7 @@ def steady_figure(report: SteadyReport, name: str = "steady") -> Figure | None:
     return Figure(chart, tuple(numbers))
 
 
-def _convergence(datasets: Datasets, values: Sequence[float], window: Window) -> Spec:
+def _convergence(datasets: Datasets, values: Sequence[float], window: SteadyWindow) -> Spec:
     first, last = window.rounds[0] + 1, window.rounds[-1] + 1
     inside = set(window.rounds)
     points = datasets.chart(

@@ -11,9 +11,9 @@ from rich.cells import cell_len
 from labctl.analysis.compare.comparison import (
     QUANTITIES,
     Cell,
+    Change,
     ComparedRun,
     Comparison,
-    Difference,
     Row,
 )
 from labctl.analysis.compare.gate import GateResult
@@ -25,10 +25,10 @@ WIDTH = 80
 _GAP = 2
 
 MARKS = {
-    Difference.SIGNIFICANT: "*",
-    Difference.NOT_DISTINGUISHABLE: "=",
-    Difference.UNKNOWN: "?",
-    Difference.MISSING: " ",
+    Change.SIGNIFICANT: "*",
+    Change.NOT_DISTINGUISHABLE: "=",
+    Change.UNKNOWN: "?",
+    Change.MISSING: " ",
 }
 _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
 """The data rate says what the IOPS say; it is in the CSV."""
@@ -160,7 +160,7 @@ def _value(quantity: str, cell: Cell) -> str:
 
 
 def _change(row: Row, cell: Cell) -> str:
-    mark = MARKS[cell.difference or Difference.MISSING]
+    mark = MARKS[cell.difference or Change.MISSING]
     text = NOTHING if cell.change is None else change_text(row, cell.change.value)
     return f"{text:>7}{mark}"
 

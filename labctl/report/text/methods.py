@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from rich.cells import cell_len
 
 from labctl.analysis.methods.all import MethodResults
-from labctl.analysis.methods.frontier import Answer
+from labctl.analysis.methods.frontier import FrontierAnswer
 from labctl.analysis.methods.power_model import RailModel
 from labctl.analysis.methods.replays import KERNEL, Busy, ReplayResult
 from labctl.analysis.methods.soak import Recovery
@@ -195,7 +195,7 @@ def _models(models: Iterable[RailModel]) -> Iterator[str]:
             yield f"{model.rail}: no idle phase: the idle watts are extrapolated"
 
 
-def _answers(answers: Iterable[Answer]) -> Iterator[str]:
+def _answers(answers: Iterable[FrontierAnswer]) -> Iterator[str]:
     for one in answers:
         model = "no answer"
         if one.iops is not None and one.watts is not None:

@@ -18,7 +18,7 @@ from labctl.installed import Extra, need
 from labctl.service.daemon import systemd
 from labctl.service.daemon.notices import Notices
 from labctl.service.daemon.settings import ServiceSettings, service_settings
-from labctl.service.daemon.worker import Place, Tell, Worker
+from labctl.service.daemon.worker import Tell, Worker, WorkerFolder
 from labctl.service.data_dir import Home, write_private
 from labctl.service.locks.processes import identity_of
 from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
@@ -55,7 +55,7 @@ class Daemon:
         """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
         self.home.make()
         locks = [await self._lock(rig) for rig in self.rigs]
-        place = Place(
+        place = WorkerFolder(
             self.home, self.runs.absolute(), self.tell, self.notices, lambda: self.settings.idle
         )
         self.workers = [

@@ -75,7 +75,7 @@ class Cancel(_Command):
     job: Annotated[int, Field(ge=1, le=999_999)]
 
 
-class Pause(_Command):
+class PauseCommand(_Command):
     """Begin no further job, or begin jobs again."""
 
     do: Literal["pause", "resume"]
@@ -87,8 +87,8 @@ class List(_Command):
     do: Literal["list"]
 
 
-Command = Annotated[Add | Cancel | Pause | List, Field(discriminator="do")]
-_PARSER: TypeAdapter[Add | Cancel | Pause | List] = TypeAdapter(Command)
+Command = Annotated[Add | Cancel | PauseCommand | List, Field(discriminator="do")]
+_PARSER: TypeAdapter[Add | Cancel | PauseCommand | List] = TypeAdapter(Command)
 _ID_PARSER = TypeAdapter(CommandId)
 
 
@@ -132,7 +132,7 @@ class Commander:
             self._answers.popitem(last=False)
         return done
 
-    def _carry_out(self, rig: str, command: Add | Cancel | Pause | List) -> dict[str, Any]:
+    def _carry_out(self, rig: str, command: Add | Cancel | PauseCommand | List) -> dict[str, Any]:
         match command:
             case Add():
                 return {"jobs": self._add(load_rig(self._rig_files[rig]), command)}
@@ -141,10 +141,10 @@ class Commander:
                 if job.rig != rig:
                     raise LabctlError(f"job {command.job} is not one of {rig}")
                 return {"state": self._queue.cancel(command.job).state.value}
-            case Pause(do="pause"):
+            case PauseCommand(do="pause"):
                 self._queue.pause(rig)
                 return {"paused": True}
-            case Pause():
+            case PauseCommand():
                 self._queue.resume(rig)
                 return {"paused": False}
             case List():

@@ -32,7 +32,7 @@ _MOST_BYTES = 65_536
 _MOST_TITLE, _MOST_TEXT = 200, 8_000
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """What notices are about."""
 
     DONE = "done"
@@ -48,7 +48,7 @@ class Notice(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Kind
+    kind: NoticeKind
     title: Annotated[str, Field(max_length=_MOST_TITLE)]
     text: Annotated[str, Field(max_length=_MOST_TEXT)]
     made_s: float
@@ -67,7 +67,7 @@ class Notices:
     def __init__(
         self,
         folder: Path,
-        kinds: Sequence[Kind],
+        kinds: Sequence[NoticeKind],
         addresses: Sequence[str],
         tell: Callable[[str], None],
         send: Send | None = None,
@@ -82,7 +82,7 @@ class Notices:
         self._closing = threading.Event()
         self._count = 0
 
-    def add(self, kind: Kind, title: str, text: str) -> None:
+    def add(self, kind: NoticeKind, title: str, text: str) -> None:
         """Have something told. Never raises: a job must not fail because of a notice."""
         if kind not in self.kinds or not self.addresses:
             return
@@ -179,10 +179,10 @@ def send_with_apprise(address: str, notice: Notice) -> bool:
     import apprise
 
     kinds = {
-        Kind.DONE: apprise.NotifyType.SUCCESS,
-        Kind.MORNING: apprise.NotifyType.INFO,
-        Kind.FAILED: apprise.NotifyType.FAILURE,
-        Kind.GUARD_TRIPPED: apprise.NotifyType.FAILURE,
+        NoticeKind.DONE: apprise.NotifyType.SUCCESS,
+        NoticeKind.MORNING: apprise.NotifyType.INFO,
+        NoticeKind.FAILED: apprise.NotifyType.FAILURE,
+        NoticeKind.GUARD_TRIPPED: apprise.NotifyType.FAILURE,
     }
     sender = apprise.Apprise()
     if not sender.add(address):

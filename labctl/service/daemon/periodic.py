@@ -7,7 +7,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from labctl.service.daemon.notices import Kind
+from labctl.service.daemon.notices import NoticeKind
 from labctl.service.queue.store import Queue
 from labctl.service.runs.retention import bytes_below
 from labctl.service.status import morning
@@ -42,7 +42,9 @@ async def tell_in_the_morning(daemon: Daemon) -> None:
             due_s = morning.next_time_s(clock, now_s)
             jobs = await asyncio.to_thread(queue.jobs)
             found = await asyncio.to_thread(morning.morning, jobs, daemon.runs, now_s - DAY_S)
-            daemon.notices.add(Kind.MORNING, morning.title(found), "\n".join(morning.lines(found)))
+            daemon.notices.add(
+                NoticeKind.MORNING, morning.title(found), "\n".join(morning.lines(found))
+            )
 
 
 async def watch_disk(daemon: Daemon) -> None:
@@ -52,7 +54,7 @@ async def watch_disk(daemon: Daemon) -> None:
         trouble = await asyncio.to_thread(_disk_trouble, daemon)
         if trouble and not warned:
             daemon.tell(trouble)
-            daemon.notices.add(Kind.DISK, "labctl: little room for runs", trouble)
+            daemon.notices.add(NoticeKind.DISK, "labctl: little room for runs", trouble)
         warned = bool(trouble)
         await asyncio.sleep(DISK_EVERY_S)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from labctl.config.site import of_site, site_file
 from labctl.errors import ConfigurationError
 from labctl.record.phase import parse_size
-from labctl.service.daemon.notices import Kind
+from labctl.service.daemon.notices import NoticeKind
 from labctl.toml_reading import mistakes_of
 
 NOTIFY_VARIABLE = "LABCTL_NOTIFY"
@@ -32,7 +32,7 @@ class ServiceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    notify: tuple[Kind, ...] = tuple(Kind)
+    notify: tuple[NoticeKind, ...] = tuple(NoticeKind)
     """Of what notices are sent, where there are addresses."""
     notify_file: str | None = None
     """A file with one address a line."""

@@ -14,7 +14,7 @@ from labctl.config.rig import Rig, load_rig
 from labctl.errors import LabctlError
 from labctl.record.events import Event
 from labctl.record.layout import EVENTS_FILE
-from labctl.service.daemon.notices import Kind, Notices
+from labctl.service.daemon.notices import NoticeKind, Notices
 from labctl.service.daemon.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
 from labctl.service.daemon.run_process import Child, Result
 from labctl.service.data_dir import Home, make_folder, write_private
@@ -43,7 +43,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerFolder:
     """What a worker works with: the data directory, where runs go, whom to tell."""
 
     home: Home
@@ -57,7 +57,7 @@ class Place:
 class Worker:
     """The worker of one rig, whose lock it holds."""
 
-    def __init__(self, rig: Rig, lock: RigLock, place: Place) -> None:
+    def __init__(self, rig: Rig, lock: RigLock, place: WorkerFolder) -> None:
         self.rig = rig
         self.ticked = time.monotonic()
         """When it was last seen to get on."""
@@ -310,9 +310,13 @@ class Worker:
         if job.state is JobState.CANCELLED:
             return  # by a person, who knows
         guarded = last is not None and last.outcome is Outcome.ABORTED
-        kind = Kind.GUARD_TRIPPED if guarded else Kind(job.state.value)
+        kind = NoticeKind.GUARD_TRIPPED if guarded else NoticeKind(job.state.value)
         run = f"\nrun: {last.run}" if last is not None and last.run else ""
-        words = {Kind.DONE: "done", Kind.FAILED: "failed", Kind.GUARD_TRIPPED: "stopped by a limit"}
+        words = {
+            NoticeKind.DONE: "done",
+            NoticeKind.FAILED: "failed",
+            NoticeKind.GUARD_TRIPPED: "stopped by a limit",
+        }
         self._place.notices.add(
             kind,
             f"{self.rig.name}: {job.plan} {words[kind]}",
@@ -327,7 +331,7 @@ class Worker:
             return
         self._meter_told[name] = now
         self._place.notices.add(
-            Kind.METER_LOST,
+            NoticeKind.METER_LOST,
             f"{self.rig.name}: meter {name} lost",
             f"job {job.id} ({job.plan}) goes on; {name}: {event.data.get('reason', '')}",
         )

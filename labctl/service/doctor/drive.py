@@ -8,7 +8,7 @@ from pathlib import Path
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
 from labctl.record.drive_state import DriveState, SmartLog
@@ -94,7 +94,7 @@ def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
         yield trouble(DRIVE, str(error))
 
 
-def _unreadable(device: Place, machine: Machine) -> str:
+def _unreadable(device: DrivePlace, machine: Machine) -> str:
     """Why one block of a device cannot be read; empty where it can."""
     done = machine.run(["dd", f"if={device.path}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
     said = " ".join(done.stderr.split())

@@ -22,12 +22,12 @@ async def check_influx(settings: InfluxSettings) -> AsyncIterator[Check]:
 
     Needs the extra ``influx``.
     """
-    from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+    from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 
     for check in _open_to_others("influxdb", {"token_file": settings.token_file}):
         yield check
     said: list[str] = []
-    pace = Pace(answer_s=ANSWER_S, connect_s=ANSWER_S)
+    pace = WritePace(answer_s=ANSWER_S, connect_s=ANSWER_S)
     async with InfluxWriter(settings, Path("/dev/null"), said.append, pace) as writer:
         wrong = await writer.probe()
     for text in said:

@@ -32,7 +32,7 @@ NEWEST = 8
 EVENTS_KEPT = 50
 
 
-class RunLook:
+class RunView:
     """One run, looked at again and again."""
 
     def __init__(self, run: Path) -> None:

@@ -17,7 +17,7 @@ from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState
 from labctl.service.queue.schedule import Expected, expect
 from labctl.service.queue.store import Queue
-from labctl.service.runs.run_view import RunLook
+from labctl.service.runs.run_view import RunView
 
 LAST_SHOWN = 3
 _MOST_BYTES = 1 << 18
@@ -43,7 +43,7 @@ class RigStatus:
     served: bool
     """Whether a daemon works off its queue."""
     use: RigUse | None = None
-    look: RunLook | None = None
+    look: RunView | None = None
     view: View | None = None
     running: Job | None = None
     waiting: tuple[Job, ...] = ()
@@ -60,7 +60,7 @@ class RigStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class LocalStatus:
     """Everything, at one moment."""
 
     daemon: DaemonInfo | None
@@ -69,15 +69,15 @@ class Status:
     problems: tuple[str, ...] = ()
 
 
-class Looker:
+class StatusReader:
     """Looks at a data directory again and again; keeps the runs open that it looks at."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._queue = Queue(home)
-        self._looks: dict[str, RunLook] = {}
+        self._looks: dict[str, RunView] = {}
 
-    def status(self) -> Status:
+    def status(self) -> LocalStatus:
         """How things stand now. Raises QueueError."""
         jobs = self._queue.jobs()
         uses = {use.rig: use for use in rigs_in_use(self._home)}
@@ -89,7 +89,7 @@ class Looker:
         rigs = tuple(
             self._rig(name, jobs, uses.get(name), name in paused, name in served) for name in names
         )
-        return Status(daemon, rigs, expect(jobs, time.time(), paused), self._queue.problems)
+        return LocalStatus(daemon, rigs, expect(jobs, time.time(), paused), self._queue.problems)
 
     def _rig(
         self, name: str, jobs: Sequence[Job], use: RigUse | None, paused: bool, served: bool
@@ -112,12 +112,12 @@ class Looker:
             tuple(over[-LAST_SHOWN:]),
         )
 
-    def _look(self, use: RigUse | None) -> RunLook | None:
+    def _look(self, use: RigUse | None) -> RunView | None:
         if use is None:
             return None
         if use.run not in self._looks:
             try:
-                self._looks[use.run] = RunLook(Path(use.run))
+                self._looks[use.run] = RunView(Path(use.run))
             except JournalError:
                 return None  # its directory is gone, or not there yet
         return self._looks[use.run]

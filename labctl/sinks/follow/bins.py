@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from labctl.analysis.power.rail_power import BRIDGED, rail_watts
 from labctl.analysis.readings.channel_series import Floats, Ints
 from labctl.sinks.follow.growing_channel import GrowingChannel
-from labctl.sinks.schema import Series
+from labctl.sinks.schema import PointSeries
 
 LATE_NS = 600_000_000
 """How long after its end a bin waits for its readings while a run is on. The journal hands
@@ -65,7 +65,7 @@ class BinStream(ABC):
         self._again: list[tuple[int, int]] = []
 
     @abstractmethod
-    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+    def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """The points of the bins between two edges of the grid."""
 
     def start_at(self, done_ns: int | None) -> None:
@@ -82,7 +82,7 @@ class BinStream(ABC):
         """The edge up to which bins were given out."""
         return self._shown
 
-    def advance(self, now_ns: int | None) -> list[Series]:
+    def advance(self, now_ns: int | None) -> list[PointSeries]:
         """The next points. ``now_ns`` None: nothing more will come in.
 
         Empty when there is nothing to give out yet.
@@ -207,7 +207,7 @@ class RailStream(BinStream):
         self._volts, self._amps = volts, amps
         self._drop_ohm = drop_ohm
 
-    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+    def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """Means at the middle of each bin, or every reading at its own time."""
         t_volts_ns, volts = self._volts.around(begin_ns, end_ns)
         t_amps_ns, amps = self._amps.around(begin_ns, end_ns)
@@ -232,7 +232,7 @@ class RailStream(BinStream):
             "n": p.n[rows],
         }
         middles = begin_ns + rows * self._bin_ns + self._bin_ns // 2
-        return [Series("power", self.tags, middles, columns, self._constants)]
+        return [PointSeries("power", self.tags, middles, columns, self._constants)]
 
     def _watts(
         self, t_amps: Floats, amps: Floats, t_volts: Floats, volts: Floats
@@ -267,14 +267,14 @@ class RailStream(BinStream):
         amps: tuple[Floats, Floats],
         t_watts: Floats,
         watts: Floats,
-    ) -> list[Series]:
+    ) -> list[PointSeries]:
         found = []
         t, values = _inside(*volts, span)
         if len(t) and self._drop_ohm and len(amps[0]):
             values = values - self._drop_ohm * np.interp(t, *amps)
         if len(t):
             found.append(
-                Series(
+                PointSeries(
                     "power", self.tags, _distinct(begin_ns, t), {"volts": values}, self._constants
                 )
             )
@@ -291,7 +291,7 @@ class RailStream(BinStream):
                 "watts_max": at,
                 "n": np.isfinite(at).astype(np.int64),
             }
-            found.append(Series("power", self.tags, _distinct(begin_ns, t), columns))
+            found.append(PointSeries("power", self.tags, _distinct(begin_ns, t), columns))
         return found
 
 
@@ -345,7 +345,7 @@ class PlainStream(BinStream):
         self._channel = channel
         self._measurement, self._field = measurement, field
 
-    def compute(self, begin_ns: int, end_ns: int) -> list[Series]:
+    def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """Means at the middle of each bin, or every reading at its own time."""
         t_ns, values = self._channel.around(begin_ns, end_ns)
         t = (t_ns - begin_ns).astype(np.float64)
@@ -362,4 +362,4 @@ class PlainStream(BinStream):
         if not len(times):
             return []
         columns = {self._field: values}
-        return [Series(self._measurement, self.tags, times, columns, self._constants)]
+        return [PointSeries(self._measurement, self.tags, times, columns, self._constants)]

@@ -30,7 +30,7 @@ from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_po
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.follow.phase_points import result_point, started_point
 from labctl.sinks.follow.phase_view import ended_phase, whole_run
-from labctl.sinks.schema import SCHEMA, Point, Series, drive_tags, run_tags
+from labctl.sinks.schema import SCHEMA, Point, PointSeries, drive_tags, run_tags
 from labctl.sinks.sink import Cursor, Slice
 
 MOST_EVENT_BYTES = 1 << 18
@@ -262,9 +262,9 @@ class Follower:
         elif event.kind == "instrument_back":
             self.lost_instruments.discard(str(event.data.get("instrument")))
 
-    def _next_io(self) -> list[Series]:
+    def _next_io(self) -> list[PointSeries]:
         """What fio reported since, as it is: it comes twice a second and is never too much."""
-        found: list[Series] = []
+        found: list[PointSeries] = []
         places = dict(self._cursor.records)
         for drive, op in product(("", *self._drive_tags), DIRECTIONS):
             parts = {}
@@ -343,11 +343,11 @@ def _identity(point: Point) -> tuple[int, str]:
     return point.t_ns, point.tags["severity"]
 
 
-def _side_by_side(parts: dict[str, NDArray[np.void]], tags: dict[str, str]) -> Series:
+def _side_by_side(parts: dict[str, NDArray[np.void]], tags: dict[str, str]) -> PointSeries:
     """Fields that fio told at the same moment, in one point."""
     times = np.unique(np.concatenate([part["t"] for part in parts.values()]))
     columns = {}
     for name, part in parts.items():
         columns[name] = np.full(len(times), np.nan)
         columns[name][np.searchsorted(times, part["t"])] = part["v"]
-    return Series("io", tags, times, columns)
+    return PointSeries("io", tags, times, columns)

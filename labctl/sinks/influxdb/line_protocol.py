@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from labctl.printable import printable, printable_lines
-from labctl.sinks.schema import SCHEMA, Floats, Ints, Kind, Point, Series, Value, shortened
+from labctl.sinks.schema import (
+    SCHEMA,
+    FieldKind,
+    Floats,
+    Ints,
+    Point,
+    PointSeries,
+    Value,
+    shortened,
+)
 
 LONGEST_NAME = 256
 """Characters of a tag's value; a series key may not pass 64 KiB."""
@@ -48,9 +57,9 @@ def _head(measurement: str, tags: Mapping[str, str]) -> str:
     return ",".join(parts)
 
 
-def _field(kind: Kind, value: Value) -> str | None:
+def _field(kind: FieldKind, value: Value) -> str | None:
     """The value as it stands behind the ``=``; None when it cannot be written."""
-    if kind is Kind.TEXT:
+    if kind is FieldKind.TEXT:
         return quoted_text(str(value))
     try:
         number = float(value)
@@ -58,7 +67,7 @@ def _field(kind: Kind, value: Value) -> str | None:
         return None
     if not math.isfinite(number):
         return None
-    return f"{int(value)}i" if kind is Kind.INTEGER else repr(number)
+    return f"{int(value)}i" if kind is FieldKind.INTEGER else repr(number)
 
 
 def line(point: Point) -> str | None:
@@ -75,7 +84,7 @@ def line(point: Point) -> str | None:
     return f"{_head(point.measurement, point.tags)} {','.join(fields)} {point.t_ns}"
 
 
-def lines(series: Series) -> list[str]:
+def lines(series: PointSeries) -> list[str]:
     """The lines of many points of one series; points without any known field have none."""
     schema = SCHEMA[series.measurement]
     kinds = {name: schema.kind_of(name) for name in series.columns}
@@ -101,7 +110,7 @@ def lines(series: Series) -> list[str]:
 
 def _rows(
     head: str,
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, FieldKind],
     t_ns: Ints,
     columns: Mapping[str, Floats | Ints],
 ) -> list[str]:
@@ -110,7 +119,7 @@ def _rows(
         return []
     parts, texts, made = [], [], dict[int, list[str]]()
     for name, column in columns.items():
-        integer = kinds[name] is Kind.INTEGER
+        integer = kinds[name] is FieldKind.INTEGER
         parts.append(f"{escaped_name(name)}=%s{'i' if integer else ''}".replace("%s", "\0"))
         if id(column) not in made:  # the same array under two names is written out once
             made[id(column)] = list(_texts(column, integer))

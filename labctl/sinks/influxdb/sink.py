@@ -12,7 +12,7 @@ from types import TracebackType
 from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile
 from labctl.sinks.influxdb.line_protocol import line, lines
 from labctl.sinks.influxdb.settings import InfluxSettings
-from labctl.sinks.influxdb.writer import InfluxWriter, Pace
+from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 from labctl.sinks.schema import Point
 from labctl.sinks.sink import Cursor, SinkReport, Slice
 
@@ -45,7 +45,7 @@ class InfluxSink:
         *,
         full_rate: bool = False,
         from_start: bool = False,
-        pace: Pace | None = None,
+        pace: WritePace | None = None,
     ) -> None:
         """``name`` is the cursor's; ``tell`` gets sentences for a person, from the loop."""
         self.name = name

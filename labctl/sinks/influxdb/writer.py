@@ -44,7 +44,7 @@ _DROPPED = re.compile(r"\bdropped[= ](\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WritePace:
     """How long to wait between attempts, and for an answer. Seconds."""
 
     first_s: float = 0.25
@@ -93,7 +93,7 @@ class InfluxWriter:
         settings: InfluxSettings,
         rejects: Path,
         tell: Callable[[str], None],
-        pace: Pace | None = None,
+        pace: WritePace | None = None,
     ) -> None:
         """``rejects`` is the file for lines that the server will not take."""
         self.stored = 0
@@ -103,7 +103,7 @@ class InfluxWriter:
         self._settings = settings
         self._rejects = rejects
         self._tell = tell
-        self._pace = pace or Pace()
+        self._pace = pace or WritePace()
         self._token: str | None = None
         self._told: _Verdict | None = None
         self._recovered = asyncio.Event()

@@ -46,7 +46,7 @@ _SILENT.propagate = False  # what matters is told once, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReconnectPace:
     """How long to wait between attempts, and for an answer. Seconds."""
 
     first_s: float = 0.5
@@ -136,7 +136,7 @@ class MqttPublisher:
         availability: Availability | None = None,
         greet: Callable[[aiomqtt.Client], Awaitable[None]] = say_nothing,
         heard: Callable[[str, bytes], None] = hear_nothing,
-        pace: Pace | None = None,
+        pace: ReconnectPace | None = None,
     ) -> None:
         """``greet`` is called first on each connection; ``heard`` gets what was subscribed to."""
         self.accepted = 0
@@ -150,7 +150,7 @@ class MqttPublisher:
         self._heard = heard
         self._availability = availability
         self._leaving = False
-        self._pace = pace or Pace()
+        self._pace = pace or ReconnectPace()
         self._identifier = new_identifier()
         self._queue: deque[_Entry] = deque()
         self._retained: dict[str, Message] = {}

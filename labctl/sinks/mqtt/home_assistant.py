@@ -11,7 +11,7 @@ import aiomqtt
 
 from labctl.errors import LabctlError
 from labctl.record.header import Header
-from labctl.sinks.mqtt.connection import Pace, client_for, new_identifier
+from labctl.sinks.mqtt.connection import ReconnectPace, client_for, new_identifier
 from labctl.sinks.mqtt.messages import Message
 from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.mqtt.topics import OFFLINE, ONLINE, base_topic, topic_name
@@ -161,7 +161,7 @@ def _template(field: str) -> str:
     return f"{{{{ value_json.{field} | default('None') }}}}"
 
 
-async def forget(settings: MqttSettings, rig: str, pace: Pace | None = None) -> int:
+async def forget(settings: MqttSettings, rig: str, pace: ReconnectPace | None = None) -> int:
     """Take back all that the broker keeps of a rig: what it was announced with and what it told
     last. Comes back with how many messages that were.
 
@@ -170,7 +170,7 @@ async def forget(settings: MqttSettings, rig: str, pace: Pace | None = None) -> 
     announced = f"{settings.home_assistant_prefix}/+/{device_id(settings.prefix, rig)}/+/config"
     told = f"{base_topic(settings.prefix, rig)}/#"
     try:
-        client = await client_for(settings, new_identifier(), (pace or Pace()).answer_s)
+        client = await client_for(settings, new_identifier(), (pace or ReconnectPace()).answer_s)
         async with client:
             for pattern in (announced, told):
                 await client.subscribe(pattern, qos=0)

@@ -18,7 +18,7 @@ from labctl.sinks.mqtt.topics import (
     payload,
     topic_name,
 )
-from labctl.sinks.schema import Point, Series, drive_tags, run_tags
+from labctl.sinks.schema import Point, PointSeries, drive_tags, run_tags
 
 NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
 """The tag that tells the series of a measurement apart."""
@@ -126,7 +126,7 @@ class RigMessages:
         }
         return self._message("event", point.t_ns, values, kind)
 
-    def newest(self, series: Series) -> tuple[int, Message]:
+    def newest(self, series: PointSeries) -> tuple[int, Message]:
         """The last values of a series, and their time."""
         kind, tag = series.measurement, NAMED_BY[series.measurement]
         t_ns = int(series.t_ns[-1])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
-from labctl.sinks.mqtt.connection import MqttPublisher, Pace
+from labctl.sinks.mqtt.connection import MqttPublisher, ReconnectPace
 from labctl.sinks.mqtt.messages import RigMessages
 from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.schema import Point
@@ -22,7 +22,7 @@ class MqttPresence:
         settings: MqttSettings,
         rig: str,
         tell: Callable[[str], None],
-        pace: Pace | None = None,
+        pace: ReconnectPace | None = None,
     ) -> None:
         """``tell`` gets a sentence when trouble begins and when it ends."""
         self._messages = RigMessages(settings.prefix, {"rig": rig})

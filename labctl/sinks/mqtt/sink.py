@@ -20,7 +20,7 @@ from labctl.record.json_values import UNREADABLE
 from labctl.record.reader import RunRecord
 from labctl.sinks.follow.cursor import CursorFile
 from labctl.sinks.follow.phase_points import started_point
-from labctl.sinks.mqtt.connection import MqttPublisher, Pace
+from labctl.sinks.mqtt.connection import MqttPublisher, ReconnectPace
 from labctl.sinks.mqtt.home_assistant import discovery
 from labctl.sinks.mqtt.messages import Message, RigMessages
 from labctl.sinks.mqtt.settings import MQTT, MqttSettings
@@ -49,7 +49,7 @@ class MqttSink:
         *,
         live: bool,
         from_start: bool = False,
-        pace: Pace | None = None,
+        pace: ReconnectPace | None = None,
     ) -> None:
         """``tell`` gets sentences for a person, from the loop. Raises JournalError (no run)."""
         self.name = MQTT

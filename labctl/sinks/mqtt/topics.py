@@ -16,14 +16,18 @@ from urllib.parse import quote
 
 from labctl.printable import printable_lines
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
-from labctl.sinks.schema import SCHEMA, Kind, shortened
+from labctl.sinks.schema import SCHEMA, FieldKind, shortened
 
 ONLINE, OFFLINE = b"online", b"offline"
 
 LONGEST_LEVEL = 200
 """Characters of a name in a topic; the whole one stands in the message."""
 
-_TYPES: Mapping[Kind, type] = {Kind.FLOAT: float, Kind.INTEGER: int, Kind.TEXT: str}
+_TYPES: Mapping[FieldKind, type] = {
+    FieldKind.FLOAT: float,
+    FieldKind.INTEGER: int,
+    FieldKind.TEXT: str,
+}
 
 
 @dataclass(frozen=True, slots=True)

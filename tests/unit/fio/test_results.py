@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labctl.fio.documents import DocumentStream, documents
 from labctl.fio.results import FioResult, final_result
-from labctl.fio.status import Status, Totals, comes_back_empty, intervals, status_of, unfinished
+from labctl.fio.status import FioStatus, Totals, comes_back_empty, intervals, status_of, unfinished
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "fio"
 
@@ -346,9 +346,9 @@ def test_no_value_anywhere_raises(data: dict[str, Any], changes: list[tuple[int,
         status_of(item)
 
 
-def counted(ios: int, moved: int, **drives: tuple[int, int]) -> Status:
+def counted(ios: int, moved: int, **drives: tuple[int, int]) -> FioStatus:
     """A status of reads; ``moved`` counts blocks of 4 KiB."""
-    return Status(
+    return FioStatus(
         {"read": Totals(ios, moved * 4096), "write": Totals()},
         1000,
         None,
@@ -399,4 +399,4 @@ def test_the_last_document_of_a_whole_output_counts_no_unfinished_io(
     ios: int, latencies: int, moved: int, expected: bool
 ) -> None:
     totals = Totals(ios, moved * 4096, 50.0 * latencies, latencies)
-    assert unfinished(Status({"read": totals}, 1000, None), 4096) == expected
+    assert unfinished(FioStatus({"read": totals}, 1000, None), 4096) == expected

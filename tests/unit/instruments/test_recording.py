@@ -20,7 +20,7 @@ from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, Protoc
 from instruments.reading import Status
 from instruments.recording import (
     FIRST_LINE,
-    Moment,
+    RecordedMoment,
     RecordingLine,
     ReplayLine,
     SessionEnded,
@@ -44,7 +44,7 @@ def test_any_bytes_survive_the_file(data: bytes) -> None:
     assert unescape(text) == data
 
 
-def file_of(driver: str, settings: dict[str, Any], *moments: Moment) -> str:
+def file_of(driver: str, settings: dict[str, Any], *moments: RecordedMoment) -> str:
     header = json.dumps({"driver": driver, "name": "it", "settings": settings})
     return "\n".join([FIRST_LINE, header, *map(str, moments)])
 
@@ -86,11 +86,11 @@ def test_a_logger_that_is_asked() -> None:
 
 def test_what_was_raised_is_raised_again() -> None:
     moments = [
-        Moment(0.0, "open"),
-        Moment(0.1, ">", b"A"),
-        Moment(0.2, "<", k204_reply([20.0, None, None, None])),
-        Moment(0.3, ">", b"A"),
-        Moment(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
+        RecordedMoment(0.0, "open"),
+        RecordedMoment(0.1, ">", b"A"),
+        RecordedMoment(0.2, "<", k204_reply([20.0, None, None, None])),
+        RecordedMoment(0.3, ">", b"A"),
+        RecordedMoment(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
     ]
     instrument = replayed(parse_session(file_of("k204", K204, *moments)))
     instrument.open()
@@ -101,10 +101,10 @@ def test_what_was_raised_is_raised_again() -> None:
 
 
 def test_a_driver_that_says_something_else() -> None:
-    line = ReplayLine([Moment(0.0, ">", b"*IDN?\n"), Moment(0.1, "<", b"a\n")])
+    line = ReplayLine([RecordedMoment(0.0, ">", b"*IDN?\n"), RecordedMoment(0.1, "<", b"a\n")])
     with pytest.raises(ProtocolError, match="another version or other settings"):
         line.write(b"READ?\n")
-    line = ReplayLine([Moment(0.0, ">", b"*IDN?\n"), Moment(0.1, ">", b"x")])
+    line = ReplayLine([RecordedMoment(0.0, ">", b"*IDN?\n"), RecordedMoment(0.1, ">", b"x")])
     line.write(b"*IDN?\n")
     with pytest.raises(NoAnswer):
         line.read_line(1.0)

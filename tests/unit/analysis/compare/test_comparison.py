@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.compare.comparison import (
+    Change,
     Comparison,
-    Difference,
     compare,
     difference_of,
     named_points,
 )
 from labctl.analysis.compare.gate import (
     Gate,
+    GateVerdict,
     Limit,
-    Verdict,
     check_gate,
     parse_allowances,
     parse_gate,
@@ -80,7 +80,7 @@ def test_a_drive_a_tenth_faster_is_seen(made: Callable[..., Path]) -> None:
     assert len(rows) == 4
     for row in rows:
         cell = row.cells[1]
-        assert cell.difference is Difference.SIGNIFICANT
+        assert cell.difference is Change.SIGNIFICANT
         assert cell.change is not None and cell.change.covers(0.1)
 
 
@@ -91,7 +91,7 @@ def test_the_same_drive_again_is_hardly_ever_told_apart(made: Callable[..., Path
         for row in compare([pair(made(seed)), pair(made(seed + 100))]).rows
         if row.quantity in ("watts", "iops", "iops_per_watt")
     ]
-    told_apart = sum(cell.difference is Difference.SIGNIFICANT for cell in cells)
+    told_apart = sum(cell.difference is Change.SIGNIFICANT for cell in cells)
     assert len(cells) == 6 * 14
     assert told_apart <= 0.12 * len(cells), f"{told_apart} of {len(cells)}"
 
@@ -99,7 +99,7 @@ def test_the_same_drive_again_is_hardly_ever_told_apart(made: Callable[..., Path
 def test_watts_that_differ_are_seen_and_efficiency_with_them(made: Callable[..., Path]) -> None:
     found = compare([pair(made(1)), pair(made(1, watts=1.05))])
     for row in found.quantity("watts"):
-        assert row.cells[1].difference is Difference.SIGNIFICANT
+        assert row.cells[1].difference is Change.SIGNIFICANT
     for row in found.quantity("iops_per_watt"):
         change = row.cells[1].change
         assert change is not None and change.value == pytest.approx(1 / 1.05 - 1, abs=0.005)
@@ -116,12 +116,12 @@ def test_which_run_is_first_does_not_decide_significance(
 def test_by_hand() -> None:
     """10 ± 0.3 against 10.5 ± 0.4: 0.5 = √(0.3² + 0.4²) is not more than it."""
     change, verdict = difference_of(Estimate(10, 0.3), Estimate(10.5, 0.4))
-    assert verdict is Difference.NOT_DISTINGUISHABLE
+    assert verdict is Change.NOT_DISTINGUISHABLE
     assert change is not None and change.value == pytest.approx(0.05)
     assert change.u == pytest.approx(((0.4 / 10) ** 2 + (0.3 * 10.5 / 100) ** 2) ** 0.5)
-    assert difference_of(Estimate(10, 0.3), Estimate(10.51, 0.4))[1] is Difference.SIGNIFICANT
-    assert difference_of(Estimate(10, 0.3), None)[1] is Difference.MISSING
-    assert difference_of(Estimate(10, float("nan")), Estimate(20, 0.1))[1] is Difference.UNKNOWN
+    assert difference_of(Estimate(10, 0.3), Estimate(10.51, 0.4))[1] is Change.SIGNIFICANT
+    assert difference_of(Estimate(10, 0.3), None)[1] is Change.MISSING
+    assert difference_of(Estimate(10, float("nan")), Estimate(20, 0.1))[1] is Change.UNKNOWN
 
 
 def samples(root: Path) -> tuple[Pair, Pair]:
@@ -175,7 +175,7 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
         valid(chart)
 
 
-def gated(found: Comparison, **limit: float) -> list[Verdict]:
+def gated(found: Comparison, **limit: float) -> list[GateVerdict]:
     ((quantity, worse_pct),) = limit.items()
     checks = check_gate(found, Gate(limits=[Limit(quantity=quantity, worse_pct=worse_pct)])).checks
     return [check.verdict for check in checks]
@@ -183,17 +183,17 @@ def gated(found: Comparison, **limit: float) -> list[Verdict]:
 
 def test_the_gate_of_a_slower_firmware(made: Callable[..., Path]) -> None:
     found = compare([pair(made(1)), pair(made(2, factor=0.9))])
-    assert set(gated(found, iops=3)) == {Verdict.BROKEN}
-    assert set(gated(found, iops=20)) == {Verdict.PASSED}
-    assert Verdict.UNDECIDED in gated(found, iops=10)
+    assert set(gated(found, iops=3)) == {GateVerdict.BROKEN}
+    assert set(gated(found, iops=20)) == {GateVerdict.PASSED}
+    assert GateVerdict.UNDECIDED in gated(found, iops=10)
     better = compare([pair(made(2, factor=0.9)), pair(made(1))])
-    assert set(gated(better, iops=0)) == {Verdict.PASSED}, "faster is never a regression"
+    assert set(gated(better, iops=0)) == {GateVerdict.PASSED}, "faster is never a regression"
 
 
 def test_more_watts_are_worse(made: Callable[..., Path]) -> None:
     found = compare([pair(made(1)), pair(made(1, watts=1.05))])
-    assert set(gated(found, watts=2)) == {Verdict.BROKEN}
-    assert set(gated(found, watts=8)) == {Verdict.PASSED}
+    assert set(gated(found, watts=2)) == {GateVerdict.BROKEN}
+    assert set(gated(found, watts=8)) == {GateVerdict.PASSED}
 
 
 def test_strict_fails_what_is_undecided(made: Callable[..., Path]) -> None:
@@ -201,7 +201,7 @@ def test_strict_fails_what_is_undecided(made: Callable[..., Path]) -> None:
     limits = [Limit(quantity="iops", worse_pct=0)]
     loose = check_gate(found, Gate(limits=limits))
     strict = check_gate(found, Gate(limits=limits, strict=True))
-    assert {check.verdict for check in loose.checks} <= {Verdict.UNDECIDED, Verdict.PASSED}
+    assert {check.verdict for check in loose.checks} <= {GateVerdict.UNDECIDED, GateVerdict.PASSED}
     assert loose.passed and not strict.passed
 
 
@@ -209,7 +209,7 @@ def test_a_phase_that_did_not_complete_breaks_the_gate(tmp_path: Path) -> None:
     first, (record, summary) = samples(tmp_path)
     phases = tuple(replace(item, outcome="failed") for item in summary.phases)
     found = compare([first, (record, replace(summary, phases=phases))])
-    assert set(gated(found, watts=50)) == {Verdict.MISSING}
+    assert set(gated(found, watts=50)) == {GateVerdict.MISSING}
 
 
 def test_a_gate_about_nothing_is_a_mistake(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_temperatures_are_compared_in_kelvins(made: Callable[..., Path]) -> None
     cell = found.quantity("celsius_max")[0].cells[1]
     assert cell.change is not None and cell.change.value == pytest.approx(2.0)
     assert "+2.0 K?" in comparison_text(found)
-    for allowed, verdict in ((3, Verdict.PASSED), (1, Verdict.BROKEN)):
+    for allowed, verdict in ((3, GateVerdict.PASSED), (1, GateVerdict.BROKEN)):
         gate = Gate(limits=parse_allowances([f"celsius_max={allowed}"]))
         checks = check_gate(found, gate).checks
         assert {(check.verdict, check.unit) for check in checks} == {(verdict, "K")}

@@ -14,7 +14,7 @@ from labctl.analysis.steady_state.rounds import rounds_of, steady_rounds
 from labctl.analysis.steady_state.rule import steady_window
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
-    Tracked,
+    TrackedQuantity,
     measurement_window,
     steady_report,
     steady_round,
@@ -43,7 +43,7 @@ def rounds(
 
 def test_the_window_has_the_lines_of_the_standard() -> None:
     """By hand: mean 23695.8, slope (−2·22119 − 21926 + 24945 + 2·25680) / 10 = 1014.1."""
-    window = measurement_window(Tracked("IOPS", "IOPS", KNOWN), 4)
+    window = measurement_window(TrackedQuantity("IOPS", "IOPS", KNOWN), 4)
     assert window.rounds == (0, 1, 2, 3, 4)
     assert window.average == pytest.approx((23695.8, 23695.8))
     assert window.upper[0] == pytest.approx(1.1 * 23695.8)
@@ -55,11 +55,11 @@ def test_the_window_has_the_lines_of_the_standard() -> None:
 
 def test_a_window_needs_its_rounds() -> None:
     with pytest.raises(ValueError, match="no 5 rounds"):
-        measurement_window(Tracked("IOPS", "IOPS", KNOWN[:4]), 3)
+        measurement_window(TrackedQuantity("IOPS", "IOPS", KNOWN[:4]), 3)
 
 
 def test_not_reached_shows_the_last_rounds() -> None:
-    report = steady_report([Tracked("IOPS", "IOPS", (90e3, 60e3, *KNOWN))])
+    report = steady_report([TrackedQuantity("IOPS", "IOPS", (90e3, 60e3, *KNOWN))])
     assert not report.reached
     assert report.windows[0].rounds == (2, 3, 4, 5, 6)
     assert report.alone_at == {"IOPS": None}
@@ -105,7 +105,7 @@ def test_degrees_are_not_judged_by_a_share_of_celsius() -> None:
         near = [middle, middle + 1, middle, middle, middle + 1]
         assert CELSIUS.verdict(near).steady
         assert not CELSIUS.verdict([middle + 0.6 * i for i in range(5)]).steady
-    freezing = Tracked("t", "°C", (-3.0, -2.0, -3.0, -2.0, -3.0), CELSIUS)
+    freezing = TrackedQuantity("t", "°C", (-3.0, -2.0, -3.0, -2.0, -3.0), CELSIUS)
     assert steady_round([freezing]) == 4
 
 

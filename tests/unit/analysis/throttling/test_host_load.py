@@ -17,7 +17,7 @@ from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.verdict import verdict
 from labctl.capture.host.drive_host import LocalHost
-from labctl.capture.host.load import LoadLook, watching_load
+from labctl.capture.host.load import LoadSample, watching_load
 from labctl.config.rig import parse_rig
 from labctl.record import journal as journals
 from labctl.record.events import Event
@@ -39,20 +39,20 @@ STAT = "cpu  200 4 60 1000 20 3 5 8 1 2\ncpu0 100 2 30 500 10 1 2 4 0 0\n"
 SLOW = (60.0, 75.0)
 
 
-def look(t_s: float, waiting_us: int | None, stolen: int | None, ticks: int) -> LoadLook:
-    return LoadLook(round(t_s * S), waiting_us, stolen, ticks)
+def look(t_s: float, waiting_us: int | None, stolen: int | None, ticks: int) -> LoadSample:
+    return LoadSample(round(t_s * S), waiting_us, stolen, ticks)
 
 
 def test_both_counters_are_read_from_their_first_lines() -> None:
-    assert LoadLook.parse(5, PRESSURE, STAT) == LoadLook(5, 8145116, 8, 1300)
-    answer = LoadLook.parse(5, "total=8145116", "200 4 60 1000 20 3 5 8 1 2")
-    assert answer == LoadLook(5, 8145116, 8, 1300), "as a host behind ssh answers"
+    assert LoadSample.parse(5, PRESSURE, STAT) == LoadSample(5, 8145116, 8, 1300)
+    answer = LoadSample.parse(5, "total=8145116", "200 4 60 1000 20 3 5 8 1 2")
+    assert answer == LoadSample(5, 8145116, 8, 1300), "as a host behind ssh answers"
 
 
 @pytest.mark.parametrize("stat", ["", "-", "cpu  1 2 3\n", "cpu  a b c d e f g h\n"])
 def test_a_host_without_these_counters_tells_nothing(stat: str) -> None:
-    assert not LoadLook.parse(5, "", stat).tells
-    assert LoadLook.parse(5, PRESSURE, stat) == LoadLook(5, 8145116, None, 0)
+    assert not LoadSample.parse(5, "", stat).tells
+    assert LoadSample.parse(5, PRESSURE, stat) == LoadSample(5, 8145116, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ class Silent:
     """A host that was asked, is away for a while, and then has no counter."""
 
     def __init__(self) -> None:
-        self.answers = [LoadLook(1, 5, 1, 100), None, LoadLook(2, None, None, 0)]
+        self.answers = [LoadSample(1, 5, 1, 100), None, LoadSample(2, None, None, 0)]
 
-    async def look_at_load(self) -> LoadLook | None:
+    async def look_at_load(self) -> LoadSample | None:
         return self.answers.pop(0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from labctl.capture.drive import control as drive_control
 from labctl.capture.drive.control import DriveControl, sanitize_state
 from labctl.capture.host.machine import Completed
-from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened import Opened, opening
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
@@ -38,11 +38,11 @@ class Scripted:
         return {"/dev/disk/by-id/nvme-x": "/dev/nvme1n1"}.get(path, path)
 
 
-def place_of(drive: Drive) -> Place:
+def place_of(drive: Drive) -> DrivePlace:
     """What a check found its target to be."""
     path = Scripted([]).resolve(drive.target) or ""
     is_device = path.startswith("/dev/")
-    return Place(path, Node(0o060660 if is_device else 0o100600, "259:3", 6, 4096, 310), None)
+    return DrivePlace(path, Node(0o060660 if is_device else 0o100600, "259:3", 6, 4096, 310), None)
 
 
 def purge_phase(method: str, within_s: float = 60.0) -> Phase:

@@ -15,7 +15,7 @@ from labctl.capture.drive.trim_check import (
     MIB,
     Contents,
     Extent,
-    Verdict,
+    TrimVerdict,
     extents_of,
     judge,
     trim_check,
@@ -44,7 +44,7 @@ def meant(image: Path) -> str:
 def test_a_raw_device_that_discards_reads_as_zeros(loop: tuple[str, Path]) -> None:
     device, image = loop
     found = trim_check(rig(device, more=meant(image)), LOCAL, size_bytes=SIZE)
-    assert found.verdict is Verdict.WORKS, found
+    assert found.verdict is TrimVerdict.WORKS, found
     assert found.extents == (Extent((DEVICE_BYTES - SIZE) // 2, SIZE),)
     assert found.before == Contents(0, 0, SIZE, 0)
     assert found.after == Contents(SIZE, 0, 0, 0)
@@ -78,7 +78,7 @@ def test_on_a_filesystem_the_file_is_gone_and_its_blocks_are_zeros(
         (point / "mine").write_text("kept")
         found = trim_check(rig(device), LOCAL, str(point), SIZE)
         assert sorted(path.name for path in point.iterdir()) == ["lost+found", "mine"]
-    assert found.verdict is Verdict.WORKS, found
+    assert found.verdict is TrimVerdict.WORKS, found
     assert found.before is not None and found.before.pattern == SIZE
     assert found.after is not None and found.after.zeros == SIZE
     assert sum(extent.length for extent in found.extents) == SIZE
@@ -91,7 +91,7 @@ def test_a_scratch_file_is_checked_on_its_filesystem(
     with mounted(device, tmp_path) as point:
         scratch = rig(str(point / "scratch"), more="size_bytes = 1048576")
         found = trim_check(scratch, LOCAL, size_bytes=SIZE)
-    assert (found.verdict, found.device, found.folder) == (Verdict.WORKS, device, str(point))
+    assert (found.verdict, found.device, found.folder) == (TrimVerdict.WORKS, device, str(point))
 
 
 def test_a_folder_of_another_drive_is_named(loop: tuple[str, Path], tmp_path: Path) -> None:
@@ -139,17 +139,17 @@ BEFORE = Contents(0, 0, 4096, 0)
 @pytest.mark.parametrize(
     ("promise", "after", "verdict"),
     [
-        (Promise.NOTHING, Contents(4096, 0, 0, 0), Verdict.WORKS),
-        (Promise.ONES, Contents(0, 4096, 0, 0), Verdict.WORKS),
-        (Promise.DETERMINISTIC, Contents(0, 0, 0, 4096), Verdict.WORKS),
-        (Promise.ZEROS, Contents(3072, 0, 1024, 0), Verdict.PARTLY),
-        (Promise.ZEROS, BEFORE, Verdict.FAILS),
-        (Promise.NOTHING, BEFORE, Verdict.OPEN),
-        (Promise.DETERMINISTIC, BEFORE, Verdict.OPEN),
+        (Promise.NOTHING, Contents(4096, 0, 0, 0), TrimVerdict.WORKS),
+        (Promise.ONES, Contents(0, 4096, 0, 0), TrimVerdict.WORKS),
+        (Promise.DETERMINISTIC, Contents(0, 0, 0, 4096), TrimVerdict.WORKS),
+        (Promise.ZEROS, Contents(3072, 0, 1024, 0), TrimVerdict.PARTLY),
+        (Promise.ZEROS, BEFORE, TrimVerdict.FAILS),
+        (Promise.NOTHING, BEFORE, TrimVerdict.OPEN),
+        (Promise.DETERMINISTIC, BEFORE, TrimVerdict.OPEN),
     ],
 )
 def test_old_data_are_a_failure_only_where_the_drive_promised_others(
-    promise: Promise, after: Contents, verdict: Verdict
+    promise: Promise, after: Contents, verdict: TrimVerdict
 ) -> None:
     assert judge(Discard(1 << 30, 512, promise), BEFORE, after)[0] is verdict
 
@@ -158,7 +158,7 @@ def test_a_pattern_that_was_never_at_its_place_proves_nothing() -> None:
     found, why = judge(
         Discard(1 << 30, 512, Promise.ZEROS), Contents(4096, 0, 0, 0), Contents(4096, 0, 0, 0)
     )
-    assert found is Verdict.OPEN and "btrfs" in why
+    assert found is TrimVerdict.OPEN and "btrfs" in why
 
 
 FILEFRAG = """\

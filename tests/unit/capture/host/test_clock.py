@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from instruments.reading import ClockPair
-from labctl.capture.host.clock import HostWallClock, Look
+from labctl.capture.host.clock import ClockSample, HostWallClock
 
 S = 1_000_000_000
 START_NS = 1_795_000_000 * S
@@ -35,7 +35,7 @@ class Host:
         told = self.wall_ns(t_ns) // self.tick_ns * self.tick_ns
         wall = str(told) if self.tick_ns == 1 else f"{told // S}%N"
         uptime = f"{(t_ns - START_NS) / S + 1000:.2f}" if up else "-"
-        look = Look.parse(t_ns - there, t_ns + back, wall, uptime)
+        look = ClockSample.parse(t_ns - there, t_ns + back, wall, uptime)
         assert look is not None
         self.clock.take(look)
 
@@ -80,7 +80,7 @@ def test_a_host_too_busy_to_read_its_two_clocks_together_made_no_step() -> None:
     host = Host(2 * S)
     host.look(START_NS)
     asked_ns = START_NS + 2 * S
-    late = Look.parse(
+    late = ClockSample.parse(
         asked_ns, asked_ns + 400_000_000, str(host.wall_ns(asked_ns)), f"{1002 + 0.4:.2f}"
     )
     assert late is not None
@@ -113,7 +113,7 @@ def test_a_clock_told_in_whole_seconds_is_known_by_when_it_changes() -> None:
      ("1795265943N", 1795265943 * S, S), ("1795265943", 1795265943 * S, S)],
 )  # fmt: skip
 def test_what_date_says_with_and_without_nanoseconds(wall: str, wall_ns: int, tick_ns: int) -> None:
-    look = Look.parse(0, 1, wall, "-")
+    look = ClockSample.parse(0, 1, wall, "-")
     assert look is not None
     assert (look.wall_ns, look.tick_ns, look.up_ns) == (wall_ns, tick_ns, None)
-    assert Look.parse(0, 1, "date:", "-") is None
+    assert ClockSample.parse(0, 1, "date:", "-") is None

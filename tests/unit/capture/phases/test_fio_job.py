@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.run.problems import reaps_late
-from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened import Opened
 from labctl.capture.phases.fio_job import busy_ms_of, job_file
 from labctl.config.plan import load_plan, parse_plan
@@ -20,7 +20,7 @@ from labctl.trace.chunks import TraceError
 from labctl.trace.replay import demand_of, write_log
 
 NODE = Node(0o060660, "259:0", 6, 0, 310)
-DEVICE = Place("/dev/nvme0n1", NODE, None)
+DEVICE = DrivePlace("/dev/nvme0n1", NODE, None)
 LOG = """fio version 3 iolog
 0 drive add
 0 drive open

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labctl.capture.host.ssh import HostUnreachable
-from labctl.capture.identity.node import Place
+from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import ATTEMPTS, PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
@@ -37,7 +37,7 @@ class Drive:
     async def start_fio(self, phase: Phase) -> FioProcess:
         raise RunFailed("no phase here needs one")
 
-    async def check_again(self, phase: Phase) -> dict[str, Place]:
+    async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         raise RunFailed("no phase here needs one")
 
     async def set_power_state(self, state: int) -> None:

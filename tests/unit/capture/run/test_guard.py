@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labctl.capture.meters.live_values import LiveRail, View
-from labctl.capture.run.guard import BLIND_S, HOLDS_S, Guard, Look, Trip, passed
+from labctl.capture.run.guard import BLIND_S, HOLDS_S, Guard, GuardSample, Trip, passed
 from labctl.config.rig import Rig, parse_rig
 from labctl.errors import ConfigurationError
 
@@ -25,12 +25,12 @@ def look(
     amps: float | None = 1.0,
     free: int | None = 10**12,
     running_s: float = 60.0,
-) -> Look:
+) -> GuardSample:
     view = View(rails={"12V": LiveRail(volts, amps), "3V3": LiveRail(3.3, 0.1)})
-    return Look(view, {} if celsius is None else {"": celsius}, free, running_s)
+    return GuardSample(view, {} if celsius is None else {"": celsius}, free, running_s)
 
 
-def limits_of(rig: Rig, seen: Look) -> dict[str, Trip]:
+def limits_of(rig: Rig, seen: GuardSample) -> dict[str, Trip]:
     return {trip.limit: trip for trip in passed(rig, seen)}
 
 
@@ -48,7 +48,7 @@ def limits_of(rig: Rig, seen: Look) -> dict[str, Trip]:
     ],
 )
 def test_each_limit_says_what_was_passed_and_what_is_done(
-    limits: str, seen: Look, limit: str, action: str, words: str
+    limits: str, seen: GuardSample, limit: str, action: str, words: str
 ) -> None:
     (trip,) = limits_of(rig(limits), seen).values()
     assert (trip.limit, trip.action) == (limit, action)

@@ -9,12 +9,12 @@ import pytest
 
 from labctl.analysis.run.summary import summarise
 from labctl.capture.drive.target import check_targets
-from labctl.capture.identity.node import Node, Place
+from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened import Opened
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.meters.live_values import View
 from labctl.capture.phases.fio_job import job_file
-from labctl.capture.run.guard import Look, passed
+from labctl.capture.run.guard import GuardSample, passed
 from labctl.config.estimate import estimate
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig, parse_rig
@@ -176,7 +176,7 @@ def test_a_drive_that_another_rig_uses_makes_the_rig_busy(tmp_path: Path) -> Non
 def opened(number: int) -> Opened:
     """A block device that fio is given."""
     node = Node(0o060660, f"259:{number}", 6, 0, 300 + number)
-    return Opened(number, Place(f"/dev/nvme{number}n1", node, None), node)
+    return Opened(number, DrivePlace(f"/dev/nvme{number}n1", node, None), node)
 
 
 def test_fio_works_on_all_drives_in_groups_of_their_own() -> None:
@@ -256,7 +256,7 @@ def test_watts_that_are_shared_are_the_sums_alone(tmp_path: Path) -> None:
 
 def test_the_limit_of_heat_is_of_each_drive() -> None:
     limited = rig(DRIVES + "[limits]\ncelsius = 70\n")
-    look = Look(View(), {"left": 60.0, "right": 75.0}, 10**12, 1.0)
+    look = GuardSample(View(), {"left": 60.0, "right": 75.0}, 10**12, 1.0)
     (trip,) = passed(limited, look)
     assert (trip.limit, trip.action) == ("celsius of right", "pause")
     assert trip.reason == "drive right is at 75 °C, the limit is 70 °C"

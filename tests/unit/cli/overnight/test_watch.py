@@ -19,8 +19,8 @@ from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState
 from labctl.service.queue.schedule import expect
 from labctl.service.queue.store import Queue
-from labctl.service.runs.run_view import RunLook
-from labctl.service.status.local_rigs import Looker, RigStatus, Status
+from labctl.service.runs.run_view import RunView
+from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
 from tests.unit.synthetic_run import Bench, build
 
 NOW_S = time.time()
@@ -36,12 +36,12 @@ def job(number: int, state: JobState) -> Job:
 
 
 @pytest.fixture(scope="module")
-def look(tmp_path_factory: pytest.TempPathFactory) -> RunLook:
+def look(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run with events."""
-    return RunLook(build(tmp_path_factory.mktemp("screen"), Bench()).path)
+    return RunView(build(tmp_path_factory.mktemp("screen"), Bench()).path)
 
 
-def shown(look: RunLook, height: int, waiting: int) -> list[str]:
+def shown(look: RunView, height: int, waiting: int) -> list[str]:
     """The lines of the screen of a rig with a job that runs, some that wait, and three that are
     over."""
     queued = tuple(job(number, JobState.QUEUED) for number in range(5, 5 + waiting))
@@ -57,7 +57,7 @@ def shown(look: RunLook, height: int, waiting: int) -> list[str]:
     running = job(4, JobState.RUNNING)
     rig = RigStatus("bench", False, True, None, look, view, running, queued, over)
     expected = expect((running, *queued), NOW_S, ())
-    picture = local_screen(Status(None, (rig,), expected), Choices())
+    picture = local_screen(LocalStatus(None, (rig,), expected), Choices())
     out = io.StringIO()
     Console(file=out, width=80, height=height, color_system=None).print(Screen(picture))
     return out.getvalue().splitlines()
@@ -66,7 +66,7 @@ def shown(look: RunLook, height: int, waiting: int) -> list[str]:
 @pytest.mark.parametrize("height", [16, 24, 40, 60])
 @pytest.mark.parametrize("waiting", [0, 2, 40])
 def test_keys_are_on_the_screen_and_so_is_what_runs(
-    look: RunLook, height: int, waiting: int
+    look: RunView, height: int, waiting: int
 ) -> None:
     lines = shown(look, height, waiting)
     assert len(lines) == height and all(len(line) <= 80 for line in lines)
@@ -80,12 +80,12 @@ def test_a_job_whose_daemon_is_gone_does_not_look_as_if_it_ran(tmp_path: Path) -
     queue = Queue(Home(tmp_path))
     queue.add(lambda number: job(number, JobState.QUEUED))
     queue.claim("bench", Attempt(begun_s=NOW_S))
-    status = Looker(Home(tmp_path)).status()
+    status = StatusReader(Home(tmp_path)).status()
     (rig,) = status.rigs
     assert rig.state == "interrupted"
     assert "labctl daemon" in " ".join(rig_lines(rig, status))
 
 
-def test_the_queue_tells_how_many_more_there_are(look: RunLook) -> None:
+def test_the_queue_tells_how_many_more_there_are(look: RunView) -> None:
     assert any("more" in line for line in shown(look, 24, 40))
     assert "and 32 more" in "\n".join(shown(look, 60, 40))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from labctl.sinks.influxdb import line_protocol
 from labctl.sinks.influxdb.line_protocol import line, lines
-from labctl.sinks.schema import LONGEST_TEXT_BYTES, SCHEMA, Point, Series, shortened
+from labctl.sinks.schema import LONGEST_TEXT_BYTES, SCHEMA, Point, PointSeries, shortened
 from tests.servers.influx_lines import parsed, stored_by
 
 T = 1_700_000_000_000_000_000
@@ -58,7 +58,7 @@ def test_columns_say_the_same_as_points_one_by_one(values: list[tuple[float, flo
         "n": np.array([row[2] for row in values], np.int64),
     }
     tags = {"rig": "a b", "rail": "12 V, 50 %"}
-    series = Series("power", tags, t_ns, columns, {"volts_nominal": 12.0})
+    series = PointSeries("power", tags, t_ns, columns, {"volts_nominal": 12.0})
     one_by_one = [
         line(
             Point(
@@ -85,7 +85,9 @@ def test_types_come_from_the_schema() -> None:
 
 def test_a_point_without_fields_has_no_line() -> None:
     assert line(Point("temperature", {}, 5, {"celsius": math.nan})) is None
-    nothing = Series("temperature", {}, np.array([5, 6]), {"celsius": np.array([math.nan, 1.0])})
+    nothing = PointSeries(
+        "temperature", {}, np.array([5, 6]), {"celsius": np.array([math.nan, 1.0])}
+    )
     assert lines(nothing) == ["temperature celsius=1.0 6"]
 
 

@@ -14,14 +14,14 @@ from labctl.service.runs.shipping import ship
 from labctl.sinks.follow.cursor import CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
 from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
-from labctl.sinks.influxdb.writer import LONGEST_REASON, InfluxWriter, Pace
+from labctl.sinks.influxdb.writer import LONGEST_REASON, InfluxWriter, WritePace
 from labctl.sinks.schema import Point
 from labctl.sinks.sink import Cursor, Slice
 from tests.servers.influx_fake import Canned, FakeInflux, serving
 from tests.servers.influx_lines import parsed
 from tests.servers.influx_run import MadeRun, points_of
 
-QUICK = Pace(first_s=0.01, most_s=0.03, refused_s=0.05, answer_s=2.0, connect_s=1.0)
+QUICK = WritePace(first_s=0.01, most_s=0.03, refused_s=0.05, answer_s=2.0, connect_s=1.0)
 SECRET = "me:secret"
 
 

@@ -15,7 +15,7 @@ from instruments.simulated.drive.fake_nvme_cli import HostFace
 from instruments.simulated.drive.ground_truth import Truth, TruthWriter
 from instruments.simulated.drive.model import TICK_NS, Ssd, Tick
 from instruments.simulated.drive.parameters import Parameters, load, override
-from instruments.simulated.drive.state_ring import TraceReader, TraceWriter
+from instruments.simulated.drive.state_ring import StateReader, StateWriter
 
 BLOCK = 131_072
 
@@ -74,7 +74,7 @@ def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
 
 def test_trace_and_truth_agree(tmp_path: Path) -> None:
     ssd = hot_drive()
-    trace = TraceWriter(tmp_path / "trace")
+    trace = StateWriter(tmp_path / "trace")
     writer = TruthWriter(tmp_path / "truth", ssd.parameters, 1)
     for tick in write(ssd, 2) + [ssd.tick() for _ in range(2000)]:
         trace.append(*tick)
@@ -86,7 +86,7 @@ def test_trace_and_truth_agree(tmp_path: Path) -> None:
 
     truth = Truth(tmp_path / "truth")
     window = 201 * TICK_NS, 1701 * TICK_NS  # marks are at 1, 11, 21 ms
-    meter = TraceReader(tmp_path / "trace")
+    meter = StateReader(tmp_path / "trace")
     begin, end = (np.array([edge], dtype=np.int64) for edge in window)
     for rail, watts in truth.mean_watts(*window).items():
         assert watts == pytest.approx(meter.means(f"joules_{rail}", begin, end)[0], rel=1e-9)
