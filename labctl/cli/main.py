@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from labctl.cli import (
-    meter_commands,
-    result_commands,
-    rig_commands,
-    run_commands,
-    sending_commands,
-    service_commands,
-)
-from labctl.cli.queue_commands import queue_app
-from labctl.cli.run.trace import app as trace_app
 from labctl.cli.terminal.safe_stream import beneath, guard_output
 from labctl.printable import printable_lines
 
@@ -32,56 +25,192 @@ INTERRUPTED = 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Of the disk that the output goes to: what it says of a file names that file."""
 
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its name, where it is (``module:object`` below ``labctl.cli``) and its help."""
+
+    name: str
+    place: str
+    help: str
+
+
+SECTIONS: Mapping[str, tuple[Command, ...]] = {
+    "Measure": (
+        Command("run", "run.run:run_command", "Run a plan on a rig: record it, report it."),
+        Command(
+            "demo",
+            "run.demo:demo_command",
+            "Do it all on a simulated rig, and compare with the truth.",
+        ),
+        Command(
+            "simulate", "run.demo:simulate", "Start the simulated rig and keep it until Ctrl-C."
+        ),
+        Command(
+            "trace", "run.trace:app", "Describe traces of I/O, and make them ready for replay."
+        ),
+    ),
+    "Results": (
+        Command(
+            "report",
+            "results.report:report_command",
+            "Show a run's results, and make its report again.",
+        ),
+        Command(
+            "analyse",
+            "results.analyse:analyse_command",
+            "Consistency, steady state, efficiency, power model of a run.",
+        ),
+        Command(
+            "review",
+            "results.analyse:review_command",
+            "Make the page and charts of a review, each with CSV and PDF.",
+        ),
+        Command("compare", "results.compare:compare_command", "Compare runs with the first one."),
+        Command(
+            "query",
+            "results.query:query_command",
+            "Ask all runs with SQL (DuckDB), as in SELECT * FROM phases.",
+        ),
+        Command(
+            "bundle",
+            "results.bundle:bundle",
+            "Pack a run's raw data into one archive, with checksums.",
+        ),
+        Command(
+            "verify", "results.bundle:verify_command", "Derive every number of a bundle again."
+        ),
+    ),
+    "Rigs, plans and runs": (
+        Command("runs", "rig.lists:runs_command", "List the runs."),
+        Command("rigs", "rig.lists:list_rigs", "List the rigs."),
+        Command("plans", "rig.lists:list_plans", "List the built-in plans."),
+        Command("check", "rig.lists:check", "Check a rig or plan file; every mistake is named."),
+        Command(
+            "doctor",
+            "rig.doctor:doctor_command",
+            "Check what would go wrong tonight, and say what to do.",
+        ),
+        Command(
+            "trim-check",
+            "rig.trim_check:trim_check_command",
+            "Does TRIM work? On the raw drive, or a filesystem (--folder).",
+        ),
+    ),
+    "Meters": (
+        Command(
+            "instruments",
+            "meters.instruments:instruments_command",
+            "List what is connected, who it is, and the rig lines for it.",
+        ),
+        Command(
+            "read",
+            "meters.read:read_command",
+            "Show live values of every channel of a rig, until Ctrl-C.",
+        ),
+        Command(
+            "range",
+            "meters.find_ranges:range_command",
+            "Find the range to lock on each meter, at the heaviest points.",
+        ),
+        Command(
+            "calibrate",
+            "meters.calibrate:calibrate_command",
+            "Zero the meters with the drive off; compare two meters.",
+        ),
+        Command(
+            "record",
+            "meters.session:record_command",
+            "Record what an instrument says, to send it to somebody.",
+        ),
+        Command(
+            "replay", "meters.session:replay_command", "Play a recorded session through its driver."
+        ),
+    ),
+    "Overnight": (
+        Command(
+            "queue", "overnight.queue:app", "Queue plans for rigs; labctl daemon works them off."
+        ),
+        Command(
+            "daemon",
+            "overnight.daemon:daemon_command",
+            "Work off the queue on rigs, until SIGTERM or Ctrl-C.",
+        ),
+        Command(
+            "status",
+            "overnight.status:print_status",
+            "Print what runs, what waits and what came of the rest.",
+        ),
+        Command(
+            "watch", "overnight.watch:watch", "Show it on the whole screen until q; works over ssh."
+        ),
+        Command(
+            "morning",
+            "overnight.morning:print_morning",
+            "Print what ran, what it found and what to look at.",
+        ),
+        Command(
+            "tidy",
+            "overnight.tidy:tidy_command",
+            "Export or delete old runs, never one on or not shipped.",
+        ),
+        Command(
+            "idle",
+            "overnight.idle:idle_command",
+            "Record the meters of a rig without a workload, until Ctrl-C.",
+        ),
+    ),
+    "Servers": (
+        Command("ship", "servers.ship:ship_command", "Send or repair runs in InfluxDB and MQTT."),
+        Command(
+            "stack",
+            "servers.stack:stack_command",
+            "Run InfluxDB, Mosquitto and Grafana here, provisioned.",
+        ),
+        Command("mqtt", "servers.mqtt:app", "What an MQTT broker keeps of a rig."),
+    ),
+}
+"""In the order of ``labctl --help``."""
+COMMANDS = {command.name: command for section in SECTIONS.values() for command in section}
+
+
+class LazyGroup(TyperGroup):
+    """Commands from :data:`COMMANDS`; the module of one is imported when it is chosen."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None where there is none."""
+        command = COMMANDS.get(cmd_name)
+        if command is None:
+            return None
+        module, _, name = command.place.partition(":")
+        found = getattr(importlib.import_module(f"labctl.cli.{module}"), name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(cmd_name)(found)
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands by section, from the table: nothing is imported for the help."""
+        width = max(map(len, COMMANDS))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(f"{one.name:{width}}", one.help) for one in commands])
+
+
 app = typer.Typer(
     name="labctl",
+    cls=LazyGroup,
     help="Watts of an SSD at each queue depth, on each rail, and when it throttles.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("run", run_commands.run),
-    ("demo", run_commands.demo),
-    ("simulate", run_commands.simulate),
-    ("report", result_commands.report),
-    ("analyse", result_commands.analyse),
-    ("review", result_commands.review),
-    ("compare", result_commands.compare),
-    ("bundle", result_commands.bundle),
-    ("verify", result_commands.verify),
-    ("query", result_commands.query),
-    ("ship", sending_commands.ship),
-    ("stack", sending_commands.stack),
-    ("daemon", service_commands.daemon),
-    ("idle", service_commands.idle),
-    ("status", service_commands.status),
-    ("watch", service_commands.watch),
-    ("morning", service_commands.morning),
-    ("tidy", service_commands.tidy),
-    ("runs", rig_commands.list_runs),
-    ("rigs", rig_commands.list_rigs),
-    ("plans", rig_commands.list_plans),
-    ("check", rig_commands.check),
-    ("doctor", rig_commands.doctor),
-    ("range", rig_commands.suggest_ranges),
-    ("trim-check", rig_commands.trim_check),
-    ("instruments", meter_commands.list_instruments),
-    ("read", meter_commands.read),
-    ("calibrate", meter_commands.calibrate),
-    ("record", meter_commands.record),
-    ("replay", meter_commands.replay),
-)
-"""In the order of ``labctl --help``."""
-
-for _name, _command in COMMANDS:
-    app.command(_name)(_command)
-
-app.add_typer(queue_app, name="queue")
-app.add_typer(sending_commands.mqtt, name="mqtt")
-app.add_typer(trace_app, name="trace")
 
 
 @app.callback(invoke_without_command=True)

@@ -13,11 +13,12 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
 
-from labctl.cli.main import app
+from labctl.cli.main import COMMANDS, app
 from labctl.installed import Extra
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import find_runs
@@ -130,9 +131,10 @@ def lab(wheel: InstalledWheel, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def every_command() -> list[str]:
     """``labctl`` and all that can stand after it."""
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     found = [""]
-    for name, command in getattr(group, "commands", {}).items():
+    for name in COMMANDS:
+        command = group.get_command(None, name)
         found += [name, *(f"{name} {below}" for below in getattr(command, "commands", {}))]
     return found
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from labctl.capture.meters.find_ranges import (
     Suggestion,
@@ -14,6 +17,7 @@ from labctl.capture.meters.find_ranges import (
 )
 from labctl.capture.run.expand import expand_for
 from labctl.cli.run.run import run_plan
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
@@ -56,3 +60,13 @@ def _print(found: list[Suggestion]) -> None:
         print("\nfor the rig:")
     for item in changed:
         print(f"\n[instruments.{item.instrument}]\nrange = {item.suggested:g}")
+
+
+def range_command(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Find the range to lock on each meter, at the heaviest points."""
+    raise typer.Exit(suggest_ranges(rig, plan, runs, json_output))

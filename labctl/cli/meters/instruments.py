@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from instruments import identify
 from instruments.errors import InstrumentError
 from instruments.transports.serial_ports import SerialPort, connected_ports
+from labctl.cli.terminal.arguments import JsonOption
 
 
 def list_instruments(addresses: Sequence[str], ask: bool, json_output: bool) -> int:
@@ -88,3 +91,15 @@ def _print_found(found: Sequence[dict[str, Any]]) -> None:
         print(f"{item['address']}: {item['error'] or item['identity']}")
         for line in item["rig"]:
             print(f"  {line}")
+
+
+def instruments_command(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ADDRESS", help="Serial ports or VISA resources to ask."),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List what is connected, who it is, and the rig lines for it."""
+    raise typer.Exit(list_instruments(addresses or (), ask, json_output))

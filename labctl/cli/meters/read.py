@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -20,6 +22,7 @@ from rich.text import Text
 
 from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.meters.acquisition import Acquisition, State
+from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
 from labctl.record.timebase import Timebase
@@ -239,3 +242,15 @@ def _json_lines(seen: list[tuple[str, Needle, int]], now_ns: int) -> Iterable[st
                 "reason": needle.reason,
             }
         )
+
+
+def read_command(
+    rig: RigArgument,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show live values of every channel of a rig, until Ctrl-C."""
+    from labctl.cli.terminal.console import Terminal
+
+    raise typer.Exit(show_rig(rig, every, seconds, json_output, Terminal()))

@@ -6,13 +6,16 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import ValidationError
 
 from instruments import recording
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch
+from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
 from labctl.printable import printable
@@ -137,3 +140,21 @@ def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
         else:
             words = f"{status.status.value} x {status.count} {status.detail}".rstrip()
             print(printable(f"{status.t_ns * 1e-9:12.6f} s  {status.channel:<12} {words}"))
+
+
+def record_command(
+    rig: RigArgument,
+    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
+    seconds: Annotated[float, typer.Option(min=1.0, help="For how long.")] = 30.0,
+    to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
+) -> None:
+    """Record what an instrument says, to send it to somebody."""
+    raise typer.Exit(record(rig, instrument, seconds, to))
+
+
+def replay_command(
+    file: Annotated[Path, typer.Argument(help="A recorded session.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Play a recorded session through its driver."""
+    raise typer.Exit(replay(file, json_output))

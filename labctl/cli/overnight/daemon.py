@@ -7,6 +7,9 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from labctl.config.find_rig import find_rig, rig_files
 from labctl.config.rig import Rig
@@ -57,3 +60,16 @@ def _rigs(names: Sequence[str]) -> list[Rig]:
     if twice:
         raise LabctlError(f"two rigs have the same name: {', '.join(sorted(twice))}")
     return found
+
+
+def daemon_command(
+    rigs: Annotated[
+        list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
+    ] = None,
+) -> None:
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    serve(rigs or (), runs)

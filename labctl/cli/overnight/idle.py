@@ -6,7 +6,11 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from labctl.cli.terminal.arguments import RigArgument
 from labctl.config.find_rig import find_rig
 from labctl.service.daemon.idle import record_idle
 from labctl.service.daemon.run_process import watch_lifeline
@@ -38,3 +42,11 @@ def record(rig_name: str, root: Path | None) -> None:
 
 def _tell(text: str) -> None:
     print(f"labctl: {text}", file=sys.stderr, flush=True)
+
+
+def idle_command(
+    rig: RigArgument,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
+) -> None:
+    """Record the meters of a rig without a workload, until Ctrl-C."""
+    record(rig, runs)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.service.data_dir import find_home
 from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.store import Queue
@@ -14,8 +18,14 @@ from labctl.service.status import morning as mornings
 from labctl.service.status.local_rigs import runs_root
 
 
-def print_morning(since: str | None, runs: Path | None, json_output: bool) -> None:
-    """What the queue did. Raises ConfigurationError, QueueError."""
+def print_morning(
+    since: Annotated[
+        str | None, typer.Option(help="From then on: 18:00, or a date and time; else a day.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Print what ran, what it found and what to look at."""
     since_s = time.time() - DAY_S
     if since is not None:
         since_s = _since(since)

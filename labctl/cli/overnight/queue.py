@@ -8,11 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 from rich.text import Text
 
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.config.find_rig import find_rig
@@ -23,6 +25,10 @@ from labctl.service.queue.new_jobs import Order, find_plan, jobs_of, parse_after
 from labctl.service.queue.schedule import Expected, expect
 from labctl.service.queue.store import Queue
 from labctl.toml_reading import is_file
+
+RigNameArgument = Annotated[str, typer.Argument(metavar="RIG", help="The rig's name or file.")]
+
+JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
 
 FINISHED_SHOWN = 10
 _STYLES = {
@@ -89,8 +95,15 @@ def add(
         _note_paused(queue, added)
 
 
-def list_jobs(rig: str | None, tag: str | None, everything: bool, json_output: bool) -> None:
-    """The jobs, those that are over first. Raises QueueError."""
+def list_jobs(
+    rig: Annotated[str | None, typer.Option(help="Only this rig's.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also all that are over, not only the last ten.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """List the jobs, with the time each will begin and end."""
     queue = Queue(find_home())
     jobs = queue.jobs()
     expected = _expected(queue)
@@ -289,3 +302,92 @@ def _clock(seconds: float, begin_s: float) -> str:
     """The time of day; with the day where it is not the next such time after the begin."""
     days = abs(seconds - begin_s) > 86_400
     return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))
+
+
+def add_command(
+    rig: Annotated[str | None, typer.Argument(help="A rig file, or a rig's name.")] = None,
+    plan: Annotated[str | None, typer.Argument(help="A built-in plan, or a plan file.")] = None,
+    matrix: Annotated[
+        Path | None, typer.Option(help="A file of rigs and plans: queue every combination.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Not before: 22:00, '2026-11-21 22:00' or +2h30m.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="How often.")] = 1,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word to find it by; repeatable.")
+    ] = None,
+    retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Queue a plan on a rig, or a whole matrix of them."""
+    add(
+        rig,
+        plan,
+        matrix,
+        after=after,
+        repeat=repeat,
+        tags=tuple(tag or ()),
+        retries=retries,
+        dry_run=dry_run,
+        yes=yes,
+        json_output=json_output,
+    )
+
+
+def show_command(job: JobArgument, json_output: JsonOption = False) -> None:
+    """Show a job: its plan, its attempts, their runs."""
+    show(job, json_output)
+
+
+def move_command(
+    job: JobArgument,
+    position: Annotated[
+        int, typer.Argument(min=1, help="Its place among those that wait; 1: next.")
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Move a waiting job to another place."""
+    move(job, position, json_output)
+
+
+def cancel_command(
+    jobs: Annotated[list[int], typer.Argument(metavar="JOB", help="Numbers of jobs.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Cancel jobs; one that runs is stopped, and its record stays."""
+    cancel(jobs, json_output)
+
+
+def pause_command(rig: RigNameArgument, json_output: JsonOption = False) -> None:
+    """Begin no further job on a rig; the one that runs goes on."""
+    set_paused(rig, True, json_output)
+
+
+def resume_command(rig: RigNameArgument, json_output: JsonOption = False) -> None:
+    """Begin jobs on a rig again."""
+    set_paused(rig, False, json_output)
+
+
+app = typer.Typer(
+    help="Queue plans for rigs; labctl daemon works them off.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+for _name, _command in (
+    ("add", add_command),
+    ("list", list_jobs),
+    ("show", show_command),
+    ("move", move_command),
+    ("cancel", cancel_command),
+    ("pause", pause_command),
+    ("resume", resume_command),
+):
+    app.command(_name)(_command)

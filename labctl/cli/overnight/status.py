@@ -9,6 +9,7 @@ from typing import Any
 
 from labctl.capture.meters.live_values import View
 from labctl.cli.overnight.queue import job_json
+from labctl.cli.terminal.arguments import BrokerOption, JsonOption
 from labctl.cli.terminal.live_view import moment_line
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
@@ -19,8 +20,8 @@ LISTEN_S = 2.0
 """Retained topics come at once; live values within their bin."""
 
 
-def print_status(broker: str | None, json_output: bool) -> None:
-    """How things stand here, or on the rigs of a broker. Raises LabctlError."""
+def print_status(broker: BrokerOption = None, json_output: JsonOption = False) -> None:
+    """Print what runs, what waits and what came of the rest."""
     if broker is not None:
         _print_remote(broker, json_output)
         return

@@ -6,7 +6,11 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
 from labctl.record.phase import parse_size
@@ -110,3 +114,35 @@ def _json(decision: Decision, problem: str) -> dict[str, object]:
         "bytes": decision.bytes,
         "problem": problem,
     }
+
+
+def tidy_command(
+    export_after: Annotated[
+        float | None, typer.Option(help="Write Parquet beside runs older than so many days.")
+    ] = None,
+    delete_after: Annotated[
+        float | None, typer.Option(help="Delete runs older than so many days.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
+    ] = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Export or delete old runs, never one on or not shipped."""
+    code = tidy(
+        runs,
+        export_after,
+        delete_after,
+        budget,
+        archive,
+        dry_run=dry_run,
+        json_output=json_output,
+    )
+    raise typer.Exit(code)

@@ -20,6 +20,7 @@ from rich.text import Text
 from labctl.capture.meters.live_values import View
 from labctl.cli.overnight.queue import jobs_table
 from labctl.cli.overnight.status import daemon_line, jobs_wait
+from labctl.cli.terminal.arguments import BrokerOption
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.live_view import screen
 from labctl.errors import LabctlError
@@ -53,8 +54,8 @@ class Choices:
     errors: list[str] = field(default_factory=list)
 
 
-def watch(broker: str | None) -> None:
-    """Show it until q. Raises LabctlError without a terminal, or when a broker does not answer."""
+def watch(broker: BrokerOption = None) -> None:
+    """Show it on the whole screen until q; works over ssh."""
     console = Terminal()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise LabctlError("labctl watch needs a terminal; labctl status prints once")

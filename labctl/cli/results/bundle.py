@@ -7,9 +7,13 @@ import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from labctl.analysis.compare.summary_diff import Mismatch, mismatches
 from labctl.analysis.run.summary import summarise
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.errors import JournalError
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord
@@ -20,8 +24,12 @@ SHOWN = 20
 WIDTH = 80
 
 
-def bundle(run_directory: Path, output: Path | None, json_output: bool) -> None:
-    """Pack a run. Raises JournalError when it is none or cannot be written."""
+def bundle(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The archive.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Pack a run's raw data into one archive, with checksums."""
     record = RunRecord(run_directory)
     target = output or Path(f"{run_directory.resolve().name}{SUFFIX}")
     manifest = write_bundle(record, summary_json(summarise(record)), target)
@@ -95,3 +103,14 @@ def _counted(count: int, what: str) -> str:
 
 def _folded(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def verify_command(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="An archive of labctl bundle.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Derive every number of a bundle again.
+
+    Exit code 1 when a number or a file differs.
+    """
+    raise typer.Exit(verify(file, json_output))

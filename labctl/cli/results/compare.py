@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from labctl.analysis.compare.comparison import compare
 from labctl.analysis.compare.gate import Gate, GateResult, check_gate, parse_allowances, parse_gate
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.json_values import plain_json
 from labctl.record.reader import RunRecord
@@ -84,3 +88,27 @@ def _gate(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | 
         limits = [*read.limits, *limits]
         strict = strict or read.strict
     return Gate(limits=limits, strict=strict) if limits else None
+
+
+def compare_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run directories; RUN:DRIVE is one of several."),
+    ],
+    gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse; celsius_max=K; repeatable."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Compare runs with the first one.
+
+    A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
+    """
+    raise typer.Exit(compare_runs(runs, gate, allow or (), strict, html, csv_output, json_output))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
 from labctl.cli.terminal.console import Terminal
 from labctl.report.data.query import QueryResult, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
@@ -68,3 +71,13 @@ def _shown(value: object) -> str:
     if value is None:
         return NOTHING
     return significant(value, 6) if isinstance(value, float) else str(value)
+
+
+def query_command(
+    sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
+    runs: RunsOption = DEFAULT_RUNS,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
+    run_query(sql, [runs], csv_output, json_output)

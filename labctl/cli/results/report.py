@@ -7,9 +7,13 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
 from labctl.config.calibration_file import in_force, load_calibration
 from labctl.config.rig import parse_rig_file
@@ -107,3 +111,20 @@ def _other(header: Header, file: Path) -> UsedCalibration:
     ranges = {channel.name: channel.range for channel in header.channels}
     moment = datetime.fromtimestamp(header.anchor.wall_ns / NS_PER_S, UTC)
     return in_force(found, fingerprint, ranges, header.identities, moment, limit)
+
+
+def report_command(
+    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    calibration: Annotated[
+        Path | None, typer.Option(help="Zeros from this file, in place of those of the run.")
+    ] = None,
+    without_calibration: Annotated[
+        bool, typer.Option("--without-calibration", help="Subtract no zeros.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a run's results, and make its report again.
+
+    It is made from the journal alone, and only where it is missing, or says anything else.
+    """
+    report(run_directory, json_output, calibration, without_calibration)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
@@ -84,3 +87,13 @@ def _wrapped(text: str, first: str, others: str) -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def doctor_command(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> None:
+    """Check what would go wrong tonight, and say what to do."""
+    raise typer.Exit(print_examination(rig, plan, runs, json_output))

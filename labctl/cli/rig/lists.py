@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
+from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
 from labctl.cli.terminal.console import Terminal
 from labctl.config.estimate import estimate
 from labctl.config.find_rig import rig_files
@@ -68,8 +70,11 @@ def list_runs(root: Path, json_output: bool) -> None:
     _show(rows, json_output, f"no runs in {root}")
 
 
-def list_rigs(json_output: bool) -> None:
-    """One row a rig file."""
+def list_rigs(json_output: JsonOption = False) -> None:
+    """List the rigs.
+
+    In ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs.
+    """
     rows = []
     for path in rig_files():
         try:
@@ -85,8 +90,8 @@ def list_rigs(json_output: bool) -> None:
     _show(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
 
 
-def list_plans(json_output: bool) -> None:
-    """One row a built-in plan."""
+def list_plans(json_output: JsonOption = False) -> None:
+    """List the built-in plans."""
     rows = []
     for name in built_in_plans():
         plan, _ = load_plan(name)
@@ -107,8 +112,11 @@ def list_plans(json_output: bool) -> None:
         print("hours and TB: at most, for 1 TB at 1 GB/s; --dry-run tells of your drive")
 
 
-def check(file: Path, json_output: bool) -> None:
-    """Say that a file is right, or raise ConfigurationError with every mistake in it."""
+def check(
+    file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Check a rig or plan file; every mistake is named."""
     text = read_configuration(file)
     kind, mistakes = _check(text, str(file))
     if json_output:
@@ -140,3 +148,8 @@ def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
     except ConfigurationError as error:
         return kind, error.mistakes
     return kind, ()
+
+
+def runs_command(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
+    """List the runs."""
+    list_runs(runs, json_output)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
+from typing import Annotated
+
+import typer
 
 from labctl.capture.drive.discard import Discard, Promise
 from labctl.capture.drive.trim_check import Contents, TrimCheck, TrimVerdict, check_trim_on_host
+from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, Mistake
@@ -73,3 +77,18 @@ def _contents(one: Contents) -> str:
         "the pattern": one.pattern, "zeros": one.zeros, "FFh": one.ones, "anything else": one.other,
     }  # fmt: skip
     return ", ".join(f"{count} bytes of {name}" for name, count in parts.items() if count)
+
+
+def trim_check_command(
+    rig: RigArgument,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder on a filesystem of the drive, on the drive's host: nothing is lost."
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option(help="How much to write and discard.")] = "16m",
+    json_output: JsonOption = False,
+) -> None:
+    """Does TRIM work? On the raw drive, or a filesystem (--folder)."""
+    raise typer.Exit(check_trim(rig, folder, size, json_output))

@@ -11,7 +11,9 @@ import signal
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import Truth
@@ -19,6 +21,14 @@ from instruments.simulated.drive.parameters import REFERENCE
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.cli.results.report import make_report, print_summary
 from labctl.cli.run.run import run_plan
+from labctl.cli.terminal.arguments import (
+    DEFAULT_RUNS,
+    PLAN,
+    RIG,
+    JsonOption,
+    RunsOption,
+    ScaleOption,
+)
 from labctl.config.plan import load_plan
 from labctl.config.rig import load_rig
 from labctl.errors import RunFailed
@@ -26,6 +36,38 @@ from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
 from labctl.service.runs.shipping import influx_sink
 from labctl.sinks.influxdb.settings import influx_settings
+
+
+def run(
+    rig: Annotated[str | None, RIG] = None,
+    plan: Annotated[str | None, PLAN] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
+    ] = False,
+    scale: ScaleOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+    ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a plan on a rig: record it, report it."""
+    from labctl.cli.run import run as running
+
+    if resume is not None:
+        if dry_run or (scale is not None and plan is None):
+            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
+        raise typer.Exit(running.resume_and_report(resume, json_output, rig, plan, scale))
+    if rig is None or plan is None:
+        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
+    if dry_run:
+        running.print_dry_run(rig, plan, json_output, scale)
+    else:
+        raise typer.Exit(running.run_and_report(rig, plan, runs, json_output, scale, yes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +172,15 @@ def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
         print(f"{missing} of {phases} phases have no total watts: the notes above say why")
 
 
-def simulate(directory: Path, seed: int, parameters: Path | None, json_output: bool) -> None:
-    """Keep a simulated rig running until Ctrl-C. Raises RunFailed when it cannot start."""
+def simulate(
+    directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    parameters: Annotated[
+        Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Start the simulated rig and keep it until Ctrl-C."""
     config = configure(seed=seed).model_copy(update={"parameters": parameters or REFERENCE})
     try:
         with Bench(directory, config) as bench:
@@ -147,3 +196,20 @@ def simulate(directory: Path, seed: int, parameters: Path | None, json_output: b
             signal.sigwait(wanted)
     except (RuntimeError, OSError, ValueError) as error:
         raise RunFailed(f"the simulated rig did not start: {error}") from error
+
+
+def demo_command(
+    runs: RunsOption = DEFAULT_RUNS,
+    plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
+    scale: ScaleOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    to: Annotated[
+        str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
+    ] = None,
+    grafana: Annotated[
+        str | None, typer.Option(help="Grafana's address, to print the dashboard's.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Do it all on a simulated rig, and compare with the truth."""
+    raise typer.Exit(demonstrate(runs, plan, scale, seed, to, grafana, json_output))

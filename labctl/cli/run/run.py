@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from labctl.capture.phases.stopping import StopRequest
@@ -20,6 +22,14 @@ from labctl.capture.run.resumption import Resumption, resumption
 from labctl.capture.run.run import Run, RunOutcome
 from labctl.cli.results.report import make_report, print_summary
 from labctl.cli.terminal import live_view
+from labctl.cli.terminal.arguments import (
+    DEFAULT_RUNS,
+    PLAN,
+    RIG,
+    JsonOption,
+    RunsOption,
+    ScaleOption,
+)
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
@@ -257,3 +267,33 @@ async def _run(
     with live_view.showing(run, console) as shown:
         show.append(shown)
         return await run.execute(stop)
+
+
+def run_command(
+    rig: Annotated[str | None, RIG] = None,
+    plan: Annotated[str | None, PLAN] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
+    ] = False,
+    scale: ScaleOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+    ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a plan on a rig: record it, report it."""
+    if resume is not None:
+        if dry_run or (scale is not None and plan is None):
+            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
+        raise typer.Exit(resume_and_report(resume, json_output, rig, plan, scale))
+    if rig is None or plan is None:
+        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
+    if dry_run:
+        print_dry_run(rig, plan, json_output, scale)
+    else:
+        raise typer.Exit(run_and_report(rig, plan, runs, json_output, scale, yes))

@@ -13,7 +13,10 @@ import typer
 from labctl.errors import ConfigurationError, Mistake
 
 app = typer.Typer(
-    help="Describe traces of I/O, and make them ready for replay.", no_args_is_help=True
+    help="Describe traces of I/O, and make them ready for replay.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 NOTHING = "–"

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Annotated
 
+import typer
+
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.config.find_rig import find_rig
 from labctl.config.site import site_file
 from labctl.errors import ConfigurationError, Mistake
 from labctl.installed import Extra, need
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
 
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-def forget_rig(rig: str, json_output: bool) -> None:
-    """Take back all that the broker keeps of a rig, which need not exist any more.
 
-    Raises ConfigurationError, MissingPart, LabctlError (broker).
+@app.callback()
+def _group() -> None:
+    """What an MQTT broker keeps of a rig."""
+
+
+@app.command("forget")
+def forget_rig(
+    rig: Annotated[str, typer.Argument(help="A rig file, or a rig's name, also of one long gone.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Take back what the broker keeps of a rig.
+
+    Home Assistant's entities and the last state.
     """
     need(Extra.MQTT)
     from labctl.sinks.mqtt.home_assistant import forget

@@ -9,9 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.rig import Rig
@@ -168,3 +171,36 @@ def _json(one: Shipped) -> dict[str, object]:
         "problem": one.problem,
         **asdict(one.report),
     }
+
+
+def ship_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),
+    ] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(help="To where this rig says; else the rig here of the run's name, or site."),
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Send everything again (harmless).")
+    ] = False,
+    full_rate: Annotated[
+        bool, typer.Option("--full-rate", help="Every reading, not means per bin.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Send or repair runs in InfluxDB and MQTT.
+
+    From where it stopped, or from the start.
+    """
+    code = ship_runs(
+        runs,
+        to or (),
+        rig_name=rig,
+        from_start=from_start,
+        full_rate=full_rate,
+        json_output=json_output,
+    )
+    raise typer.Exit(code)
