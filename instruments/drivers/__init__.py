@@ -58,7 +58,7 @@ _TABLE: Mapping[str, _Entry] = {
     "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
     "ina2xx": _Entry("ina2xx", "Ina2xxSettings", "Ina2xx"),
     "k204": _Entry("k204", "K204Settings", "K204"),
-    "mqtt": _Entry("mqtt", "MqttSettings", "Mqtt"),
+    "mqtt": _Entry("mqtt", "MqttTopicSettings", "Mqtt"),
     "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
     "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
     "sigrok": _Entry("sigrok", "SigrokSettings", "Sigrok"),
