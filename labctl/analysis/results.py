@@ -7,6 +7,7 @@ the run's timebase, ``None`` means "not measured" or "cannot be measured", never
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from labctl.fio.results import Direction
@@ -93,18 +94,42 @@ class TemperatureResult:
     end: float
 
 
+class Cause(StrEnum):
+    """Why a drive did less than just before; its text is what ``summary.json`` holds."""
+
+    words: str
+    """The cause as a person reads it."""
+
+    THERMAL = "thermal", "thermal throttling"
+    POWER_LIMIT = "power_limit", "power limit"
+    WRITE_CACHE = "write_cache", "write cache full"
+    GARBAGE_COLLECTION = "garbage_collection", "garbage collection"
+    HOST_STALL = "host_stall", "host busy or stalled"
+    UNKNOWN = "unknown", "slower, cause unknown"
+
+    def __new__(cls, text: str, words: str) -> Cause:
+        """A member whose value is ``text``."""
+        member = str.__new__(cls, text)
+        member._value_ = text
+        member.words = words
+        return member
+
+
+THROTTLING = (Cause.THERMAL, Cause.POWER_LIMIT)
+"""The causes by which a drive holds itself back; the others are not throttling."""
+
+
 @dataclass(frozen=True, slots=True)
 class ThrottleInterval:
     """A stretch in which the drive did less than it did just before.
 
-    ``cause`` is "thermal", "write_cache", "garbage_collection", "host_stall", "power_limit" or
-    "unknown"; ``evidence`` says in words and numbers what was seen.
+    ``evidence`` says in words and numbers what was seen.
     """
 
     begin_ns: int
     end_ns: int
     phase_index: int
-    cause: str
+    cause: Cause
     evidence: str
     iops_before: float
     iops_during: float

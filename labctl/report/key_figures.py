@@ -6,25 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
-
-CAUSE_NAMES = {
-    "thermal": "thermal throttling",
-    "power_limit": "power limit",
-    "unknown": "slower, cause unknown",
-    "write_cache": "write cache full",
-    "garbage_collection": "garbage collection",
-    "host_stall": "host busy or stalled",
-}
-
+from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
 
 ONE_BY_ONE = 3
 """Slow stretches of one phase and cause up to which each is told by itself."""
-
-
-def cause_name(cause: str) -> str:
-    """A cause in words."""
-    return CAUSE_NAMES.get(cause, cause.replace("_", " "))
 
 
 def utc(t_ns: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
@@ -73,7 +58,7 @@ def causes_in(summary: RunSummary, result: PhaseResult) -> tuple[str, ...]:
     """The causes of what slowed a phase down, in words, each once."""
     index = result.phase.index
     causes = (item.cause for item in summary.throttling if item.phase_index == index)
-    return tuple(dict.fromkeys(cause_name(cause) for cause in causes))
+    return tuple(dict.fromkeys(cause.words for cause in causes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +66,7 @@ class SlowStretches:
     """Slow stretches of one phase and cause, told together where there are many of them."""
 
     phase_index: int
-    cause: str
+    cause: Cause
     count: int
     seconds: float
     evidence: str
@@ -90,7 +75,7 @@ class SlowStretches:
 
 def grouped(stretches: Sequence[ThrottleInterval]) -> tuple[SlowStretches, ...]:
     """Those of one phase and cause as one where there are more than ``ONE_BY_ONE`` of them."""
-    groups: dict[tuple[int, str], list[ThrottleInterval]] = {}
+    groups: dict[tuple[int, Cause], list[ThrottleInterval]] = {}
     for item in stretches:
         groups.setdefault((item.phase_index, item.cause), []).append(item)
     told = []

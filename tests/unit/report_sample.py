@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from labctl.analysis.results import (
+    THROTTLING,
+    Cause,
     ClockResult,
     Component,
     EdgeLag,
@@ -197,7 +199,7 @@ def summary_of(
     )
 
 
-def throttled(summary: RunSummary, *positions: int, cause: str = "thermal") -> RunSummary:
+def throttled(summary: RunSummary, *positions: int, cause: Cause = Cause.THERMAL) -> RunSummary:
     """The same run, with the measured phases at ``positions`` slowed down in their second half."""
     phases = list(summary.phases)
     found = list(summary.throttling)
@@ -205,7 +207,7 @@ def throttled(summary: RunSummary, *positions: int, cause: str = "thermal") -> R
         target = summary.measured[position]
         index = phases.index(target)
         middle = (target.begin_ns + target.end_ns) // 2
-        real = cause in ("thermal", "power_limit")
+        real = cause in THROTTLING
         if real:
             phases[index] = replace(
                 target,

@@ -16,14 +16,12 @@ import numpy as np
 
 from labctl.analysis.readings.channel_series import Floats, channel_series
 from labctl.analysis.readings.live_iops import live_iops
-from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
+from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
 from labctl.analysis.steady_state.temperature import steady_after_s
 from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.workload import workload_name
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
-
-THERMAL = ("thermal",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
         (
             one
             for one in sorted(summary.throttling, key=lambda one: one.begin_ns)
-            if one.phase_index == item.phase.index and one.cause in THERMAL
+            if one.phase_index == item.phase.index and one.cause is Cause.THERMAL
         ),
         None,
     )

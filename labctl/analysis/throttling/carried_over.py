@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.throttling.heat import STEP
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.slowdowns import REDUCED
@@ -66,11 +66,11 @@ def doubted(
     result: list[ThrottleInterval] = []
     for item in found:
         warmer = None
-        if item.cause == "thermal" and item.begin_ns > phase.begin_ns:
+        if item.cause == Cause.THERMAL and item.begin_ns > phase.begin_ns:
             throttled = [
                 (one.begin_ns, one.end_ns)
                 for one in (*earlier, *found)
-                if one.cause == "thermal" and one.begin_ns < item.begin_ns
+                if one.cause == Cause.THERMAL and one.begin_ns < item.begin_ns
             ]
             warmer = _was_warmer(phase, item, throttled)
         if warmer is None:
@@ -78,7 +78,7 @@ def doubted(
             continue
         lasting = phase.writes and item.end_ns >= phase.end_ns
         words = f"{item.evidence}; but it was at {warmer:.0f} °C before and did not throttle"
-        cause = "write_cache" if lasting else "unknown"
+        cause = Cause.WRITE_CACHE if lasting else Cause.UNKNOWN
         result.append(replace(item, cause=cause, evidence=words))
     return result
 
@@ -102,7 +102,7 @@ def known(phases: Sequence[PhaseSignals], found: Sequence[ThrottleInterval]) -> 
         for phase in phases
         for item in found
         if item.phase_index == phase.index
-        and item.cause == "thermal"
+        and item.cause == Cause.THERMAL
         and item.begin_ns > phase.begin_ns
     ]
     warmest = [phase.heat.highest_near(item.begin_ns) for phase, item in begun]
@@ -115,7 +115,7 @@ def known(phases: Sequence[PhaseSignals], found: Sequence[ThrottleInterval]) -> 
         # One that falls warmer than that throttled already.
         if onset is None or celsius is None or celsius < onset + STEP
     ]
-    throttled = {item.phase_index for item in found if item.cause == "thermal"}
+    throttled = {item.phase_index for item in found if item.cause == Cause.THERMAL}
     carried = False
     for phase in phases:
         warm = phase.heat.warmest(phase.begin_ns, phase.end_ns)
@@ -158,7 +158,7 @@ def cooled(
     changed abruptly.
     """
     return [
-        item if item.cause != "thermal" else _cooled(phase, item, changes_ns, what)
+        item if item.cause != Cause.THERMAL else _cooled(phase, item, changes_ns, what)
         for item in found
     ]
 
@@ -190,9 +190,9 @@ def filled(
     ended in, and that this one may have begun in.
     """
     thermal = sorted(
-        (item for item in found if item.cause == "thermal"), key=lambda item: item.begin_ns
+        (item for item in found if item.cause == Cause.THERMAL), key=lambda item: item.begin_ns
     )
-    others = [item for item in found if item.cause != "thermal"]
+    others = [item for item in found if item.cause != Cause.THERMAL]
     # Where a dip of the flash ends, IOPS rise, and the drive is as hot as before.
     ends_ns = [item.end_ns for item in others]
     rises_ns = [t_ns for t_ns in rises_ns if all(abs(t_ns - end) > BESIDE_NS for end in ends_ns)]
@@ -204,9 +204,9 @@ def filled(
             more += [] if item is None else [item]
         at = max(at, high)
     if any(item.duration_s >= phase.duration_s for item in more):
-        others = [item for item in others if item.cause != "unknown"]
-    told = joined([*thermal, *(item for item in more if item.cause == "thermal")])
-    told += [item for item in more if item.cause != "thermal"]
+        others = [item for item in others if item.cause != Cause.UNKNOWN]
+    told = joined([*thermal, *(item for item in more if item.cause == Cause.THERMAL)])
+    told += [item for item in more if item.cause != Cause.THERMAL]
     return sorted([*others, *told], key=lambda item: item.begin_ns)
 
 
@@ -242,7 +242,7 @@ def _held(
     proven_ns = max(proof.until_ns for proof in proofs)
     end_ns = min((t_ns for t_ns in rises_ns if proven_ns <= t_ns < end_ns), default=end_ns)
     words = "; ".join(dict.fromkeys(proof.words for proof in proofs))
-    return _stretch(phase, begin_ns, end_ns, "thermal", words, free)
+    return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, words, free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +279,12 @@ def _perhaps(phase: PhaseSignals, free: float | None) -> ThrottleInterval:
     begin_ns, end_ns = phase.begin_ns, phase.end_ns
     if free is None:
         words = f"may be thermal: {since}; no level to compare IOPS with"
-        return _stretch(phase, begin_ns, end_ns, "unknown", words, None)
-    return _stretch(phase, begin_ns, end_ns, "thermal", since, free)
+        return _stretch(phase, begin_ns, end_ns, Cause.UNKNOWN, words, None)
+    return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, since, free)
 
 
 def _stretch(
-    phase: PhaseSignals, begin_ns: int, end_ns: int, cause: str, evidence: str, free: float | None
+    phase: PhaseSignals, begin_ns: int, end_ns: int, cause: Cause, evidence: str, free: float | None
 ) -> ThrottleInterval:
     level = _level(phase, begin_ns, end_ns)
     if free is not None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 from labctl.analysis.throttling.slowdowns import AROUND_S, FLOOR, STALLED, Slowdown, inner
 
@@ -43,7 +43,7 @@ LONG_ENOUGH_S = 3.0
 BLIP_S = 2.0
 """A slowdown shorter than this is no sign of heat where its host was busy just then."""
 
-UNPROVEN = ("unknown", "write_cache")
+UNPROVEN = (Cause.UNKNOWN, Cause.WRITE_CACHE)
 ALIKE = 0.05
 """Levels before and during that differ by less are the same."""
 
@@ -75,7 +75,7 @@ def explained(
         begin_ns=begin_ns,
         end_ns=end_ns,
         phase_index=phase.index,
-        cause="unknown",
+        cause=Cause.UNKNOWN,
         evidence="",
         iops_before=before,
         iops_during=during,
@@ -184,27 +184,27 @@ def _cause(
         host = _host(phase, grid, item, heat is not None and not rose)
         if host is not None:
             words = [host] if heat is None else [host, heat]
-            return replace(seen, cause="host_stall", evidence="; ".join(words))
+            return replace(seen, cause=Cause.HOST_STALL, evidence="; ".join(words))
     if not costly and not rose and (heat is not None or counted is not None):
         words = [heat] if heat is not None else []
         words += [f"the drive's own counters moved: {counted}"] if counted is not None else []
         moved = counted is not None
-        return replace(seen, cause="thermal", evidence="; ".join(words), counters_moved=moved)
+        return replace(seen, cause=Cause.THERMAL, evidence="; ".join(words), counters_moved=moved)
     limit = _limited(phase, seen)
     if limit is not None:
-        return replace(seen, cause="power_limit", evidence=limit)
+        return replace(seen, cause=Cause.POWER_LIMIT, evidence=limit)
     if phase.writes and share is not None and not (costly or rose or phase.heat_recorded):
         evidence = (
             "each operation took as much energy as before, as in a drive that holds itself back; "
             "neither temperature nor counters were recorded"
         )
-        return replace(seen, cause="unknown", evidence=evidence)
+        return replace(seen, cause=Cause.UNKNOWN, evidence=evidence)
     words = ["without a link to temperature" if heat is None else heat]
     if costly:
         words.append("each write took more energy than before")
     if phase.writes and item.to_end:
         words = ["one lasting step down in a phase that writes", *words]
-    cause = "write_cache" if phase.writes and item.to_end else "unknown"
+    cause = Cause.WRITE_CACHE if phase.writes and item.to_end else Cause.UNKNOWN
     return replace(seen, cause=cause, evidence="; ".join(words), costly=costly)
 
 
@@ -239,7 +239,7 @@ def _counted_here(phase: PhaseSignals, grid: SteppedIops, item: Slowdown) -> boo
 
 def _standstill(
     phase: PhaseSignals, grid: SteppedIops, item: Slowdown, seen: ThrottleInterval
-) -> tuple[str, list[str]]:
+) -> tuple[Cause, list[str]]:
     """No I/O at all: the host's fault unless the drive went on taking power."""
     words = ["no I/O got through"]
     late = bool(grid.late[item.begin : item.end].mean() > 0.5)
@@ -250,13 +250,13 @@ def _standstill(
     if silent:
         words.append("every series that this machine stamps stopped")
     if late or silent:
-        return "host_stall", words
+        return Cause.HOST_STALL, words
     before, during, idle = seen.watts_before, seen.watts_during, phase.idle_watts
     if before is not None and during is not None and idle is not None:
         above = before - idle
         if above >= WORK_WATTS and during - idle > KEPT_WORKING * above:
-            return "unknown", [*words, "while fio reported and the drive went on taking power"]
-    return "host_stall", words
+            return Cause.UNKNOWN, [*words, "while fio reported and the drive went on taking power"]
+    return Cause.HOST_STALL, words
 
 
 def _limited(phase: PhaseSignals, seen: ThrottleInterval) -> str | None:
@@ -273,7 +273,7 @@ def alike(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
 
     A sensor that is read each ten seconds may miss the peak of each second one.
     """
-    thermal = [item for item in found if item.cause == "thermal"]
+    thermal = [item for item in found if item.cause == Cause.THERMAL]
     return [_like_another(item, thermal) if item.cause in UNPROVEN else item for item in found]
 
 
@@ -294,13 +294,15 @@ def _light_level(
     )
     warmest = now is not None and before is not None and now > before
     heavier = any(
-        other.cause == "thermal" and item.begin_ns < other.begin_ns and other.end_ns <= item.end_ns
+        other.cause == Cause.THERMAL
+        and item.begin_ns < other.begin_ns
+        and other.end_ns <= item.end_ns
         for other in found
     )
-    if item.cause != "unknown" or not warmest or not heavier:
+    if item.cause != Cause.UNKNOWN or not warmest or not heavier:
         return item
     words = f"{item.evidence}; the warmest of the run so far, and a thermal one goes on from it"
-    return replace(item, cause="thermal", evidence=words)
+    return replace(item, cause=Cause.THERMAL, evidence=words)
 
 
 def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -> ThrottleInterval:
@@ -312,7 +314,7 @@ def _like_another(item: ThrottleInterval, thermal: Sequence[ThrottleInterval]) -
     if not same or item.costly:
         return item
     words = f"{item.evidence}; the same levels as in a thermal one of this phase"
-    return replace(item, cause="thermal", evidence=words)
+    return replace(item, cause=Cause.THERMAL, evidence=words)
 
 
 def at_one_ceiling(
@@ -323,7 +325,7 @@ def at_one_ceiling(
     flat = [
         item
         for item in found
-        if item.cause == "unknown"
+        if item.cause == Cause.UNKNOWN
         and item.watts_before is not None
         and item.watts_during is not None
         and item.watts_before > LEAST_ABOVE_CEILING * item.watts_during
@@ -338,7 +340,7 @@ def at_one_ceiling(
                 f"{item.evidence}; a flat ceiling of {watts:.2f} W, the same as in "
                 f"{len(others)} other slowdown{'s' if len(others) > 1 else ''} of other workloads"
             )
-            result[number] = replace(item, cause="power_limit", evidence=words)
+            result[number] = replace(item, cause=Cause.POWER_LIMIT, evidence=words)
     return result
 
 

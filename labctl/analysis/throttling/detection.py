@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.carried_over import NOTHING, Known, cooled, doubted, filled, known
 from labctl.analysis.throttling.causes import alike, at_one_ceiling, explained, light_levels
 from labctl.analysis.throttling.garbage_collection import cut_off, repeated, steady_state
@@ -22,9 +22,6 @@ from labctl.analysis.throttling.pauses import as_stretches
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops, on_grid
 from labctl.analysis.throttling.slowdowns import ABRUPT, REDUCED, Levels, Slowdown, rises, slowdowns
 from labctl.analysis.throttling.write_slowdowns import PASSING_S, slow_stretches
-
-THROTTLING = ("thermal", "power_limit")
-"""Causes that count as throttled time."""
 
 SHORTEST_S = 2.0
 """Shortest slowdown that is told of, but for thermal ones."""
@@ -59,7 +56,7 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
         intervals = filled(phase, seen, rises_ns, hot, what)
         intervals = cooled(phase, intervals, [t_ns for t_ns, _ in changes], what)
         found += intervals
-        thermal = [item for item in intervals if item.cause == "thermal"]
+        thermal = [item for item in intervals if item.cause == Cause.THERMAL]
         last = max(thermal, key=lambda item: item.end_ns, default=None)
         if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
             # How cool it was while it throttled is known since the first of these phases.
@@ -127,7 +124,7 @@ def _of_phase(
         lasting = False
         for item in slowdowns(levels, start):
             seen = explained(phase, grid, item, False)
-            lasting = item.to_end and seen.cause != "thermal"
+            lasting = item.to_end and seen.cause != Cause.THERMAL
             if not lasting or item.begin > grid.points(BURST_S):
                 found.append(seen)
             # What falls for good without heat leaves a new level to hold the drive to.
@@ -195,6 +192,6 @@ def _is_told(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     """Whether a slowdown is worth telling: not one too short, nor a slow start without heat."""
     at_start = item.begin_ns <= phase.begin_ns
     long = item.duration_s >= SHORTEST_S - 0.01
-    if item.cause == "thermal":
+    if item.cause == Cause.THERMAL:
         return long or not at_start
     return long and not at_start

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.throttling.signals import PhaseSignals
 
 AS_DEEP = 0.1
@@ -23,7 +23,9 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
     Where nothing was recorded of heat, only energy tells.
     """
     dips = [
-        item for item in found if item.cause == "unknown" and (item.costly or phase.heat_recorded)
+        item
+        for item in found
+        if item.cause == Cause.UNKNOWN and (item.costly or phase.heat_recorded)
     ]
     if not phase.writes or not dips:
         return list(found)
@@ -31,7 +33,7 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
     dips += [
         item
         for item in found
-        if item.cause == "write_cache"
+        if item.cause == Cause.WRITE_CACHE
         and item.begin_ns > dips[-1].begin_ns
         and item.end_ns - item.begin_ns
         <= (2.0 if abs(item.depth - dips[-1].depth) <= AS_DEEP else 1.2) * longest_ns
@@ -51,7 +53,7 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
     return [
         replace(
             item,
-            cause="garbage_collection",
+            cause=Cause.GARBAGE_COLLECTION,
             evidence=item.evidence + words,
             period_s=period_s,
         )
@@ -63,12 +65,12 @@ def repeated(found: Sequence[ThrottleInterval], phase: PhaseSignals) -> list[Thr
 
 def steady_state(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
     """A second lasting step in one phase is garbage collection that has begun for good."""
-    steps = [item for item in found if item.cause == "write_cache"]
+    steps = [item for item in found if item.cause == Cause.WRITE_CACHE]
     later = {id(item) for before, item in pairwise(steps) if item.begin_ns > before.begin_ns}
     return [
         replace(
             item,
-            cause="garbage_collection",
+            cause=Cause.GARBAGE_COLLECTION,
             evidence=f"{item.evidence}; the second such step: spare blocks are used up",
         )
         if id(item) in later
@@ -82,14 +84,14 @@ def cut_off(
 ) -> list[ThrottleInterval]:
     """A dip that its phase cut off, and that another phase of the same workload shows whole."""
     work = {phase.index: phase.workload for phase in phases}
-    dips = [item for item in found if item.cause == "garbage_collection"]
+    dips = [item for item in found if item.cause == Cause.GARBAGE_COLLECTION]
     return [
         replace(
             item,
-            cause="garbage_collection",
+            cause=Cause.GARBAGE_COLLECTION,
             evidence=f"{item.evidence}; the same two levels as in a dip of another phase",
         )
-        if item.cause == "write_cache"
+        if item.cause == Cause.WRITE_CACHE
         and work[item.phase_index]
         and any(
             work[item.phase_index] == work[dip.phase_index] and _same_levels(item, dip)

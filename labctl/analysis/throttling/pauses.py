@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals
 
 NO_PAUSE_S = 1.2
@@ -31,10 +31,12 @@ def as_stretches(
     Not to be done before all causes are known: what a drive did while it was let go is no sign of
     one that throttles.
     """
-    result = [item for item in found if item.cause != "thermal"]
+    result = [item for item in found if item.cause != Cause.THERMAL]
     for phase in phases:
         thermal = [
-            item for item in found if item.cause == "thermal" and item.phase_index == phase.index
+            item
+            for item in found
+            if item.cause == Cause.THERMAL and item.phase_index == phase.index
         ]
         result += _on_and_off(_without_pauses(thermal, phase))
     return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labctl.analysis.results import ThrottleInterval, ThrottleVerdict
-from labctl.analysis.throttling.detection import THROTTLING
+from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
 from labctl.analysis.throttling.heat import NEAR_WARNING
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
 from labctl.analysis.throttling.slowdowns import STALLED, is_restless
@@ -32,7 +31,7 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
         return ThrottleVerdict(
             OPEN, f"the drive's own counters moved ({counted}), but no stretch stands out"
         )
-    unknown = [item for item in own if item.cause == "unknown"]
+    unknown = [item for item in own if item.cause == Cause.UNKNOWN]
     if unknown:
         return ThrottleVerdict(OPEN, f"slower for a reason not known: {unknown[0].evidence}")
     if phase.counters.stood_still(phase.begin_ns, phase.end_ns):
@@ -49,14 +48,14 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     busy_host = [
         item
         for item in own
-        if item.cause == "host_stall" and item.iops_during >= STALLED * item.iops_before
+        if item.cause == Cause.HOST_STALL and item.iops_during >= STALLED * item.iops_before
     ]
     if busy_host:
         return ThrottleVerdict(OPEN, f"heat may hide behind this: {busy_host[0].evidence}")
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
-        unproven = [item for item in own if item.cause == "write_cache" and not item.costly]
+        unproven = [item for item in own if item.cause == Cause.WRITE_CACHE and not item.costly]
         if unproven:
             words = "may be heat as well as flash, and the drive names no warning temperature"
             return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import Cause, ThrottleInterval
 from labctl.analysis.throttling.causes import ALIKE, explained, held_back
 from labctl.analysis.throttling.heat import STEP
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
@@ -89,7 +89,7 @@ class _Walk:
         seen = self._told(edge, edge.after[1], to_end=False)
         # Heat alone does not tell which of the two fell once the flash is down already.
         told = seen.counters_moved or None not in (seen.watts_before, seen.watts_during)
-        if seen.cause == "thermal" and (told or not self.begun):
+        if seen.cause == Cause.THERMAL and (told or not self.begun):
             if self.held is not None and self.freed is not None and self._falls_anew(edge):
                 self.found.append(self._told(self.held.edge, self.freed, to_end=False))
                 self.heat, self.held = self.held.factor, None
@@ -247,9 +247,9 @@ class _Walk:
 
     def _of_flash(self, edge: _Edge, end: int, *, to_end: bool) -> ThrottleInterval:
         seen = self._told(edge, end, to_end=to_end)
-        if seen.cause != "thermal":
+        if seen.cause != Cause.THERMAL:
             return seen
-        return replace(seen, cause="write_cache" if to_end else "unknown")
+        return replace(seen, cause=Cause.WRITE_CACHE if to_end else Cause.UNKNOWN)
 
     def _judged(self, edge: _Edge, near: int, to_end: bool) -> ThrottleInterval:
         before = self._before(edge)

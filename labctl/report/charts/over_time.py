@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.analysis.run.timeline import Curve, Silence, Timeline
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report import key_figures
@@ -33,12 +33,12 @@ _CHARACTER_PX = 6.2
 _TOTAL = "total"
 _NO_READINGS = "no readings"
 _CAUSE_COLOURS = {
-    "thermal": RED,
-    "power_limit": "#d6616b",
-    "unknown": "#ff9896",
-    "write_cache": "#3182bd",
-    "garbage_collection": "#756bb1",
-    "host_stall": "#8c6d31",
+    Cause.THERMAL: RED,
+    Cause.POWER_LIMIT: "#d6616b",
+    Cause.UNKNOWN: "#ff9896",
+    Cause.WRITE_CACHE: "#3182bd",
+    Cause.GARBAGE_COLLECTION: "#756bb1",
+    Cause.HOST_STALL: "#8c6d31",
 }
 _ROLE_COLOURS = {
     Role.IDLE_BEFORE: "#f0f0f0",
@@ -173,7 +173,7 @@ def _caption(summary: RunSummary, line: Timeline) -> str:
     ]
     if len(line.watts) > 1:
         words.append("The band of the total adds up the bands of the rails.")
-    causes = dict.fromkeys(key_figures.cause_name(item.cause) for item in summary.throttling)
+    causes = dict.fromkeys(item.cause.words for item in summary.throttling)
     if causes:
         words.append(f"Coloured stretches: {', '.join(causes)}.")
     if line.power_silences or line.celsius_silences:
@@ -193,14 +193,13 @@ class _Happened:
             {
                 "t": axis.at(item.begin_ns),
                 "t2": axis.at(item.end_ns),
-                "what": key_figures.cause_name(item.cause),
+                "what": item.cause.words,
                 "text": item.evidence,
             }
             for item in summary.throttling
         ]
-        causes = dict.fromkeys(item.cause for item in summary.throttling)
         self._colours = {
-            key_figures.cause_name(cause): _CAUSE_COLOURS.get(cause, "#777777") for cause in causes
+            item.cause.words: _CAUSE_COLOURS[item.cause] for item in summary.throttling
         }
         if silent:
             self._colours[_NO_READINGS] = "#9a9a9a"

@@ -133,7 +133,6 @@ def _environment() -> Environment:
         "scaled": numbers.scaled,
         "significant": numbers.significant,
         "utc": key_figures.utc,
-        "cause": key_figures.cause_name,
         "latency_mean_us": latency_mean_us,
         "latency_percentile_us": latency_percentile_us,
         "celsius_max": key_figures.celsius_max,

@@ -250,7 +250,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
     lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
     for item in key_figures.grouped(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
-        what = f"{key_figures.cause_name(item.cause)}, {duration(item.seconds)}{times}"
+        what = f"{item.cause.words}, {duration(item.seconds)}{times}"
         lines.append((f"{_label(summary, item.phase_index)}: {what}: {item.evidence}", ""))
     lines.extend((line, "") for line in _unthrottled(summary))
     lines.extend((line, "") for line in _not_excluded(summary))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.record.events import CPU_TIMES, HELD_UP, RESUMED, Event
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
@@ -35,13 +35,9 @@ _BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
 _TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}
 
 _THROTTLE_TITLES = {
-    "thermal": "throttled: hot",
-    "power_limit": "throttled: power limit",
-    "write_cache": "write cache full",
-    "garbage_collection": "garbage collection",
-    "host_stall": "host busy or stalled",
+    Cause.THERMAL: "throttled: hot",
+    Cause.POWER_LIMIT: "throttled: power limit",
 }
-_HELD_BACK = ("thermal", "power_limit")
 
 WITHDRAWN = "no throttling after all"
 
@@ -151,12 +147,12 @@ def _which(data: Mapping[str, Any]) -> str:
 def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point:
     """A stretch in which the drive did less than before, at its begin."""
     fields: dict[str, Value] = {
-        "title": _THROTTLE_TITLES.get(interval.cause, "slower, cause unknown"),
+        "title": _THROTTLE_TITLES.get(interval.cause, interval.cause.words),
         "text": interval.evidence,
         "duration_s": interval.duration_s,
         "end_ms": interval.end_ns // NS_PER_MS,
     }
-    severity = WARNING if interval.cause in _HELD_BACK else INFO
+    severity = WARNING if interval.cause in THROTTLING else INFO
     marks = {"kind": THROTTLE, "severity": severity}
     return Point("event", {**tags, **marks}, interval.begin_ns, fields)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import CpuUse, Estimate, PhaseResult, ThrottleInterval
+from labctl.analysis.results import Cause, CpuUse, Estimate, PhaseResult, ThrottleInterval
 from labctl.fio.results import Direction
 from labctl.record.events import Event
 from labctl.record.header import DriveInfo
@@ -86,16 +86,16 @@ def test_a_lasting_event_says_how_long() -> None:
     assert "duration_s" not in event_point(torn, {3: PHASE}, TAGS).fields
 
 
-def interval(cause: str) -> ThrottleInterval:
+def interval(cause: Cause) -> ThrottleInterval:
     return ThrottleInterval(2 * S, 5 * S, 3, cause, "seen", 10.0, 5.0, None, None, None)
 
 
 def test_throttling_is_a_region_and_only_being_held_back_is_a_warning() -> None:
-    point = throttle_point(interval("thermal"), TAGS)
+    point = throttle_point(interval(Cause.THERMAL), TAGS)
     assert point.tags["kind"] == THROTTLE
     assert (point.t_ns, point.fields["duration_s"], point.fields["end_ms"]) == (2 * S, 3.0, 5000)
     assert point.tags["severity"] == "warning"
-    assert throttle_point(interval("write_cache"), TAGS).tags["severity"] == "info"
+    assert throttle_point(interval(Cause.WRITE_CACHE), TAGS).tags["severity"] == "info"
 
 
 def test_what_was_told_too_early_is_replaced(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     for (measurement, tags, _), fields in {**points_of(run.path), **points_of(hot.path)}.items():
         sent[measurement] |= {*dict(tags), *fields}
     sent["rig"] = {"rig", *rig_point("bench", 5, "idle", 0, True, 0.0).fields}
-    sent["event"] |= throttle_point(interval("thermal"), TAGS).fields.keys()
+    sent["event"] |= throttle_point(interval(Cause.THERMAL), TAGS).fields.keys()
     sent["phase"] |= started_point(replace(PHASE, power_state=2), 5, TAGS).tags.keys()
     percentiles = dict.fromkeys(("50", "90", "95", "99", "99.9", "99.99"), 1.0)
     each = replace(direction(10, 300), latency_percentiles_us=percentiles)

@@ -10,7 +10,7 @@ import pytest
 from altair.utils.schemapi import validate_jsonschema
 from altair.vegalite.v6.schema.core import load_schema
 
-from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.config.sweeps import Sweep
 from labctl.report.charts.run import run_charts
 from labctl.report.charts.sweeps import sweep_charts
@@ -134,7 +134,7 @@ def test_a_throttled_phase_is_marked_and_said() -> None:
 
 def test_the_run_shows_causes_silences_and_the_limit(tmp_path: Path) -> None:
     summary = throttled(summary_of(plan(qd_sweep())), 5)
-    summary = throttled(summary, 2, cause="write_cache")
+    summary = throttled(summary, 2, cause=Cause.WRITE_CACHE)
     run = run_charts(record_of(tmp_path, summary), summary)[-1]
     svg = static_svg(run.spec)
     for words in ("thermal throttling", "write cache full", "no readings", "warning 70 °C"):

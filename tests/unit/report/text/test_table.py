@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from labctl.analysis.results import Estimate, RunSummary, ThrottleVerdict
+from labctl.analysis.results import Cause, Estimate, RunSummary, ThrottleVerdict
 from labctl.config.sweeps import Sweep
 from labctl.report.text.table import table_text
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, summary_of, throttled
@@ -60,7 +60,7 @@ def test_the_heading_names_rig_plan_drive_and_what_the_numbers_rest_on() -> None
 
 def test_every_mark_is_explained() -> None:
     summary = throttled(summary_of(plan(qd_sweep("randwrite"))), 5)
-    summary = throttled(summary, 3, cause="write_cache")
+    summary = throttled(summary, 3, cause=Cause.WRITE_CACHE)
     phases = tuple(
         replace(item, outcome="failed") if item is summary.measured[0] else item
         for item in summary.phases
