@@ -12,12 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 HostClock = Callable[[], int]
 """Nanoseconds of the host's clock; monotonic (``time.monotonic_ns`` or a run's timebase)."""
+
+
+EPOCH_NS: Final = 10**15
+"""The k-th epoch of a device clock begins at k times this (1e6 s): see :class:`ClockPair`."""
 
 
 class Quantity(StrEnum):

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TextIO, TypeVar
 
 from instruments import drivers, errors
-from instruments.driver_kit.settings import HostFilesSettings
+from instruments.driver_kit.base_settings import HostFilesSettings
 from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
 from instruments.instrument import Instrument
 from instruments.reading import HostClock

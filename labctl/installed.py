@@ -13,7 +13,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 
 from packaging.requirements import Requirement
 
-from instruments.python_environment import command_that_adds
+from instruments.install_command import command_that_adds
 from labctl.errors import LabctlError, MissingPart
 
 COMMAND, ENTRY_POINT = "labctl", "labctl.cli.main:main"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.driver_kit.scpi import ScpiSession
-from instruments.driver_kit.settings import MultimeterSettings
 from instruments.reading import Channel, HostClock, Identity
 from instruments.transports.lines import MessageLine
 

@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from instruments.driver_kit.base_settings import DcFunction, NotNegative, Positive, SerialSettings
 from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.settings import DcFunction, NotNegative, Positive, SerialSettings
 from instruments.driver_kit.stuck_readings import RepeatWatch
 from instruments.errors import ProtocolError
 from instruments.reading import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
@@ -41,35 +41,29 @@ class Driver:
     instrument: Callable[[str, Any, HostClock], Instrument]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    module: str
-    settings: str
-    instrument: str
-
-
-_TABLE: Mapping[str, _Entry] = {
-    "brymen_bm25x": _Entry("brymen_bm25x", "BrymenBm25xSettings", "BrymenBm25x"),
-    "dmm6500": _Entry("dmm6500", "Dmm6500Settings", "Dmm6500"),
-    "es51922": _Entry("es51922", "Es51922Settings", "Es51922"),
-    "extech380803": _Entry("extech380803", "Extech380803Settings", "Extech380803"),
-    "free_running_dmm": _Entry("free_running_dmm", "FreeRunningDmmSettings", "FreeRunningDmm"),
-    "fs9721": _Entry("fs9721", "Fs9721Settings", "Fs9721"),
-    "hwmon": _Entry("hwmon", "HwmonSettings", "Hwmon"),
-    "ina2xx": _Entry("ina2xx", "Ina2xxSettings", "Ina2xx"),
-    "k204": _Entry("k204", "K204Settings", "K204"),
-    "mqtt": _Entry("mqtt", "MqttTopicSettings", "Mqtt"),
-    "powersensor3": _Entry("powersensor3", "PowerSensor3Settings", "PowerSensor3"),
-    "scpi_dmm": _Entry("scpi_dmm", "ScpiDmmSettings", "ScpiDmm"),
-    "sigrok": _Entry("sigrok", "SigrokSettings", "Sigrok"),
-    "supply": _Entry("supply", "SupplySettings", "Supply"),
-    "truevolt": _Entry("truevolt", "TruevoltSettings", "Truevolt"),
-}
+BUILT_IN: Final = (
+    "brymen_bm25x",
+    "dmm6500",
+    "es51922",
+    "extech380803",
+    "free_running_dmm",
+    "fs9721",
+    "hwmon",
+    "ina2xx",
+    "k204",
+    "mqtt",
+    "powersensor3",
+    "scpi_dmm",
+    "sigrok",
+    "supply",
+    "truevolt",
+)
+"""The drivers of this package: each is the ``DRIVER`` of the module of that name."""
 
 
 def names() -> tuple[str, ...]:
     """The names of all drivers: those here, then those of other packages."""
-    return (*_TABLE, *_others())
+    return (*BUILT_IN, *_others())
 
 
 def settings_model(driver: str) -> type[BaseModel]:
@@ -95,10 +89,9 @@ def create(
 
 
 def _load(driver: str) -> Driver:
-    entry = _TABLE.get(driver)
-    if entry is not None:
-        module = import_module(f"{__name__}.{entry.module}")
-        return Driver(getattr(module, entry.settings), getattr(module, entry.instrument))
+    if driver in BUILT_IN:
+        built_in: Driver = import_module(f"{__name__}.{driver}").DRIVER
+        return built_in
     point = _others()[driver]
     package = point.dist.name if point.dist is not None else point.value
     try:
@@ -125,4 +118,4 @@ def _others() -> Mapping[str, EntryPoint]:
 def _installed(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     from importlib.metadata import entry_points  # 20 ms: only who asks for such a driver pays it
 
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in _TABLE}
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}

@@ -27,6 +27,7 @@ from instruments.driver_kit.serial_display import (
     fits,
     split_frames,
 )
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.transports.lines import SerialFormat
 
@@ -127,3 +128,6 @@ class BrymenBm25x(PushedDisplay):
     family: ClassVar[Family] = Family(
         "Brymen", "BM25x", len(PLACES), partial(split_frames, places=PLACES), decode
     )
+
+
+DRIVER: Final = Driver(BrymenBm25xSettings, BrymenBm25x)

@@ -18,8 +18,8 @@ DMM6500 Reference Manual (DMM6500-901-01):
 The manual does not say whether the stamp is taken at the beginning or the end of a measurement:
 it is taken for the middle, and half the integration time is the doubt.
 
-**Epochs** are as in :mod:`instruments.drivers.truevolt`: each begins at the next multiple of
-:data:`EPOCH_NS`.
+Each new start of the stamps is an epoch of device time (see
+:class:`~instruments.reading.ClockPair`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import sort_readings
 from instruments.driver_kit.front_panel import PanelCheck
 from instruments.driver_kit.polling import PolledCounts
 from instruments.driver_kit.scpi import parse_quantity
 from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.driver_kit.settings import NplcSettings
+from instruments.drivers import Driver
 from instruments.drivers.dmm6500_buffer import new_indices, parse_filled, parse_stamped
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import (
+    EPOCH_NS,
     Batch,
     Channel,
     Clock,
@@ -53,7 +55,6 @@ from instruments.reading import (
 )
 from instruments.transports.lines import MessageLine
 
-EPOCH_NS: Final = 10**15
 POLL_S: Final = 0.18
 BUFFER: Final = "defbuffer1"
 _MOST_AT_ONCE: Final = 1000
@@ -98,7 +99,7 @@ class Dmm6500Settings(NplcSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return 115_200
 
 
@@ -373,3 +374,6 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
         pair = ClockPair(self._channel.name, self._stamp_ns, answered_ns, answered_ns - asked_ns)
         return (pair,)
+
+
+DRIVER: Final = Driver(Dmm6500Settings, Dmm6500)

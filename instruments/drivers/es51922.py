@@ -22,13 +22,14 @@ from typing import ClassVar, Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit import specifications
+from instruments.driver_kit.base_settings import AccuracySettings
 from instruments.driver_kit.serial_display import (
     Display,
     Family,
     PushedDisplay,
     PushedDisplaySettings,
 )
-from instruments.driver_kit.settings import AccuracySettings
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import Accuracy
 from instruments.transports.lines import SerialFormat
@@ -182,3 +183,6 @@ class Es51922(PushedDisplay):
             return cls.family
         decode_it = partial(decode, hold_bit=_HOLD_ES51932)
         return replace(cls.family, maker="Cyrustek", model="ES51932", decode=decode_it)
+
+
+DRIVER: Final = Driver(Es51922Settings, Es51922)

@@ -18,9 +18,10 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from instruments.driver_kit.base_settings import NotNegative, SerialSettings
 from instruments.driver_kit.batches import batch_of
 from instruments.driver_kit.polling import Ticks
-from instruments.driver_kit.settings import NotNegative, SerialSettings
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -187,3 +188,6 @@ class Extech380803:
             "RS-232 cable plugged in?"
         )
         return ask(self._line, b" ", find_reply, _ANSWER_S, no_answer)
+
+
+DRIVER: Final = Driver(Extech380803Settings, Extech380803)

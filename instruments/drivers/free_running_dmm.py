@@ -23,11 +23,12 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
+from instruments.driver_kit.base_settings import MultimeterSettings, Positive
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
-from instruments.driver_kit.settings import MultimeterSettings, Positive
 from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
@@ -190,7 +191,7 @@ class FreeRunningDmmSettings(MultimeterSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return MODELS[self.model].dialect.baud
 
 
@@ -314,3 +315,6 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         if rate[:1] != _RATES[self._settings.rate]:
             return Status.RANGE_CHANGED, f"rate {rate[:20]}, not {self._settings.rate}"
         return None
+
+
+DRIVER: Final = Driver(FreeRunningDmmSettings, FreeRunningDmm)

@@ -30,6 +30,7 @@ from instruments.driver_kit.serial_display import (
     fits,
     split_frames,
 )
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.transports.lines import SerialFormat
 
@@ -134,3 +135,6 @@ class Fs9721(PushedDisplay):
     family: ClassVar[Family] = Family(
         "Fortune", "FS9721", len(PLACES), partial(split_frames, places=PLACES), decode
     )
+
+
+DRIVER: Final = Driver(Fs9721Settings, Fs9721)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field
 
+from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
 from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.hwmon_files import chip_name, find_directory, number_in, place
 from instruments.driver_kit.polling import Ticks
-from instruments.driver_kit.settings import HostFilesSettings, NotNegative, Positive
-from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
+from instruments.drivers import Driver
+from instruments.errors import SettingRefused
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -30,7 +31,6 @@ from instruments.reading import (
 )
 from instruments.transports.host_files import Files
 
-CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = -200.0, 1000.0
@@ -56,28 +56,6 @@ def sensor_name(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", label.strip().lower()).strip("_")
 
 
-def find_directory(who: str, directory: str, files: Files) -> str:
-    """The one directory meant. Raises ConnectionLost (none), WrongInstrument (several)."""
-    if "/" in directory:
-        inside = files.texts([f"{directory}/name", f"{directory}/*_input"])
-        found = sorted({path.rpartition("/")[0] for path in inside})
-    else:
-        names = files.texts([f"{CLASS_DIRECTORY}/hwmon*/name"])
-        found = sorted(
-            path.rpartition("/")[0]
-            for path, name in names.items()
-            if (name or "").strip() == directory
-        )
-    if not found:
-        raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the device there?")
-    if len(found) > 1:
-        raise WrongInstrument(
-            f"{who}: {directory} means several: {', '.join(found)}; name one of them, "
-            "or a pattern under /sys/class/nvme/nvme0"
-        )
-    return found[0]
-
-
 def find_sensors(directory: str, files: Files) -> dict[str, str]:
     """The ``temp*_input`` files by sensor name."""
     sensors: dict[str, str] = {}
@@ -87,27 +65,6 @@ def find_sensors(directory: str, files: Files) -> dict[str, str]:
         label = texts.get(f"{stem}_label")
         sensors[sensor_name(label) if label else stem.rpartition("/")[2]] = path
     return sensors
-
-
-def chip_name(directory: str, files: Files) -> str:
-    """What the chip in a directory is called."""
-    path = f"{directory}/name"
-    return (files.texts([path]).get(path) or "").strip() or directory.rpartition("/")[2]
-
-
-def number_in(who: str, path: str, texts: Mapping[str, str | None]) -> float | Status:
-    """The integer in a file that was read. Raises ConnectionLost when there was no such file."""
-    if path not in texts:
-        raise ConnectionLost(f"{who}: {path} vanished; is the device gone?")
-    try:
-        return int(texts[path] or "")
-    except ValueError:
-        return Status.UNREADABLE
-
-
-def place(host: str, directory: str) -> str:
-    """A directory with the machine that it is on, where it is another one."""
-    return directory if host == "local" else f"{host}:{directory}"
 
 
 class Hwmon:
@@ -185,3 +142,6 @@ class Hwmon:
             return millidegrees
         celsius = millidegrees / 1000
         return celsius if _COLDEST_CELSIUS < celsius < _HOTTEST_CELSIUS else Status.NO_VALUE
+
+
+DRIVER: Final = Driver(HwmonSettings, Hwmon)

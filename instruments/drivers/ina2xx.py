@@ -12,10 +12,11 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
 from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.hwmon_files import chip_name, find_directory, number_in, place
 from instruments.driver_kit.polling import Ticks
-from instruments.driver_kit.settings import HostFilesSettings, NotNegative, Positive
-from instruments.drivers.hwmon import chip_name, find_directory, number_in, place
+from instruments.drivers import Driver
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (
     Accuracy,
@@ -197,3 +198,6 @@ class Ina2xx:
         texts = self._files.texts([path])
         number = number_in(self._who, path, texts) if path in texts else Status.UNREADABLE
         return None if isinstance(number, Status) else number * unit
+
+
+DRIVER: Final = Driver(Ina2xxSettings, Ina2xx)

@@ -18,9 +18,15 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
+from instruments.driver_kit.base_settings import (
+    AccuracySettings,
+    NotNegative,
+    Positive,
+    SerialSettings,
+)
 from instruments.driver_kit.batches import batch_of
 from instruments.driver_kit.polling import Ticks
-from instruments.driver_kit.settings import AccuracySettings, NotNegative, Positive, SerialSettings
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -205,3 +211,6 @@ class K204:
         if celsius is None:
             return Status.OPEN_SENSOR, "no thermocouple, or out of range"
         return (Status.HOLD, "") if reply.hold else (celsius, "")
+
+
+DRIVER: Final = Driver(K204Settings, K204)

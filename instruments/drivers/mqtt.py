@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, field_validator
 
+from instruments.driver_kit.base_settings import NotNegative, Positive
 from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.settings import NotNegative, Positive
+from instruments.drivers import Driver
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
-from instruments.python_environment import command_that_adds
+from instruments.install_command import command_that_adds
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -290,3 +291,6 @@ class Mqtt:
                     f"{ANSWER_WITHIN_S:g} s"
                 )
             self._loop(left)
+
+
+DRIVER: Final = Driver(MqttTopicSettings, Mqtt)

@@ -5,9 +5,10 @@ letter from the host asks for the next entry, ``D`` ends it), ``S`` stream. A de
 died goes on streaming: it is stopped first.
 
 Device time is the device's microsecond counter with its wraps counted
-(:mod:`instruments.drivers.powersensor3_frames`). Each connection, and each loss in which a wrap
-may have been missed, is an epoch of its own that begins at a multiple of :data:`EPOCH_NS`. The
-device cannot be asked for its time: the host knows when bytes came, which bounds it from above.
+(:mod:`instruments.drivers.powersensor3_frames`). Each connection begins a new epoch of it (see
+:class:`~instruments.reading.ClockPair`), and so does each loss in which a wrap may have been
+missed. The device cannot be asked for its time: the host only knows when bytes arrived, which is
+an upper bound.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
-from instruments.driver_kit.settings import NotNegative, SerialSettings
+from instruments.driver_kit.base_settings import NotNegative, SerialSettings
+from instruments.drivers import Driver
 from instruments.drivers.powersensor3_frames import (
     CONFIG,
     INTERVAL_US,
@@ -36,6 +38,7 @@ from instruments.drivers.powersensor3_frames import (
 )
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
+    EPOCH_NS,
     Accuracy,
     Batch,
     Block,
@@ -50,7 +53,6 @@ from instruments.reading import (
 )
 from instruments.transports.lines import ByteLine, SerialFormat
 
-EPOCH_NS: Final = 10**15
 FORMAT: Final = SerialFormat(baud=115200)
 """USB-CDC: no baud rate is in effect."""
 BATCH_S: Final = 0.05
@@ -380,3 +382,6 @@ class PowerSensor3:
         return tuple(
             ClockPair(channel.name, best.device_ns, best.host_ns, 0) for channel in self._channels
         )
+
+
+DRIVER: Final = Driver(PowerSensor3Settings, PowerSensor3)

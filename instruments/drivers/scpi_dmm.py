@@ -18,12 +18,13 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.front_panel import PanelCheck
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.driver_kit.settings import NplcSettings
 from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -192,7 +193,7 @@ class ScpiDmmSettings(NplcSettings):
 
     @property
     def usual_baud(self) -> int:
-        """See :class:`~instruments.driver_kit.settings.VisaAddress`."""
+        """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return MODELS[self.model].baud
 
 
@@ -322,3 +323,6 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         if now != before:
             return f"range {now:g}, was {before:g}"
         return ""
+
+
+DRIVER: Final = Driver(ScpiDmmSettings, ScpiDmm)

@@ -18,8 +18,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from instruments.driver_kit.base_settings import DriverSettings, NotNegative
 from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.settings import DriverSettings, NotNegative
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
     UNITS,
@@ -200,3 +201,6 @@ class Sigrok:
     def close(self) -> None:
         """End sigrok-cli."""
         self._line.close()
+
+
+DRIVER: Final = Driver(SigrokSettings, Sigrok)

@@ -18,10 +18,11 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from instruments.driver_kit.base_settings import NotNegative, Positive, VisaAddress
 from instruments.driver_kit.batches import batch_of
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
-from instruments.driver_kit.settings import NotNegative, Positive, VisaAddress
+from instruments.drivers import Driver
 from instruments.errors import InstrumentError, ProtocolError, SettingRefused
 from instruments.reading import (
     Accuracy,
@@ -299,3 +300,6 @@ class Supply:
             accuracy=limits,
             time_u_s=settings.refresh_s,
         )
+
+
+DRIVER: Final = Driver(SupplySettings, Supply)

@@ -10,10 +10,9 @@ complete, hence the device clock stands between the end of window ``n - 1`` and 
 next: that is a :class:`~instruments.reading.ClockPair` with a tick of one interval. The polls
 are timed so that each halves what is unknown: a few pairs narrow it to well under a tick.
 
-**Epochs.** Each acquisition (start, reconnection, memory overflow, the samples of one trigger
-are taken) counts from zero again. Its
-device times begin at the next multiple of :data:`EPOCH_NS` (1e6 s), so ``device_ns // EPOCH_NS``
-tells readings and pairs of different acquisitions apart; they must be mapped apart.
+**Epochs.** Each acquisition counts from zero again, so each is an epoch of device time (see
+:class:`~instruments.reading.ClockPair`). An acquisition begins at the start, after a reconnection,
+after a memory overflow, and when all samples of one trigger were taken.
 
 The 34460A and 34461A have no sample timer: they run free, and the interval is measured while
 starting, to about 0.3 %; the slope of the fit takes the rest.
@@ -29,14 +28,16 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import sort_readings
 from instruments.driver_kit.front_panel import PanelCheck
 from instruments.driver_kit.polling import PolledCounts
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.driver_kit.settings import NplcSettings
+from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
+    EPOCH_NS,
     Batch,
     Channel,
     Clock,
@@ -47,9 +48,6 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import MessageLine
-
-EPOCH_NS: Final = 10**15
-"""Device times of the k-th acquisition begin at k times this (1e6 s)."""
 
 POLL_S: Final = 0.18
 """At the longest: with the journal's 30 ms, a kill of labctl costs less than 250 ms."""
@@ -320,3 +318,6 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
                 f"set interval_s = {interval_s:.3g}"
             )
         return interval_s * 1e9
+
+
+DRIVER: Final = Driver(TruevoltSettings, Truevolt)

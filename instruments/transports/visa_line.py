@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from instruments.errors import ConnectionLost, NoAnswer
-from instruments.python_environment import command_that_adds
+from instruments.install_command import command_that_adds
 from instruments.transports.lines import NOT_OPEN, OPEN_TIMEOUT_S, SerialFormat
 from instruments.transports.serial_line import why_no_port
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from instruments import drivers
-from instruments.drivers.truevolt import EPOCH_NS
 from instruments.errors import (
     ConnectionLost,
     NoAnswer,
@@ -21,7 +20,7 @@ from instruments.errors import (
     SettingRefused,
     WrongInstrument,
 )
-from instruments.reading import Channel, ClockPair, Status
+from instruments.reading import EPOCH_NS, Channel, ClockPair, Status
 from instruments.simulated.bench import DEFAULT_METERS, Bench, MetersProcess, configure
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from instruments.simulated.meters.registry import true_shunt_ohm

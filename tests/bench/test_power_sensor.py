@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from instruments.drivers.powersensor3 import EPOCH_NS
 from instruments.errors import ConnectionLost
 from instruments.instrument import Instrument
-from instruments.reading import Batch, Status
+from instruments.reading import EPOCH_NS, Batch, Status
 from instruments.simulated.meter_kit.config import MeterConfig
-from instruments.simulated.meters.power_sensor import FIRST_LEVEL, sensor_scale
+from instruments.simulated.meters.powersensor3 import FIRST_LEVEL, sensor_scale
 from tests.bench.running_meters import (
     Running,
     fails,

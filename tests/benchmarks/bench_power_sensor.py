@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from instruments import drivers
-from instruments.drivers.powersensor3 import EPOCH_NS
-from instruments.reading import Status
+from instruments.reading import EPOCH_NS, Status
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.drive.state_ring import StateWriter
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig

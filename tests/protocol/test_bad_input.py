@@ -12,10 +12,11 @@ from instruments import drivers
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Status
+from instruments.simulated.meters.brymen_bm25x import brymen_frame
+from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.simulated.meters.extech380803 import extech_reply
+from instruments.simulated.meters.fs9721 import fs9721_frame
 from instruments.simulated.meters.k204 import k204_reply
-from instruments.simulated.meters.lcd_meters import brymen_frame, fs9721_frame
-from instruments.simulated.meters.ut61e import ut61e_frame
 from tests.protocol import test_dmm6500, test_supply, test_truevolt
 from tests.protocol.exchange import Clock, ExpectedExchange
 from tests.unit.instruments.drivers.test_drivers_table import SETTINGS

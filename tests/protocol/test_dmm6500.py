@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments.drivers.dmm6500 import EPOCH_NS, Dmm6500, Dmm6500Settings
+from instruments.drivers.dmm6500 import Dmm6500, Dmm6500Settings
 from instruments.drivers.dmm6500_buffer import new_indices, parse_filled, parse_stamped
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
-from instruments.reading import Batch, Status
+from instruments.reading import EPOCH_NS, Batch, Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 Step = tuple[str, str | Exception | None]

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from instruments.drivers import powersensor3
-from instruments.drivers.powersensor3 import EPOCH_NS, PowerSensor3, PowerSensor3Settings
+from instruments.drivers.powersensor3 import PowerSensor3, PowerSensor3Settings
 from instruments.drivers.powersensor3_frames import (
     FrameTimeline,
     Layout,
@@ -18,7 +18,7 @@ from instruments.drivers.powersensor3_frames import (
     split_frames,
 )
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
-from instruments.reading import Batch, Status
+from instruments.reading import EPOCH_NS, Batch, Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 ALL = Layout(tuple(range(8)))

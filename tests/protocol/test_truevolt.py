@@ -7,15 +7,15 @@ import pytest
 from pydantic import ValidationError
 
 from instruments.drivers import truevolt
-from instruments.drivers.truevolt import EPOCH_NS, Truevolt, TruevoltSettings, parse_readings
+from instruments.drivers.truevolt import Truevolt, TruevoltSettings, parse_readings
 from instruments.errors import (
     NoAnswer,
     ProtocolError,
     SettingRefused,
     WrongInstrument,
 )
+from instruments.reading import EPOCH_NS, Status
 from instruments.reading import Clock as ClockKind
-from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 LOOK = "DATA:POIN?;:STAT:QUES:COND?"

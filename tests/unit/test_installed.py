@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruments.errors import ConnectionLost
-from instruments.python_environment import command_that_adds
+from instruments.install_command import command_that_adds
 from instruments.transports.visa_line import LIBRARIES, VisaLine
 from labctl.errors import MissingPart
 from labctl.installed import Extra, labctl_version, missing_of, need

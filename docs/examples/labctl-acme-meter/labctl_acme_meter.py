@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import numpy as np
 from pydantic import Field
 
-from instruments.driver_kit.settings import DriverSettings
+from instruments.driver_kit.base_settings import DriverSettings
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
 from instruments.reading import (

@@ -21,17 +21,18 @@ from instruments.simulated.meter_kit.dc_meter import ErrorsOf
 from instruments.simulated.meter_kit.faults import SimulatedMeter
 from instruments.simulated.meter_kit.probe import SHARE_OF_LIMITS, Errors, Probe
 from instruments.simulated.meter_kit.serial_meter import PushingMeter, SerialMeter
+from instruments.simulated.meters.brymen_bm25x import Bm257Meter
 from instruments.simulated.meters.dmm6500 import Dmm6500Meter
+from instruments.simulated.meters.es51922 import Ut61eMeter
 from instruments.simulated.meters.extech380803 import ExtechMeter
-from instruments.simulated.meters.free_running import Dm3058Meter, Xdm1041Meter
-from instruments.simulated.meters.ina226 import make_ina226
+from instruments.simulated.meters.free_running_dmm import Dm3058Meter, Xdm1041Meter
+from instruments.simulated.meters.fs9721 import Vc820Meter
+from instruments.simulated.meters.ina2xx import make_ina226
 from instruments.simulated.meters.k204 import K204Meter
-from instruments.simulated.meters.lcd_meters import Bm257Meter, Vc820Meter
-from instruments.simulated.meters.polled import Keithley2000Meter, PolledMeter
-from instruments.simulated.meters.power_sensor import FrameNumbers, PowerSensor3Meter, Rails
+from instruments.simulated.meters.powersensor3 import FrameNumbers, PowerSensor3Meter, Rails
+from instruments.simulated.meters.scpi_dmm import Keithley2000Meter, PolledMeter
 from instruments.simulated.meters.supply import Dp832Supply
 from instruments.simulated.meters.truevolt import TruevoltMeter
-from instruments.simulated.meters.ut61e import Ut61eMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from instruments import drivers
-from instruments.driver_kit.settings import MultimeterSettings
+from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.errors import SettingRefused
 from instruments.reading import Batch, Status
 from labctl.config.plan import Plan

@@ -29,8 +29,8 @@ from instruments.recording import (
     replayed,
     unescape,
 )
+from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.simulated.meters.k204 import k204_reply
-from instruments.simulated.meters.ut61e import ut61e_frame
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from instruments.drivers import hwmon
+from instruments.driver_kit import hwmon_files
 from instruments.drivers.hwmon import Hwmon, HwmonSettings, sensor_name
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import Status
@@ -44,7 +44,7 @@ def test_sensors_by_label(chip: Path) -> None:
 
 def test_a_pattern_and_a_chip_name(chip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sensors(chip.parent / "hwmon*").open().model == "nvme"
-    monkeypatch.setattr(hwmon, "CLASS_DIRECTORY", chip.parent)
+    monkeypatch.setattr(hwmon_files, "CLASS_DIRECTORY", chip.parent)
     assert sensors("nvme").open().model == "nvme"
     with pytest.raises(ConnectionLost, match="drivetemp"):
         sensors("drivetemp").open()

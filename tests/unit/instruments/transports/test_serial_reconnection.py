@@ -15,7 +15,7 @@ import pytest
 
 from instruments import drivers
 from instruments.errors import ConnectionLost, WrongInstrument
-from instruments.simulated.meters.ut61e import ut61e_frame
+from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.transports import serial_ports
 from instruments.transports.lines import OPEN_TIMEOUT_S
 from instruments.transports.serial_ports import SerialPort, port_path
