@@ -2,8 +2,9 @@
 # make test   what a change can break, in minutes
 # make test-long  kill storms and soaks at full size (LABCTL_KILLS, LABCTL_RESUME_KILLS)
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
-# make check  lint, types, import contracts, docs
+# make check  lint, types, import contracts
 # make bench  the figures of docs/figures.md, target and measured side by side
+# make docs   the documentation as a site in site/, which opens without a server
 # make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
@@ -23,7 +24,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-long test-vm check bench soak stack env system servers clean constraints
+.PHONY: demo test test-long test-vm check docs bench soak stack env system servers clean constraints
 
 ifdef STACK
 demo: stack
@@ -56,6 +57,13 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A person's machine gets the extra when it is first asked for; CI has it from constraints.txt.
+docs: env
+	@$(BIN)/python -c "import mkdocs, material, mkdocstrings_handlers" 2>/dev/null || \
+		$(BIN)/pip install -q --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site/index.html"
+
 stack: env
 	@$(BIN)/python -m dashboards.stack.secrets_file $(STACK_ENV)
 	docker compose --env-file $(STACK_ENV) -f dashboards/stack/compose.yaml up -d --wait
@@ -82,7 +90,7 @@ $(MADE): pyproject.toml constraints.txt tests/environment.sh
 	@touch $(MADE)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build site *.egg-info
 
 constraints: env
 	$(BIN)/pip install -q pip-tools

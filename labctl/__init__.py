@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labctl.report.data.run_data import RunData, open_run
+    from labctl.report.data.run_data import RailReadings, Readings, RunData, open_run
 
-__all__ = ["RunData", "open_run"]
+__all__ = ["RailReadings", "Readings", "RunData", "open_run"]
 
 
 def __getattr__(name: str) -> Any:

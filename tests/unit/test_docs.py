@@ -18,9 +18,11 @@ from labctl.config.rig_file import Drive, Limits
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))]
 GROUPS = ("mqtt", "queue", "trace")
 """Commands that have commands of their own."""
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -60,11 +62,52 @@ def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
         assert words[0] in ("pipx", "sudo", "curl", "docker", "systemctl"), line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """What its headings are called in links, on a forge and on the site."""
+    text = FENCE.sub("", page.read_text())
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title).lower() for title in titles)
+    return {re.sub(r"[^\w -]", "", title).strip().replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
-        if not target.startswith(("http:", "https:")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    for target, anchor in LINK.findall(FENCE.sub("", page.read_text())):
+        if target.startswith(("http:", "https:")):
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_site_has_every_page_and_links_to_nothing_outside() -> None:
+    docs = ROOT / "docs"
+    nav = re.findall(r"[\w/.-]+\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [page for page in PAGES if page.is_relative_to(docs)]
+    assert sorted(nav) == sorted(str(page.relative_to(docs)) for page in pages)
+    for page in pages:
+        for target, _ in LINK.findall(page.read_text()):
+            if not target.startswith(("http:", "https:")):
+                assert (page.parent / target).resolve().is_relative_to(docs), f"{page}: {target}"
+
+
+def test_every_command_for_contributors_names_what_there_is() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    tests = "".join(path.read_text() for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
+    for text in blocks(ROOT / "CONTRIBUTING.md", "sh"):
+        for line in filter(None, (line.split("#")[0].strip() for line in text.splitlines())):
+            match shlex.split(line):
+                case ["make", target]:
+                    assert target in targets, line
+                case [".venv/bin/labctl", command, *_]:
+                    assert labctl(command, "--help").returncode == 0, line
+                case [".venv/bin/pytest", *words]:
+                    assert all((ROOT / word).exists() for word in words if "/" in word), line
+                    if "-k" in words:
+                        assert f"def {words[words.index('-k') + 1]}(" in tests, line
+                case _:
+                    pytest.fail(f"no known shape: {line}")
 
 
 def test_the_readmes_plan_is_a_plan() -> None:
