@@ -2,7 +2,7 @@
 
 One owner thread calls, in this order: ``open``, ``start``, ``read`` again and again, ``close``.
 No method is ever called by two threads at once, so drivers need no locks. After ``close`` or
-any :class:`~instruments.errors.InstrumentError` the owner may call ``open`` again (the meter
+any ``InstrumentError`` the owner may call ``open`` again (the meter
 was unplugged and is back); ``open`` starts from nothing, ``start`` sends all settings again.
 """
 

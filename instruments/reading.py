@@ -1,8 +1,8 @@
 """What an instrument yields: channels that are described once, and blocks of tiny readings.
 
 A reading is a time and a value. Everything else about it (unit, range, integration time,
-accuracy, which clock stamped it) stands once in its :class:`Channel`. A reading that is not
-a number is a :class:`StatusReading`, never a value.
+accuracy, which clock stamped it) stands once in its ``Channel``. A reading that is not
+a number is a ``StatusReading``, never a value.
 
 The time of a reading is always **the middle of its integration window**.
 """
@@ -103,7 +103,7 @@ class Channel:
 
     ``interval_s`` is the nominal time between readings and ``aperture_s`` the integration time
     of one. ``clock_tick_s`` is the resolution of a *look* at a device clock (0 for a host clock):
-    see :class:`ClockPair`. ``time_u_s`` is the half-width of what stays unknown about a reading's
+    see ``ClockPair``. ``time_u_s`` is the half-width of what stays unknown about a reading's
     time when its clock is mapped perfectly (conversion latency, a USB adapter's latency timer,
     half the resolution of the device's own stamps: a driver centres those). ``mains_hz`` is what
     the integration time was chosen for; 0 where nobody said it.

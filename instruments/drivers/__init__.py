@@ -2,7 +2,7 @@
 
 Importing this is cheap: a driver's module is imported when its name is first used. Other
 packages add drivers by an entry point of the group ``labctl.instruments`` whose object is a
-:class:`Driver`; their metadata are looked at when a name is asked for that is not in the table.
+``Driver``; their metadata are looked at when a name is asked for that is not in the table.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def create(
 ) -> Instrument:
     """An instrument called ``name``, not opened yet; on ``line``, if one is given.
 
-    Raises KeyError for an unknown driver, :class:`pydantic.ValidationError` for its settings, all
+    Raises KeyError for an unknown driver, pydantic.ValidationError for its settings, all
     mistakes at once, and DriverUnusable where another package's driver cannot be loaded.
     """
     loaded = _load(driver)

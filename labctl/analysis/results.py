@@ -238,9 +238,8 @@ class PhaseResult:
     notes: tuple[str, ...] = ()
     """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
     steady: bool | None = None
-    """Whether its IOPS held the level from first to last fifth (see
-    :mod:`labctl.analysis.steady_state.rule`); None for an idle phase and one that is too short
-    to tell."""
+    """Whether its IOPS held the level from first to last fifth (SNIA PTS);
+    None for an idle phase and one that is too short to tell."""
     throttling: ThrottleVerdict | None = None
     """None for a phase without work."""
     unthrottled_s: float | None = None

@@ -1,6 +1,6 @@
 """A run in Python: arrays of readings and tables of phases, with names that say their units.
 
-``labctl.open_run(path)`` gives a :class:`RunData`. Everything is read when it is asked for and
+``labctl.open_run(path)`` gives a ``RunData``. Everything is read when it is asked for and
 nothing is written.
 """
 
