@@ -6,7 +6,7 @@ the run's timebase, ``None`` means "not measured" or "cannot be measured", never
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +14,7 @@ from labctl.fio.results import Direction
 from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
 from labctl.record.json_values import plain_json
-from labctl.record.phase import Phase
+from labctl.record.phase import Phase, Role
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
@@ -68,6 +68,16 @@ class Series:
     std: float
     n: int
     n_effective: float
+
+    def scaled(self, factor: float) -> Series:
+        """The series of the quantity times a ``factor`` > 0."""
+        return replace(
+            self,
+            mean=self.mean * factor,
+            min=self.min * factor,
+            max=self.max * factor,
+            std=self.std * factor,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +267,13 @@ class PhaseResult:
 
     @property
     def throttled(self) -> bool:
-        """Whether any throttling (not a write cache's end or housekeeping) fell into it."""
+        """Whether the drive throttled in it (causes of ``THROTTLING`` only)."""
         return self.throttled_s > 0
+
+    @property
+    def celsius_max(self) -> float | None:
+        """The highest temperature that any sensor read in the phase, °C."""
+        return max((one.max for one in self.temperatures.values()), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,8 +361,8 @@ class RunSummary:
     labctl_version: str = ""
     drive_state: DriveState | None = None
     drive_counters: dict[str, tuple[int, int]] = field(default_factory=dict)
-    own_power: OwnPower | None = None
     """Thermal counters of the drive that moved while the run was on: before, after."""
+    own_power: OwnPower | None = None
     steady_rounds: tuple[SteadyRounds, ...] = ()
     """One a sweep with rounds."""
     window_means: tuple[PhaseResult, ...] = ()
@@ -360,7 +375,7 @@ class RunSummary:
     @property
     def measured(self) -> tuple[PhaseResult, ...]:
         """The phases that are results: neither preparation nor idling."""
-        return tuple(item for item in self.phases if item.phase.role.value == "measure")
+        return tuple(item for item in self.phases if item.phase.role is Role.MEASURE)
 
     @property
     def points(self) -> tuple[PhaseResult, ...]:

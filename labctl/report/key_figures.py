@@ -26,11 +26,6 @@ def rail_names(summary: RunSummary) -> tuple[str, ...]:
     return tuple(sorted(power, key=lambda name: -power[name]))
 
 
-def celsius_max(result: PhaseResult) -> float | None:
-    """The warmest that any sensor said in the phase."""
-    return max((one.max for one in result.temperatures.values()), default=None)
-
-
 def most_watts(results: Iterable[PhaseResult]) -> PhaseResult | None:
     """The phase with the highest mean power."""
     known = [(item.watts.value, item) for item in results if item.watts is not None]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from labctl.analysis.latency import latency_percentile_us
 from labctl.analysis.readings.live_iops import iops_estimate
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.drives import RunOfDrive, runs_of_drives
@@ -122,23 +123,16 @@ class Comparison:
 
 
 def _latency_p99(measured: Measured) -> Estimate | None:
-    result = measured.result
-    found = [
-        side.latency_percentiles_us["99"]
-        for side in (result.read, result.write)
-        if side is not None and side.total_ios and "99" in side.latency_percentiles_us
-    ]
-    return Estimate(max(found), math.nan) if found else None
+    p99_us = latency_percentile_us(measured.result, "99")
+    return None if p99_us is None else Estimate(p99_us, math.nan)
 
 
 def _celsius(measured: Measured) -> Estimate | None:
-    found = [one.max for one in measured.result.temperatures.values()]
-    return Estimate(max(found), math.nan) if found else None
+    celsius = measured.result.celsius_max
+    return None if celsius is None else Estimate(celsius, math.nan)
 
 
 def _efficiency(measured: Measured) -> Estimate | None:
-    if measured.iops is None or measured.result.watts is None:
-        return None
     return ratio(measured.iops, measured.result.watts)
 
 

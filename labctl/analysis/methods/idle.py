@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from labctl.analysis.methods.efficiency import BYTES_PER_GB
 from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.stats.uncertainty import ratio
 from labctl.record.header import ChannelInfo, Header
 from labctl.record.phase import Pattern
 
@@ -85,7 +87,8 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
     sight = spike_sight(header)
     drives = tuple(header.drives.values()) or (header.drive,)
     sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
-    capacity_gb = sum(sizes) / 1e9 if len(sizes) == len(drives) else None
+    known = len(sizes) == len(drives)
+    capacity = Estimate(sum(sizes) / BYTES_PER_GB, 0.0) if known else None
     found = []
     for item in results:
         if item.phase.pattern is not Pattern.IDLE:
@@ -103,13 +106,7 @@ def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleRe
                 highest_watts=series.max if series else None,
                 spike_watts=spike,
                 sight=sight,
-                gb_per_watt=_per_watt(capacity_gb, item.watts),
+                gb_per_watt=ratio(capacity, item.watts),
             )
         )
     return tuple(found)
-
-
-def _per_watt(capacity_gb: float | None, watts: Estimate | None) -> Estimate | None:
-    if capacity_gb is None or watts is None or watts.value <= 0:
-        return None
-    return Estimate(capacity_gb / watts.value, capacity_gb * watts.u / watts.value**2)

@@ -9,12 +9,12 @@ time, nor for more than all of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
 from labctl.analysis.methods.qos import SlowShare, last_document, slow_shares
 from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
@@ -99,11 +99,7 @@ def _result(
     record: RunRecord, item: PhaseResult, busy_s: float | None, first: ReplayResult | None
 ) -> ReplayResult:
     known = latencies_hold(item)
-    sides = [side for side in (item.read, item.write) if side is not None and known]
-    ios = sum(side.total_ios for side in sides)
-    service_us = None
-    if ios:
-        service_us = sum(side.latency_mean_us * side.total_ios for side in sides) / ios
+    service_us = latency_mean_us(item) if known else None
     replay = item.phase.replay
     bytes_per_s = item.bytes_per_s or 0.0
     document = last_document(record, item) or {}
@@ -124,8 +120,8 @@ def _result(
         mb_per_s=bytes_per_s * 1e-6,
         iops=item.iops,
         service_mean_us=service_us,
-        service_p999_us=_worst([side.latency_percentiles_us.get("99.9") for side in sides]),
-        service_max_us=max((side.latency_max_us for side in sides), default=None),
+        service_p999_us=latency_percentile_us(item, "99.9") if known else None,
+        service_max_us=latency_max_us(item) if known else None,
         slow=slow_shares(document) if known else (),
         busy=_busy(record, item, busy_s),
         watts=item.watts,
@@ -143,11 +139,6 @@ def _total_bytes(document: dict[str, Any]) -> int:
 
 def _part(value: float | None, first: float | None) -> float | None:
     return value / first if value is not None and first else None
-
-
-def _worst(values: Sequence[float | None]) -> float | None:
-    """Of reads and writes the slower: their mixture is not known."""
-    return max((value for value in values if value is not None), default=None)
 
 
 def _busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.rail_power import BRIDGED
-from labctl.analysis.power.series import interpolated
 from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of_shunt
-from labctl.analysis.power.zero_offset import FEWEST, mean_and_scatter
+from labctl.analysis.power.zero_offset import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
 from labctl.analysis.results import Component
-from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.running_stats import RunningStats, mean_and_scatter
 from labctl.analysis.stats.uncertainty import RECTANGULAR, combined, student_factor
 from labctl.record.header import RailInfo
 
@@ -60,13 +60,13 @@ def difference_of(first: Side, second: Side) -> MeterDifference | None:
     other_t = other.elapsed_ns(0, len(other), origin_ns)
     inside = (t >= other_t[0]) & (t <= other_t[-1])
     t, own = t[inside], slower.values(0, len(slower))[inside]
-    if len(t) < FEWEST:
+    if len(t) < FEWEST_READINGS:
         return None
     bridged = BRIDGED * other.interval_ns(0, len(other))
     theirs, known = interpolated(t, other_t, other.values(0, len(other)), bridged)
     if known is not None:
         own, theirs = own[known], theirs[known]
-    if len(own) < FEWEST:
+    if len(own) < FEWEST_READINGS:
         return None
     by_side = (theirs, own) if slower is channels[1] else (own, theirs)
     one, lines = _with_shunt(first, by_side[0])
@@ -97,11 +97,11 @@ def _with_shunt(side: Side, values: Floats) -> tuple[Floats, list[Component]]:
     rail = side.shunt
     if rail is None:
         return values, lines
-    moments = Moments(len(values))
-    moments.add(values)
-    around = temperature_of_shunt(rail, None, 0, 0)
-    state = shunt_state(rail, moments.series(), *around)
-    lines += shunt_lines(rail, state, moments.series(), mean)
+    stats = RunningStats(len(values))
+    stats.add(values)
+    amps = stats.series()
+    state = shunt_state(rail, amps, *temperature_of_shunt(rail, None, 0, 0))
+    lines += shunt_lines(rail, state, amps, mean)
     return values if state is None else values * state.factor, lines
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.power.series import interpolated, scaled, scaled_scatter
+from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.results import Series
-from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.running_stats import RunningStats
 from labctl.analysis.stats.uncertainty import Scatter
 
 CHUNK = 32_768
@@ -28,7 +28,7 @@ CHUNK = 32_768
 LET_GO_EVERY = 64
 """Parts after which the pages of the files are given back (about 130 MB of readings)."""
 
-FEWEST = 2
+FEWEST_READINGS = 2
 """Readings of each channel below which a rail has no watts in a phase."""
 
 LOST = 1.5
@@ -122,7 +122,7 @@ def phase_power(
     for worker in workers:
         worker.plan(edges)
     grid = min(workers, key=lambda worker: worker.expected)
-    total = Moments(grid.expected)
+    total = RunningStats(grid.expected)
     whole = len(workers) == len(rails)
     for number in range(len(edges)):
         parts = [worker.part(number) for worker in workers]
@@ -141,10 +141,10 @@ def phase_power(
             results[worker.rail.info.name] = with_warm_shunt(power, begin_ns, end_ns)
             uncorrected += power.watts.mean
         worker.let_go()
-    if len(results) < len(rails) or total.n < FEWEST:
+    if len(results) < len(rails) or total.n < FEWEST_READINGS:
         return PhasePower(results, None, None, tuple(missing))
     factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
-    together, scatter = scaled(total.series(), factor), scaled_scatter(total.scatter(), factor)
+    together, scatter = total.series().scaled(factor), total.scatter().scaled(factor)
     return PhasePower(results, together, scatter, tuple(missing))
 
 
@@ -159,9 +159,9 @@ def with_warm_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
         return power
     return replace(
         power,
-        amps=scaled(power.amps, state.factor),
-        watts=scaled(power.watts, state.factor),
-        scatter=scaled_scatter(power.scatter, state.factor),
+        amps=power.amps.scaled(state.factor),
+        watts=power.watts.scaled(state.factor),
+        scatter=power.scatter.scaled(state.factor),
         shunt=state,
     )
 
@@ -204,8 +204,8 @@ class _RailWorker:
         self.most = max(self.expected, self._volts_span[1] - self._volts_span[0])
         self.volts_interval = rail.volts.interval_ns(*self._volts_span)
         self.amps_interval = rail.amps.interval_ns(*self._amps_span)
-        self._volts, self._amps = Moments(self.most), Moments(self.most)
-        self._watts = Moments(self.expected)
+        self._volts, self._amps = RunningStats(self.most), RunningStats(self.most)
+        self._watts = RunningStats(self.expected)
         self._watts_cover = _Cover(self.amps_interval)
         self._amps_cover = _Cover(self.amps_interval)
         self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
@@ -216,7 +216,9 @@ class _RailWorker:
     @property
     def enough(self) -> bool:
         """Whether both channels have readings to work with."""
-        return min(high - low for low, high in (self._volts_span, self._amps_span)) >= FEWEST
+        return (
+            min(high - low for low, high in (self._volts_span, self._amps_span)) >= FEWEST_READINGS
+        )
 
     def why_not(self) -> str:
         """Why the rail has no watts."""
@@ -229,7 +231,8 @@ class _RailWorker:
         counts = [high - low for low, high in (self._volts_span, self._amps_span)]
         return (
             f"{name}: no watts, only {counts[0]} voltage and {counts[1]} current readings lie "
-            f"wholly inside the phase (at least {FEWEST} of each, close together, are needed)"
+            f"wholly inside the phase (at least {FEWEST_READINGS} of each, close together, are "
+            "needed)"
         )
 
     def plan(self, edges: NDArray[np.int64]) -> None:
@@ -263,7 +266,7 @@ class _RailWorker:
 
     @property
     def _read(self) -> bool:
-        return min(self._watts.n, self._volts.n) >= FEWEST
+        return min(self._watts.n, self._volts.n) >= FEWEST_READINGS
 
     def _covered(self) -> float:
         duration = self._end_ns - self._begin_ns

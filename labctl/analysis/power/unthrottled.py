@@ -12,7 +12,7 @@ from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
 from labctl.analysis.results import Component, Estimate
-from labctl.analysis.stats.uncertainty import combined, scatter_of_mean, student_factor
+from labctl.analysis.stats.uncertainty import combined, scatter_of, student_factor
 
 GUARD_NS = 1_000_000_000
 """Left out on either side of throttling: its edges are known to about half a second, and a drive
@@ -121,5 +121,4 @@ def _iops(t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]) -> Estima
     values = iops[inside]
     if len(values) < 2:
         return None
-    scatter = scatter_of_mean(values, float(values.var(ddof=1)), len(values))
-    return Estimate(float(values.mean()), student_factor(scatter.dof) * scatter.u)
+    return Estimate(float(values.mean()), scatter_of(values).expanded_u)

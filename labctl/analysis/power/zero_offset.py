@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 from labctl.analysis.readings.channel_series import Floats
-from labctl.analysis.stats.running_stats import Moments
-from labctl.analysis.stats.uncertainty import Scatter
 from labctl.record.header import ChannelInfo
 
 OBVIOUS = 5.0
@@ -17,15 +15,8 @@ THERMAL_EMF_VOLTS = 100e-6
 """What the junctions of a shunt and its leads may add: some µV/K (copper against tin, lead or
 nichrome), and tens of kelvin between the ends of a hot one. A zero is there to remove it."""
 
-FEWEST = 5
+FEWEST_READINGS = 5
 """Readings below which a scatter says nothing."""
-
-
-def mean_and_scatter(values: Floats) -> tuple[float, Scatter]:
-    """Mean of readings that may depend on each other, and its type A uncertainty."""
-    moments = Moments(len(values))
-    moments.add(values)
-    return moments.mean, moments.scatter()
 
 
 def not_a_zero(info: ChannelInfo, values: Floats) -> str:

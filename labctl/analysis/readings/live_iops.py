@@ -9,18 +9,19 @@ from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.stats.uncertainty import scatter_of_mean, student_factor
+from labctl.analysis.stats.uncertainty import scatter_of
 from labctl.record.reader import RunRecord
 
 Floats = NDArray[np.float64]
 
-CHANNELS = ("fio.read.iops", "fio.write.iops")
+LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
+"""The channels of the IOPS that fio reports while it runs."""
 
 
 def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
     """Seconds since the phase began (the middles of fio's intervals), and IOPS."""
     parts = [
-        host_series(record, name).between(result.begin_ns, result.end_ns + 1) for name in CHANNELS
+        host_series(record, name).between(result.begin_ns, result.end_ns + 1) for name in LIVE_IOPS
     ]
     times = np.unique(np.concatenate([t for t, _ in parts]))
     total = np.zeros(len(times))
@@ -40,5 +41,4 @@ def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
     _, iops = live_iops(record, result)
     if len(iops) < 2:
         return Estimate(result.iops, math.inf)
-    scatter = scatter_of_mean(iops, float(iops.var(ddof=1)), len(iops))
-    return Estimate(result.iops, student_factor(scatter.dof) * scatter.u)
+    return Estimate(result.iops, scatter_of(iops).expanded_u)

@@ -25,6 +25,7 @@ from labctl.analysis.readings.cpu_use import CpuSample, cpu_looks, cpu_use
 from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
+from labctl.analysis.readings.live_iops import LIVE_IOPS
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_spans
 from labctl.analysis.results import (
     ClockResult,
@@ -51,8 +52,6 @@ from labctl.record.reader import RunRecord
 
 THREADS = 2
 """More do not help: the work is bound by memory, and parts of it hold Python's lock."""
-
-LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
 
 
 def summarise(record: RunRecord, running: bool = False) -> RunSummary:
@@ -81,7 +80,9 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     with ThreadPoolExecutor(max_workers=workers) as pool:
         powers = list(pool.map(lambda span: _power(record, rails, span), spans))
     results = _with_budgets(spans, powers)
-    totals = [total_watts(power, list(rail.values())) for power, rail in _zip(powers, results)]
+    totals = [
+        total_watts(power, list(rail.values())) for power, rail in zip(powers, results, strict=True)
+    ]
     idle = _idle(spans, totals)
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
@@ -176,12 +177,6 @@ def _followed(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> Phas
     return None if broken else before
 
 
-def _zip(
-    powers: Sequence[PhasePower], results: Sequence[dict[str, RailResult]]
-) -> list[tuple[PhasePower, dict[str, RailResult]]]:
-    return list(zip(powers, results, strict=True))
-
-
 def _channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, ...]]:
     """Every channel of the header with its clock, and a line for each that cannot be used."""
     channels, unusable = {}, []
@@ -267,6 +262,7 @@ def _phase_result(
     iops = sum(side.iops for side in sides) if sides else None
     bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
     doubt = 2 * span.boundary_u_ns * 1e-9 / duration_s if duration_s > 0 else 0.0
+    rate = _with_doubt(iops, doubt)
     gap_ms = (span.begin_ns - before.end_ns) * 1e-6 if before is not None else None
     notes = phase_problems(record, span, power, rails, fio)
     return PhaseResult(
@@ -284,9 +280,9 @@ def _phase_result(
         write=fio.write if fio else None,
         iops=iops,
         bytes_per_s=bytes_per_s,
-        iops_per_watt=_per(iops, doubt, watts),
-        bytes_per_joule=_per(bytes_per_s, doubt, watts),
-        joules_per_io=_over(watts, iops, doubt),
+        iops_per_watt=ratio(rate, watts),
+        bytes_per_joule=ratio(_with_doubt(bytes_per_s, doubt), watts),
+        joules_per_io=ratio(watts, rate),
         temperatures=_temperatures(record, channels, span),
         throttled_s=0.0,
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
@@ -295,16 +291,9 @@ def _phase_result(
     )
 
 
-def _per(rate: float | None, doubt: float, watts: Estimate | None) -> Estimate | None:
-    if not rate or watts is None:
-        return None
-    return ratio(Estimate(rate, rate * doubt), watts)
-
-
-def _over(watts: Estimate | None, rate: float | None, doubt: float) -> Estimate | None:
-    if not rate or watts is None:
-        return None
-    return ratio(watts, Estimate(rate, rate * doubt))
+def _with_doubt(rate: float | None, doubt: float) -> Estimate | None:
+    """A rate with the relative ``doubt`` that the edges of its phase leave; None without I/O."""
+    return Estimate(rate, rate * doubt) if rate else None
 
 
 def _temperatures(

@@ -14,8 +14,8 @@ MAX_BLOCKS = 2048
 """Blocks kept of a phase: up to twice as many readings are kept one by one."""
 
 
-class Moments:
-    """Takes parts of a series and gives its statistics; O(n) time, fixed memory."""
+class RunningStats:
+    """Takes a series part by part and gives its statistics; O(n) time, fixed memory."""
 
     def __init__(self, expected: int) -> None:
         """``expected``: about how many readings will come (it sets the size of blocks)."""
@@ -87,3 +87,10 @@ class Moments:
             n=self.n,
             n_effective=self.scatter().n_effective,
         )
+
+
+def mean_and_scatter(values: NDArray[np.float64]) -> tuple[float, Scatter]:
+    """Mean of readings that may depend on each other, and its type A uncertainty."""
+    stats = RunningStats(len(values))
+    stats.add(values)
+    return stats.mean, stats.scatter()

@@ -43,6 +43,15 @@ class Scatter:
     dof: float
     n_effective: float
 
+    def scaled(self, factor: float) -> Scatter:
+        """The same of a mean that is multiplied by a ``factor`` > 0."""
+        return replace(self, u=self.u * factor)
+
+    @property
+    def expanded_u(self) -> float:
+        """The expanded uncertainty (about 95 %), in the unit of the readings."""
+        return student_factor(self.dof) * self.u
+
 
 def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Scatter:
     """The type A uncertainty of a mean of ``n`` readings that may depend on each other.
@@ -69,6 +78,11 @@ def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Sca
         level = level[: count // 2 * 2].reshape(-1, 2).mean(axis=1)
     n_effective = min(variance / best, float(n)) if best > 0 else float(n)
     return Scatter(u=math.sqrt(best), dof=dof, n_effective=max(n_effective, 1.0))
+
+
+def scatter_of(values: NDArray[np.float64]) -> Scatter:
+    """:func:`scatter_of_mean` of at least two readings that are all at hand."""
+    return scatter_of_mean(values, float(values.var(ddof=1)), len(values))
 
 
 def student_factor(dof: float) -> float:
@@ -124,9 +138,12 @@ def limit_component(
     )
 
 
-def ratio(above: Estimate, below: Estimate) -> Estimate | None:
-    """``above`` / ``below``, relative uncertainties in quadrature. None when below is ≤ 0."""
-    if below.value <= 0:
+def ratio(above: Estimate | None, below: Estimate | None) -> Estimate | None:
+    """``above`` / ``below``, relative uncertainties in quadrature.
+
+    None when one of them is not known or ``below`` is ≤ 0.
+    """
+    if above is None or below is None or below.value <= 0:
         return None
     value = above.value / below.value
     relative = below.u / below.value

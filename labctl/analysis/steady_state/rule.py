@@ -11,7 +11,6 @@ thing, or of a drive that ran out of cache or throttled on the way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,15 +64,3 @@ def steady_throughout(
     if counts.min() < FEWEST_READINGS:
         return None
     return steady_window(np.bincount(fifth, values, minlength=WINDOW) / counts).steady
-
-
-def steady_together(tracked: Sequence[ArrayLike], window: int = WINDOW) -> int | None:
-    """The round that ends the first window in which every tracked variable is steady, or None.
-
-    PTS asks this of the IOPS test: 4 KiB 0/100, 64 KiB 65/35 and 1 MiB 100/0 at the same time.
-    """
-    series = [np.asarray(item, dtype=np.float64) for item in tracked]
-    for end in range(window, min((len(item) for item in series), default=0) + 1):
-        if all(steady_window(item[end - window : end]).steady for item in series):
-            return end - 1
-    return None

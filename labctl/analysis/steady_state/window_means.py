@@ -98,7 +98,10 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         return replace(last, phase=replace(last.phase, round=0))
     iops, bytes_per_s = _average([i.iops for i in good]), _average([i.bytes_per_s for i in good])
     watts = _estimate([item.watts for item in good])
-    rate = None if iops is None else Estimate(iops, scatter_u([i.iops or 0.0 for i in good]))
+    rate = Estimate(iops, scatter_u([item.iops or 0.0 for item in good])) if iops else None
+    data_rate = None
+    if rate is not None and bytes_per_s:
+        data_rate = Estimate(bytes_per_s, rate.u * bytes_per_s / rate.value)
     rails = {
         name: _rail([item.rails[name] for item in good])
         for name in good[0].rails
@@ -119,9 +122,9 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         write=mean_direction([item.write for item in good if item.write is not None]),
         iops=iops,
         bytes_per_s=bytes_per_s,
-        iops_per_watt=ratio(rate, watts) if rate and rate.value and watts else None,
-        bytes_per_joule=_scaled_ratio(bytes_per_s, rate, watts),
-        joules_per_io=ratio(watts, rate) if rate and rate.value and watts else None,
+        iops_per_watt=ratio(rate, watts),
+        bytes_per_joule=ratio(data_rate, watts),
+        joules_per_io=ratio(watts, rate),
         temperatures=_temperatures(good),
         throttled_s=sum(item.throttled_s for item in good),
         alignment_ms=max(
@@ -158,14 +161,6 @@ def _estimate(values: Sequence[Estimate | None]) -> Estimate | None:
     mean = sum(one.value for one in known) / len(known)
     own = sum(one.u for one in known) / len(known)
     return Estimate(mean, math.hypot(own, scatter_u([one.value for one in known])))
-
-
-def _scaled_ratio(
-    bytes_per_s: float | None, rate: Estimate | None, watts: Estimate | None
-) -> Estimate | None:
-    if not bytes_per_s or rate is None or not rate.value or watts is None:
-        return None
-    return ratio(Estimate(bytes_per_s, rate.u * bytes_per_s / rate.value), watts)
 
 
 def _series(parts: Sequence[Series]) -> Series:

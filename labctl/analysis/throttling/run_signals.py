@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from labctl.analysis.power.rail_power import FEWEST, phase_power
+from labctl.analysis.power.rail_power import FEWEST_READINGS, phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Estimate
@@ -87,7 +87,7 @@ def _watts_of_slow_volts(rails: Sequence[RailSeries], begin_ns: int, end_ns: int
     for rail in rails:
         _, amps = rail.amps.between(begin_ns, end_ns)
         _, volts = rail.volts.between(begin_ns - AROUND_NS, end_ns + AROUND_NS)
-        if len(amps) < FEWEST or not len(volts):
+        if len(amps) < FEWEST_READINGS or not len(volts):
             return None
         total += float(amps.mean() * np.median(volts))
     return total

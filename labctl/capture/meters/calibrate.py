@@ -17,7 +17,8 @@ from instruments.errors import InstrumentError
 from instruments.instrument import Instrument, PowerSwitch
 from instruments.reading import Quantity
 from labctl.analysis.power.cross_check import MeterDifference, Side, difference_of
-from labctl.analysis.power.zero_offset import mean_and_scatter, not_a_zero
+from labctl.analysis.power.zero_offset import not_a_zero
+from labctl.analysis.stats.running_stats import mean_and_scatter
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.listening import Heard, HeardChannels, hear

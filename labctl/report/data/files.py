@@ -139,7 +139,7 @@ def phase_row(
         "latency_max_us": latency_max_us(result),
         **_direction("read", result.read),
         **_direction("write", result.write),
-        "celsius_max": key_figures.celsius_max(result),
+        "celsius_max": result.celsius_max,
     }
     for sensor in sensors:
         temperature = result.temperatures.get(sensor)

@@ -135,7 +135,6 @@ def _environment() -> Environment:
         "utc": key_figures.utc,
         "latency_mean_us": latency_mean_us,
         "latency_percentile_us": latency_percentile_us,
-        "celsius_max": key_figures.celsius_max,
         "budget": _budget,
         "in_series": in_series,
         "signed": _signed,
@@ -221,9 +220,7 @@ def _notes(summary: RunSummary, labels: Mapping[int, str]) -> list[tuple[str, st
 
 def _hottest(summary: RunSummary) -> tuple[float, PhaseResult] | None:
     known = [
-        (celsius, item)
-        for item in summary.phases
-        if (celsius := key_figures.celsius_max(item)) is not None
+        (celsius, item) for item in summary.phases if (celsius := item.celsius_max) is not None
     ]
     return max(known, key=lambda pair: pair[0], default=None)
 

@@ -76,7 +76,7 @@ def _numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
                 "latency_max_us": side.latency_max_us or None,
                 **pair("watts", item.watts),
                 **pair("iops_per_watt", item.iops_per_watt),
-                "celsius_max": max((one.max for one in item.temperatures.values()), default=None),
+                "celsius_max": item.celsius_max,
                 "throttled_s": item.throttled_s,
             }
         )

@@ -154,8 +154,7 @@ def _rail(result: PhaseResult, name: str) -> str:
 
 
 def _celsius(result: PhaseResult) -> str:
-    warmest = key_figures.celsius_max(result)
-    return NOTHING if warmest is None else f"{warmest:.0f}"
+    return NOTHING if result.celsius_max is None else f"{result.celsius_max:.0f}"
 
 
 def _mark(summary: RunSummary, result: PhaseResult) -> str:

@@ -93,8 +93,8 @@ def result_point(
         fields["throttling"] = result.throttling.verdict
     if result.steady is not None:
         fields["steady"] = int(result.steady)
-    if result.temperatures:
-        fields["celsius_max"] = max(found.max for found in result.temperatures.values())
+    if result.celsius_max is not None:
+        fields["celsius_max"] = result.celsius_max
     for sensor, found in result.temperatures.items():
         fields[f"celsius_max_{sensor}"] = found.max
     if result.cpu is not None:

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.power.cross_check import Side, difference_of
-from labctl.analysis.power.zero_offset import THERMAL_EMF_VOLTS, mean_and_scatter, not_a_zero
+from labctl.analysis.power.zero_offset import THERMAL_EMF_VOLTS, not_a_zero
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import Component
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.stats.running_stats import mean_and_scatter
 from labctl.analysis.stats.uncertainty import combined, difference_components
 from labctl.cli.results.report import record_with
 from labctl.config.calibration_file import (

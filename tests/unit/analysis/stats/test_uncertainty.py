@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from scipy.stats import t as student
 
 from labctl.analysis.results import Component, Estimate
-from labctl.analysis.stats.running_stats import Moments
+from labctl.analysis.stats.running_stats import RunningStats
 from labctl.analysis.stats.uncertainty import (
     combined,
     difference_components,
@@ -24,9 +24,9 @@ from labctl.analysis.stats.uncertainty import (
 
 def test_independent_readings_give_the_plain_standard_error() -> None:
     y = np.random.default_rng(0).normal(10, 2, 100_000)
-    moments = Moments(len(y))
-    moments.add(y)
-    scatter = moments.scatter()
+    stats = RunningStats(len(y))
+    stats.add(y)
+    scatter = stats.scatter()
     assert scatter.u == pytest.approx(2 / math.sqrt(len(y)), rel=0.5)
     assert scatter.n_effective > len(y) / 3
 
@@ -39,10 +39,10 @@ def test_dependent_readings_count_for_fewer(keep: float) -> None:
     ratios = []
     for _ in range(20):
         y = lfilter([1.0], [1.0, -keep], rng.normal(size=n))
-        moments = Moments(n)
-        moments.add(y)
+        stats = RunningStats(n)
+        stats.add(y)
         truth = math.sqrt((1 + keep) / (1 - keep) * y.var() / n)
-        ratios.append(moments.scatter().u / truth)
+        ratios.append(stats.scatter().u / truth)
     assert 0.9 < np.median(ratios) < 1.5
 
 
@@ -63,7 +63,7 @@ def test_few_readings_count_by_their_plain_scatter() -> None:
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=20), st.integers(1, 9000))
 def test_moments_do_not_depend_on_how_the_series_is_cut(cuts: list[int], expected: int) -> None:
     y = np.random.default_rng(sum(cuts)).normal(100, 1, sum(cuts))
-    whole, parts = Moments(expected), Moments(expected)
+    whole, parts = RunningStats(expected), RunningStats(expected)
     whole.add(y)
     at = 0
     for cut in cuts:
@@ -77,8 +77,8 @@ def test_moments_do_not_depend_on_how_the_series_is_cut(cuts: list[int], expecte
 
 
 def test_no_readings_have_no_mean() -> None:
-    assert math.isnan(Moments(10).mean)
-    assert math.isnan(Moments(10).variance)
+    assert math.isnan(RunningStats(10).mean)
+    assert math.isnan(RunningStats(10).variance)
 
 
 @pytest.mark.parametrize("dof", [1, 2, 3, 5, 8, 10, 15, 20, 50, 100, 1000])

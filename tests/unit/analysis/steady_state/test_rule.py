@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labctl.analysis.steady_state.rule import steady_throughout, steady_together, steady_window
+from labctl.analysis.steady_state.rule import steady_throughout, steady_window
 
 KNOWN = [22119, 21926, 23809, 24945, 25680]
 FLAT = [24000, 24100, 23900, 24050, 23950]
@@ -24,20 +24,6 @@ def test_scatter_alone_can_fail() -> None:
     verdict = steady_window([20000, 25000, 20000, 25000, 20000])
     assert verdict.line == pytest.approx(0.0, abs=1e-12)
     assert not verdict.steady
-
-
-def test_the_first_steady_window_ends_at() -> None:
-    assert steady_together([[90000, 60000, 40000, *FLAT]]) == 7
-    assert steady_together([KNOWN]) is None
-    assert steady_together([[]]) is None
-    assert steady_together([]) is None
-
-
-def test_all_tracked_variables_in_the_same_window() -> None:
-    late = [1000, 500, *FLAT]
-    early = [*FLAT, 9000, 1000]
-    assert steady_together([late, early]) is None
-    assert steady_together([late, [24000] * 7]) == 6
 
 
 def test_one_round_is_no_window() -> None:

@@ -1,15 +1,11 @@
-"""Series of power: interpolation to common times, and scaling."""
+"""Interpolation of a series of readings onto the times of another."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import Floats
-from labctl.analysis.results import Series
-from labctl.analysis.stats.uncertainty import Scatter
 
 
 def interpolated(
@@ -40,19 +36,3 @@ def interpolated(
     late = right == len(t)
     known[late] = wanted_t[late] - t[-1] <= bridged
     return result, (None if bool(known.all()) else known)
-
-
-def scaled(series: Series, factor: float) -> Series:
-    """The series of a quantity times a factor > 0."""
-    return replace(
-        series,
-        mean=series.mean * factor,
-        min=series.min * factor,
-        max=series.max * factor,
-        std=series.std * factor,
-    )
-
-
-def scaled_scatter(scatter: Scatter, factor: float) -> Scatter:
-    """Type A of a mean that is multiplied by a factor > 0."""
-    return replace(scatter, u=scatter.u * factor)
