@@ -1,27 +1,77 @@
-"""Events of a run: kinds that others read, and one event."""
+"""Events of a run: what happened, as the lines of ``journal.jsonl``."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from labctl.record.json_values import parse_json
 from labctl.record.layout import LAST_NS
 
-RESUMED = "run_resumed"
-"""The event with which a second process goes on with a run that was cut off."""
 
-HELD_UP = "held_up"
-"""The event of labctl itself having stood still: stopped, or not scheduled."""
+class EventKind(StrEnum):
+    """Every kind of event that labctl writes, as it stands in the journal.
 
-CPU_TIMES = "cpu_times"
-"""The event of a look at what each core of the drive's host did so far."""
+    docs/run-on-disk.md says when each is written and what its data are. The journal of another
+    version may have kinds that are not here: a reader passes them over, or shows them as they are.
+    """
+
+    RUN_STARTED = "run_started"
+    RUN_RESUMED = "run_resumed"
+    RUN_ENDED = "run_ended"
+
+    PHASE_STARTED = "phase_started"
+    PHASE_ENDED = "phase_ended"
+    STEADY_STATE = "steady_state"
+    TEMPERATURE_STEADY = "temperature_steady"
+    PURGE_STARTED = "purge_started"
+    PURGED = "purged"
+    COOLED_DOWN = "cooled_down"
+    POWER_STATE = "power_state"
+
+    GUARD_TRIPPED = "guard_tripped"
+    GUARD_OVER = "guard_over"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    """The work goes on after a pause; RUN_RESUMED is of a run that was cut off."""
+
+    SETTING_CHANGED = "setting_changed"
+    SETTINGS_RESTORED = "settings_restored"
+    NOT_RESTORED = "not_restored"
+
+    INSTRUMENT_LOST = "instrument_lost"
+    INSTRUMENT_BACK = "instrument_back"
+    INSTRUMENT_STUCK = "instrument_stuck"
+    STATUS_BEGAN = "status_began"
+    STATUS = "status"
+    """A channel's status is over."""
+
+    WALL_CLOCK_STEP = "wall_clock_step"
+    HELD_UP = "held_up"
+    """labctl itself stood still: stopped, or not scheduled."""
+
+    HOST_LOST = "host_lost"
+    HOST_BACK = "host_back"
+    HOST_SESSION = "host_session"
+    HOST_CLOCK = "host_clock"
+    HOST_CLOCK_STEP = "host_clock_step"
+    CPU_TIMES = "cpu_times"
+
+    DRIVE_STATE = "drive_state"
+    DRIVE_COUNTERS = "drive_counters"
+    DRIVE_POWER = "drive_power"
+    DRIVE_SILENT = "drive_silent"
+    DRIVE_BACK = "drive_back"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, at ``t_ns`` on the run's timebase."""
+    """Something that happened, at ``t_ns`` on the run's timebase.
+
+    ``kind`` is an EventKind, or another text where another version wrote the journal.
+    """
 
     t_ns: int
     kind: str

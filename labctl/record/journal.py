@@ -24,7 +24,7 @@ import numpy as np
 from instruments.reading import Block, ClockPair
 from labctl.errors import JournalError
 from labctl.record.durable_file import write_durably
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.header import Header
 from labctl.record.layout import (
     CHANNELS_DIR,
@@ -126,7 +126,7 @@ class Journal:
                 self._pairs.setdefault(f"{instrument}.{pair.channel}", []).append(pair)
             self._has_come()
 
-    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> Event:
+    def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> Event:
         """Record an event (now, unless ``t_ns`` is given). A kill does not undo it any more when
         this returns; it is synced at once."""
         event = Event(self._now_ns() if t_ns is None else t_ns, kind, data)

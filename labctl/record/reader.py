@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from labctl.errors import JournalError
 from labctl.record.calibration_used import Zero
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo, Header
 from labctl.record.json_values import UNREADABLE, known
 from labctl.record.layout import (
@@ -136,8 +136,12 @@ class RunRecord:
     @property
     def end(self) -> Event | None:
         """The last ``run_ended`` event, or None when the run was cut off or is on."""
-        marks = [event for event in self.events if event.kind in ("run_ended", RESUMED)]
-        return marks[-1] if marks and marks[-1].kind != RESUMED else None
+        marks = [
+            event
+            for event in self.events
+            if event.kind in (EventKind.RUN_ENDED, EventKind.RUN_RESUMED)
+        ]
+        return marks[-1] if marks and marks[-1].kind != EventKind.RUN_RESUMED else None
 
     @property
     def anchor(self) -> Anchor:
@@ -146,7 +150,7 @@ class RunRecord:
         Times before the last ``run_resumed`` may be on another one.
         """
         for event in reversed(self.events):
-            if event.kind == RESUMED:
+            if event.kind == EventKind.RUN_RESUMED:
                 with contextlib.suppress(*UNREADABLE):
                     return known(Anchor, event.data["anchor"])
         return self.header.anchor

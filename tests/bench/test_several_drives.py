@@ -16,7 +16,7 @@ from labctl.capture.phases.fio_process import FioProcess
 from labctl.cli.run.demo import compare
 from labctl.config.rig_file import Drive
 from labctl.fio.results import final_result
-from labctl.record.events import CPU_TIMES
+from labctl.record.events import EventKind
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import Timebase
@@ -74,7 +74,7 @@ def test_each_drive_gets_its_own_watts_and_work(tmp_path: Path) -> None:
     assert job.read_text().count("new_group=1") == 2
     asked = {event.data.get("drive") for event in record.events if event.kind == "drive_state"}
     assert asked == {"left", "right"}
-    assert sum(event.kind == CPU_TIMES for event in record.events) >= 2
+    assert sum(event.kind == EventKind.CPU_TIMES for event in record.events) >= 2
     assert "left" in done.stdout and "right" in done.stdout
 
 

@@ -17,7 +17,7 @@ from instruments.simulated.drive.ground_truth import Truth
 from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.record.events import RESUMED
+from labctl.record.events import EventKind
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import NS_PER_S
@@ -85,7 +85,7 @@ class Interruptible:
             process = self.go_on()
             while process.poll() is None:
                 events = RunRecord(self.path).events
-                if sum(event.kind == RESUMED for event in events) >= count:
+                if sum(event.kind == EventKind.RUN_RESUMED for event in events) >= count:
                     return process
                 time.sleep(0.05)
             output, _ = process.communicate()
@@ -207,7 +207,11 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
     the host tell has no pace of its own: they are asked again some time after they have answered.
     """
     record = RunRecord(path)
-    begins = [event.t_ns for event in record.events if event.kind in ("run_started", RESUMED)]
+    begins = [
+        event.t_ns
+        for event in record.events
+        if event.kind in ("run_started", EventKind.RUN_RESUMED)
+    ]
     over_ns = max(event.t_ns for event in record.events if event.kind == "phase_ended")
     lost: dict[str, dict[int, float]] = {}
     for info in record.header.channels:

@@ -21,7 +21,7 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.capture.run.resumption import why_not
-from labctl.record.events import RESUMED
+from labctl.record.events import EventKind
 from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE
 from labctl.record.reader import RunRecord
 from tests.faults.resumed_run import (
@@ -129,7 +129,9 @@ def test_after_a_loss_of_power_it_goes_on_in_another_boot(
     assert_completed_once(run.path)
     assert_times_ascend(run.path)
     assert events_file(run.path).startswith(whole)
-    (resumed,) = [event for event in RunRecord(run.path).events if event.kind == RESUMED]
+    (resumed,) = [
+        event for event in RunRecord(run.path).events if event.kind == EventKind.RUN_RESUMED
+    ]
     assert resumed.data["anchor"]["boot_id"] != "a boot that is over"
     assert_true(RunRecord(run.path), summary, folder, since_ns=resumed.t_ns)
     assert summary.outcome == "completed"

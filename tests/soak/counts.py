@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.reader import RunRecord
 
 CHANNEL = "i12.voltage"
@@ -54,6 +54,8 @@ def told_nothing_of_end(events: Sequence[Event]) -> bool:
     kinds = [
         event.kind
         for event in events
-        if event.kind == RESUMED or event.data.get("channel") == CHANNEL
+        if event.kind == EventKind.RUN_RESUMED or event.data.get("channel") == CHANNEL
     ]
-    return any(pair == ("status_began", RESUMED) for pair in itertools.pairwise(kinds))
+    return any(
+        pair == ("status_began", EventKind.RUN_RESUMED) for pair in itertools.pairwise(kinds)
+    )

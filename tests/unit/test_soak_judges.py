@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from tests.soak.counts import CHANNEL, miscounted_of
 from tests.soak.resources import Use, grown
 
@@ -105,6 +105,6 @@ def test_a_reading_that_is_there_twice_is_told() -> None:
 def test_only_a_status_that_was_on_at_the_kill_excuses_its_count() -> None:
     hole = stamps([*range(100), *range(103, 200)])
     began = Event(1, "status_began", {"channel": CHANNEL})
-    resumed = Event(2, RESUMED, {})
+    resumed = Event(2, EventKind.RUN_RESUMED, {})
     assert judged(hole, began, resumed) == []
     assert judged(hole, resumed, began) != []

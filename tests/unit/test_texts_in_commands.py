@@ -15,12 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from instruments.drivers.hwmon import SensorName
 from instruments.drivers.sigrok import Word
 from instruments.transports.host_files import parse_files, read_script
-from labctl.capture.host.remote_host import HOST_SESSION, TOKEN_BYTES
+from labctl.capture.host.remote_host import TOKEN_BYTES
 from labctl.capture.run.resumption import host_session
 from labctl.config.rail import ChannelName, Name
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, JournalError
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord
@@ -68,11 +68,13 @@ def test_a_record_names_no_folder_of_the_drives_host(
     """What a killed run left on the host is removed below the token of its record."""
     run = Path(shutil.copytree(good_run, tmp_path / "run"))
     with (run / EVENTS_FILE).open("a") as journal:
-        journal.write(Event(EPOCH_NS + 10**11, HOST_SESSION, {"token": token}).to_line())
+        journal.write(Event(EPOCH_NS + 10**11, EventKind.HOST_SESSION, {"token": token}).to_line())
     assert host_session(RunRecord(run)) is None
     with (run / EVENTS_FILE).open("a") as journal:
         journal.write(
-            Event(EPOCH_NS + 10**11, HOST_SESSION, {"token": "5f" * TOKEN_BYTES}).to_line()
+            Event(
+                EPOCH_NS + 10**11, EventKind.HOST_SESSION, {"token": "5f" * TOKEN_BYTES}
+            ).to_line()
         )
     assert host_session(RunRecord(run)) is not None
 

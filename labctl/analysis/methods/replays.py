@@ -20,6 +20,7 @@ from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_hold
 from labctl.fio.status import status_of
+from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord
 
 KERNEL, BOUND = "kernel", "at most"
@@ -82,7 +83,8 @@ def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult
     busy_s = {
         event.data.get("index"): float(event.data["disk_busy_s"])
         for event in record.events
-        if event.kind == "phase_ended" and isinstance(event.data.get("disk_busy_s"), int | float)
+        if event.kind == EventKind.PHASE_ENDED
+        and isinstance(event.data.get("disk_busy_s"), int | float)
     }
     found: list[ReplayResult] = []
     first: dict[str, ReplayResult] = {}

@@ -20,6 +20,7 @@ from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInte
 from labctl.analysis.steady_state.temperature import steady_after_s
 from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.workload import workload_name
+from labctl.record.events import EventKind
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 
@@ -117,7 +118,7 @@ def _told_s(record: RunRecord, item: PhaseResult) -> float | None:
     told = [
         event.t_ns
         for event in record.events
-        if event.kind == "temperature_steady"
+        if event.kind == EventKind.TEMPERATURE_STEADY
         and event.data.get("index") == item.phase.index
         and event.data.get("reached")
     ]

@@ -11,7 +11,7 @@ from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import RailSeries
 from labctl.analysis.results import OwnPower
 from labctl.record.drive_state import THERMAL_COUNTERS
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.layout import READING
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
@@ -62,9 +62,9 @@ def counters_moved(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for event in events:
-        if event.kind == "drive_state":
+        if event.kind == EventKind.DRIVE_STATE:
             found = event.data.get("smart")
-        elif event.kind == "drive_counters":
+        elif event.kind == EventKind.DRIVE_COUNTERS:
             found = event.data.get("counters")
         else:
             continue
@@ -81,6 +81,6 @@ def own_power_watts(events: Iterable[Event]) -> NDArray[np.void]:
     told = [
         (event.t_ns, float(event.data["watts"]))
         for event in events
-        if event.kind == "drive_power" and isinstance(event.data.get("watts"), int | float)
+        if event.kind == EventKind.DRIVE_POWER and isinstance(event.data.get("watts"), int | float)
     ]
     return np.array(told, READING)

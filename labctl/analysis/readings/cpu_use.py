@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import CpuUse
 from labctl.fio.results import FioResult
-from labctl.record.events import CPU_TIMES, Event
+from labctl.record.events import Event, EventKind
 
 OFF_BY_AT_MOST = 0.1
 """Share of a phase by which the looks may lie off its edges, both together: so much of what is
@@ -38,7 +38,7 @@ def cpu_looks(events: Iterable[Event]) -> tuple[CpuSample, ...]:
     """Every look of a run, in order of time; what is no look is left out."""
     looks = []
     for event in events:
-        cores = event.data.get("cores") if event.kind == CPU_TIMES else None
+        cores = event.data.get("cores") if event.kind == EventKind.CPU_TIMES else None
         if not isinstance(cores, dict):
             continue
         counted = {

@@ -7,6 +7,7 @@ from typing import Any
 
 from labctl.analysis.readings.clock_fit import ClockMap, fit_clock
 from labctl.analysis.results import ClockResult
+from labctl.record.events import EventKind
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_CLOCK
 from labctl.record.reader import RunRecord
@@ -43,11 +44,11 @@ def host_problems(record: RunRecord) -> tuple[str, ...]:
     """A line for each time that the host was lost, or its clock was set."""
     lines = []
     for event in record.events:
-        if event.kind == "host_lost":
+        if event.kind == EventKind.HOST_LOST:
             lines.append(f"the drive's host was lost: {event.data.get('reason', '')}")
-        elif event.kind == "host_back":
+        elif event.kind == EventKind.HOST_BACK:
             lines.append(f"the drive's host was back after {event.data.get('gap_s')} s")
-        elif event.kind == "host_clock_step":
+        elif event.kind == EventKind.HOST_CLOCK_STEP:
             lines.append(
                 f"the wall clock of the drive's host was set by {event.data.get('seconds')} s: of "
                 "a phase meanwhile, the boundaries are from labctl's own signals"
@@ -59,7 +60,7 @@ def host_problems(record: RunRecord) -> tuple[str, ...]:
 
 
 def _epochs(record: RunRecord) -> Iterator[dict[str, Any]]:
-    return (event.data for event in record.events if event.kind == "host_clock")
+    return (event.data for event in record.events if event.kind == EventKind.HOST_CLOCK)
 
 
 def _number(value: object) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -68,17 +68,17 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
     marks = []
     phases = {phase.index: phase for phase in record.header.phases}
     for event in record.events:
-        if event.kind == "run_ended":
+        if event.kind == EventKind.RUN_ENDED:
             marks.append(event.t_ns)
-        if event.kind == RESUMED:
+        if event.kind == EventKind.RUN_RESUMED:
             marks += [time + 1 for time in (_time(event.data.get("last_ns")), event.t_ns) if time]
         if _trouble(event, phases) is not None:
             continue
-        if event.kind == "phase_started":
+        if event.kind == EventKind.PHASE_STARTED:
             started[event.data["index"]] = event.t_ns
             ended.pop(event.data["index"], None)  # a phase that is done again counts anew
             marks.append(event.t_ns)
-        elif event.kind == "phase_ended":
+        elif event.kind == EventKind.PHASE_ENDED:
             ended[event.data["index"]] = (event.t_ns, event.data)
     clock = host_clock(record)
     spans = []
@@ -97,7 +97,7 @@ def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
         trouble = _trouble(event, phases)
         if trouble is not None:
             lines.append(f"{event.kind} skipped: {trouble}")
-        elif event.kind == "phase_ended":
+        elif event.kind == EventKind.PHASE_ENDED:
             lines += [
                 f"phase_ended of phase {event.data['index']}: {key} is not a time, ignored"
                 for key in TIMES
@@ -108,7 +108,7 @@ def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
 
 def _trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
     """Why an event about a phase tells nothing; None when it does (or is about something else)."""
-    if event.kind not in ("phase_started", "phase_ended"):
+    if event.kind not in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
         return None
     index = event.data.get("index")
     if index is None:

@@ -16,7 +16,7 @@ from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.fio.results import FioResult
-from labctl.record.events import HELD_UP, RESUMED
+from labctl.record.events import EventKind
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Role
@@ -124,19 +124,19 @@ def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
     problems: list[str] = []
     begun: dict[tuple[str, str], int] = {}
     for event in record.events:
-        if event.kind == RESUMED:  # whatever it was, it is told anew if it still is
+        if event.kind == EventKind.RUN_RESUMED:  # whatever it was, it is told anew if it still is
             found += [
                 _Status(channel, status, began_ns, event.t_ns, 0)
                 for (channel, status), began_ns in begun.items()
             ]
             begun.clear()
-        if event.kind not in ("status", "status_began"):
+        if event.kind not in (EventKind.STATUS, EventKind.STATUS_BEGAN):
             continue
         channel, status = event.data.get("channel"), event.data.get("status")
         if not isinstance(channel, str) or not isinstance(status, str):
             problems.append(f"{event.kind} skipped: it does not say which channel and what")
             continue
-        if event.kind == "status_began":
+        if event.kind == EventKind.STATUS_BEGAN:
             begun[channel, status] = event.t_ns
             continue
         began_ns = begun.pop((channel, status), event.t_ns)
@@ -237,13 +237,13 @@ def run_problems(
     away: set[str] = set()
     for event in record.events:
         instrument = str(event.data.get("instrument", ""))
-        if event.kind == "instrument_lost":
+        if event.kind == EventKind.INSTRUMENT_LOST:
             lost.setdefault(instrument, []).append(str(event.data.get("reason", "")))
             away.add(instrument)
-        elif event.kind == "instrument_back":
+        elif event.kind == EventKind.INSTRUMENT_BACK:
             back.setdefault(instrument, []).append(_seconds(event.data.get("gap_s")))
             away.discard(instrument)
-        elif event.kind == RESUMED:
+        elif event.kind == EventKind.RUN_RESUMED:
             away.clear()
     for instrument, reasons in lost.items():
         gaps = back.get(instrument, [])
@@ -276,7 +276,7 @@ def _interruptions(record: RunRecord) -> Iterator[str]:
     """A line for each time that the run was cut off and went on."""
     phases = {phase.index: phase for phase in record.header.phases}
     for event in record.events:
-        if event.kind != RESUMED:
+        if event.kind != EventKind.RUN_RESUMED:
             continue
         index = event.data.get("interrupted")
         phase = phases.get(index) if isinstance(index, int) else None
@@ -294,7 +294,7 @@ def _held_up(
     usually was, for which there is none.
     """
     for event in record.events:
-        if event.kind != HELD_UP:
+        if event.kind != EventKind.HELD_UP:
             continue
         seconds = _seconds(event.data.get("seconds"))
         begin_ns = event.t_ns - round(seconds * 1e9)

@@ -46,7 +46,7 @@ from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.verdict import verdict
 from labctl.fio.results import FioResult
-from labctl.record.events import RESUMED
+from labctl.record.events import EventKind
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 
@@ -162,7 +162,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     )
 
 
-BREAKS = ("paused", "host_lost", RESUMED)
+BREAKS = (EventKind.PAUSED, EventKind.HOST_LOST, EventKind.RUN_RESUMED)
 """Events after which the next phase does not follow the one before without idle time."""
 
 

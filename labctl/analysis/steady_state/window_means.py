@@ -26,7 +26,7 @@ from labctl.analysis.results import (
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.fio.results import mean_direction
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.phase import Role
 
 SCATTER = "scatter between rounds"
@@ -39,7 +39,7 @@ def steady_rounds_of(
     ended = {
         event.data.get("sweep_number"): event.data
         for event in events
-        if event.kind == "steady_state" and isinstance(event.data.get("round"), int)
+        if event.kind == EventKind.STEADY_STATE and isinstance(event.data.get("round"), int)
     }
     last: dict[tuple[int, str], int] = {}
     for item in results:

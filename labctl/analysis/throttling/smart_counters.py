@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number
 
 TRANSITIONS = ("thm_temp1_trans_count", "thm_temp2_trans_count")
@@ -183,16 +183,16 @@ def _moved(before: Reading, after: Reading, name: str) -> float:
 def _readings(event: Event) -> Iterator[Reading]:
     """What an event tells: counters that moved were still the old ones at the look before."""
     data = event.data
-    if event.kind == "drive_state":
+    if event.kind == EventKind.DRIVE_STATE:
         yield Reading(event.t_ns, _known(data.get("smart")))
-    elif event.kind == "drive_counters":
+    elif event.kind == EventKind.DRIVE_COUNTERS:
         counters, moved = _known(data.get("counters")), data.get("moved")
         since_ns = data.get("since_ns")
         if isinstance(since_ns, int) and isinstance(moved, dict):
             old = {name: pair[0] for name, pair in moved.items() if isinstance(pair, list) and pair}
             yield Reading(since_ns, counters | _known(old))
         yield Reading(event.t_ns, counters)
-    elif event.kind == "power_state":
+    elif event.kind == EventKind.POWER_STATE:
         state = {POWER_STATE: data.get("state"), MAX_WATTS: data.get("max_watts")}
         yield Reading(event.t_ns, _known(state))
 

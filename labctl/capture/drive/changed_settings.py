@@ -11,13 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 
 POWER_STATE = "power_state"
 """The name of the drive's power state; every other name is the path of a governor on its host."""
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-SETTING_CHANGED = "setting_changed"
-SETTINGS_RESTORED = "settings_restored"
 
 _GOVERNOR = re.compile(GOVERNORS.replace("*", r"\d+"))
 _WORDS = {True: re.compile(r"[0-9]|[12][0-9]|3[01]"), False: re.compile(r"[a-z_]{1,32}")}
@@ -73,13 +71,13 @@ def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
     for event in events:
         if event.data.get("drive", "") != drive:
             continue
-        if event.kind == SETTING_CHANGED:
+        if event.kind == EventKind.SETTING_CHANGED:
             before, now = _values(event.data.get("before")), _values(event.data.get("now"))
             both = before.keys() & now.keys()
             changed = changed.and_also(
                 {name: before[name] for name in both}, {name: now[name] for name in both}
             )
-        elif event.kind == SETTINGS_RESTORED:
+        elif event.kind == EventKind.SETTINGS_RESTORED:
             names = event.data.get("settings")
             changed = changed.without(names if isinstance(names, list) else ())
     return changed

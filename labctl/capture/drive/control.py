@@ -15,8 +15,6 @@ from typing import Any
 from labctl.capture.drive.changed_settings import (
     GOVERNORS,
     POWER_STATE,
-    SETTING_CHANGED,
-    SETTINGS_RESTORED,
     Changed,
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
@@ -26,6 +24,7 @@ from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, opening
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
+from labctl.record.events import EventKind
 from labctl.record.phase import Phase
 
 POLL_EVERY_S = 2.0
@@ -177,7 +176,7 @@ class DriveControl:
         self._chosen |= dict.fromkeys(before, value)
         if wanted:
             was = {name: before[name] for name in wanted}
-            self._tell(SETTING_CHANGED, before=was, now=wanted)
+            self._tell(EventKind.SETTING_CHANGED, before=was, now=wanted)
             self._changed = self._changed.and_also(was, wanted)
             self._set(wanted)
 
@@ -218,7 +217,7 @@ class DriveControl:
                 problems.append(str(error))
             else:
                 self._changed = self._changed.without(part.before)
-                self._tell(SETTINGS_RESTORED, settings=sorted(part.before))
+                self._tell(EventKind.SETTINGS_RESTORED, settings=sorted(part.before))
         return problems
 
     def _present(self, names: Iterable[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
 from labctl.errors import LabctlError
 from labctl.record.drive_state import DriveState, SmartLog
+from labctl.record.events import EventKind
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ LEAST_GAP_S = 1.0
 LAST_LOOK_WITHIN_S = 5.0
 """The end of a run waits this long for the last reading."""
 
-OnEvent = Callable[[str, int, dict[str, Any]], None]
+OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
 """Takes an event's kind, its time in ns on the run's timebase, and its data."""
 
 
@@ -110,20 +111,20 @@ class DriveWatch:
         if look.log is None:
             if self._silent_since_ns is None:
                 self._silent_since_ns = look.t_ns
-                self._on_event("drive_silent", look.t_ns, {"reason": look.problem})
+                self._on_event(EventKind.DRIVE_SILENT, look.t_ns, {"reason": look.problem})
             return
         if self._silent_since_ns is not None:
             gap_s = (look.t_ns - self._silent_since_ns) / 1e9
-            self._on_event("drive_back", look.t_ns, {"gap_s": round(gap_s, 3)})
+            self._on_event(EventKind.DRIVE_BACK, look.t_ns, {"gap_s": round(gap_s, 3)})
             self._silent_since_ns = None
         if self._last is not None and self._last.log is not None:
             self._tell_moved(self._last, look)
         if look.log.interval_watts is not None:
             power = {"watts": look.log.interval_watts, "u_ns": look.u_ns}
-            self._on_event("drive_power", look.t_ns, power)
+            self._on_event(EventKind.DRIVE_POWER, look.t_ns, power)
         if when is not None:
             state = {"when": when, "smart": asdict(look.log), "u_ns": look.u_ns}
-            self._on_event("drive_state", look.t_ns, state)
+            self._on_event(EventKind.DRIVE_STATE, look.t_ns, state)
         self._last = look
 
     def _tell_moved(self, last: SmartSample, look: SmartSample) -> None:
@@ -142,7 +143,7 @@ class DriveWatch:
                 "composite_celsius": look.log.composite_celsius,
                 "u_ns": look.u_ns,
             }
-            self._on_event("drive_counters", look.t_ns, data)
+            self._on_event(EventKind.DRIVE_COUNTERS, look.t_ns, data)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

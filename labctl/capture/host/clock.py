@@ -20,6 +20,7 @@ import numpy as np
 from instruments.reading import ClockPair
 from labctl.analysis.readings.clock_fit import EPOCH_NS, ClockMap, fit_clock
 from labctl.capture.host.drive_host import HostMoment
+from labctl.record.events import EventKind
 from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
@@ -100,7 +101,7 @@ class HostWallClock:
         if self._last is None or stepped_ns is not None:
             self._begin_epoch(look)
         if stepped_ns is not None:
-            self._on_event("host_clock_step", seconds=round(stepped_ns / NS_PER_S, 3))
+            self._on_event(EventKind.HOST_CLOCK_STEP, seconds=round(stepped_ns / NS_PER_S, 3))
         self._last = look
         pair = (self._device_ns(look.wall_ns), look.received_ns, look.round_trip_ns)
         self._pairs = [*self._pairs[1 - FITTED :], pair]
@@ -141,4 +142,4 @@ class HostWallClock:
         middle_ns = look.received_ns - look.round_trip_ns // 2
         data: dict[str, Any] = {"epoch": self._epoch, "zero_wall_ns": look.wall_ns}
         data |= {"offset_ns": look.wall_ns - middle_ns, "tick_s": look.tick_ns / NS_PER_S}
-        self._on_event("host_clock", **data)
+        self._on_event(EventKind.HOST_CLOCK, **data)

@@ -15,7 +15,7 @@ from typing import Any
 
 from labctl.capture.host.machine import Machine
 from labctl.errors import LabctlError
-from labctl.record.events import CPU_TIMES
+from labctl.record.events import EventKind
 
 STAT = "/proc/stat"
 LAST_LOOK_WITHIN_S = 5.0
@@ -25,7 +25,7 @@ _CORE = re.compile(r"^cpu(\d+)((?: \d+){4,})", re.MULTILINE)
 _COLUMNS = 8
 """user, nice, system, idle, iowait, irq, softirq, steal; what follows is contained in these."""
 
-OnEvent = Callable[[str, int, dict[str, Any]], None]
+OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
 """Takes an event's kind, its time in ns on the run's timebase, and its data."""
 
 
@@ -62,7 +62,7 @@ class CpuWatch:
             cores = parse_cpu_times(texts.get(STAT, ""))
             if cores:
                 data = {"cores": cores, "u_ns": (end_ns - begin_ns + 1) // 2}
-                self._on_event(CPU_TIMES, (begin_ns + end_ns) // 2, data)
+                self._on_event(EventKind.CPU_TIMES, (begin_ns + end_ns) // 2, data)
 
     async def run(self) -> None:
         """Look at each boundary, until cancelled."""

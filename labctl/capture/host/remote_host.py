@@ -27,6 +27,7 @@ from labctl.capture.host.load import LoadSample
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import SshMachine
 from labctl.errors import JournalError, RunFailed
+from labctl.record.events import EventKind
 from labctl.record.journal import Journal
 from labctl.record.layout import HOST_INSTRUMENT
 from labctl.record.timebase import NS_PER_S
@@ -42,8 +43,6 @@ FIRST_ROUNDS = 12
 """Rounds of looks at the clock in quick succession, when a connection begins and at the end."""
 
 
-HOST_SESSION = "host_session"
-"""The event that keeps the token of a run, by which what it started on the host is found."""
 TOKEN_BYTES = 6
 TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 """A token names a folder on the host, which is removed: a record may come from anywhere, so nothing
@@ -102,7 +101,7 @@ class RemoteHost:
     def record_to(self, journal: Journal, tell: Callable[..., None]) -> None:
         """From now on looks at the clock go to ``journal`` and events to ``tell``."""
         self._journal, self._tell = journal, tell
-        tell(HOST_SESSION, token=self._token)
+        tell(EventKind.HOST_SESSION, token=self._token)
         for kind, t_ns, data in self._events:
             tell(kind, t_ns, **data)
         self._record(self._pairs)
@@ -174,13 +173,13 @@ class RemoteHost:
             lost_ns = self._now_ns()
             self._back.clear()
             boot_id = self._keeper.boot_id
-            self._on_event("host_lost", host=self._destination, reason=self._keeper.reason)
+            self._on_event(EventKind.HOST_LOST, host=self._destination, reason=self._keeper.reason)
             await self._connect_again(lost_ns)
             if self._gone is not None:
                 return
             data = {"gap_s": round((self._now_ns() - lost_ns) / NS_PER_S, 3)}
             rebooted = self._keeper.boot_id != boot_id
-            self._on_event("host_back", host=self._destination, rebooted=rebooted, **data)
+            self._on_event(EventKind.HOST_BACK, host=self._destination, rebooted=rebooted, **data)
 
     async def _connect_again(self, lost_ns: int) -> None:
         retry_s = FIRST_RETRY_S
@@ -240,7 +239,7 @@ class RemoteHost:
         with contextlib.suppress(JournalError):  # told once, by the journal itself
             self._journal.clock_pairs(HOST_INSTRUMENT, pairs)
 
-    def _on_event(self, kind: str, **data: Any) -> None:
+    def _on_event(self, kind: EventKind, **data: Any) -> None:
         if self._tell is None:
             self._events.append((kind, self._now_ns(), data))
         else:

@@ -19,6 +19,7 @@ from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
 from labctl.errors import JournalError
 from labctl.printable import printable
+from labctl.record.events import EventKind
 from labctl.record.timebase import NS_PER_S
 
 FIRST_RETRY_S = 0.5
@@ -47,7 +48,7 @@ class Recorder(Protocol):
         """Record looks at a device clock."""
         ...
 
-    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> object:
+    def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> object:
         """Record an event."""
         ...
 
@@ -183,7 +184,7 @@ class Owner(threading.Thread):
                 begin_ns = self._clock()
                 self._spans[reading.channel] = _Span(reading, begin_ns, reading.count)
                 self._event(
-                    "status_began",
+                    EventKind.STATUS_BEGAN,
                     channel=f"{self.instrument_name}.{reading.channel}",
                     status=reading.status.value,
                     detail=reading.detail,
@@ -198,7 +199,7 @@ class Owner(threading.Thread):
             span = self._spans.pop(name, None)
             if span is not None:
                 self._event(
-                    "status",
+                    EventKind.STATUS,
                     channel=f"{self.instrument_name}.{name}",
                     status=span.reading.status.value,
                     detail=span.reading.detail,
@@ -215,7 +216,7 @@ class Owner(threading.Thread):
         if was_lost:
             gap_s = round((self._clock() - self._lost_ns) / NS_PER_S, 3)
             self._event(
-                "instrument_back",
+                EventKind.INSTRUMENT_BACK,
                 instrument=self.instrument_name,
                 gap_s=gap_s,
                 identity=str(self.identity),
@@ -235,11 +236,11 @@ class Owner(threading.Thread):
             self.state = State.LOST
         else:
             self._end_spans(None)
-            self._event("instrument_lost", instrument=self.instrument_name, reason=reason)
+            self._event(EventKind.INSTRUMENT_LOST, instrument=self.instrument_name, reason=reason)
             self.state = State.LOST
             self._listener.state(self.instrument_name, self.state, reason)
 
-    def _event(self, kind: str, **data: Any) -> None:
+    def _event(self, kind: EventKind, **data: Any) -> None:
         if self._recorder is not None:
             with contextlib.suppress(JournalError):
                 self._recorder.event(kind, **data)

@@ -21,6 +21,7 @@ from instruments.reading import Batch, Status
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.config.sweeps import Sweep
+from labctl.record.events import EventKind
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -141,7 +142,8 @@ def _cut_off(record: RunRecord) -> set[str]:
     return {
         str(event.data.get("channel"))
         for event in record.events
-        if event.kind == "status_began" and event.data.get("status") == Status.OVERLOAD.value
+        if event.kind == EventKind.STATUS_BEGAN
+        and event.data.get("status") == Status.OVERLOAD.value
     }
 
 

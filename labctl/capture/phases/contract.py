@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sampling import Sensed
+from labctl.record.events import EventKind
 from labctl.record.phase import Phase
 
 
@@ -18,7 +19,7 @@ class PhaseListener(Protocol):
         """``phase`` does its first I/O about now."""
         ...
 
-    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+    def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> None:
         """Something for the journal happened (now, unless ``t_ns`` is given)."""
         ...
 

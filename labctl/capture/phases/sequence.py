@@ -23,6 +23,7 @@ from labctl.capture.phases.sampling import LOOK_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import GuardTripped, Refused, RunFailed
+from labctl.record.events import EventKind
 from labctl.record.phase import Pattern, Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
@@ -161,7 +162,7 @@ class PhaseSequence:
         cool = celsius is not None and celsius <= phase.until_celsius
         reason = "" if cool else f"not cool after {phase.duration_s:.0f} s"
         self._narrator.event(
-            "cooled_down", reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
+            EventKind.COOLED_DOWN, reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
         )
         outcome = "interrupted" if stop.asked and not cool else "completed"
         self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason or reason)
@@ -173,10 +174,12 @@ class PhaseSequence:
         if pause is None or self._next() is None:
             return
         await self._fios.drop_held()
-        self._narrator.event("paused", reason=pause.reason, until_celsius=pause.until_celsius)
+        self._narrator.event(
+            EventKind.PAUSED, reason=pause.reason, until_celsius=pause.until_celsius
+        )
         celsius = await self._wait_cool(pause.until_celsius, pause.within_s, stop)
         cool = celsius is not None and celsius <= pause.until_celsius
-        self._narrator.event("resumed", celsius=celsius, reached=cool)
+        self._narrator.event(EventKind.RESUMED, celsius=celsius, reached=cool)
         if not (cool or stop.asked):
             raise GuardTripped(
                 f"{pause.reason}; not below {pause.until_celsius:g} °C after {pause.within_s:.0f} s"
@@ -258,7 +261,10 @@ class PhaseSequence:
         if phase.steady_temperature_s:
             reached = looks.steady.is_set()
             self._narrator.event(
-                "temperature_steady", index=phase.index, reached=reached, celsius=looks.celsius
+                EventKind.TEMPERATURE_STEADY,
+                index=phase.index,
+                reached=reached,
+                celsius=looks.celsius,
             )
 
     def _fail(self, reason: str, stop: StopRequest) -> None:
@@ -334,7 +340,7 @@ class PhaseSequence:
         if ended is None:
             return
         self._narrator.event(
-            "steady_state",
+            EventKind.STEADY_STATE,
             sweep=phase.sweep,
             sweep_number=phase.sweep_number,
             round=phase.round,
@@ -383,7 +389,7 @@ class PhaseSequence:
         **more: Any,
     ) -> None:
         self._narrator.event(
-            "phase_ended",
+            EventKind.PHASE_ENDED,
             index=phase.index,
             outcome=outcome,
             reason=reason,

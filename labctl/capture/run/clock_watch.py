@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
-from labctl.record.events import HELD_UP
+from labctl.record.events import EventKind
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 LOOK_EVERY_S = 1.0
@@ -30,10 +30,10 @@ class ClockWatch:
             await asyncio.sleep(LOOK_EVERY_S)
             late_s = time.monotonic() - looked - LOOK_EVERY_S
             if late_s > HELD_UP_S:
-                event(HELD_UP, seconds=round(late_s, 3))
+                event(EventKind.HELD_UP, seconds=round(late_s, 3))
             step_ns = self._wall_step_ns()
             if abs(step_ns) > WALL_STEP_NS:
-                event("wall_clock_step", seconds=round(step_ns / NS_PER_S, 6))
+                event(EventKind.WALL_CLOCK_STEP, seconds=round(step_ns / NS_PER_S, 6))
             yield
 
     def _wall_step_ns(self) -> int:

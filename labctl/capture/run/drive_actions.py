@@ -27,6 +27,7 @@ from labctl.config.rig_file import FIO_INSTRUMENT, Drive
 from labctl.errors import JournalError, RunFailed
 from labctl.fio.status import FioStatus, Interval, intervals
 from labctl.record.drive_state import DriveState
+from labctl.record.events import EventKind
 from labctl.record.journal import Journal
 from labctl.record.layout import FIO_DIR
 from labctl.record.phase import Phase
@@ -122,12 +123,12 @@ class RigActions:
         No fio of ours may be there: it would be taken for somebody who uses the drive.
         """
         places = await self._check([phase], whole_drive=True, at_rest=True)
-        self.narrator.event("purge_started", method=phase.purge_method)
+        self.narrator.event(EventKind.PURGE_STARTED, method=phase.purge_method)
 
         async def purge(name: str, control: DriveControl) -> None:
             place = places.get(name)
             method = await asyncio.to_thread(control.purge, phase, place, lambda: self.stop.asked)
-            self.narrator.event("purged", method=method, **of_drive(name))
+            self.narrator.event(EventKind.PURGED, method=method, **of_drive(name))
 
         purging = [purge(name, control) for name, control in self.controls.items()]
         ended = await asyncio.gather(*purging, return_exceptions=True)
@@ -141,7 +142,9 @@ class RigActions:
             await asyncio.to_thread(control.set_power_state, state)
             known = self.drive_states[name].power_states
             max_watts = next((item.max_watts for item in known if item.number == state), None)
-            self.narrator.event("power_state", state=state, max_watts=max_watts, **of_drive(name))
+            self.narrator.event(
+                EventKind.POWER_STATE, state=state, max_watts=max_watts, **of_drive(name)
+            )
 
     def set_governor(self, governor: str) -> None:
         """Choose the CPU frequency governor. Raises RunFailed."""

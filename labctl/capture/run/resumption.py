@@ -13,7 +13,7 @@ from typing import Any
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
 from labctl.capture.drive.changed_settings import Changed, left_changed
-from labctl.capture.host.remote_host import HOST_SESSION, TOKEN, HostSession
+from labctl.capture.host.remote_host import TOKEN, HostSession
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, later_rounds
 from labctl.capture.run.agreement import (
@@ -27,7 +27,7 @@ from labctl.config.plan import Plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.errors import Refused
 from labctl.record.drive_state import DriveState
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.header import Header
 from labctl.record.journal import reopen
 from labctl.record.layout import HEADER_FILE, HOST_CLOCK
@@ -199,9 +199,9 @@ def _ends(events: Sequence[Event]) -> dict[int, Event]:
     for event in events:
         index = event.data.get("index")
         if isinstance(index, int):
-            if event.kind == "phase_ended":
+            if event.kind == EventKind.PHASE_ENDED:
                 ends[index] = event
-            elif event.kind == "phase_started":
+            elif event.kind == EventKind.PHASE_STARTED:
                 ends.pop(index, None)
     return ends
 
@@ -212,14 +212,14 @@ def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
     done = {index for index, end in ends.items() if end.data.get("outcome") == "completed"}
     for event in events:
         last = event.data.get("index")
-        if event.kind == "steady_state" and isinstance(last, int) and last in done:
+        if event.kind == EventKind.STEADY_STATE and isinstance(last, int) and last in done:
             done.update(later_rounds(phases, phases[last]))
     return done
 
 
 def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | None:
     """The phase that was begun last, unless it ended on its own."""
-    started = [event.data.get("index") for event in events if event.kind == "phase_started"]
+    started = [event.data.get("index") for event in events if event.kind == EventKind.PHASE_STARTED]
     if not started or not isinstance(started[-1], int) or not 0 <= started[-1] < len(phases):
         return None
     end = _ends(events).get(started[-1])
@@ -256,11 +256,13 @@ def _next_epoch(record: RunRecord, name: str) -> int:
 
 def host_session(record: RunRecord) -> HostSession | None:
     """By what is found what the run has left on the drive's host; None where it tells nothing."""
-    tokens = [event.data.get("token") for event in record.events if event.kind == HOST_SESSION]
+    sessions = [event for event in record.events if event.kind == EventKind.HOST_SESSION]
+    tokens = [event.data.get("token") for event in sessions]
     if not tokens or not isinstance(tokens[-1], str) or not TOKEN.fullmatch(tokens[-1]):
         return None
-    times = sum(event.kind == RESUMED for event in record.events) + 1
-    epochs = [event.data.get("epoch", 0) for event in record.events if event.kind == "host_clock"]
+    times = sum(event.kind == EventKind.RUN_RESUMED for event in record.events) + 1
+    clocks = [event for event in record.events if event.kind == EventKind.HOST_CLOCK]
+    epochs = [event.data.get("epoch", 0) for event in clocks]
     return HostSession(
         str(tokens[-1]),
         times * CONNECTIONS_A_PROCESS,

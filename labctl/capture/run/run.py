@@ -50,7 +50,7 @@ from labctl.errors import (
 )
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.journal import Journal
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S, Timebase
@@ -117,7 +117,7 @@ class Run:
         if self._sequence is not None:
             self._sequence.kill()
         if self._journal is not None:
-            self.event("run_ended", outcome="aborted", reason="killed by a second Ctrl-C")
+            self.event(EventKind.RUN_ENDED, outcome="aborted", reason="killed by a second Ctrl-C")
         if self._acquisition is not None:
             self._acquisition.stop(ABANDON_WITHIN_S)
         if self._journal is not None:
@@ -213,9 +213,11 @@ class Run:
         """The first event of this process."""
         assert self._journal is not None
         if self._resumption is None:
-            self.event("run_started")
+            self.event(EventKind.RUN_STARTED)
             return
-        event = self._journal.event(RESUMED, **self._resumption.event_data(), versions=versions)
+        event = self._journal.event(
+            EventKind.RUN_RESUMED, **self._resumption.event_data(), versions=versions
+        )
         await asyncio.to_thread(self._journal.flush)  # who follows the run reads it there
         self._on_event(event)
 
@@ -262,7 +264,9 @@ class Run:
         """An instrument came or went (from an owner thread)."""
         self.monitor.state(instrument, state, reason)
         if self._journal is not None:
-            kind = "instrument_back" if state is State.READING else "instrument_lost"
+            kind = (
+                EventKind.INSTRUMENT_BACK if state is State.READING else EventKind.INSTRUMENT_LOST
+            )
             self._on_event(
                 Event(self.timebase.now_ns(), kind, {"instrument": instrument, "reason": reason})
             )
@@ -276,12 +280,12 @@ class Run:
         if needed:
             raise RunFailed("\n".join(f"{name}: {reason}" for name, reason in needed.items()))
 
-    def event(self, kind: str, t_ns: int | None = None, **data: Any) -> None:
+    def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> None:
         """Put it into the journal and tell who watches."""
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # told once, through on_failure
             self._on_event(self._journal.event(kind, t_ns, **data))
-        if kind == "phase_ended" and self._cpu_watch is not None:
+        if kind == EventKind.PHASE_ENDED and self._cpu_watch is not None:
             self._cpu_watch.phase_boundary()
 
     async def _recorded(
@@ -299,7 +303,7 @@ class Run:
             hands.host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)
         for name, reason in missing.items():
-            self.event("instrument_lost", instrument=name, reason=reason)
+            self.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
         owners = self._acquisition.owners
         watch = Supervisor(hands, sequence, owners, self._clocks, self._began_ns)
         try:
@@ -314,20 +318,20 @@ class Run:
             gone = isinstance(error, ConfigurationError)
             stop.ask(outcome, reason, RunFailed.exit_code if gone else error.exit_code)
         for problem in await asyncio.to_thread(hands.restore):
-            self.event("not_restored", reason=problem)
+            self.event(EventKind.NOT_RESTORED, reason=problem)
         if sequence.failed:
             told = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
             stop.ask("failed", told, RunFailed.exit_code)
         for name in await asyncio.to_thread(self._acquisition.stop):
-            self.event("instrument_stuck", instrument=name)
+            self.event(EventKind.INSTRUMENT_STUCK, instrument=name)
         await hands.host.close()
         outcome = stop.outcome or "completed"
-        self.event("run_ended", outcome=outcome, reason=stop.reason)
+        self.event(EventKind.RUN_ENDED, outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)
         return RunOutcome(self._journal.path, outcome, stop.reason, stop.exit_code)
 
-    def _note_setting(self, kind: str, **data: Any) -> None:
+    def _note_setting(self, kind: EventKind, **data: Any) -> None:
         """Record what is about to be set, before it is: also a run that is killed then tells."""
         assert self._journal is not None
         self.event(kind, **data)
@@ -338,7 +342,7 @@ class Run:
         """A phase does its first I/O (told by the sequence)."""
         left_s = sum(later.planned_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
-        self.event("phase_started", t_ns, index=phase.index)
+        self.event(EventKind.PHASE_STARTED, t_ns, index=phase.index)
         for watch in (self._cpu_watch, *self._drive_watches):
             if watch is not None:
                 watch.phase_boundary()

@@ -14,6 +14,7 @@ from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.drive_actions import RigActions
 from labctl.capture.run.guard import Guard, GuardSample
 from labctl.errors import GuardTripped, RunFailed
+from labctl.record.events import EventKind
 from labctl.record.timebase import NS_PER_S
 
 REQUIRED_GONE_S = 10.0
@@ -88,9 +89,9 @@ class Supervisor:
         look = GuardSample(hands.monitor.view(), hands.drive_celsius(), free_bytes, running_s)
         tripped, over = self._guard.changes(look, now_ns / NS_PER_S)
         for trip in over:
-            event("guard_over", limit=trip.limit)
+            event(EventKind.GUARD_OVER, limit=trip.limit)
         for trip in tripped:
-            event("guard_tripped", limit=trip.limit, reason=trip.reason, action=trip.action)
+            event(EventKind.GUARD_TRIPPED, limit=trip.limit, reason=trip.reason, action=trip.action)
             limits = hands.rig.file.limits
             if trip.action == "abort":
                 hands.stop.ask("aborted", trip.reason, GuardTripped.exit_code)

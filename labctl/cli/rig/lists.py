@@ -16,6 +16,7 @@ from labctl.config.find_rig import rig_files
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord, find_runs
 from labctl.service.runs.shipping import configured_sinks
 from labctl.toml_reading import parse_toml, read_configuration
@@ -56,7 +57,7 @@ def list_runs(root: Path, json_output: bool) -> None:
             rows.append({"run": path.name, "phases": None, "outcome": f"unreadable: {error}"})
             continue
         completed = sum(
-            event.kind == "phase_ended" and event.data.get("outcome") == "completed"
+            event.kind == EventKind.PHASE_ENDED and event.data.get("outcome") == "completed"
             for event in record.events
         )
         end = record.end

@@ -39,7 +39,7 @@ from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.layout import HEADER_FILE
 from labctl.record.phase import Pattern, Phase, format_size
 from labctl.record.reader import RunRecord
@@ -238,7 +238,7 @@ async def _run(
     show: list[Callable[[Event], None]] = []
 
     def on_event(event: Event) -> None:
-        if event.kind in ("run_started", RESUMED) and run.path is not None:
+        if event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED) and run.path is not None:
             shipping.begin(run.path)
             if lock is not None:
                 lock.note_run(run.path, run.plan.name)

@@ -19,7 +19,7 @@ from rich.text import Text
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
 from labctl.capture.run.run import Run
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.timebase import NS_PER_S
 
 REDRAW_PER_S = 4
@@ -145,54 +145,54 @@ def _sentence(run: Run, event: Event) -> str:
     """What an event is to a person; empty when it is not worth a line."""
     data = event.data
     match event.kind:
-        case "phase_started":
+        case EventKind.PHASE_STARTED:
             phase = run.phases[data["index"]]
             return f"phase {phase.index + 1}/{len(run.phases)} {phase.label}"
-        case "phase_ended" if data["outcome"] != "completed":
+        case EventKind.PHASE_ENDED if data["outcome"] != "completed":
             return f"phase {data['index'] + 1} {data['outcome']}: {data['reason']}"
-        case "phase_ended":
+        case EventKind.PHASE_ENDED:
             seconds = (data["end_ns"] - data["begin_ns"]) / NS_PER_S
             return f"phase {data['index'] + 1} done in {seconds:.2f} s"
-        case "instrument_lost":
+        case EventKind.INSTRUMENT_LOST:
             return f"meter lost: {data['instrument']}: {data['reason']}"
-        case "instrument_back":
+        case EventKind.INSTRUMENT_BACK:
             return f"meter back: {data['instrument']}"
-        case "status_began":
+        case EventKind.STATUS_BEGAN:
             return f"{data['channel']}: {data['status']} {data['detail']}".rstrip()
-        case "wall_clock_step":
+        case EventKind.WALL_CLOCK_STEP:
             return f"the wall clock was stepped by {data['seconds']} s (readings are not moved)"
-        case "held_up":
+        case EventKind.HELD_UP:
             return f"labctl stood still for {data['seconds']:.1f} s (meters may miss readings)"
-        case "drive_counters":
+        case EventKind.DRIVE_COUNTERS:
             moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
             return f"thermal counters of {_drive(data)} moved: {moved}"
-        case "drive_silent":
+        case EventKind.DRIVE_SILENT:
             return f"{_drive(data)} does not tell its SMART: {data['reason']}"
-        case "drive_back":
+        case EventKind.DRIVE_BACK:
             return f"{_drive(data)} tells its SMART again"
-        case "host_lost":
+        case EventKind.HOST_LOST:
             return f"host lost: {data['reason']}"
-        case "host_back":
+        case EventKind.HOST_BACK:
             restarted = ", restarted" if data["rebooted"] else ""
             return f"host back after {data['gap_s']:.1f} s{restarted}"
-        case "host_clock_step":
+        case EventKind.HOST_CLOCK_STEP:
             return f"the host's wall clock was set by {data['seconds']} s"
-        case "guard_tripped":
+        case EventKind.GUARD_TRIPPED:
             return f"limit passed: {data['reason']} ({data['action']})"
-        case "paused":
+        case EventKind.PAUSED:
             return f"paused until the drive is at {data['until_celsius']:g} °C"
-        case "resumed":
+        case EventKind.RESUMED:
             return "going on"
-        case "steady_state":
+        case EventKind.STEADY_STATE:
             reached = "steady" if data["reached"] else "not steady"
             return f"{data['sweep']}: {reached} after round {data['round']}"
-        case "temperature_steady":
+        case EventKind.TEMPERATURE_STEADY:
             reached = "stands" if data["reached"] else "does not stand yet"
             at = "" if data["celsius"] is None else f", at {data['celsius']:.1f} °C"
             return f"the temperature {reached}{at}"
-        case "run_resumed":
+        case EventKind.RUN_RESUMED:
             return f"run resumed after {data['gap_s']:.1f} s: {len(data['kept'])} phases are kept"
-        case "run_ended":
+        case EventKind.RUN_ENDED:
             return f"run {data['outcome']}{': ' if data['reason'] else ''}{data['reason']}"
     return ""
 
@@ -234,9 +234,11 @@ def _plain(run: Run, console: Console, event: Event) -> None:
 
 
 def _above(run: Run, console: Console, event: Event) -> None:
-    if event.kind in ("phase_started", "run_ended"):
+    if event.kind in (EventKind.PHASE_STARTED, EventKind.RUN_ENDED):
         return  # the screen shows it
     sentence = _sentence(run, event)
-    if sentence and not (event.kind == "phase_ended" and event.data["outcome"] == "completed"):
+    if sentence and not (
+        event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == "completed"
+    ):
         with contextlib.suppress(OSError):
             console.print(Text(f"{_stamp(event)}  {sentence}", style="yellow"))

@@ -23,6 +23,7 @@ from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
 from labctl.errors import JournalError
 from labctl.record import journal as journals
+from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.timebase import Timebase
@@ -70,22 +71,22 @@ async def _record_one(
 
         journal = Journal(path, timebase.now_ns, journal_failed)
 
-        def event(kind: str, **data: Any) -> None:
+        def event(kind: EventKind, **data: Any) -> None:
             with contextlib.suppress(JournalError):  # told once, through journal_failed
                 journal.event(kind, **data)
 
         shipping = LiveShipping(sinks, tell)
         try:
-            journal.event("run_started")
+            journal.event(EventKind.RUN_STARTED)
             acquisition.record_to(journal)
             for name, reason in away.items():
-                journal.event("instrument_lost", instrument=name, reason=reason)
+                journal.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
             shipping.begin(path)
             watch = _watch(clocks, event)
             await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
         finally:
             await asyncio.to_thread(acquisition.stop)
-            event("run_ended", outcome="completed", reason="")
+            event(EventKind.RUN_ENDED, outcome="completed", reason="")
             await asyncio.to_thread(journal.close)
             await asyncio.to_thread(shipping.finish, GRACE_S)
         if journal.failure is not None:

@@ -13,6 +13,7 @@ from labctl.capture.run.agreement import in_words, rig_differences
 from labctl.capture.run.resumption import why_not
 from labctl.config.rig import Rig
 from labctl.errors import JournalError, LabctlError
+from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord
 from labctl.service.data_dir import Home
 from labctl.service.locks.processes import ProcessIdentity, boot_id
@@ -108,7 +109,7 @@ def phases_done(run: Path) -> int:
     done = {
         event.data.get("index")
         for event in events
-        if event.kind == "phase_ended"
+        if event.kind == EventKind.PHASE_ENDED
         and event.data.get("outcome") == "completed"
         and isinstance(event.data.get("index"), int)
     }
@@ -129,7 +130,7 @@ def outcome_of(run: Path) -> tuple[Outcome, str]:
     if outcome == "failed":
         return Outcome.FAILED, reason
     guarded = any(
-        event.kind == "guard_tripped" and reason.startswith(str(event.data.get("reason")))
+        event.kind == EventKind.GUARD_TRIPPED and reason.startswith(str(event.data.get("reason")))
         for event in record.events
     )
     return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from labctl.config.rig import Rig, load_rig
 from labctl.errors import LabctlError
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.layout import EVENTS_FILE
 from labctl.service.daemon.notices import NoticeKind, Notices
 from labctl.service.daemon.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
@@ -241,7 +241,7 @@ class Worker:
                     job = await asyncio.to_thread(self._queue.note, job.id, run=run.name)
             if tail is not None:
                 for event in await asyncio.to_thread(tail.new_events):
-                    ended = ended or event.kind == "run_ended"
+                    ended = ended or event.kind == EventKind.RUN_ENDED
                     self._tell_event(job, event)
             newest = 0 if run is None else await asyncio.to_thread(last_written, run)
             silent = silent + 1 if newest == written else 0
@@ -324,7 +324,7 @@ class Worker:
         )
 
     def _tell_event(self, job: Job, event: Event) -> None:
-        if event.kind != "instrument_lost":
+        if event.kind != EventKind.INSTRUMENT_LOST:
             return
         name, now = str(event.data.get("instrument", "?")), time.monotonic()
         if now - self._meter_told.get(name, -METER_TOLD_EVERY_S) < METER_TOLD_EVERY_S:

@@ -18,7 +18,7 @@ from labctl.capture.meters.live_values import STALE_S, LiveRail, View, live_rail
 from labctl.config.rig_file import FIO_INSTRUMENT
 from labctl.fio.documents import DIRECTIONS
 from labctl.fio.status import LiveRates
-from labctl.record.events import CPU_TIMES, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.json_values import UNREADABLE, known
 from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HOST_INSTRUMENT, READING
 from labctl.record.phase import Phase
@@ -86,32 +86,32 @@ class RunView:
         return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
 
     def _note(self, event: Event) -> None:
-        if event.kind != CPU_TIMES:  # counters, for the analysis alone
+        if event.kind != EventKind.CPU_TIMES:  # counters, for the analysis alone
             self.events.append(event)
         data = event.data
         index = data.get("index")
         match event.kind:
-            case "phase_started":
+            case EventKind.PHASE_STARTED:
                 if isinstance(index, int) and 0 <= index < len(self.header.phases):
                     self._phase, self._begin_ns = self.header.phases[index], event.t_ns
-            case "phase_ended":
+            case EventKind.PHASE_ENDED:
                 if isinstance(index, int) and data.get("outcome") == "completed":
                     self._done.add(index)
-            case "instrument_lost":
+            case EventKind.INSTRUMENT_LOST:
                 self._states[str(data.get("instrument"))] = State.LOST
-            case "instrument_back":
+            case EventKind.INSTRUMENT_BACK:
                 self._states[str(data.get("instrument"))] = State.READING
-            case "status_began":
+            case EventKind.STATUS_BEGAN:
                 self._statuses[str(data.get("channel"))] = str(data.get("status"))
-            case "status":
+            case EventKind.STATUS:
                 self._statuses.pop(str(data.get("channel")), None)
-            case "run_resumed":
+            case EventKind.RUN_RESUMED:
                 self.ended, self._phase = None, None
                 self._states = dict.fromkeys(self._states, State.READING)
                 self._statuses.clear()
                 with contextlib.suppress(*UNREADABLE):
                     self.now_ns = RunClock(known(Anchor, data["anchor"])).now_ns
-            case "run_ended":
+            case EventKind.RUN_ENDED:
                 self.ended = event
 
     def _ends_ns(self) -> int | None:

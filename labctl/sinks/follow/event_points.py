@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
-from labctl.record.events import CPU_TIMES, HELD_UP, RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
@@ -16,20 +16,20 @@ from labctl.sinks.schema import Point, Value
 THROTTLE = "throttle"
 INFO, WARNING, ERROR = "info", "warning", "error"
 
-_SEVERITIES = {
-    "instrument_lost": WARNING,
-    "instrument_stuck": ERROR,
-    "status_began": WARNING,
-    "status": WARNING,
-    "wall_clock_step": WARNING,
-    HELD_UP: WARNING,
-    "drive_counters": WARNING,
-    "drive_silent": WARNING,
-    "paused": WARNING,
-    RESUMED: WARNING,
-    "not_restored": ERROR,
+_SEVERITIES: dict[str, str] = {
+    EventKind.INSTRUMENT_LOST: WARNING,
+    EventKind.INSTRUMENT_STUCK: ERROR,
+    EventKind.STATUS_BEGAN: WARNING,
+    EventKind.STATUS: WARNING,
+    EventKind.WALL_CLOCK_STEP: WARNING,
+    EventKind.HELD_UP: WARNING,
+    EventKind.DRIVE_COUNTERS: WARNING,
+    EventKind.DRIVE_SILENT: WARNING,
+    EventKind.PAUSED: WARNING,
+    EventKind.RUN_RESUMED: WARNING,
+    EventKind.NOT_RESTORED: ERROR,
 }
-NOT_SHOWN = ("drive_power", CPU_TIMES)
+NOT_SHOWN = (EventKind.DRIVE_POWER, EventKind.CPU_TIMES)
 """Readings among the events: for the analysis, not for a line in a chart."""
 _BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
 _TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}
@@ -69,35 +69,35 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
     data = event.data
     reason = str(data.get("reason") or "")
     match event.kind:
-        case "run_started":
+        case EventKind.RUN_STARTED:
             return "run started", "", None
-        case "run_resumed":
+        case EventKind.RUN_RESUMED:
             return "run resumed", "it had been cut off", _number(data.get("gap_s"))
-        case "run_ended":
+        case EventKind.RUN_ENDED:
             return f"run {data.get('outcome', 'ended')}", reason, None
-        case "phase_started":
+        case EventKind.PHASE_STARTED:
             return _phase_title(data, phases), "", None
-        case "phase_ended":
+        case EventKind.PHASE_ENDED:
             title = f"{_phase_title(data, phases)} {data.get('outcome', 'ended')}"
             return title, reason, _seconds(data)
-        case "instrument_lost":
+        case EventKind.INSTRUMENT_LOST:
             return f"meter lost: {data.get('instrument')}", reason, None
-        case "instrument_back":
+        case EventKind.INSTRUMENT_BACK:
             return f"meter back: {data.get('instrument')}", "", _number(data.get("gap_s"))
-        case "status_began" | "status":
+        case EventKind.STATUS_BEGAN | EventKind.STATUS:
             title = f"{data.get('channel')}: {data.get('status')}"
             return title, str(data.get("detail") or ""), _seconds(data)
-        case "wall_clock_step":
+        case EventKind.WALL_CLOCK_STEP:
             return "wall clock stepped", f"by {data.get('seconds')} s", None
-        case "held_up":
+        case EventKind.HELD_UP:
             return "labctl stood still", "", _number(data.get("seconds"))
-        case "drive_state":
+        case EventKind.DRIVE_STATE:
             return f"drive{_which(data)} asked {data.get('when')} the run", "", None
-        case "drive_counters":
+        case EventKind.DRIVE_COUNTERS:
             return f"the drive{_which(data)}'s thermal counters moved", _moved(data), None
-        case "drive_silent":
+        case EventKind.DRIVE_SILENT:
             return f"the drive{_which(data)} does not tell its SMART", reason, None
-        case "drive_back":
+        case EventKind.DRIVE_BACK:
             title = f"the drive{_which(data)} tells its SMART again"
             return title, "", _number(data.get("gap_s"))
     return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))

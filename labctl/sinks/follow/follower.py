@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.throttling.heat import Heat
 from labctl.fio.documents import DIRECTIONS
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo
 from labctl.record.json_values import UNREADABLE
 from labctl.record.layout import EVENTS_FILE
@@ -46,7 +46,13 @@ SETTLED_NS = 1_000_000_000
 REMEMBERED = 256
 
 
-ABOUT_PHASES = ("drive_state", "drive_counters", "power_state", "paused", "host_lost")
+ABOUT_PHASES = (
+    EventKind.DRIVE_STATE,
+    EventKind.DRIVE_COUNTERS,
+    EventKind.POWER_STATE,
+    EventKind.PAUSED,
+    EventKind.HOST_LOST,
+)
 """Events that the analysis of a phase goes by, besides its own."""
 
 
@@ -236,9 +242,9 @@ class Follower:
 
     def _of_phase(self, event: Event) -> Iterator[Point]:
         phase = self._phase_of(event)
-        if event.kind == "phase_started" and phase is not None:
+        if event.kind == EventKind.PHASE_STARTED and phase is not None:
             yield started_point(phase, event.t_ns, self.tags)
-        elif event.kind == "phase_ended" and phase is not None:
+        elif event.kind == EventKind.PHASE_ENDED and phase is not None:
             self._unresolved.append(event)
 
     def _phase_of(self, event: Event) -> Phase | None:
@@ -247,19 +253,19 @@ class Follower:
 
     def _note(self, event: Event) -> None:
         """What later events or points need to know of this one."""
-        if event.kind in ("phase_started", "phase_ended"):
+        if event.kind in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
             if self._phase_of(event) is not None:
                 self._phase_events.append(event)
         elif event.kind in ABOUT_PHASES:
             self._phase_events.append(event)
-        elif event.kind == "run_ended":
+        elif event.kind == EventKind.RUN_ENDED:
             self.ended = True
-        elif event.kind in ("run_started", RESUMED):
+        elif event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self.ended = False
             self.lost_instruments.clear()
-        elif event.kind == "instrument_lost":
+        elif event.kind == EventKind.INSTRUMENT_LOST:
             self.lost_instruments.add(str(event.data.get("instrument")))
-        elif event.kind == "instrument_back":
+        elif event.kind == EventKind.INSTRUMENT_BACK:
             self.lost_instruments.discard(str(event.data.get("instrument")))
 
     def _next_io(self) -> list[PointSeries]:
@@ -286,7 +292,7 @@ class Follower:
         return {
             int(event.data["index"]): event.t_ns
             for event in self._phase_events
-            if event.kind == "phase_started"
+            if event.kind == EventKind.PHASE_STARTED
         }
 
     def _phase_result(self, ended: Event) -> Iterator[Point]:

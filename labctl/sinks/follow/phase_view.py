@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
 from labctl.analysis.run.summary import summarise
-from labctl.record.events import Event
+from labctl.record.events import Event, EventKind
 from labctl.record.layout import READING
 from labctl.record.reader import RunRecord
 from labctl.sinks.follow.growing_channel import GrowingChannel
@@ -57,7 +57,7 @@ def ended_phase(
     before = [
         int(event.data.get("begin_ns", event.t_ns))
         for event in events
-        if event.kind == "phase_ended" and event.data.get("index") == index - 1
+        if event.kind == EventKind.PHASE_ENDED and event.data.get("index") == index - 1
     ]
     begin_ns = min([begin_ns, *before])
     end_ns = int(ended.data.get("end_ns", ended.t_ns))

@@ -15,7 +15,7 @@ from types import TracebackType
 
 import aiomqtt
 
-from labctl.record.events import RESUMED, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.json_values import UNREADABLE
 from labctl.record.reader import RunRecord
 from labctl.sinks.follow.cursor import CursorFile
@@ -180,11 +180,11 @@ class MqttSink:
             self._show(t_ns, self._messages.state(t_ns, state, outcome, reason))
 
     def _follow(self, kind: str, t_ns: int) -> None:
-        if kind in ("run_started", RESUMED):
+        if kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self._show_state(t_ns, RUNNING)
-        elif kind == "run_ended":
+        elif kind == EventKind.RUN_ENDED:
             self._show_state(t_ns, IDLE)
-        if kind in ("run_ended", "phase_ended"):
+        if kind in (EventKind.RUN_ENDED, EventKind.PHASE_ENDED):
             self._show_phase(t_ns, active=False)
 
     def _take_up(self, record: RunRecord) -> None:
@@ -192,11 +192,11 @@ class MqttSink:
         phases = {phase.index: phase for phase in self._header.phases}
         for event in record.events:
             phase = phases.get(event.data.get("index", -1))
-            if event.kind == "phase_started" and phase is not None:
+            if event.kind == EventKind.PHASE_STARTED and phase is not None:
                 self._phase = started_point(phase, event.t_ns, run_tags(self._header))
             if self._live:
                 self._follow(event.kind, event.t_ns)
-                if event.kind == "phase_started":
+                if event.kind == EventKind.PHASE_STARTED:
                     self._show_phase(event.t_ns, active=True)
 
     async def _announce(self, client: aiomqtt.Client) -> None:

@@ -17,7 +17,7 @@ from labctl.analysis.run.summary import summarise
 from labctl.capture.host.cpu import parse_cpu_times, watching_cpu
 from labctl.capture.host.machine import LocalMachine
 from labctl.fio.results import final_result
-from labctl.record.events import CPU_TIMES, Event
+from labctl.record.events import Event, EventKind
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report.charts.cpu import cpu_chart
 from labctl.report.data.files import cpu_csv, phase_rows
@@ -35,7 +35,9 @@ S = 1_000_000_000
 
 
 def look(t_s: float, **cores: tuple[int, ...]) -> Event:
-    return Event(round(t_s * S), CPU_TIMES, {"cores": {k[1:]: [*v] for k, v in cores.items()}})
+    return Event(
+        round(t_s * S), EventKind.CPU_TIMES, {"cores": {k[1:]: [*v] for k, v in cores.items()}}
+    )
 
 
 def span(begin_s: float, end_s: float) -> PhaseSpan:
@@ -83,7 +85,7 @@ def test_the_looks_nearest_to_the_edges_count() -> None:
         [look(0.6, c0=ZERO), look(9.5, c0=BUSY)],
         [look(0, c0=ZERO), look(10, c0=ZERO)],
         [look(0, c0=ZERO), look(10, c1=BUSY)],
-        [Event(0, CPU_TIMES, {"cores": "none"}), Event(10 * S, CPU_TIMES, {})],
+        [Event(0, EventKind.CPU_TIMES, {"cores": "none"}), Event(10 * S, EventKind.CPU_TIMES, {})],
         [look(0, c0=(1, 2)), look(10, c0=(5, 6))],
     ],
     ids=["none", "one", "too far off", "stood still", "other core", "no looks", "too few columns"],
@@ -110,7 +112,7 @@ def test_a_run_has_it_in_its_phases_tables_and_chart(tmp_path: Path) -> None:
     bench = synthetic_run.Bench()
     begin = synthetic_run.build(tmp_path / "first", bench).begins_s[1]
     steps = [(begin, ZERO, ZERO), (begin + 10, BUSY, IDLE)]
-    events = [(CPU_TIMES, t, {"cores": {"0": [*a], "1": [*b]}}) for t, a, b in steps]
+    events = [(EventKind.CPU_TIMES, t, {"cores": {"0": [*a], "1": [*b]}}) for t, a, b in steps]
     run = synthetic_run.build(tmp_path / "second", replace(bench, events=events))
     summary = summarise(run.record)
     use = summary.phases[1].cpu
@@ -159,7 +161,10 @@ async def test_each_boundary_is_a_look_and_the_end_one_more(tmp_path: Path) -> N
         watch.phase_boundary()
         async with asyncio.timeout(30):
             await looked.wait()
-    assert [(kind, t_ns) for kind, t_ns, _ in told] == [(CPU_TIMES, 150), (CPU_TIMES, 350)]
+    assert [(kind, t_ns) for kind, t_ns, _ in told] == [
+        (EventKind.CPU_TIMES, 150),
+        (EventKind.CPU_TIMES, 350),
+    ]
     assert told[0][2] == {"cores": parse_cpu_times(STAT), "u_ns": 50}
 
 

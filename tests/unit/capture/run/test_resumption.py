@@ -22,7 +22,7 @@ from labctl.config.plan import parse_plan
 from labctl.config.rig import parse_rig
 from labctl.errors import JournalError, Refused
 from labctl.record import journal as journals
-from labctl.record.events import RESUMED
+from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE
@@ -229,12 +229,12 @@ def test_cut_at_any_byte_whole_records_stay_and_more_can_follow(
         readings = len(torn_record.readings(CHANNEL))
         kept = resumption(path)
         journal = Journal(path, kept.timebase.now_ns, device_begin_ns=kept.device_begin_ns)
-        journal.event(RESUMED, **kept.event_data())
+        journal.event(EventKind.RUN_RESUMED, **kept.event_data())
         journal.close()
         record = RunRecord(path)
         assert record.problems == []
         assert record.events[:-1] == torn_record.events
-        assert record.events[-1].kind == RESUMED and record.end is None
+        assert record.events[-1].kind == EventKind.RUN_RESUMED and record.end is None
         assert len(record.readings(CHANNEL)) == readings
         times = [event.t_ns for event in record.events]
         assert times == sorted(times)
