@@ -12,20 +12,18 @@ from instruments import drivers
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch, Status
-from instruments.simulated.meters.brymen_bm25x import brymen_frame
 from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.simulated.meters.extech380803 import extech_reply
-from instruments.simulated.meters.fs9721 import fs9721_frame
 from instruments.simulated.meters.k204 import k204_reply
-from tests.protocol import test_dmm6500, test_supply, test_truevolt
+from tests.protocol import test_dmm6500, test_lcd_meters, test_supply, test_truevolt
 from tests.protocol.exchange import Clock, ExpectedExchange
 from tests.unit.instruments.drivers.test_drivers_table import SETTINGS
 
-DISPLAY = {"V", "DC", "AUTO", "p2"}
+DISPLAY = ("V", "DC", "AUTO", "p2")
 FRAME = {
     "es51922": ut61e_frame("voltage", 3.302),
-    "fs9721": fs9721_frame("0330", DISPLAY),
-    "brymen_bm25x": brymen_frame("0330", DISPLAY),
+    "fs9721": test_lcd_meters.fs9721_frame("0330", *DISPLAY),
+    "brymen_bm25x": test_lcd_meters.brymen_frame("0330", *DISPLAY),
 }
 ANSWER = {
     "k204": k204_reply([38.4, None, 20.0, None]),
