@@ -529,7 +529,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield running
 
 
-def ran(bench: Bench, target: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def ran(
+    bench: Bench, target: str, folder: Path, runs: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """A run that writes, with what a scratch file needs and no permission for a device."""
     (folder / "short.toml").write_text(PLAN)
     keys = "target|engine|size_bytes|destructive|smart_device|write_bytes_per_s"
@@ -537,7 +539,7 @@ def ran(bench: Bench, target: str, folder: Path) -> subprocess.CompletedProcess[
     drive = {"target": target, "engine": "libaio", "size_bytes": BYTES, "write_bytes_per_s": MIB}
     lines = [f"{key} = {json.dumps(value)}" for key, value in drive.items()]
     (folder / "rig.toml").write_text(text.replace("[drive]", "\n".join(["[drive]", *lines])))
-    return run(folder / "rig.toml", folder / "short.toml", folder / "runs", cwd=folder)
+    return run(folder / "rig.toml", folder / "short.toml", runs or folder / "runs", cwd=folder)
 
 
 def test_a_run_asks_for_what_a_device_needs_by_whatever_name(
@@ -546,13 +548,15 @@ def test_a_run_asks_for_what_a_device_needs_by_whatever_name(
     link = scene.folder / "link"
     link.symlink_to(scene.device)
     name = Path(scene.device).name
-    for target in (str(link), f"/{scene.device}", f"/tmp/../dev/{name}"):
-        done = ran(bench, target, tmp_path)
-        assert done.returncode == 2 and "destructive = true" in done.stderr, done
-        for odd in (";x", " #", "\nexec_prerun=touch EXECUTED"):
-            done = ran(bench, target + odd, tmp_path)
-            assert done.returncode == 2 and "drive.target" in done.stderr, done
-    assert not (tmp_path / "runs").exists() and not (tmp_path / "EXECUTED").exists()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:  # on another disk than the device
+        runs = Path(memory) / "runs"
+        for target in (str(link), f"/{scene.device}", f"/tmp/../dev/{name}"):
+            done = ran(bench, target, tmp_path, runs)
+            assert done.returncode == 2 and "destructive = true" in done.stderr, done
+            for odd in (";x", " #", "\nexec_prerun=touch EXECUTED"):
+                done = ran(bench, target + odd, tmp_path, runs)
+                assert done.returncode == 2 and "drive.target" in done.stderr, done
+        assert not runs.exists() and not (tmp_path / "EXECUTED").exists()
 
 
 def test_a_run_on_a_scratch_file(bench: Bench, tmp_path: Path) -> None:
