@@ -41,7 +41,7 @@ def by_workload(
     return found
 
 
-def ordinary(result: PhaseResult) -> bool:
+def completed_with_io(result: PhaseResult) -> bool:
     """Whether a phase can stand for the drive: completed, and it did something."""
     return result.outcome == "completed" and bool(result.iops)
 

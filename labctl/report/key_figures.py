@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
 
-ONE_BY_ONE = 3
+MOST_SEPARATE = 3
 """Slow stretches of one phase and cause up to which each is told by itself."""
 
 
@@ -26,13 +26,13 @@ def rail_names(summary: RunSummary) -> tuple[str, ...]:
     return tuple(sorted(power, key=lambda name: -power[name]))
 
 
-def most_watts(results: Iterable[PhaseResult]) -> PhaseResult | None:
+def highest_power_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
     """The phase with the highest mean power."""
     known = [(item.watts.value, item) for item in results if item.watts is not None]
     return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
-def most_iops_per_watt(results: Iterable[PhaseResult]) -> PhaseResult | None:
+def most_efficient_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
     """The completed phase that did most operations for its energy."""
     known = [
         (item.iops_per_watt.value, item)
@@ -68,14 +68,14 @@ class SlowStretches:
     """Of the first of them."""
 
 
-def grouped(stretches: Sequence[ThrottleInterval]) -> tuple[SlowStretches, ...]:
+def slow_stretches(stretches: Sequence[ThrottleInterval]) -> tuple[SlowStretches, ...]:
     """Those of one phase and cause as one where there are more than ``ONE_BY_ONE`` of them."""
     groups: dict[tuple[int, Cause], list[ThrottleInterval]] = {}
     for item in stretches:
         groups.setdefault((item.phase_index, item.cause), []).append(item)
     told = []
     for (index, cause), group in groups.items():
-        parts = [group] if len(group) > ONE_BY_ONE else [[item] for item in group]
+        parts = [group] if len(group) > MOST_SEPARATE else [[item] for item in group]
         told += [
             SlowStretches(
                 index, cause, len(part), sum(one.duration_s for one in part), part[0].evidence

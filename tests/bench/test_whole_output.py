@@ -16,7 +16,7 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.analysis.methods.all import methods_of
-from labctl.analysis.readings.phase_spans import Printed
+from labctl.analysis.readings.phase_spans import RecordedOutput
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.fio.documents import DocumentStream, documents
@@ -66,7 +66,7 @@ def without_what_was_printed(run: Path) -> None:
     events = []
     for line in (run / EVENTS_FILE).read_text().splitlines():
         event = json.loads(line)
-        for name in Printed.__slots__:
+        for name in RecordedOutput.__slots__:
             event.pop(name, None)
         events.append(json.dumps(event) + "\n")
     (run / EVENTS_FILE).write_text("".join(events))

@@ -47,7 +47,7 @@ class ComparedQuantity:
     title: str
     unit: str
     better: int
-    of: Callable[[Measured], Estimate | None]
+    of: Callable[[MeasuredPoint], Estimate | None]
     has_unthrottled: bool = True
     """Whether it is known of the part of a phase in which the drive did not throttle."""
     in_parts: bool = True
@@ -55,7 +55,7 @@ class ComparedQuantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredPoint:
     """A phase of a run with the uncertainty of its IOPS."""
 
     result: PhaseResult
@@ -79,7 +79,7 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ComparedCell:
     """One quantity at one point in one run, against the same in run A.
 
     ``change`` is (this − A) / A with U, of temperatures this − A in K; None for A itself and
@@ -97,14 +97,14 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One quantity at one point: a cell a run, in their order. ``in_parts``: see Quantity."""
 
     point: str
     quantity: str
     unit: str
     better: int
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedCell, ...]
     in_parts: bool = True
 
 
@@ -113,30 +113,30 @@ class Comparison:
     """Everything that the runs share. ``only_in``: points that not every run has."""
 
     runs: tuple[ComparedRun, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     only_in: dict[str, tuple[str, ...]]
     notes: tuple[str, ...]
 
-    def quantity(self, name: str) -> tuple[Row, ...]:
+    def quantity(self, name: str) -> tuple[ComparedRow, ...]:
         """The rows of one quantity."""
         return tuple(row for row in self.rows if row.quantity == name)
 
 
-def _latency_p99(measured: Measured) -> Estimate | None:
+def _latency_p99(measured: MeasuredPoint) -> Estimate | None:
     p99_us = latency_percentile_us(measured.result, "99")
     return None if p99_us is None else Estimate(p99_us, math.nan)
 
 
-def _celsius(measured: Measured) -> Estimate | None:
+def _celsius(measured: MeasuredPoint) -> Estimate | None:
     celsius = measured.result.celsius_max
     return None if celsius is None else Estimate(celsius, math.nan)
 
 
-def _efficiency(measured: Measured) -> Estimate | None:
+def _efficiency(measured: MeasuredPoint) -> Estimate | None:
     return ratio(measured.iops, measured.result.watts)
 
 
-def _bytes_per_s(measured: Measured) -> Estimate | None:
+def _bytes_per_s(measured: MeasuredPoint) -> Estimate | None:
     if measured.iops is None or not measured.result.bytes_per_s:
         return None
     factor = measured.result.bytes_per_s / measured.iops.value
@@ -234,9 +234,11 @@ def _drives_of_several(runs: Sequence[tuple[RunRecord, RunSummary]]) -> set[str]
     return {name for name, count in counts.items() if count > 1}
 
 
-def _points(record: RunRecord, summary: RunSummary, drives: Container[str]) -> dict[str, Measured]:
+def _points(
+    record: RunRecord, summary: RunSummary, drives: Container[str]
+) -> dict[str, MeasuredPoint]:
     found = {
-        name: Measured(result, _iops(record, summary, result))
+        name: MeasuredPoint(result, _iops(record, summary, result))
         for name, result in named_points(summary).items()
     }
     for drive, one in runs_of_drives(record).items():
@@ -259,17 +261,17 @@ def _row(
     point: str,
     quantity: ComparedQuantity,
     names: Sequence[str],
-    measured: Sequence[Measured | None],
-) -> Row:
+    measured: Sequence[MeasuredPoint | None],
+) -> ComparedRow:
     values = [quantity.of(one) if one is not None else None for one in measured]
     cells = []
     for name, one, value in zip(names, measured, values, strict=True):
         first = name == names[0]
-        change, difference = (None, None) if first else difference_of(values[0], value)
+        change, difference = (None, None) if first else relative_change(values[0], value)
         if change is not None and values[0] is not None and not quantity.in_parts:
             change = Estimate(change.value * values[0].value, change.u * values[0].value)
         cells.append(
-            Cell(
+            ComparedCell(
                 run=name,
                 value=value,
                 change=change,
@@ -279,12 +281,12 @@ def _row(
                 unthrottled=None if one is None else _unthrottled(quantity, one),
             )
         )
-    return Row(
+    return ComparedRow(
         point, quantity.name, quantity.unit, quantity.better, tuple(cells), quantity.in_parts
     )
 
 
-def _unthrottled(quantity: ComparedQuantity, measured: Measured) -> Estimate | None:
+def _unthrottled(quantity: ComparedQuantity, measured: MeasuredPoint) -> Estimate | None:
     result = measured.result
     if not result.throttled or not quantity.has_unthrottled:
         return None
@@ -293,10 +295,12 @@ def _unthrottled(quantity: ComparedQuantity, measured: Measured) -> Estimate | N
     if iops is not None and result.iops and result.bytes_per_s:
         rate = result.bytes_per_s / result.iops * iops.value
     free = replace(result, watts=result.watts_unthrottled, bytes_per_s=rate)
-    return quantity.of(Measured(free, iops))
+    return quantity.of(MeasuredPoint(free, iops))
 
 
-def difference_of(base: Estimate | None, other: Estimate | None) -> tuple[Estimate | None, Change]:
+def relative_change(
+    base: Estimate | None, other: Estimate | None
+) -> tuple[Estimate | None, Change]:
     """The relative change from ``base`` to ``other`` with U, and whether it is one."""
     if base is None or other is None or not base.value:
         return None, Change.MISSING

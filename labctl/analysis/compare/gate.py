@@ -27,15 +27,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from labctl.analysis.compare.comparison import QUANTITIES, Cell, Comparison, Row
+from labctl.analysis.compare.comparison import QUANTITIES, ComparedCell, ComparedRow, Comparison
 from labctl.errors import ConfigurationError, Mistake
 from labctl.toml_reading import mistakes_of, parse_toml
 
-KNOWN = tuple(quantity.name for quantity in QUANTITIES)
+QUANTITY_NAMES = tuple(quantity.name for quantity in QUANTITIES)
 IN_KELVIN = frozenset(quantity.name for quantity in QUANTITIES if not quantity.in_parts)
 
 
-class Limit(BaseModel):
+class GateLimit(BaseModel):
     """How much worse one quantity may be, at the points whose name fits ``points``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,12 +48,12 @@ class Limit(BaseModel):
     @field_validator("quantity")
     @classmethod
     def _known(cls, value: str) -> str:
-        if value not in KNOWN:
-            raise ValueError(f"one of {', '.join(KNOWN)}")
+        if value not in QUANTITY_NAMES:
+            raise ValueError(f"one of {', '.join(QUANTITY_NAMES)}")
         return value
 
     @model_validator(mode="after")
-    def _one_limit(self) -> Limit:
+    def _one_limit(self) -> GateLimit:
         wanted, other = ("worse_pct", "worse_kelvin")
         if self.quantity in IN_KELVIN:
             wanted, other = other, wanted
@@ -74,7 +74,7 @@ class Gate(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    limits: Annotated[list[Limit], Field(min_length=1)]
+    limits: Annotated[list[GateLimit], Field(min_length=1)]
     strict: bool = False
 
 
@@ -141,7 +141,7 @@ def parse_gate(text: str, file: str) -> Gate:
         raise ConfigurationError(mistakes_of(error, file)) from error
 
 
-def parse_allowances(texts: Sequence[str]) -> list[Limit]:
+def parse_allowances(texts: Sequence[str]) -> list[GateLimit]:
     """Limits from ``watts=5`` as on a command line. Raises ConfigurationError."""
     limits, mistakes = [], []
     for text in texts:
@@ -149,7 +149,7 @@ def parse_allowances(texts: Sequence[str]) -> list[Limit]:
         try:
             name = quantity.strip()
             key = "worse_kelvin" if name in IN_KELVIN else "worse_pct"
-            limits.append(Limit.model_validate({"quantity": name, key: float(percent)}))
+            limits.append(GateLimit.model_validate({"quantity": name, key: float(percent)}))
         except ValidationError as error:
             mistakes += mistakes_of(error, f"--allow {text}")
         except ValueError:
@@ -183,14 +183,16 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
     return GateResult(tuple(checks), gate.strict)
 
 
-def _checks(row: Row, limit: Limit) -> Iterator[GateCheck]:
+def _checks(row: ComparedRow, limit: GateLimit) -> Iterator[GateCheck]:
     for cell in row.cells[1:]:
         worse, u, verdict = _judge(row, cell, limit.worse)
         unit = "%" if row.in_parts else "K"
         yield GateCheck(cell.run, row.point, row.quantity, unit, limit.worse, worse, u, verdict)
 
 
-def _judge(row: Row, cell: Cell, limit: float) -> tuple[float | None, float | None, GateVerdict]:
+def _judge(
+    row: ComparedRow, cell: ComparedCell, limit: float
+) -> tuple[float | None, float | None, GateVerdict]:
     if cell.change is None or not cell.completed:
         return None, None, GateVerdict.MISSING
     factor = 100 if row.in_parts else 1

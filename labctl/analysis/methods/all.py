@@ -8,7 +8,14 @@ from typing import Any
 
 from labctl.analysis.methods.conditioned import Conditioned, conditioned_against_fresh
 from labctl.analysis.methods.consistency import TAIL_S, Consistency, consistency
-from labctl.analysis.methods.efficiency import Knee, Marginal, Share, knees, marginals, rail_shares
+from labctl.analysis.methods.efficiency import (
+    Knee,
+    MarginalEnergy,
+    RailShare,
+    knees,
+    marginal_energies,
+    rail_shares,
+)
 from labctl.analysis.methods.frontier import (
     Frontier,
     FrontierAnswer,
@@ -16,17 +23,26 @@ from labctl.analysis.methods.frontier import (
     least_watts,
     most_iops,
 )
-from labctl.analysis.methods.headline_averages import Average, low_depth_averages, mixed_averages
+from labctl.analysis.methods.headline_averages import (
+    HeadlineAverage,
+    low_depth_averages,
+    mixed_averages,
+)
 from labctl.analysis.methods.idle import IdleResult, idle_results
 from labctl.analysis.methods.power_model import RailModel, fit_rails
 from labctl.analysis.methods.power_states import StateRow, power_state_table
-from labctl.analysis.methods.qos import LatencyVerdict, SlowShare, phase_slow_shares, verdict
+from labctl.analysis.methods.qos import (
+    LatencyVerdict,
+    SlowShare,
+    latency_verdict,
+    phase_slow_shares,
+)
 from labctl.analysis.methods.replays import ReplayResult, replay_results
 from labctl.analysis.methods.soak import Soak, soaks
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.drives import runs_of_drives
-from labctl.analysis.run.problems import latencies_hold
+from labctl.analysis.run.problems import latencies_are_valid
 from labctl.analysis.steady_state.rounds import steady_reports
 from labctl.analysis.steady_state.tracking import SteadyReport
 from labctl.record.json_values import plain_json
@@ -61,14 +77,14 @@ class MethodResults:
     """Everything that the methods say of a run; empty where it has not what they need."""
 
     run_id: str
-    averages: tuple[Average, ...]
+    averages: tuple[HeadlineAverage, ...]
     consistencies: tuple[PhaseConsistency, ...]
     steady: tuple[SteadyReport, ...]
     slow_shares: tuple[PhaseSlowShares, ...]
     verdicts: tuple[LatencyVerdict, ...]
     knees: tuple[Knee, ...]
-    marginals: tuple[Marginal, ...]
-    rail_shares: tuple[Share, ...]
+    marginals: tuple[MarginalEnergy, ...]
+    rail_shares: tuple[RailShare, ...]
     models: tuple[RailModel, ...]
     frontiers: tuple[Frontier, ...]
     under_watts: tuple[FrontierAnswer, ...]
@@ -110,7 +126,7 @@ def methods_of(
         slow_shares=tuple(_slow_shares(record, summary)),
         verdicts=tuple(_verdicts(summary, *qos)),
         knees=knees(points),
-        marginals=marginals(points),
+        marginals=marginal_energies(points),
         rail_shares=rail_shares(summary.phases),
         models=models,
         frontiers=lines,
@@ -161,7 +177,7 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
         phase = item.phase
         if phase.round and phase.round != last.get(phase.sweep_number):
             continue
-        if not latencies_hold(item):
+        if not latencies_are_valid(item):
             continue
         shares = phase_slow_shares(record, item)
         if shares:
@@ -188,7 +204,7 @@ def _verdicts(summary: RunSummary, percent: float, limit_us: float) -> Sequence[
         phase = item.phase
         low = phase.queue_depth * phase.jobs == 1 and phase.block_size_bytes == QOS_BLOCK_BYTES
         for name in ("read", "write") if low else ():
-            one = verdict(item, name, percent, limit_us)
+            one = latency_verdict(item, name, percent, limit_us)
             if one is not None:
                 found.append(one)
     return found

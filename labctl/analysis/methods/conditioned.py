@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.workload import by_workload, ordinary
+from labctl.analysis.workload import by_workload, completed_with_io
 from labctl.record.phase import Role
 
 
@@ -52,7 +52,7 @@ def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Condition
 
 def _comparable(item: PhaseResult) -> bool:
     measured = item.phase.role is Role.MEASURE and item.phase.replay is None
-    return measured and ordinary(item)
+    return measured and completed_with_io(item)
 
 
 def _pair(name: str, fresh: PhaseResult, conditioned: PhaseResult) -> Conditioned:

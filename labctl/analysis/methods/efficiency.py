@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.workload import by_workload, ordinary
+from labctl.analysis.workload import by_workload, completed_with_io
 
 BYTES_PER_GB = 1e9
 
@@ -33,7 +33,7 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True)
-class Marginal:
+class MarginalEnergy:
     """Energy above idle of one I/O, and of a GB (10⁹ bytes)."""
 
     phase_index: int
@@ -43,7 +43,7 @@ class Marginal:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RailShare:
     """A rail's part of the total power of a phase, 0 to 1 (rails may also feed back: below 0)."""
 
     phase_index: int
@@ -62,7 +62,7 @@ def knees(results: Sequence[PhaseResult]) -> tuple[Knee, ...]:
     for name, group in by_workload(results, depth=False).items():
         best: dict[int, PhaseResult] = {}
         for item in group:
-            if item.iops_per_watt is None or not ordinary(item) or item.throttled:
+            if item.iops_per_watt is None or not completed_with_io(item) or item.throttled:
                 continue
             depth = item.phase.queue_depth
             if depth not in best or _value(item) > _value(best[depth]):
@@ -96,14 +96,14 @@ def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
     return 1.0 - efficiency > efficiency * ratio.u / ratio.value
 
 
-def marginals(results: Sequence[PhaseResult]) -> tuple[Marginal, ...]:
+def marginal_energies(results: Sequence[PhaseResult]) -> tuple[MarginalEnergy, ...]:
     """Energy above idle of every phase that did work and has watts above idle."""
     found = []
     for item in results:
-        if item.marginal_watts is None or not ordinary(item):
+        if item.marginal_watts is None or not completed_with_io(item):
             continue
         found.append(
-            Marginal(
+            MarginalEnergy(
                 item.phase.index,
                 item.phase.label,
                 _over(item.marginal_watts, item.iops),
@@ -117,7 +117,7 @@ def _over(watts: Estimate, rate: float | None) -> Estimate | None:
     return Estimate(watts.value / rate, watts.u / rate) if rate else None
 
 
-def rail_shares(results: Sequence[PhaseResult]) -> tuple[Share, ...]:
+def rail_shares(results: Sequence[PhaseResult]) -> tuple[RailShare, ...]:
     """Each rail's part of the power of each phase that has a total.
 
     U adds up rail and total as if their errors were independent: they are partly the same, so it
@@ -130,5 +130,5 @@ def rail_shares(results: Sequence[PhaseResult]) -> tuple[Share, ...]:
         for name, rail in item.rails.items():
             share = rail.watts.value / item.watts.value
             u = math.hypot(rail.watts.u, share * item.watts.u) / item.watts.value
-            found.append(Share(item.phase.index, item.phase.label, name, Estimate(share, u)))
+            found.append(RailShare(item.phase.index, item.phase.label, name, Estimate(share, u)))
     return tuple(found)

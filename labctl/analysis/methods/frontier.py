@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from labctl.analysis.methods.power_model import RailModel, model_watts
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.workload import by_workload, ordinary
+from labctl.analysis.workload import by_workload, completed_with_io
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def frontiers(results: Sequence[PhaseResult]) -> tuple[Frontier, ...]:
     """The frontier of each kind of work."""
     found = []
     for name, group in by_workload(results, depth=False).items():
-        usable = [item for item in group if ordinary(item) and item.watts is not None]
+        usable = [item for item in group if completed_with_io(item) and item.watts is not None]
         points = tuple(_point(item) for item in _undominated(usable))
         if points:
             found.append(Frontier(name, points))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.workload import by_workload, ordinary, workload_name
+from labctl.analysis.workload import by_workload, completed_with_io, workload_name
 
 LOW_DEPTHS = (1, 2, 4)
 """The queue depths that a desktop spends its time at."""
@@ -17,7 +17,7 @@ MIXES_PCT = (100, 80, 60, 40, 20, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Average:
+class HeadlineAverage:
     """A headline figure: plain means over the phases ``of``.
 
     ``watts`` has the mean of the phases' uncertainties: errors of one meter do not average out.
@@ -34,7 +34,7 @@ class Average:
     """Those of the phases in which the drive throttled."""
 
 
-def low_depth_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
+def low_depth_averages(results: Sequence[PhaseResult]) -> tuple[HeadlineAverage, ...]:
     """One figure a workload that was done at queue depths 1, 2 and 4."""
     found = []
     for name, group in by_workload(results, depth=False).items():
@@ -44,7 +44,7 @@ def low_depth_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
     return tuple(found)
 
 
-def mixed_averages(results: Sequence[PhaseResult]) -> tuple[Average, ...]:
+def mixed_averages(results: Sequence[PhaseResult]) -> tuple[HeadlineAverage, ...]:
     """One figure a mixed workload that was done at all six read shares."""
     groups: dict[str, list[PhaseResult]] = {}
     for item in results:
@@ -66,7 +66,9 @@ def _first_each(
     chosen = []
     for value in wanted:
         fitting = [
-            item for item, own in zip(group, values, strict=True) if own == value and ordinary(item)
+            item
+            for item, own in zip(group, values, strict=True)
+            if own == value and completed_with_io(item)
         ]
         if not fitting:
             return []
@@ -74,7 +76,7 @@ def _first_each(
     return chosen
 
 
-def _average(name: str, chosen: Sequence[PhaseResult]) -> Average:
+def _average(name: str, chosen: Sequence[PhaseResult]) -> HeadlineAverage:
     n = len(chosen)
     iops = sum(item.iops or 0.0 for item in chosen) / n
     measured = [item.watts for item in chosen if item.watts is not None]
@@ -84,7 +86,7 @@ def _average(name: str, chosen: Sequence[PhaseResult]) -> Average:
         if watts.value > 0 and math.isfinite(watts.u):
             value = iops / watts.value
             per_watt = Estimate(value, value * watts.u / watts.value)
-    return Average(
+    return HeadlineAverage(
         name=name,
         of=tuple(item.phase.label for item in chosen),
         iops=iops,

@@ -24,7 +24,7 @@ WAKE_UP_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class SpikeSight:
+class SpikeVisibility:
     """What a rail's current meter can see of a spike.
 
     ``shortest_s`` is its integration time: of anything shorter it only shows the mean.
@@ -61,13 +61,13 @@ class IdleResult:
     lowest_watts: float | None
     highest_watts: float | None
     spike_watts: float | None
-    sight: tuple[SpikeSight, ...]
+    sight: tuple[SpikeVisibility, ...]
     gb_per_watt: Estimate | None = None
     """Capacity per watt, 10⁹ bytes (SNIA Emerald's metric for ready idle); None where the size of
     a drive is not known."""
 
 
-def spike_sight(header: Header) -> tuple[SpikeSight, ...]:
+def spike_visibility(header: Header) -> tuple[SpikeVisibility, ...]:
     """What each rail's current meter can see of a spike."""
     channels = {channel.name: channel for channel in header.channels}
     return tuple(
@@ -77,14 +77,14 @@ def spike_sight(header: Header) -> tuple[SpikeSight, ...]:
     )
 
 
-def _sight(rail: str, channel: ChannelInfo) -> SpikeSight:
+def _sight(rail: str, channel: ChannelInfo) -> SpikeVisibility:
     share = min(channel.aperture_s / channel.interval_s, 1.0) if channel.interval_s else 0.0
-    return SpikeSight(rail, channel.aperture_s, share)
+    return SpikeVisibility(rail, channel.aperture_s, share)
 
 
 def idle_results(header: Header, results: Sequence[PhaseResult]) -> tuple[IdleResult, ...]:
     """Every idle phase of a run."""
-    sight = spike_sight(header)
+    sight = spike_visibility(header)
     drives = tuple(header.drives.values()) or (header.drive,)
     sizes = [drive.size_bytes for drive in drives if drive.size_bytes]
     known = len(sizes) == len(drives)

@@ -39,7 +39,7 @@ LEAST_RELATIVE_U = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class ModelTerm:
     """A coefficient with U (k = 2 or Student's factor) in ``unit``.
 
     ``standard_error`` is that of the fit alone; U holds the gains of the meters too.
@@ -73,7 +73,7 @@ class RailModel:
     """
 
     rail: str
-    terms: tuple[Term, ...]
+    terms: tuple[ModelTerm, ...]
     covariance: tuple[tuple[float, ...], ...]
     residuals: tuple[Residual, ...]
     inseparable: dict[str, tuple[str, ...]]
@@ -176,9 +176,9 @@ def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
     )
 
 
-def _term(name: str, value: float, error: float, gain: float, dof: int) -> Term:
+def _term(name: str, value: float, error: float, gain: float, dof: int) -> ModelTerm:
     u = math.hypot(student_factor(dof) * error, COVERAGE_FACTOR * gain * value)
-    return Term(name, UNITS[name], value, error, Estimate(value, u))
+    return ModelTerm(name, UNITS[name], value, error, Estimate(value, u))
 
 
 def _separable(design: Floats) -> tuple[list[int], tuple[str, ...], dict[str, tuple[str, ...]]]:

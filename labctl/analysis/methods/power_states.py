@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Estimate, PhaseResult
-from labctl.analysis.workload import ordinary, workload_name
+from labctl.analysis.workload import completed_with_io, workload_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def power_state_table(results: Sequence[PhaseResult]) -> tuple[StateRow, ...]:
     found: dict[str, dict[int, PhaseResult]] = {}
     for item in results:
         state = item.phase.power_state
-        if state is not None and ordinary(item):
+        if state is not None and completed_with_io(item):
             name = workload_name(item.phase, state=False)
             found.setdefault(name, {}).setdefault(state, item)
     rows = []

@@ -21,7 +21,7 @@ from labctl.record.reader import RunRecord
 LEAST_SHOWN_PCT = 0.01
 """fio prints this for anything below it that is not zero."""
 
-SLOW_MS = (10, 100)
+SLOW_LIMITS_MS = (10, 100)
 """The reviews' limits."""
 
 IOS_BEYOND = 10
@@ -74,7 +74,7 @@ class LatencyVerdict:
 
 
 def slow_shares(
-    document: dict[str, Any], over_ms: Sequence[int] = SLOW_MS
+    document: dict[str, Any], over_ms: Sequence[int] = SLOW_LIMITS_MS
 ) -> tuple[SlowShare, ...]:
     """Shares of slow I/Os in one fio document, its jobs weighted by what they did.
 
@@ -118,14 +118,14 @@ def _ios(job: dict[str, Any]) -> float:
 
 
 def phase_slow_shares(
-    record: RunRecord, result: PhaseResult, over_ms: Sequence[int] = SLOW_MS
+    record: RunRecord, result: PhaseResult, over_ms: Sequence[int] = SLOW_LIMITS_MS
 ) -> tuple[SlowShare, ...]:
     """Shares of slow I/Os of a phase, from the last document that its fio printed."""
-    last = last_document(record, result)
+    last = drive_document(record, result)
     return () if last is None else slow_shares(last, over_ms)
 
 
-def last_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
+def drive_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
     """The last document that a phase's fio printed; of several drives with the run's one alone.
 
     None where it is not believed: then the phase has no IOPS either.
@@ -144,7 +144,7 @@ def percentiles(direction: Direction) -> tuple[Percentile, ...]:
     return tuple(sorted(found, key=lambda item: item.percent))
 
 
-def verdict(
+def latency_verdict(
     result: PhaseResult, name: str, percent: float, limit_us: float
 ) -> LatencyVerdict | None:
     """The QoS line of one direction ("read" or "write"); None when it did nothing."""

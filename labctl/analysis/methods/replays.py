@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
-from labctl.analysis.methods.qos import SlowShare, last_document, slow_shares
+from labctl.analysis.methods.qos import SlowShare, drive_document, slow_shares
 from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
-from labctl.analysis.run.problems import latencies_hold
+from labctl.analysis.run.problems import latencies_are_valid
 from labctl.fio.status import status_of
 from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord
@@ -100,11 +100,11 @@ def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult
 def _result(
     record: RunRecord, item: PhaseResult, busy_s: float | None, first: ReplayResult | None
 ) -> ReplayResult:
-    known = latencies_hold(item)
+    known = latencies_are_valid(item)
     service_us = latency_mean_us(item) if known else None
     replay = item.phase.replay
     bytes_per_s = item.bytes_per_s or 0.0
-    document = last_document(record, item) or {}
+    document = drive_document(record, item) or {}
     total_bytes = _total_bytes(document) or bytes_per_s * item.duration_s
     assert item.iops and replay is not None
     joules = None
@@ -146,7 +146,7 @@ def _part(value: float | None, first: float | None) -> float | None:
 def _busy(record: RunRecord, item: PhaseResult, busy_s: float | None) -> Busy | None:
     if busy_s is not None:
         return Busy(min(busy_s / item.duration_s, 1.0), KERNEL)
-    return _bound(record, item) if latencies_hold(item) else None
+    return _bound(record, item) if latencies_are_valid(item) else None
 
 
 def _bound(record: RunRecord, item: PhaseResult) -> Busy | None:

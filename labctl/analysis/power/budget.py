@@ -152,7 +152,7 @@ def _interpolation_line(power: RailPower) -> Component:
     )
 
 
-def energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
+def phase_energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
     """Joules of a phase: mean watts × duration; the doubt of both edges counts (each ±)."""
     joules = watts.value * duration_s
     edges = 2.0 * math.sqrt(2.0 / 3.0) * boundary_u_ns * 1e-9 * abs(watts.value)
@@ -168,7 +168,7 @@ def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns:
         amps=power.amps,
         watts=watts,
         watts_series=power.watts,
-        joules=energy(watts, duration_s, boundary_u_ns),
+        joules=phase_energy(watts, duration_s, boundary_u_ns),
         budget=budget,
         alignment_ms=power.alignment_ns * 1e-6,
         covered=power.covered,
@@ -191,7 +191,7 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
     return Estimate(value=value, u=student_factor(dof) * math.sqrt(u**2 + shared))
 
 
-def watts_above(
+def watts_above_idle(
     rails: dict[str, RailResult], idle: dict[str, RailResult], joined: Estimate | None
 ) -> Estimate | None:
     """Watts above idle, rail by rail on the same meters, summed.

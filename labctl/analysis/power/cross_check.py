@@ -24,7 +24,7 @@ from labctl.record.header import RailInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedChannel:
     """One channel, in the quantity that is compared; ``shunt`` is the rail's, where its volts are
     across one."""
 
@@ -45,7 +45,7 @@ class MeterDifference:
     """Standard uncertainties in the unit of the difference, not in watts."""
 
 
-def difference_of(first: Side, second: Side) -> MeterDifference | None:
+def meter_difference(first: ComparedChannel, second: ComparedChannel) -> MeterDifference | None:
     """The difference of two sides; None when they have too few readings at the same time.
 
     Each channel has limits of error, so the U of the difference is never nothing.
@@ -83,7 +83,7 @@ def difference_of(first: Side, second: Side) -> MeterDifference | None:
     return MeterDifference(means, apart, expanded, abs(apart) / expanded, len(own), tuple(budget))
 
 
-def _with_shunt(side: Side, values: Floats) -> tuple[Floats, list[Component]]:
+def _with_shunt(side: ComparedChannel, values: Floats) -> tuple[Floats, list[Component]]:
     """Values of one side, corrected for its shunt, and its limits of error."""
     info, scale, zero = side.channel.info, side.channel.scale, side.channel.zero
     mean = float(values.mean())

@@ -32,7 +32,7 @@ def own_power(record: RunRecord, rails: Sequence[RailSeries]) -> OwnPower | None
     if not rails or len(rails) != len(record.header.rails):
         return None
     pairs = []
-    for look in own_power_watts(record.events):
+    for look in own_power_readings(record.events):
         total = phase_power(rails, int(look["t"]) - MEAN_OVER_NS, int(look["t"]), 0).total
         if total is not None:
             pairs.append((float(look["v"]), total.mean))
@@ -76,7 +76,7 @@ def counters_moved(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
     return {name: (first[name], last[name]) for name in first if last[name] != first[name]}
 
 
-def own_power_watts(events: Iterable[Event]) -> NDArray[np.void]:
+def own_power_readings(events: Iterable[Event]) -> NDArray[np.void]:
     """The drive's own power readings, dtype READING (ns on the run's timebase, watts)."""
     told = [
         (event.t_ns, float(event.data["watts"]))

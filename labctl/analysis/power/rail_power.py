@@ -138,7 +138,7 @@ def phase_power(
         if power is None:
             missing.append(worker.why_not())
         else:
-            results[worker.rail.info.name] = with_warm_shunt(power, begin_ns, end_ns)
+            results[worker.rail.info.name] = corrected_for_shunt(power, begin_ns, end_ns)
             uncorrected += power.watts.mean
         worker.let_go()
     if len(results) < len(rails) or total.n < FEWEST_READINGS:
@@ -148,7 +148,7 @@ def phase_power(
     return PhasePower(results, together, scatter, tuple(missing))
 
 
-def with_warm_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
+def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
     """The power with its amps and watts corrected by what is known of the shunt's temperature."""
     info = power.rail.info
     if not info.shunt_ohm:

@@ -26,7 +26,7 @@ LEAST_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Unthrottled:
+class UnthrottledPart:
     """``seconds`` of a phase that were surely not throttled, and what it did in them.
 
     ``watts`` and ``iops`` are None when they were not measured, or ``seconds`` are too few.
@@ -37,7 +37,7 @@ class Unthrottled:
     iops: Estimate | None
 
 
-def free_pieces(
+def unthrottled_pieces(
     begin_ns: int, end_ns: int, throttled: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
     """What is left of a phase between its throttled stretches, a guard away from each."""
@@ -50,18 +50,18 @@ def free_pieces(
     return tuple((low, high) for low, high in pieces if high - low >= SHORTEST_NS)
 
 
-def unthrottled(
+def unthrottled_part(
     rails: Sequence[RailSeries],
     t_ns: Ints,
     iops: Floats,
     pieces: Sequence[tuple[int, int]],
     boundary_u_ns: int,
-) -> Unthrottled:
+) -> UnthrottledPart:
     """From all rails of the rig and the live IOPS of the phase (middles of their intervals)."""
     seconds = sum(high - low for low, high in pieces) / 1e9
     if seconds < LEAST_S:
-        return Unthrottled(seconds, None, None)
-    return Unthrottled(
+        return UnthrottledPart(seconds, None, None)
+    return UnthrottledPart(
         seconds, _watts(rails, pieces, seconds, boundary_u_ns), _iops(t_ns, iops, pieces)
     )
 

@@ -19,7 +19,7 @@ FEWEST_READINGS = 5
 """Readings below which a scatter says nothing."""
 
 
-def not_a_zero(info: ChannelInfo, values: Floats) -> str:
+def why_not_zero(info: ChannelInfo, values: Floats) -> str:
     """Why readings are not those of a channel with nothing to read; empty when they may be.
 
     The mean must be near zero, and the readings quiet: a drive that sleeps and wakes has a small

@@ -28,7 +28,7 @@ CHECKED_AT_ONCE = 1 << 17
 LET_GO_EVERY = 16
 """Checks after which the pages of the file are given back (32 MB of readings)."""
 
-LOOKED_AT = 1024
+INTERVAL_FROM = 1024
 """Readings of which the usual interval is taken."""
 
 
@@ -117,7 +117,7 @@ class ChannelSeries:
 
     def interval_ns(self, low: int, high: int) -> float:
         """The usual time between readings from ``low`` on; the nominal one when there are few."""
-        stamps = self.stamps[low : min(high, low + LOOKED_AT)]
+        stamps = self.stamps[low : min(high, low + INTERVAL_FROM)]
         if len(stamps) < 3:
             return self.info.interval_s * 1e9
         return float(np.median(np.diff(stamps)))

@@ -34,7 +34,7 @@ class CpuSample:
     cores: dict[str, tuple[int, ...]]
 
 
-def cpu_looks(events: Iterable[Event]) -> tuple[CpuSample, ...]:
+def cpu_samples(events: Iterable[Event]) -> tuple[CpuSample, ...]:
     """Every look of a run, in order of time; what is no look is left out."""
     looks = []
     for event in events:

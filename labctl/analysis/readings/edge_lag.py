@@ -27,7 +27,7 @@ GRID = 161
 MOST_READINGS = 400
 """Readings around one edge that are fitted; of a faster meter every n-th."""
 
-LOOKED_AT = 4096
+DIGIT_FROM = 4096
 """Readings of a run by which its meter's last digit is told."""
 
 MAX_EDGES = 64
@@ -43,12 +43,12 @@ SMALLEST_STEP = {"amps": 0.02, "volts": 0.0005}
 """… and from this fraction of the larger level on: a current that steps by less has other causes,
 and a supply's volts wander by so much on their own."""
 
-ALARM = 1.5
+INCONSISTENT_FROM = 1.5
 """A lag is called wrong from so many U on, on top of what its clock allows: that is k = 3, three
 honest channels in a thousand."""
 
 
-FAR = 12.5
+MOST_COST = 12.5
 """How much one edge may speak against a lag, at most: as much as one reading that is five standard
 deviations away. A drive that rises slowly at one edge must not decide for all."""
 
@@ -122,7 +122,7 @@ def edge_lag(
         lag_ms=mean * 1e-6,
         u_ms=u_ns * 1e-6,
         edges=len(seen_best),
-        consistent=abs(mean) <= ALARM * u_ns + doubt_ns,
+        consistent=abs(mean) <= INCONSISTENT_FROM * u_ns + doubt_ns,
         clock_u_ms=doubt_ns * 1e-6,
     )
 
@@ -212,7 +212,7 @@ def _together(edges: Sequence[_Edge]) -> tuple[float, float]:
         against = np.zeros(GRID)
         for edge in edges:
             cost = (edge.fit.costs(lags) - edge.least_cost) / (2 * edge.fit.noise**2)
-            against += np.minimum(cost, FAR)
+            against += np.minimum(cost, MOST_COST)
         weights = np.exp(-(against - against.min()))
         weights /= weights.sum()
         mean = float(weights @ lags)
@@ -225,7 +225,7 @@ def _together(edges: Sequence[_Edge]) -> tuple[float, float]:
 
 def _digit(channel: ChannelSeries) -> float:
     """Half of the smallest step between any readings: of a meter with few digits its last one."""
-    some = channel.raw[:: max(len(channel) // LOOKED_AT, 1)]
+    some = channel.raw[:: max(len(channel) // DIGIT_FROM, 1)]
     different = np.unique(some[np.isfinite(some)])
     channel.let_go()
     return float(np.diff(different).min()) * channel.scale / 2 if len(different) > 1 else 0.0

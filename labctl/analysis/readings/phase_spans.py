@@ -25,7 +25,7 @@ LATEST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class RecordedOutput:
     """What the journal says of fio's output: its size, and its last document's runtime and I/Os of
     both directions (0 without a document)."""
 
@@ -49,7 +49,7 @@ class PhaseSpan:
     end_ns: int
     boundary_u_ns: int = 0
     reason: str = ""
-    printed: Printed | None = None
+    printed: RecordedOutput | None = None
     unfit: str = ""
 
     @property
@@ -146,10 +146,10 @@ def _span(
     )
 
 
-def _printed(data: Mapping[str, Any]) -> Printed | None:
-    told = [data.get(field.name) for field in fields(Printed)]
+def _printed(data: Mapping[str, Any]) -> RecordedOutput | None:
+    told = [data.get(field.name) for field in fields(RecordedOutput)]
     whole = [one for one in told if isinstance(one, int) and not isinstance(one, bool)]
-    return Printed(*whole) if len(whole) == len(told) else None
+    return RecordedOutput(*whole) if len(whole) == len(told) else None
 
 
 def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:

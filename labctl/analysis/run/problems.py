@@ -75,7 +75,7 @@ def phase_problems(
     return tuple(notes)
 
 
-def latencies_hold(result: PhaseResult) -> bool:
+def latencies_are_valid(result: PhaseResult) -> bool:
     """Whether the phase's latencies are those of its drive, not of when fio looked."""
     return REAPED_LATE not in result.notes
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.power.budget import energy, rail_result, total_watts, watts_above
+from labctl.analysis.power.budget import phase_energy, rail_result, total_watts, watts_above_idle
 from labctl.analysis.power.drive_telemetry import counters_moved, own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
-from labctl.analysis.power.unthrottled import free_pieces, unthrottled
+from labctl.analysis.power.unthrottled import unthrottled_part, unthrottled_pieces
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
     RailSeries,
@@ -21,7 +21,7 @@ from labctl.analysis.readings.channel_series import (
     host_series,
     rail_series,
 )
-from labctl.analysis.readings.cpu_use import CpuSample, cpu_looks, cpu_use
+from labctl.analysis.readings.cpu_use import CpuSample, cpu_samples, cpu_use
 from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
@@ -91,8 +91,8 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     throttling = find_throttling(signals)
     by_index = {phase.index: phase for phase in signals}
     phases = []
-    looks = cpu_looks(record.events)
-    breaks = [event.t_ns for event in record.events if event.kind in BREAKS]
+    looks = cpu_samples(record.events)
+    breaks = [event.t_ns for event in record.events if event.kind in UNPLANNED_BREAKS]
     for number, span in enumerate(spans):
         before = _followed(spans[number - 1], span, breaks) if number else None
         result = _phase_result(
@@ -104,7 +104,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
             powers[number],
             results[number],
             totals[number],
-            watts_above(results[number], idle_rails, totals[number]) if idle_watts else None,
+            watts_above_idle(results[number], idle_rails, totals[number]) if idle_watts else None,
             looks,
         )
         if span.phase.index in by_index:
@@ -162,7 +162,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     )
 
 
-BREAKS = (EventKind.PAUSED, EventKind.HOST_LOST, EventKind.RUN_RESUMED)
+UNPLANNED_BREAKS = (EventKind.PAUSED, EventKind.HOST_LOST, EventKind.RUN_RESUMED)
 """Events after which the next phase does not follow the one before without idle time."""
 
 
@@ -274,7 +274,7 @@ def _phase_result(
         rails=rails,
         watts=watts,
         watts_series=power.total,
-        joules=energy(watts, duration_s, span.boundary_u_ns) if watts else None,
+        joules=phase_energy(watts, duration_s, span.boundary_u_ns) if watts else None,
         marginal_watts=None if span.phase.role in IDLE_ROLES else marginal,
         read=fio.read if fio else None,
         write=fio.write if fio else None,
@@ -337,8 +337,8 @@ def _about_throttling(
             if result.iops is None
             else Estimate(result.iops, result.iops * doubt),
         )
-    pieces = free_pieces(phase.begin_ns, phase.end_ns, stretches)
-    left = unthrottled(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns)
+    pieces = unthrottled_pieces(phase.begin_ns, phase.end_ns, stretches)
+    left = unthrottled_part(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns)
     return replace(
         judged,
         unthrottled_s=left.seconds,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from labctl.analysis.results import Series
 from labctl.analysis.stats.uncertainty import Scatter, scatter_of_mean
 
-MAX_BLOCKS = 2048
+MOST_BLOCKS = 2048
 """Blocks kept of a phase: up to twice as many readings are kept one by one."""
 
 
@@ -19,7 +19,7 @@ class RunningStats:
 
     def __init__(self, expected: int) -> None:
         """``expected``: about how many readings will come (it sets the size of blocks)."""
-        self._block = max(expected // MAX_BLOCKS, 1)
+        self._block = max(expected // MOST_BLOCKS, 1)
         self._blocks: list[NDArray[np.float64]] = []
         self._open_sum = 0.0
         self._open_n = 0

@@ -17,7 +17,7 @@ from labctl.analysis.steady_state.tracking import (
     last_window_report,
     steady_report,
 )
-from labctl.analysis.workload import by_workload, ordinary
+from labctl.analysis.workload import by_workload, completed_with_io
 
 
 def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ...]]:
@@ -26,7 +26,7 @@ def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ..
     for name, group in by_workload(results).items():
         whole = []
         for result in group:
-            if not ordinary(result):
+            if not completed_with_io(result):
                 break
             whole.append(result)
         if len(whole) > 1:
@@ -34,7 +34,7 @@ def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ..
     return found
 
 
-def tracked_variables(name: str, rounds: Sequence[PhaseResult]) -> Iterator[TrackedQuantity]:
+def tracked_quantities(name: str, rounds: Sequence[PhaseResult]) -> Iterator[TrackedQuantity]:
     """IOPS, watts and temperature of a work's rounds; what was not measured in all is left out."""
     yield TrackedQuantity(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
     watts = [item.watts.value for item in rounds if item.watts is not None]
@@ -47,7 +47,7 @@ def tracked_variables(name: str, rounds: Sequence[PhaseResult]) -> Iterator[Trac
         yield TrackedQuantity(f"{name}: temperature", "°C", tuple(warmest), CELSIUS)
 
 
-def steady_rounds(
+def tracked_report(
     results: Sequence[PhaseResult], track: Sequence[str] = (), window: int = WINDOW
 ) -> SteadyReport | None:
     """Whether every tracked variable of every tracked work is steady in the same window.
@@ -61,7 +61,7 @@ def steady_rounds(
         for name, group in rounds.items()
         if (name in track if track else group[0].phase.tracked)
     }
-    tracked = [one for name, group in followed.items() for one in tracked_variables(name, group)]
+    tracked = [one for name, group in followed.items() for one in tracked_quantities(name, group)]
     return steady_report(tracked, window) if tracked else None
 
 
@@ -78,11 +78,11 @@ def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
             one
             for name, group in rounds_of(members).items()
             if group[0].phase.tracked
-            for one in tracked_variables(name, group)
+            for one in tracked_quantities(name, group)
         ]
         if tracked:
             found.append(last_window_report(tracked, members[0].phase.sweep))
-    often = steady_rounds([item for item in results if not item.phase.round])
+    often = tracked_report([item for item in results if not item.phase.round])
     if often is not None and often.windows:
         found.append(often)
     return tuple(found)

@@ -8,7 +8,7 @@ from labctl.analysis.readings.channel_series import Floats
 from labctl.analysis.steady_state.rule import FEWEST_READINGS, WINDOW
 from labctl.analysis.steady_state.tracking import SteadyLimits
 
-STANDS = SteadyLimits(range=1.0, line=0.5, of_average=False)
+STEADY_CELSIUS = SteadyLimits(range=1.0, line=0.5, of_average=False)
 
 
 def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
@@ -26,7 +26,7 @@ def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
     if counts.min() < FEWEST_READINGS:
         return False
     means = np.bincount(fifth, celsius[first:], minlength=WINDOW) / counts
-    return STANDS.verdict(means).steady
+    return STEADY_CELSIUS.verdict(means).steady
 
 
 def steady_after_s(t_s: Floats, celsius: Floats, window_s: float) -> float | None:

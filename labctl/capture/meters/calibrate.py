@@ -16,8 +16,8 @@ import numpy as np
 from instruments.errors import InstrumentError
 from instruments.instrument import Instrument, PowerSwitch
 from instruments.reading import Quantity
-from labctl.analysis.power.cross_check import MeterDifference, Side, difference_of
-from labctl.analysis.power.zero_offset import not_a_zero
+from labctl.analysis.power.cross_check import ComparedChannel, MeterDifference, meter_difference
+from labctl.analysis.power.zero_offset import why_not_zero
 from labctl.analysis.stats.running_stats import mean_and_scatter
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.identity.identify import identify
@@ -68,7 +68,7 @@ def take_zeros(rig: Rig, names: Sequence[str], seconds: float) -> tuple[Zero, ..
     obvious = [
         why
         for name, heard in session.heard.items()
-        if (why := not_a_zero(_info(name, heard), np.array(heard.values)))
+        if (why := why_not_zero(_info(name, heard), np.array(heard.values)))
     ]
     if obvious:
         raise Refused(_not_off(rig, names, obvious))
@@ -136,7 +136,7 @@ def cross_check(
     used = calibration_in_force(rig, session.identities, datetime.now(UTC))
     try:
         first, second = (
-            Side(
+            ComparedChannel(
                 session.heard[name].series(
                     name,
                     1.0 if rail is None or rail.shunt_ohm is None else 1.0 / rail.shunt_ohm,
@@ -148,7 +148,7 @@ def cross_check(
         )
     except ValueError as error:
         raise RunFailed(f"{' and '.join(pair)}: {error}") from error
-    found = difference_of(first, second)
+    found = meter_difference(first, second)
     if found is None:
         raise RunFailed(f"{' and '.join(pair)} have too few readings at the same time (--seconds)")
     unit = "A" if any(sides) else session.heard[pair[0]].channel.unit

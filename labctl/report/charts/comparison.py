@@ -10,14 +10,14 @@ import altair as alt
 
 from labctl.analysis.compare.comparison import (
     QUANTITIES,
-    Cell,
+    ComparedCell,
     ComparedQuantity,
+    ComparedRow,
     ComparedRun,
     Comparison,
     named_points,
     of_drive,
 )
-from labctl.analysis.compare.comparison import Row as ComparedRow
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.theme import (
     INK,
@@ -128,7 +128,7 @@ def _points(
     return found
 
 
-def _throttled_text(cell: Cell, unit: str) -> str:
+def _throttled_text(cell: ComparedCell, unit: str) -> str:
     """What a triangle tells; empty where the drive did not throttle."""
     if not cell.throttled:
         return ""

@@ -9,7 +9,7 @@ import altair as alt
 
 from labctl.analysis.latency import directions
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
-from labctl.analysis.run.problems import latencies_hold
+from labctl.analysis.run.problems import latencies_are_valid
 from labctl.report import key_figures
 from labctl.report.charts.small_multiples import PanelGrid, panel_title, throttle_words, top_legend
 from labctl.report.charts.theme import (
@@ -290,7 +290,7 @@ def _latency(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
 def _latency_rows(panel: Panel) -> list[Row]:
     rows: list[Row] = []
     for point in panel.points:
-        if not latencies_hold(point.result):
+        if not latencies_are_valid(point.result):
             continue
         for op, direction in directions(point.result).items():
             told = {

@@ -22,7 +22,7 @@ from labctl.report.review_charts.review_chart import (
     GREEN,
     Figure,
     bars,
-    pair,
+    estimate_columns,
     work_and_watts,
 )
 
@@ -45,7 +45,10 @@ def efficiency_figure(points: Sequence[PhaseResult], idle: Sequence[IdleResult])
     small = [item for item in shown if item.phase.block_size_bytes < LARGE_BLOCK_BYTES]
     large = [item for item in shown if item.phase.block_size_bytes >= LARGE_BLOCK_BYTES]
     active = [_efficiency_row(item) for item in small], [_efficiency_row(item) for item in large]
-    idling = [{"figure": one.label, "throttled": "", **pair("watts", one.watts)} for one in rested]
+    idling = [
+        {"figure": one.label, "throttled": "", **estimate_columns("watts", one.watts)}
+        for one in rested
+    ]
     parts = []
     for rows, name, title, colour in (
         (active[0], "iops_per_watt", "IOPS/W", BLUE),
@@ -73,9 +76,9 @@ def _efficiency_row(item: PhaseResult) -> Row:
     mb_per_joule = None if per_watt is None else Estimate(per_watt.value / 1e6, per_watt.u / 1e6)
     return {
         "figure": item.phase.label,
-        **pair("iops_per_watt", item.iops_per_watt),
-        **pair("mb_per_s_per_watt", mb_per_joule),
-        **pair("watts", item.watts),
+        **estimate_columns("iops_per_watt", item.iops_per_watt),
+        **estimate_columns("mb_per_s_per_watt", mb_per_joule),
+        **estimate_columns("watts", item.watts),
         "throttled": item.phase.label if item.throttled else "",
     }
 
@@ -111,8 +114,8 @@ def _conditioned_row(name: str, item: PhaseResult) -> Row:
         "figure": name,
         "iops": item.iops or 0.0,
         "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
-        **pair("watts", item.watts),
-        **pair("iops_per_watt", item.iops_per_watt),
+        **estimate_columns("watts", item.watts),
+        **estimate_columns("iops_per_watt", item.iops_per_watt),
         "throttled": item.phase.label if item.throttled else "",
     }
 

@@ -21,7 +21,7 @@ from labctl.report.charts.theme import (
     joined,
     plain,
 )
-from labctl.report.review_charts.review_chart import HALF_WIDTH, TRIANGLE, Figure, pair
+from labctl.report.review_charts.review_chart import HALF_WIDTH, TRIANGLE, Figure, estimate_columns
 
 
 def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
@@ -41,7 +41,7 @@ def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "read_pct": item.phase.read_pct,
             "iops": item.iops,
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
-            **pair("watts", item.watts),
+            **estimate_columns("watts", item.watts),
             **_throttling(item),
         }
         for item in sorted(mixed, key=lambda one: -one.phase.read_pct)
@@ -60,8 +60,8 @@ def _throttling(item: PhaseResult) -> Row:
     """Whether a phase throttled, and what it did while it did not."""
     return {
         "throttled_s": item.throttled_s,
-        **pair("iops_unthrottled", item.iops_unthrottled),
-        **pair("watts_unthrottled", item.watts_unthrottled),
+        **estimate_columns("iops_unthrottled", item.iops_unthrottled),
+        **estimate_columns("watts_unthrottled", item.watts_unthrottled),
     }
 
 
@@ -87,7 +87,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
             "size": format_size(item.phase.block_size_bytes),
             "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
             "iops": item.iops,
-            **pair("watts", item.watts),
+            **estimate_columns("watts", item.watts),
             **_throttling(item),
         }
         for item in shown

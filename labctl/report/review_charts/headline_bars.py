@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labctl.analysis.methods.headline_averages import Average
+from labctl.analysis.methods.headline_averages import HeadlineAverage
 from labctl.report.charts.theme import Datasets, finished
-from labctl.report.review_charts.review_chart import Figure, pair, work_and_watts
+from labctl.report.review_charts.review_chart import Figure, estimate_columns, work_and_watts
 
 
-def headline_bars(averages: Sequence[Average]) -> Figure | None:
+def headline_bars(averages: Sequence[HeadlineAverage]) -> Figure | None:
     """A bar for each headline average: IOPS, and beside it the watts they took."""
     if not averages:
         return None
@@ -19,8 +19,8 @@ def headline_bars(averages: Sequence[Average]) -> Figure | None:
             "figure": one.name,
             "iops": one.iops,
             "mb_per_s": one.bytes_per_s / 1e6,
-            **pair("watts", one.watts),
-            **pair("iops_per_watt", one.iops_per_watt),
+            **estimate_columns("watts", one.watts),
+            **estimate_columns("iops_per_watt", one.iops_per_watt),
             "throttled": ", ".join(one.throttled),
         }
         for one in averages

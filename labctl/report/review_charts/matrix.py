@@ -18,7 +18,7 @@ from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import INK, RED, Datasets, Row, Spec, finished, joined, log_y, plain
 from labctl.report.numbers import prefixed, significant
-from labctl.report.review_charts.review_chart import Figure, pair
+from labctl.report.review_charts.review_chart import Figure, estimate_columns
 
 LEAST_SIZES, LEAST_SHARES = 3, 3
 _WIDTH = 500
@@ -61,8 +61,8 @@ def _numbers(item: PhaseResult) -> Row:
         "read_pct": phase.read_pct,
         "iops": item.iops,
         "mb_per_s": (item.bytes_per_s or 0.0) / 1e6,
-        **pair("watts", item.watts),
-        **pair("iops_per_watt", item.iops_per_watt),
+        **estimate_columns("watts", item.watts),
+        **estimate_columns("iops_per_watt", item.iops_per_watt),
         "latency_mean_us": latency_mean_us(item),
         "latency_max_us": latency_max_us(item),
         "throttled_s": item.throttled_s,

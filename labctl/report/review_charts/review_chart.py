@@ -74,7 +74,7 @@ def work_and_watts(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
     return joined(parts, 2 if powered else 1)
 
 
-def pair(name: str, estimate: Estimate | None) -> Row:
+def estimate_columns(name: str, estimate: Estimate | None) -> Row:
     """The columns of a number with its uncertainty: ``name`` and ``name_u``."""
     if estimate is None:
         return {name: None, f"{name}_u": None}

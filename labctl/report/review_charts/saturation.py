@@ -29,7 +29,14 @@ from labctl.report.charts.theme import (
     log_y,
     plain,
 )
-from labctl.report.review_charts.review_chart import AMBER, BLUE, GREEN, TRIANGLE, Figure, pair
+from labctl.report.review_charts.review_chart import (
+    AMBER,
+    BLUE,
+    GREEN,
+    TRIANGLE,
+    Figure,
+    estimate_columns,
+)
 
 _WIDTH = 500
 
@@ -74,8 +81,8 @@ def _numbers(record: RunRecord, rounds: Sequence[PhaseResult]) -> list[Row]:
                 "latency_mean_us": side.latency_mean_us or None,
                 "latency_p99.9_us": side.latency_percentiles_us.get("99.9"),
                 "latency_max_us": side.latency_max_us or None,
-                **pair("watts", item.watts),
-                **pair("iops_per_watt", item.iops_per_watt),
+                **estimate_columns("watts", item.watts),
+                **estimate_columns("iops_per_watt", item.iops_per_watt),
                 "celsius_max": item.celsius_max,
                 "throttled_s": item.throttled_s,
             }

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 
 from labctl.analysis.compare.comparison import (
     QUANTITIES,
-    Cell,
     Change,
+    ComparedCell,
+    ComparedRow,
     ComparedRun,
     Comparison,
-    Row,
 )
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.results import Estimate
@@ -92,7 +92,7 @@ def _folded(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=True)
 
 
-def _table(rows: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """A row a point; runs for which there is no room follow in a table below."""
     names = [row.point for row in rows]
     first = [_value(row.quantity, row.cells[0]) for row in rows]
@@ -147,7 +147,7 @@ def _drawn(
         ).rstrip()
 
 
-def _value(quantity: str, cell: Cell) -> str:
+def _value(quantity: str, cell: ComparedCell) -> str:
     if cell.value is None:
         return NOTHING
     throttled = "T" if cell.throttled else ""
@@ -159,13 +159,13 @@ def _value(quantity: str, cell: Cell) -> str:
     return throttled + prefixed_with_uncertainty(cell.value)
 
 
-def _change(row: Row, cell: Cell) -> str:
+def _change(row: ComparedRow, cell: ComparedCell) -> str:
     mark = MARKS[cell.difference or Change.MISSING]
     text = NOTHING if cell.change is None else change_text(row, cell.change.value)
     return f"{text:>7}{mark}"
 
 
-def change_text(row: Row, change: float) -> str:
+def change_text(row: ComparedRow, change: float) -> str:
     """A change as a person reads it: ``+1.2%``, ``+1613%``, ``−0.4 K``."""
     if not row.in_parts:
         text = f"{change:+.1f} K"

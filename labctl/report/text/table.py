@@ -247,7 +247,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
     if NOT_COMPLETED in marks:
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
     lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
-    for item in key_figures.grouped(summary.throttling):
+    for item in key_figures.slow_stretches(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
         what = f"{item.cause.words}, {duration(item.seconds)}{times}"
         lines.append((f"{_label(summary, item.phase_index)}: {what}: {item.evidence}", ""))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.power.cross_check import Side, difference_of
-from labctl.analysis.power.zero_offset import THERMAL_EMF_VOLTS, not_a_zero
+from labctl.analysis.power.cross_check import ComparedChannel, meter_difference
+from labctl.analysis.power.zero_offset import THERMAL_EMF_VOLTS, why_not_zero
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import Component
@@ -209,12 +209,12 @@ def test_a_mean_and_its_scatter_by_hand() -> None:
 def test_what_is_obviously_no_zero(values: np.ndarray, ok: bool) -> None:
     """Five floors of 6 µV and 100 µV of thermal voltage: 130 µV; and it must be quiet."""
     assert THERMAL_EMF_VOLTS == 100e-6
-    assert (not_a_zero(info(), values) == "") is ok
+    assert (why_not_zero(info(), values) == "") is ok
 
 
 def test_amperes_have_no_thermal_voltage() -> None:
-    assert not_a_zero(info("current"), np.full(10, 29e-6)) == ""
-    assert "i12.voltage reads 3.1e-05" in not_a_zero(info("current"), np.full(10, 31e-6))
+    assert why_not_zero(info("current"), np.full(10, 29e-6)) == ""
+    assert "i12.voltage reads 3.1e-05" in why_not_zero(info("current"), np.full(10, 31e-6))
 
 
 def zeroed(path: Path, zeros: tuple[Zero, ...]) -> RunRecord:
@@ -334,15 +334,15 @@ def series(
 
 def test_the_difference_of_two_meters_by_hand() -> None:
     """1.000 A ± 1 mA (floor) against 1.003 A ± 0.2 %: U = 2 · √(1² + 2.006²)/√3 mA = 2.588 mA."""
-    first = Side(series("a.current", np.full(40, 1.000), accuracy_floor=0.001))
-    second = Side(series("b.current", np.full(40, 1.003), accuracy_of_reading=0.002))
-    found = difference_of(first, second)
+    first = ComparedChannel(series("a.current", np.full(40, 1.000), accuracy_floor=0.001))
+    second = ComparedChannel(series("b.current", np.full(40, 1.003), accuracy_of_reading=0.002))
+    found = meter_difference(first, second)
     assert found is not None
     assert found.difference == pytest.approx(-0.003)
     assert found.u == pytest.approx(2 * math.hypot(1.0e-3, 2.006e-3) / math.sqrt(3))
     assert found.en == pytest.approx(0.003 / found.u) and found.en > 1
     assert found.n == 40
-    turned = difference_of(second, first)
+    turned = meter_difference(second, first)
     assert turned is not None and turned.difference == pytest.approx(0.003)
     assert turned.en == pytest.approx(found.en)
 
@@ -350,9 +350,9 @@ def test_the_difference_of_two_meters_by_hand() -> None:
 def test_a_shunt_and_its_certificate_count_in_a_cross_check() -> None:
     """0.1 V across 0.1 Ω (U = 1 mΩ, k = 2: 0.5 %) is 1 A ± 10 mA."""
     rail = RailInfo("12V", 12.0, "v", "i.voltage", shunt_ohm=0.1, shunt_u_ohm=1e-3)
-    across = Side(series("i.voltage", np.full(40, 0.1), scale=10.0), rail)
-    direct = Side(series("b.current", np.full(40, 1.005), accuracy_floor=1e-6))
-    found = difference_of(across, direct)
+    across = ComparedChannel(series("i.voltage", np.full(40, 0.1), scale=10.0), rail)
+    direct = ComparedChannel(series("b.current", np.full(40, 1.005), accuracy_floor=1e-6))
+    found = meter_difference(across, direct)
     assert found is not None
     assert found.means == pytest.approx((1.0, 1.005))
     assert found.u == pytest.approx(0.01, rel=1e-3) and found.en == pytest.approx(0.5, rel=1e-3)
@@ -363,16 +363,16 @@ def test_what_the_load_does_falls_out_of_the_difference() -> None:
     t, slow_t = np.arange(200) * 0.1, np.arange(66) * 0.3
     fast = series("a.current", 1 + t / 20, accuracy_floor=0.001)
     slow = series("b.current", 1.002 + slow_t / 20, interval_s=0.3, accuracy_floor=0.001)
-    found = difference_of(Side(fast), Side(slow))
+    found = meter_difference(ComparedChannel(fast), ComparedChannel(slow))
     assert found is not None
     assert found.difference == pytest.approx(-0.002, abs=1e-6)
     assert found.u == pytest.approx(2 * math.sqrt(2 / 3) * 1e-3, rel=1e-3)
 
 
 def test_too_few_readings_at_the_same_time_are_no_check() -> None:
-    few = Side(series("a.current", np.ones(3)))
-    assert difference_of(few, Side(series("b.current", np.ones(50)))) is None
-    assert difference_of(Side(series("a.current", np.empty(0))), few) is None
+    few = ComparedChannel(series("a.current", np.ones(3)))
+    assert meter_difference(few, ComparedChannel(series("b.current", np.ones(50)))) is None
+    assert meter_difference(ComparedChannel(series("a.current", np.empty(0))), few) is None
 
 
 @given(st.floats(-1e-3, 1e-3), st.floats(0, 1e-3), st.integers(10, 200), st.integers(0, 2**32 - 1))

@@ -18,13 +18,13 @@ from labctl.analysis.compare.comparison import (
     Change,
     Comparison,
     compare,
-    difference_of,
     named_points,
+    relative_change,
 )
 from labctl.analysis.compare.gate import (
     Gate,
+    GateLimit,
     GateVerdict,
-    Limit,
     check_gate,
     parse_allowances,
     parse_gate,
@@ -110,18 +110,18 @@ def test_which_run_is_first_does_not_decide_significance(
     one: float, u_one: float, other: float, u_other: float
 ) -> None:
     a, b = Estimate(one, one * u_one), Estimate(other, other * u_other)
-    assert difference_of(a, b)[1] is difference_of(b, a)[1]
+    assert relative_change(a, b)[1] is relative_change(b, a)[1]
 
 
 def test_by_hand() -> None:
     """10 ± 0.3 against 10.5 ± 0.4: 0.5 = √(0.3² + 0.4²) is not more than it."""
-    change, verdict = difference_of(Estimate(10, 0.3), Estimate(10.5, 0.4))
+    change, verdict = relative_change(Estimate(10, 0.3), Estimate(10.5, 0.4))
     assert verdict is Change.NOT_DISTINGUISHABLE
     assert change is not None and change.value == pytest.approx(0.05)
     assert change.u == pytest.approx(((0.4 / 10) ** 2 + (0.3 * 10.5 / 100) ** 2) ** 0.5)
-    assert difference_of(Estimate(10, 0.3), Estimate(10.51, 0.4))[1] is Change.SIGNIFICANT
-    assert difference_of(Estimate(10, 0.3), None)[1] is Change.MISSING
-    assert difference_of(Estimate(10, float("nan")), Estimate(20, 0.1))[1] is Change.UNKNOWN
+    assert relative_change(Estimate(10, 0.3), Estimate(10.51, 0.4))[1] is Change.SIGNIFICANT
+    assert relative_change(Estimate(10, 0.3), None)[1] is Change.MISSING
+    assert relative_change(Estimate(10, float("nan")), Estimate(20, 0.1))[1] is Change.UNKNOWN
 
 
 def samples(root: Path) -> tuple[Pair, Pair]:
@@ -165,7 +165,7 @@ def test_the_csv_has_every_number(tmp_path: Path) -> None:
 def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
     pairs = samples(tmp_path)
     found = compare(pairs)
-    gate = check_gate(found, Gate(limits=[Limit(quantity="watts", worse_pct=1)]))
+    gate = check_gate(found, Gate(limits=[GateLimit(quantity="watts", worse_pct=1)]))
     page = comparison_page(found, pairs[0][1], gate)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     assert not re.search(r'(src|href)="https?:', page)
@@ -177,7 +177,9 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
 
 def gated(found: Comparison, **limit: float) -> list[GateVerdict]:
     ((quantity, worse_pct),) = limit.items()
-    checks = check_gate(found, Gate(limits=[Limit(quantity=quantity, worse_pct=worse_pct)])).checks
+    checks = check_gate(
+        found, Gate(limits=[GateLimit(quantity=quantity, worse_pct=worse_pct)])
+    ).checks
     return [check.verdict for check in checks]
 
 
@@ -198,7 +200,7 @@ def test_more_watts_are_worse(made: Callable[..., Path]) -> None:
 
 def test_strict_fails_what_is_undecided(made: Callable[..., Path]) -> None:
     found = compare([pair(made(1)), pair(made(2))])
-    limits = [Limit(quantity="iops", worse_pct=0)]
+    limits = [GateLimit(quantity="iops", worse_pct=0)]
     loose = check_gate(found, Gate(limits=limits))
     strict = check_gate(found, Gate(limits=limits, strict=True))
     assert {check.verdict for check in loose.checks} <= {GateVerdict.UNDECIDED, GateVerdict.PASSED}
@@ -214,7 +216,7 @@ def test_a_phase_that_did_not_complete_breaks_the_gate(tmp_path: Path) -> None:
 
 def test_a_gate_about_nothing_is_a_mistake(tmp_path: Path) -> None:
     found = compare(samples(tmp_path))
-    gate = Gate(limits=[Limit(quantity="iops", worse_pct=3, points="randwrite*")])
+    gate = Gate(limits=[GateLimit(quantity="iops", worse_pct=3, points="randwrite*")])
     with pytest.raises(ConfigurationError, match="no point with iops fits; the runs have: idle"):
         check_gate(found, gate)
 

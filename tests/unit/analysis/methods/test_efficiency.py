@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from labctl.analysis.methods.conditioned import conditioned_against_fresh
-from labctl.analysis.methods.efficiency import knees, marginals, rail_shares
+from labctl.analysis.methods.efficiency import knees, marginal_energies, rail_shares
 from labctl.analysis.methods.headline_averages import low_depth_averages, mixed_averages
-from labctl.analysis.methods.idle import idle_results, spike_sight
+from labctl.analysis.methods.idle import idle_results, spike_visibility
 from labctl.analysis.methods.power_states import power_state_table
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
@@ -110,7 +110,7 @@ def test_marginal_energy_by_hand() -> None:
         marginal_watts=Estimate(6.0, 0.06),
         bytes_per_s=409.6e6,
     )
-    (found,) = marginals([one])
+    (found,) = marginal_energies([one])
     assert found.joules_per_io == Estimate(pytest.approx(60e-6), pytest.approx(0.6e-6))
     assert found.joules_per_gb is not None
     assert found.joules_per_gb.value == pytest.approx(14.648, abs=1e-3)
@@ -204,7 +204,7 @@ def test_conditioned_against_fresh() -> None:
 def test_idle_says_whether_spikes_could_be_seen(tmp_path: Path) -> None:
     summary = summary_of(plan(qd_sweep()))
     record = record_of(tmp_path, summary)
-    first, second = spike_sight(record.header)
+    first, second = spike_visibility(record.header)
     assert not first.measurable and first.shortest_s == 0.02
     assert "not measurable (each reading is a mean over 20 ms, 20% of the time" in str(first)
     assert second.rail == "3.3V"
@@ -221,9 +221,9 @@ def test_a_fast_meter_without_dead_time_sees_spikes(tmp_path: Path) -> None:
     fast = tuple(
         replace(one, aperture_s=0.0001, interval_s=0.0001) for one in record.header.channels
     )
-    assert all(one.measurable for one in spike_sight(replace(record.header, channels=fast)))
+    assert all(one.measurable for one in spike_visibility(replace(record.header, channels=fast)))
     unknown = tuple(replace(one, aperture_s=0.0) for one in record.header.channels)
-    sight = spike_sight(replace(record.header, channels=unknown))
+    sight = spike_visibility(replace(record.header, channels=unknown))
     assert "integration time is not known" in str(sight[0])
 
 

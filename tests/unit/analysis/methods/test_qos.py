@@ -11,10 +11,10 @@ import pytest
 
 from labctl.analysis.methods.qos import (
     SlowShare,
+    latency_verdict,
     percentiles,
     phase_slow_shares,
     slow_shares,
-    verdict,
 )
 from labctl.config.sweeps import Sweep
 from labctl.fio.documents import documents
@@ -90,14 +90,14 @@ def test_a_percentile_needs_ios_beyond_it() -> None:
         (99.999, False),
     ]
     changed = replace(result, read=few)
-    met = verdict(changed, "read", 99.9, 500.0)
-    missed = verdict(changed, "read", 99.9, 200.0)
-    unknown = verdict(changed, "read", 99.999, 5000.0)
+    met = latency_verdict(changed, "read", 99.9, 500.0)
+    missed = latency_verdict(changed, "read", 99.9, 200.0)
+    unknown = latency_verdict(changed, "read", 99.999, 5000.0)
     assert met is not None and met.met is True
     assert str(met) == "99.9 % of randread 4k QD1 reads under 500 µs: yes (200 µs)"
     assert missed is not None and missed.met is False
     assert unknown is not None and unknown.met is None
-    assert verdict(changed, "write", 99.9, 500.0) is None
+    assert latency_verdict(changed, "write", 99.9, 500.0) is None
 
 
 def test_shares_of_a_recorded_phase_are_of_the_last_document(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labctl.analysis.power.budget import energy, rail_result, total_watts
+from labctl.analysis.power.budget import phase_energy, rail_result, total_watts
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.rail_power import phase_power, rail_watts
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries, ordered
@@ -399,9 +399,9 @@ def test_alignment_counts_with_the_step_at_the_edge() -> None:
 
 
 def test_energy_is_watts_times_duration_and_doubts_both() -> None:
-    joules = energy(Estimate(10.0, 0.1), 180.0, 0)
+    joules = phase_energy(Estimate(10.0, 0.1), 180.0, 0)
     assert (joules.value, joules.u) == (pytest.approx(1800.0), pytest.approx(18.0))
-    assert energy(Estimate(10.0, 0.1), 180.0, 10**9).u > 20.0
+    assert phase_energy(Estimate(10.0, 0.1), 180.0, 10**9).u > 20.0
 
 
 def test_the_truth_lies_within_the_stated_uncertainty(tmp_path: Path) -> None:

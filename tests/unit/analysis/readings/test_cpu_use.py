@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.analysis.readings.cpu_use import cpu_looks, cpu_use, mean_cpu_use
+from labctl.analysis.readings.cpu_use import cpu_samples, cpu_use, mean_cpu_use
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import CpuUse
 from labctl.analysis.run.summary import summarise
@@ -60,7 +60,7 @@ def test_the_lines_of_each_core_are_read_and_no_other() -> None:
 
 
 def test_a_core_is_busy_unless_it_idles_or_waits_for_io() -> None:
-    looks = cpu_looks([look(0, c0=ZERO, c1=ZERO), look(10, c0=BUSY, c1=IDLE)])
+    looks = cpu_samples([look(0, c0=ZERO, c1=ZERO), look(10, c0=BUSY, c1=IDLE)])
     use = cpu_use(looks, span(0, 10), None)
     assert use is not None
     assert use.cores_pct == pytest.approx({"0": 70.0, "1": 0.0})
@@ -72,7 +72,7 @@ def test_a_core_is_busy_unless_it_idles_or_waits_for_io() -> None:
 def test_the_looks_nearest_to_the_edges_count() -> None:
     half = (50, 0, 0, 50, 0, 0, 0, 0)
     full = (150, 0, 0, 50, 0, 0, 0, 0)
-    looks = cpu_looks([look(9.0, c0=ZERO), look(10.01, c0=half), look(11.02, c0=full)])
+    looks = cpu_samples([look(9.0, c0=ZERO), look(10.01, c0=half), look(11.02, c0=full)])
     use = cpu_use(looks, span(10, 11), None)
     assert use is not None and use.cores_pct == {"0": 100.0}
 
@@ -91,12 +91,12 @@ def test_the_looks_nearest_to_the_edges_count() -> None:
     ids=["none", "one", "too far off", "stood still", "other core", "no looks", "too few columns"],
 )
 def test_what_cannot_be_told_is_not(events: list[Event]) -> None:
-    assert cpu_use(cpu_looks(events), span(0, 10), None) is None
+    assert cpu_use(cpu_samples(events), span(0, 10), None) is None
 
 
 def test_idle_that_counts_backwards_is_nothing() -> None:
     before, after = (0, 0, 0, 500, 0, 0, 0, 0), (100, 0, 0, 490, 0, 0, 0, 0)
-    use = cpu_use(cpu_looks([look(0, c0=before), look(10, c0=after)]), span(0, 10), None)
+    use = cpu_use(cpu_samples([look(0, c0=before), look(10, c0=after)]), span(0, 10), None)
     assert use is not None and use.cores_pct == {"0": 100.0}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.results import PhaseResult, TemperatureResult
-from labctl.analysis.steady_state.rounds import rounds_of, steady_rounds
+from labctl.analysis.steady_state.rounds import rounds_of, tracked_report
 from labctl.analysis.steady_state.rule import steady_window
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
@@ -68,11 +68,11 @@ def test_not_reached_shows_the_last_rounds() -> None:
 def test_iops_that_stand_while_the_drive_warms_up_are_not_steady() -> None:
     flat = [24000.0] * 8
     warming = [40.0, 48.0, 55.0, 60.0, 64.0, 64.0, 65.0, 65.0]
-    cold = steady_rounds(rounds(flat))
+    cold = tracked_report(rounds(flat))
     assert cold is not None and cold.reached_at == 4
-    warm = steady_rounds(rounds(flat, celsius=warming))
+    warm = tracked_report(rounds(flat, celsius=warming))
     assert warm is not None and warm.reached_at is None
-    longer = steady_rounds(rounds([*flat, 24000.0], celsius=[*warming, 65.0]))
+    longer = tracked_report(rounds([*flat, 24000.0], celsius=[*warming, 65.0]))
     assert longer is not None and longer.reached_at == 8
     name = "randwrite 4k QD32"
     assert longer.alone_at[f"{name}: IOPS"] == 4
@@ -81,7 +81,7 @@ def test_iops_that_stand_while_the_drive_warms_up_are_not_steady() -> None:
 
 def test_creeping_watts_are_not_steady() -> None:
     flat = [24000.0] * 5
-    report = steady_rounds(rounds(flat, watts=[10.0, 10.4, 10.8, 11.2, 11.6]))
+    report = tracked_report(rounds(flat, watts=[10.0, 10.4, 10.8, 11.2, 11.6]))
     assert report is not None and not report.reached
     watts = next(one for one in report.windows if one.unit == "W")
     assert watts.verdict.line == pytest.approx(1.6 / 10.8)
@@ -95,8 +95,8 @@ def test_a_failed_round_ends_the_series() -> None:
 
 
 def test_nothing_repeated_has_no_steady_state() -> None:
-    assert steady_rounds(rounds([1.0])) is None
-    assert steady_rounds([]) is None
+    assert tracked_report(rounds([1.0])) is None
+    assert tracked_report([]) is None
 
 
 def test_degrees_are_not_judged_by_a_share_of_celsius() -> None:

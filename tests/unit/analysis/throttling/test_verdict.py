@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from labctl.analysis.power.unthrottled import free_pieces
+from labctl.analysis.power.unthrottled import unthrottled_pieces
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.verdict import verdict
@@ -174,10 +174,10 @@ def test_dips_have_period_duration_and_depth_as_numbers() -> None:
 
 
 def test_what_is_left_keeps_away_from_throttling() -> None:
-    pieces = free_pieces(0, 60 * S, [(10 * S, 20 * S), (23 * S, 50 * S)])
+    pieces = unthrottled_pieces(0, 60 * S, [(10 * S, 20 * S), (23 * S, 50 * S)])
     assert pieces == ((0, 9 * S), (51 * S, 60 * S))
-    assert free_pieces(0, 60 * S, [(0, 60 * S)]) == ()
-    assert free_pieces(0, 60 * S, []) == ((0, 60 * S),)
+    assert unthrottled_pieces(0, 60 * S, [(0, 60 * S)]) == ()
+    assert unthrottled_pieces(0, 60 * S, []) == ((0, 60 * S),)
 
 
 def test_stretches_that_overlap_count_once() -> None:

@@ -17,7 +17,7 @@ import pytest
 from instruments.simulated.drive.fake_nvme_cli import HostFace
 from instruments.simulated.drive.model import Ssd
 from instruments.simulated.drive.parameters import load
-from labctl.analysis.power.drive_telemetry import counters_moved, own_power_watts
+from labctl.analysis.power.drive_telemetry import counters_moved, own_power_readings
 from labctl.capture.drive import smart_watch as drive_watch
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host.machine import Completed, LocalMachine
@@ -141,7 +141,7 @@ async def test_the_drives_own_power_is_recorded_at_every_look(
     watch = watch_of(*({"interval_power_measurement": 2 << 16 | cw} for cw in (456, 456, 500)))
     for _ in range(3):
         await watch.look()
-    power = own_power_watts(told)
+    power = own_power_readings(told)
     assert power["v"] == pytest.approx([4.56, 4.56, 5.0])
     assert power["t"].tolist() == [500_000_000, 2_500_000_000, 4_500_000_000]
 

@@ -18,7 +18,7 @@ from labctl.analysis.methods.all import methods_of
 from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.methods.consistency import consistency
 from labctl.analysis.results import RunSummary, TemperatureResult
-from labctl.analysis.steady_state.rounds import steady_rounds
+from labctl.analysis.steady_state.rounds import tracked_report
 from labctl.cli.results.report import make_report
 from labctl.config.sweeps import Sweep
 from labctl.record.reader import RunRecord
@@ -168,7 +168,7 @@ def test_mixed_and_transfer_curves_have_every_point(tmp_path: Path) -> None:
 
 def test_the_steady_window_has_the_lines_of_the_standard(tmp_path: Path) -> None:
     _, summary = reviewed(tmp_path)
-    report = steady_rounds(summary.measured, ["randwrite 4k QD32"])
+    report = tracked_report(summary.measured, ["randwrite 4k QD32"])
     assert report is not None and report.reached_at == 7, "in the rounds 4 to 8"
     figure = steady_figure(report)
     rows = check(figure)
@@ -182,7 +182,7 @@ def test_the_steady_window_has_the_lines_of_the_standard(tmp_path: Path) -> None
     assert [float(row["slope_line"]) for row in inside] == pytest.approx(
         np.polyval(slope, np.arange(5))
     )
-    never = steady_rounds(summary.measured[-10:-6])
+    never = tracked_report(summary.measured[-10:-6])
     assert never is not None
     assert steady_figure(never) is None, "four rounds are no window"
 
