@@ -23,12 +23,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Of the disk that the output goes to: what it says of a file names that file."""
+"""Without a file name: the disk that standard output is redirected to is full."""
+OTHERS_WRITE = 0o002
+"""Whatever the umask says, nobody outside the group may change a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its name, where it is (``module:object`` below ``labctl.cli``) and its help."""
+    """A command: its name, where it is (``module:object`` below ``labctl.cli``) and its help.
+
+    The object is a function, which gives the exit code (None: 0), or a ``Typer`` of several.
+    """
 
     name: str
     place: str
@@ -37,11 +42,9 @@ class Command:
 
 SECTIONS: Mapping[str, tuple[Command, ...]] = {
     "Measure": (
-        Command("run", "run.run:run_command", "Run a plan on a rig: record it, report it."),
+        Command("run", "run.run:run", "Run a plan on a rig: record it, report it."),
         Command(
-            "demo",
-            "run.demo:demo_command",
-            "Do it all on a simulated rig, and compare with the truth.",
+            "demo", "run.demo:demo", "Do it all on a simulated rig, and compare with the truth."
         ),
         Command(
             "simulate", "run.demo:simulate", "Start the simulated rig and keep it until Ctrl-C."
@@ -53,23 +56,23 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
     "Results": (
         Command(
             "report",
-            "results.report:report_command",
+            "results.report:report",
             "Show a run's results, and make its report again.",
         ),
         Command(
             "analyse",
-            "results.analyse:analyse_command",
+            "results.analyse:analyse",
             "Consistency, steady state, efficiency, power model of a run.",
         ),
         Command(
             "review",
-            "results.analyse:review_command",
+            "results.analyse:review",
             "Make the page and charts of a review, each with CSV and PDF.",
         ),
-        Command("compare", "results.compare:compare_command", "Compare runs with the first one."),
+        Command("compare", "results.compare:compare_runs", "Compare runs with the first one."),
         Command(
             "query",
-            "results.query:query_command",
+            "results.query:run_query",
             "Ask all runs with SQL (DuckDB), as in SELECT * FROM phases.",
         ),
         Command(
@@ -77,55 +80,51 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "results.bundle:bundle",
             "Pack a run's raw data into one archive, with checksums.",
         ),
-        Command(
-            "verify", "results.bundle:verify_command", "Derive every number of a bundle again."
-        ),
+        Command("verify", "results.bundle:verify", "Derive every number of a bundle again."),
     ),
     "Rigs, plans and runs": (
-        Command("runs", "rig.lists:runs_command", "List the runs."),
+        Command("runs", "rig.lists:list_runs", "List the runs."),
         Command("rigs", "rig.lists:list_rigs", "List the rigs."),
         Command("plans", "rig.lists:list_plans", "List the built-in plans."),
         Command("check", "rig.lists:check", "Check a rig or plan file; every mistake is named."),
         Command(
             "doctor",
-            "rig.doctor:doctor_command",
+            "rig.doctor:doctor",
             "Check what would go wrong tonight, and say what to do.",
         ),
         Command(
             "trim-check",
-            "rig.trim_check:trim_check_command",
+            "rig.trim_check:trim_check",
             "Does TRIM work? On the raw drive, or a filesystem (--folder).",
         ),
     ),
     "Meters": (
         Command(
             "instruments",
-            "meters.instruments:instruments_command",
+            "meters.instruments:list_instruments",
             "List what is connected, who it is, and the rig lines for it.",
         ),
         Command(
             "read",
-            "meters.read:read_command",
+            "meters.read:read",
             "Show live values of every channel of a rig, until Ctrl-C.",
         ),
         Command(
             "range",
-            "meters.find_ranges:range_command",
+            "meters.find_ranges:find_ranges",
             "Find the range to lock on each meter, at the heaviest points.",
         ),
         Command(
             "calibrate",
-            "meters.calibrate:calibrate_command",
+            "meters.calibrate:calibrate",
             "Zero the meters with the drive off; compare two meters.",
         ),
         Command(
             "record",
-            "meters.session:record_command",
+            "meters.session:record",
             "Record what an instrument says, to send it to somebody.",
         ),
-        Command(
-            "replay", "meters.session:replay_command", "Play a recorded session through its driver."
-        ),
+        Command("replay", "meters.session:replay", "Play a recorded session through its driver."),
     ),
     "Overnight": (
         Command(
@@ -133,7 +132,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "daemon",
-            "overnight.daemon:daemon_command",
+            "overnight.daemon:serve",
             "Work off the queue on rigs, until SIGTERM or Ctrl-C.",
         ),
         Command(
@@ -151,20 +150,20 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
         ),
         Command(
             "tidy",
-            "overnight.tidy:tidy_command",
+            "overnight.tidy:tidy",
             "Export or delete old runs, never one on or not shipped.",
         ),
         Command(
             "idle",
-            "overnight.idle:idle_command",
+            "overnight.idle:idle",
             "Record the meters of a rig without a workload, until Ctrl-C.",
         ),
     ),
     "Servers": (
-        Command("ship", "servers.ship:ship_command", "Send or repair runs in InfluxDB and MQTT."),
+        Command("ship", "servers.ship:ship_runs", "Send or repair runs in InfluxDB and MQTT."),
         Command(
             "stack",
-            "servers.stack:stack_command",
+            "servers.stack:stack",
             "Run InfluxDB, Mosquitto and Grafana here, provisioned.",
         ),
         Command("mqtt", "servers.mqtt:app", "What an MQTT broker keeps of a rig."),
@@ -202,9 +201,15 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(f"{one.name:{width}}", one.help) for one in commands])
 
 
+def _exit_with(code: int | None, **_: object) -> NoReturn:
+    """End with the exit code that a command gave."""
+    raise typer.Exit(code or 0)
+
+
 app = typer.Typer(
     name="labctl",
     cls=LazyGroup,
+    result_callback=_exit_with,
     help="Watts of an SSD at each queue depth, on each rail, and when it throttles.",
     no_args_is_help=True,
     add_completion=False,
@@ -245,10 +250,6 @@ def _refuse_foreign_instruments() -> None:
         err=True,
     )
     raise SystemExit(2)
-
-
-OTHERS_WRITE = 0o002
-"""Whatever the umask says, nobody outside the group may change a record."""
 
 
 def main() -> None:

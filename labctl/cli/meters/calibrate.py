@@ -32,17 +32,41 @@ from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.calibration_used import CrossCheck, Zero, day_of
 
 
-def read(
+def calibrate(
     rig: RigArgument,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    channels: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CHANNEL]...", help="Channels; all of the rails if left out."),
+    ] = None,
+    against: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Check these two channels against each other."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Check the pairs that the rig names.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1.0, help="How long to read.")] = 10.0,
+    switch_off: Annotated[
+        bool,
+        typer.Option("--switch-off", help="Switch the drive off and on by the rig's supply."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: the drive is off.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only print what is stored.")] = False,
     json_output: JsonOption = False,
-) -> None:
-    """Show live values of every channel of a rig, until Ctrl-C."""
-    from labctl.cli.meters import read as wall
-    from labctl.cli.terminal.console import Terminal
-
-    raise typer.Exit(wall.show_rig(rig, every, seconds, json_output, Terminal()))
+) -> int:
+    """Zero the meters with the drive off; compare two meters."""
+    if against and any(channel.startswith("-") for channel in against):
+        raise typer.BadParameter("--against takes two channels")
+    modes = [bool(against), compare, show, bool(channels or switch_off)]
+    if sum(modes) > 1:
+        raise typer.BadParameter("choose one of --against, --compare, --show, and zeros")
+    if show:
+        return show_stored(rig, json_output)
+    if against or compare:
+        return checks(rig, against, seconds, json_output)
+    return zeros(
+        rig, channels or (), seconds, switch_off=switch_off, yes=yes, json_output=json_output
+    )
 
 
 def show_stored(rig_name: str, json_output: bool) -> int:
@@ -179,40 +203,3 @@ def _print_check(check: CrossCheck) -> None:
         f"(U, k = 2; {check.n} pairs, {day_of(check.taken)})"
     )
     print(f"En = {check.en:.2g}: {verdict}")
-
-
-def calibrate_command(
-    rig: RigArgument,
-    channels: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[CHANNEL]...", help="Channels; all of the rails if left out."),
-    ] = None,
-    against: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Check these two channels against each other."),
-    ] = None,
-    compare: Annotated[
-        bool, typer.Option("--compare", help="Check the pairs that the rig names.")
-    ] = False,
-    seconds: Annotated[float, typer.Option(min=1.0, help="How long to read.")] = 10.0,
-    switch_off: Annotated[
-        bool,
-        typer.Option("--switch-off", help="Switch the drive off and on by the rig's supply."),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: the drive is off.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Only print what is stored.")] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Zero the meters with the drive off; compare two meters."""
-    if against and any(channel.startswith("-") for channel in against):
-        raise typer.BadParameter("--against takes two channels")
-    modes = [bool(against), compare, show, bool(channels or switch_off)]
-    if sum(modes) > 1:
-        raise typer.BadParameter("choose one of --against, --compare, --show, and zeros")
-    if show:
-        raise typer.Exit(show_stored(rig, json_output))
-    if against or compare:
-        raise typer.Exit(checks(rig, against, seconds, json_output))
-    raise typer.Exit(
-        zeros(rig, channels or (), seconds, switch_off=switch_off, yes=yes, json_output=json_output)
-    )

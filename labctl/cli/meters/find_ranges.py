@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,24 +23,25 @@ from labctl.config.plan import load_plan
 from labctl.record.reader import RunRecord
 
 
-def suggest_ranges(rig_name: str, plan_name: str | None, runs: Path, json_output: bool) -> int:
-    """Do the pass and print what to lock; the exit code of the last run.
-
-    Raises LabctlError when it is refused.
-    """
-    rig = find_rig(rig_name)
-    phases = expand_for(rig, load_plan(plan_name)[0], plan_name) if plan_name is not None else ()
-    plan = ranging_plan(phases)
-    used = rig
-    with held(rig, "labctl range") as lock:
+def find_ranges(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> int:
+    """Find the range to lock on each meter, at the heaviest points."""
+    configured = used = find_rig(rig)
+    phases = expand_for(configured, load_plan(plan)[0], plan) if plan is not None else ()
+    short_plan = ranging_plan(phases)
+    with held(configured, "labctl range") as lock:
         while True:
-            outcome = run_plan(used, plan, "", runs, quiet=True, lock=lock)
+            outcome = run_plan(used, short_plan, "", runs, quiet=True, lock=lock)
             record = RunRecord(outcome.path)
             larger = larger_ranges(used, record)
             if outcome.exit_code or not larger:
                 break
             used = with_ranges(used, larger)
-    found = list(suggestions(rig, used, record)) if not outcome.exit_code else []
+    found = list(suggestions(configured, used, record)) if not outcome.exit_code else []
     if json_output:
         data = {**outcome.to_json(), "ranges": [item.to_json() for item in found]}
         print(json.dumps(data, indent=1))
@@ -60,13 +60,3 @@ def _print(found: list[Suggestion]) -> None:
         print("\nfor the rig:")
     for item in changed:
         print(f"\n[instruments.{item.instrument}]\nrange = {item.suggested:g}")
-
-
-def range_command(
-    rig: RigArgument,
-    plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
-    runs: RunsOption = DEFAULT_RUNS,
-    json_output: JsonOption = False,
-) -> None:
-    """Find the range to lock on each meter, at the heaviest points."""
-    raise typer.Exit(suggest_ranges(rig, plan, runs, json_output))

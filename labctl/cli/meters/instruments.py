@@ -15,11 +15,18 @@ from instruments.transports.serial_ports import SerialPort, connected_ports
 from labctl.cli.terminal.arguments import JsonOption
 
 
-def list_instruments(addresses: Sequence[str], ask: bool, json_output: bool) -> int:
-    """Print them; the exit code is 1 when an address that was named did not answer.
-
-    Without ``ask`` nothing is opened but the ``addresses``; serial ports are asked only by name.
-    """
+def list_instruments(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ADDRESS", help="Serial ports or VISA resources to ask."),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
+    json_output: JsonOption = False,
+) -> int:
+    """List what is connected, who it is, and the rig lines for it."""
+    # the exit code is 1 when an address that was named did not answer; serial ports are asked by
+    # name alone, for what is written to one may be an order to something else
+    named = addresses or []
     ports = connected_ports()
     rows = [_port_row(port) for port in ports]
     try:
@@ -28,17 +35,17 @@ def list_instruments(addresses: Sequence[str], ask: bool, json_output: bool) -> 
         resources = []
         print(f"labctl: {error}", file=sys.stderr)
     rows += [{"address": name, "what": "VISA", "usb": "", "stays": ""} for name in resources]
-    wanted = list(dict.fromkeys([*(resources if ask else []), *addresses]))
+    wanted = list(dict.fromkeys([*(resources if ask else []), *named]))
     stays = {port.path: port.usb or port.by_id for port in ports}
     found = [
         _asked(address, f"meter{number}", stays.get(address, ""))
         for number, address in enumerate(wanted, start=1)
     ]
-    failed = any(item["error"] for item in found if item["address"] in addresses)
+    failed = any(item["error"] for item in found if item["address"] in named)
     if json_output:
         print(json.dumps({"connected": rows, "asked": found}, indent=1))
         return int(failed)
-    if ask or not addresses:
+    if ask or not named:
         _print_rows(rows)
     _print_found(found)
     if rows and not found:
@@ -91,15 +98,3 @@ def _print_found(found: Sequence[dict[str, Any]]) -> None:
         print(f"{item['address']}: {item['error'] or item['identity']}")
         for line in item["rig"]:
             print(f"  {line}")
-
-
-def instruments_command(
-    addresses: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ADDRESS", help="Serial ports or VISA resources to ask."),
-    ] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """List what is connected, who it is, and the rig lines for it."""
-    raise typer.Exit(list_instruments(addresses or (), ask, json_output))

@@ -10,12 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -23,75 +22,109 @@ from rich.text import Text
 from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
+from labctl.cli.terminal.console import Terminal
 from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
 from labctl.record.timebase import Timebase
 
 SPARKS = "▁▂▃▄▅▆▇█"
-HISTORY = 24
+HISTORY_VALUES = 24
 DIGITS = 6
 _STATE_STYLE = {State.READING: "", State.CONNECTING: "yellow", State.LOST: "bold red"}
 
 
+def read(
+    rig: RigArgument,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between values.")] = 1.0,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
+    json_output: JsonOption = False,
+) -> int:
+    """Show live values of every channel of a rig, until Ctrl-C."""
+    # the exit code is 1 when an instrument could not be read
+    found = find_rig(rig)
+    timebase = Timebase()
+    channels = LiveChannels(found)
+    instruments = found.create_instruments(timebase.now_ns)
+    acquisition = Acquisition(instruments, timebase.now_ns, channels)
+    acquisition.start()
+    try:
+        with _ctrl_c() as over:
+            _show(channels, acquisition, timebase, every, seconds, json_output, over)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        not_read = {
+            name: owner.reason
+            for name, owner in acquisition.owners.items()
+            if owner.state is not State.READING
+        }
+        acquisition.stop()
+    for name, reason in not_read.items():
+        print(f"labctl: {name}: {reason}", file=sys.stderr)
+    return int(bool(not_read))
+
+
 @dataclass(slots=True)
-class Needle:
-    """One channel on the wall. ``value`` is the mean since the last look; None: no reading."""
+class LiveChannel:
+    """What is shown of one channel."""
 
     channel: Channel
     state: State = State.CONNECTING
     reason: str = ""
     value: float | None = None
+    """Mean of the newest interval that had readings, in the channel's unit; None: no reading."""
     status: str = ""
     total: float = 0.0
+    """Sum of the readings of this interval."""
     count: int = 0
-    history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY_VALUES))
 
 
-class Wall:
-    """Takes what the owner threads read; ``look`` gives the means since the look before."""
+class LiveChannels:
+    """Every channel of a rig. Owner threads add readings; ``take`` gives means and begins anew."""
 
     def __init__(self, rig: Rig) -> None:
         self._lock = threading.Lock()
-        self._needles = {
-            f"{name}.{channel.name}": Needle(channel)
-            for name, channels in rig.channels.items()
-            for channel in channels
+        self._channels = {
+            f"{name}.{channel.name}": LiveChannel(channel)
+            for name, of_instrument in rig.channels.items()
+            for channel in of_instrument
         }
 
     def batch(self, instrument: str, batch: Batch) -> None:
-        """Readings came in (called by owner threads)."""
+        """Add the readings of an instrument (called by owner threads)."""
         with self._lock:
             for reading in batch.statuses:
                 if reading.status not in BESIDE_VALUES:
-                    needle = self._needles[f"{instrument}.{reading.channel}"]
-                    needle.status, needle.value = reading.status.value, None
+                    live = self._channels[f"{instrument}.{reading.channel}"]
+                    live.status, live.value = reading.status.value, None
             for block in batch.blocks:
                 if len(block):
-                    needle = self._needles[f"{instrument}.{block.channel}"]
-                    needle.total += float(block.values.sum())
-                    needle.count += len(block)
-                    needle.status = ""
+                    live = self._channels[f"{instrument}.{block.channel}"]
+                    live.total += float(block.values.sum())
+                    live.count += len(block)
+                    live.status = ""
 
     def state(self, instrument: str, state: State, reason: str) -> None:
-        """An instrument came or went (called by owner threads)."""
+        """Note that an instrument connected, was lost or stopped (called by owner threads)."""
         with self._lock:
-            for name, needle in self._needles.items():
+            for name, live in self._channels.items():
                 if name.partition(".")[0] == instrument:
-                    needle.state, needle.reason = state, reason
+                    live.state, live.reason = state, reason
                     if state is not State.READING:
-                        needle.value = None
+                        live.value = None
 
-    def look(self) -> list[tuple[str, Needle, int]]:
-        """Each channel by name, with the number of readings since the last look."""
+    def take(self) -> list[tuple[str, LiveChannel, int]]:
+        """Each channel by name, with the number of readings since the last call."""
         with self._lock:
             seen = []
-            for name, needle in self._needles.items():
-                count = needle.count
+            for name, live in self._channels.items():
+                count = live.count
                 if count:
-                    needle.value = needle.total / count
-                    needle.history.append(needle.value)
-                needle.total, needle.count = 0.0, 0
-                seen.append((name, needle, count))
+                    live.value = live.total / count
+                    live.history.append(live.value)
+                live.total, live.count = 0.0, 0
+                seen.append((name, live, count))
             return seen
 
 
@@ -118,68 +151,39 @@ def shown(value: float, unit: str) -> str:
     return f"{scaled:.{min(decimals, DIGITS)}f} {prefix}{unit}"
 
 
-def show_rig(
-    rig_name: str, every_s: float, seconds: float | None, json_output: bool, console: Console
-) -> int:
-    """Read a rig until Ctrl-C, or for ``seconds``; the exit code.
-
-    0: every instrument was read; 1: one of them could not be. Raises ConfigurationError.
-    """
-    rig = find_rig(rig_name)
-    timebase = Timebase()
-    wall = Wall(rig)
-    group = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, wall)
-    group.start()
-    try:
-        with _ctrl_c() as over:
-            _show(wall, group, timebase, every_s, seconds, json_output, console, over)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        never_read = [
-            name for name, owner in group.owners.items() if owner.state is not State.READING
-        ]
-        group.stop()
-    for name in never_read:
-        print(f"labctl: {name}: {group.owners[name].reason}", file=sys.stderr)
-    return int(bool(never_read))
-
-
 def _show(
-    wall: Wall,
-    group: Acquisition,
+    channels: LiveChannels,
+    acquisition: Acquisition,
     timebase: Timebase,
     every_s: float,
     seconds: float | None,
     json_output: bool,
-    console: Console,
     over: threading.Event,
 ) -> None:
+    """Show or print every ``every_s`` until ``over`` is set, or for ``seconds``."""
+    console = Terminal()
     end = math.inf if seconds is None else time.monotonic() + seconds
-    with (
-        Live(console=console, auto_refresh=False)
-        if _on_screen(console, json_output)
-        else (_Nothing()) as live
-    ):
+    on_screen = console.is_terminal and not json_output
+    with Live(console=console, auto_refresh=False) if on_screen else nullcontext() as display:
         while (left_s := end - time.monotonic()) > 0:
             if over.wait(min(every_s, left_s)):
                 return
-            _connected_first(wall, group)
-            seen = wall.look()
-            if live is not None:
-                live.update(_table(seen), refresh=True)
+            _note_lost(channels, acquisition)
+            seen = channels.take()
+            if display is not None:
+                display.update(_table(seen), refresh=True)
             elif json_output:
                 for line in _json_lines(seen, timebase.now_ns()):
                     print(line, flush=True)
             else:
                 clock = time.strftime("%H:%M:%S")
-                for name, needle, _ in seen:
-                    print(f"{clock}  {name:<24} {_words(needle)}", flush=True)
+                for name, live, _ in seen:
+                    print(f"{clock}  {name:<24} {_words(live)}", flush=True)
 
 
 @contextmanager
 def _ctrl_c() -> Iterator[threading.Event]:
-    """Is set by Ctrl-C, which then cuts no frame in two: half a frame would stay on the screen."""
+    """An event that Ctrl-C sets. No exception: it would leave half a frame on the screen."""
     over = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: over.set())
     try:
@@ -188,69 +192,43 @@ def _ctrl_c() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Nothing:
-    """No screen: lines are printed instead."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _on_screen(console: Console, json_output: bool) -> bool:
-    return console.is_terminal and not json_output
-
-
-def _connected_first(wall: Wall, group: Acquisition) -> None:
-    """An instrument that never connected tells it only through its owner."""
-    for name, owner in group.owners.items():
+def _note_lost(channels: LiveChannels, acquisition: Acquisition) -> None:
+    """An instrument that never connected does not report itself: its owner's state says it."""
+    for name, owner in acquisition.owners.items():
         if owner.state is State.LOST:
-            wall.state(name, State.LOST, owner.reason)
+            channels.state(name, State.LOST, owner.reason)
 
 
-def _words(needle: Needle) -> str:
-    if needle.state is not State.READING:
-        return f"{needle.state.value}: {needle.reason}" if needle.reason else needle.state.value
-    if needle.status or needle.value is None:
-        return needle.status or "–"
-    return shown(needle.value, needle.channel.unit)
+def _words(live: LiveChannel) -> str:
+    if live.state is not State.READING:
+        return f"{live.state.value}: {live.reason}" if live.reason else live.state.value
+    if live.status or live.value is None:
+        return live.status or "–"
+    return shown(live.value, live.channel.unit)
 
 
-def _table(seen: list[tuple[str, Needle, int]]) -> Table:
+def _table(seen: list[tuple[str, LiveChannel, int]]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, width=78)
     table.add_column(width=24, no_wrap=True, overflow="ellipsis")
     table.add_column(width=22, justify="right", no_wrap=True, overflow="ellipsis")
-    table.add_column(width=HISTORY + 2, no_wrap=True)
-    for name, needle, _ in seen:
-        style = "yellow" if needle.status else _STATE_STYLE.get(needle.state, "dim")
-        table.add_row(name, Text(_words(needle), style=style), sparkline(needle.history))
+    table.add_column(width=HISTORY_VALUES + 2, no_wrap=True)
+    for name, live, _ in seen:
+        style = "yellow" if live.status else _STATE_STYLE.get(live.state, "dim")
+        table.add_row(name, Text(_words(live), style=style), sparkline(live.history))
     return table
 
 
-def _json_lines(seen: list[tuple[str, Needle, int]], now_ns: int) -> Iterable[str]:
-    for name, needle, count in seen:
+def _json_lines(seen: list[tuple[str, LiveChannel, int]], now_ns: int) -> Iterable[str]:
+    for name, live, count in seen:
         yield json.dumps(
             {
                 "t_ns": now_ns,
                 "channel": name,
-                "value": needle.value if count else None,
-                "unit": needle.channel.unit,
+                "value": live.value if count else None,
+                "unit": live.channel.unit,
                 "readings": count,
-                "status": needle.status,
-                "state": needle.state.value,
-                "reason": needle.reason,
+                "status": live.status,
+                "state": live.state.value,
+                "reason": live.reason,
             }
         )
-
-
-def read_command(
-    rig: RigArgument,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between looks.")] = 1.0,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so long.")] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Show live values of every channel of a rig, until Ctrl-C."""
-    from labctl.cli.terminal.console import Terminal
-
-    raise typer.Exit(show_rig(rig, every, seconds, json_output, Terminal()))

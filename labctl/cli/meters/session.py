@@ -22,27 +22,23 @@ from labctl.printable import printable
 from labctl.toml_reading import mistakes_of
 
 
-def record(rig_name: str, instrument: str, seconds: float, to: Path | None) -> int:
-    """Record a session with an instrument of a rig; the exit code.
-
-    Raises ConfigurationError, JournalError when the file cannot be written.
-    """
-    rig = find_rig(rig_name)
-    entry = rig.file.instruments.get(instrument)
+def record(
+    rig: RigArgument,
+    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
+    seconds: Annotated[float, typer.Option(min=1.0, help="For how long.")] = 30.0,
+    to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
+) -> int:
+    """Record what an instrument says, to send it to somebody."""
+    found = find_rig(rig)
+    entry = found.file.instruments.get(instrument)
     if entry is None:
-        known = ", ".join(rig.file.instruments)
-        raise ConfigurationError(
-            [
-                Mistake(
-                    rig.path, "instruments", instrument, f"no such instrument; there are: {known}"
-                )
-            ]
-        )
+        allowed = f"no such instrument; there are: {', '.join(found.file.instruments)}"
+        raise ConfigurationError([Mistake(found.path, "instruments", instrument, allowed)])
     path = to or Path(f"{instrument}-{entry.driver}-{time.strftime('%Y%m%d-%H%M%S')}.session")
     try:
         with path.open("x", encoding="utf-8") as file:
             made = recording.begin_recording(
-                file, instrument, entry.driver, rig.settings_of(instrument), time.monotonic_ns
+                file, instrument, entry.driver, found.settings_of(instrument), time.monotonic_ns
             )
             readings, error = _read(made, seconds)
     except FileExistsError:
@@ -77,40 +73,40 @@ def _read(instrument: Instrument, seconds: float) -> tuple[int, str]:
     return readings, ""
 
 
-def replay(path: Path, json_output: bool) -> int:
-    """Play a recorded session through its driver and print what it reads; the exit code.
-
-    0: played to its end; 1: the driver failed on it. Raises ConfigurationError.
-    """
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recorded session.")],
+    json_output: JsonOption = False,
+) -> int:
+    """Play a recorded session through its driver."""
     try:
-        session = recording.parse_session(path.read_text(encoding="utf-8"))
+        session = recording.parse_session(file.read_text(encoding="utf-8"))
         instrument = recording.replayed(session)
     except UnicodeDecodeError as error:
-        raise _unplayable(path, "not a recorded session: it is no text") from error
+        raise _unplayable(file, "not a recorded session: it is no text") from error
     except OSError as error:
-        raise _unplayable(path, error.strerror or str(error)) from error
+        raise _unplayable(file, error.strerror or str(error)) from error
     except InstrumentError as error:
-        raise _unplayable(path, str(error)) from error
+        raise _unplayable(file, str(error)) from error
     except KeyError as error:
         raise ConfigurationError(
-            [Mistake(str(path), "driver", str(error.args[0]), "no such driver here")]
+            [Mistake(str(file), "driver", str(error.args[0]), "no such driver here")]
         ) from error
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(path), "settings")) from error
+        raise ConfigurationError(mistakes_of(error, str(file), "settings")) from error
     units = {channel.name: channel.unit for channel in instrument.channels}
     failure = ""
-    begun = False
+    started = False
     try:
         identity = instrument.open()
         if not json_output:
             print(printable(f"{session.driver} {session.name}: {identity}"))
         instrument.start()
-        begun = True
+        started = True
         while True:
             _print(instrument.read(), units, json_output)
     except recording.SessionEnded:
-        if not begun:
-            failure = f"{path} ends before the first reading was asked for"
+        if not started:
+            failure = f"{file} ends before the first reading was asked for"
     except InstrumentError as error:
         failure = str(error)
     finally:
@@ -135,26 +131,8 @@ def _print(batch: Batch, units: dict[str, str], json_output: bool) -> None:
                 )
     for status in batch.statuses:
         if json_output:
-            told = {"t_ns": status.t_ns, "channel": status.channel, "status": status.status.value}
-            print(json.dumps(told | {"detail": status.detail, "count": status.count}))
+            row = {"t_ns": status.t_ns, "channel": status.channel, "status": status.status.value}
+            print(json.dumps(row | {"detail": status.detail, "count": status.count}))
         else:
             words = f"{status.status.value} x {status.count} {status.detail}".rstrip()
             print(printable(f"{status.t_ns * 1e-9:12.6f} s  {status.channel:<12} {words}"))
-
-
-def record_command(
-    rig: RigArgument,
-    instrument: Annotated[str, typer.Argument(help="The instrument's name in the rig.")],
-    seconds: Annotated[float, typer.Option(min=1.0, help="For how long.")] = 30.0,
-    to: Annotated[Path | None, typer.Option(help="The file; a new one here if left out.")] = None,
-) -> None:
-    """Record what an instrument says, to send it to somebody."""
-    raise typer.Exit(record(rig, instrument, seconds, to))
-
-
-def replay_command(
-    file: Annotated[Path, typer.Argument(help="A recorded session.")],
-    json_output: JsonOption = False,
-) -> None:
-    """Play a recorded session through its driver."""
-    raise typer.Exit(replay(file, json_output))

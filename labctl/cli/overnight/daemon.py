@@ -1,4 +1,4 @@
-"""``labctl daemon``: plain lines of what it does, for a terminal or for systemd's journal."""
+"""``labctl daemon``: runs the daemon; prints what it does, for a terminal or systemd's journal."""
 
 from __future__ import annotations
 
@@ -21,30 +21,40 @@ from labctl.service.daemon.settings import service_settings
 from labctl.service.data_dir import find_home
 
 PRIVATE = 0o077
+"""A umask: what is written is for this user alone."""
 
 
-def serve(names: Sequence[str], runs: Path | None) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C. Raises ConfigurationError, RigBusy, HomeUnusable."""
-    rigs = _rigs(names)
+def serve(
+    rigs: Annotated[
+        list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
+    ] = None,
+) -> None:
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    found = _rigs(rigs or ())
     home = find_home()
     extras = (tell_in_the_morning, watch_disk, take_commands)
     if runs is None:
-        os.umask(PRIVATE)  # where runs go that others shall see, their folder and the umask say it
-    daemon = Daemon(home, rigs, runs or home.runs, service_settings(), tell, extras)
+        # a directory that others may read is chosen with --runs; its umask is the user's
+        os.umask(PRIVATE)
+    daemon = Daemon(home, found, runs or home.runs, service_settings(), print_line, extras)
     asyncio.run(daemon.run())
 
 
-def tell(text: str) -> None:
-    """A line; systemd's journal has its own times."""
+def print_line(text: str) -> None:
+    """Print a line with date and time; without them for systemd's journal, which has its own."""
     stamp = "" if "JOURNAL_STREAM" in os.environ else time.strftime("%Y-%m-%d %H:%M:%S  ")
     try:
         print(f"{stamp}{text}", flush=True)
     except OSError:
-        return  # nobody reads it any more
+        return  # standard output was closed
 
 
 def _rigs(names: Sequence[str]) -> list[Rig]:
-    """The rigs of these names or files; all that there are where none is named."""
+    """The rigs of these names or files; every rig that is found where none is named."""
     found: list[Rig] = []
     mistakes: list[Mistake] = []
     for name in names or [str(path) for path in rig_files()]:
@@ -60,16 +70,3 @@ def _rigs(names: Sequence[str]) -> list[Rig]:
     if twice:
         raise LabctlError(f"two rigs have the same name: {', '.join(sorted(twice))}")
     return found
-
-
-def daemon_command(
-    rigs: Annotated[
-        list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
-    ] = None,
-) -> None:
-    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
-    serve(rigs or (), runs)

@@ -19,12 +19,15 @@ from labctl.service.locks.rig_lock import RigLock
 from labctl.service.runs.shipping import configured_sinks
 
 
-def record(rig_name: str, root: Path | None) -> None:
-    """Record until Ctrl-C or SIGTERM. Raises RigBusy, ConfigurationError, JournalError."""
-    rig = find_rig(rig_name)
+def idle(
+    rig: RigArgument,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
+) -> None:
+    """Record the meters of a rig without a workload, until Ctrl-C."""
+    found = find_rig(rig)
     home = find_home()
-    sinks = configured_sinks(rig.text, rig.path)
-    lock = RigLock.take(home, rig, "labctl idle")
+    sinks = configured_sinks(found.text, found.path)
+    lock = RigLock.take(home, found, "labctl idle")
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
@@ -32,7 +35,7 @@ def record(rig_name: str, root: Path | None) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
         watch_lifeline(loop, stop.set)
-        await record_idle(rig, root or home.idle, sinks, _tell, stop)
+        await record_idle(found, runs or home.idle, sinks, _print_line, stop)
 
     try:
         asyncio.run(until_stopped())
@@ -40,13 +43,5 @@ def record(rig_name: str, root: Path | None) -> None:
         lock.release()
 
 
-def _tell(text: str) -> None:
+def _print_line(text: str) -> None:
     print(f"labctl: {text}", file=sys.stderr, flush=True)
-
-
-def idle_command(
-    rig: RigArgument,
-    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the records.")] = None,
-) -> None:
-    """Record the meters of a rig without a workload, until Ctrl-C."""
-    record(rig, runs)

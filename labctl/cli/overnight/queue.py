@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption, YesOption
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.jobs_table import expected_span, job_json, jobs_table, wall_time
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
@@ -27,37 +26,44 @@ from labctl.service.queue.store import Queue
 from labctl.toml_reading import is_file
 
 RigNameArgument = Annotated[str, typer.Argument(metavar="RIG", help="The rig's name or file.")]
-
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
 
 FINISHED_SHOWN = 10
-_STYLES = {
-    JobState.RUNNING: "bold green",
-    JobState.FAILED: "red",
-    JobState.CANCELLED: "dim",
-    JobState.DONE: "dim",
-}
+
+app = typer.Typer(
+    help="Queue plans for rigs; labctl daemon works them off.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
+@app.command()
 def add(
-    rig: str | None,
-    plan: str | None,
-    matrix: Path | None,
-    *,
-    after: str | None,
-    repeat: int,
-    tags: tuple[str, ...],
-    retries: int,
-    dry_run: bool,
-    yes: bool,
-    json_output: bool,
+    rig: Annotated[str | None, typer.Argument(help="A rig file, or a rig's name.")] = None,
+    plan: Annotated[str | None, typer.Argument(help="A built-in plan, or a plan file.")] = None,
+    matrix: Annotated[
+        Path | None, typer.Option(help="A file of rigs and plans: queue every combination.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Not before: 22:00, '2026-11-21 22:00' or +2h30m.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(help="How often.")] = 1,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="WORD", help="A word to find it by; repeatable.")
+    ] = None,
+    retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
+    ] = False,
+    yes: YesOption = False,
+    json_output: JsonOption = False,
 ) -> None:
-    """Queue what was asked for, all of it or nothing. Raises ConfigurationError, QueueError,
-    Refused when a large plan is not meant."""
+    """Queue a plan on a rig, or a whole matrix of them."""
     now = datetime.now().astimezone()
     queue = Queue(find_home())
     if matrix is not None:
-        if rig is not None or plan is not None or after is not None or repeat != 1 or tags:
+        if rig is not None or plan is not None or after is not None or repeat != 1 or tag:
             allowed = "comes alone: rigs, plans, after, repeat, tags and retries stand in the file"
             raise ConfigurationError([Mistake("--matrix", "option", None, allowed)])
         orders = read_matrix(matrix, find_rig, now)
@@ -68,7 +74,7 @@ def add(
     else:
         after_s = None if after is None else parse_after(after, now)
         found, text = find_plan(plan, Path())
-        orders = [Order(find_rig(rig), found, text, repeat, after_s, tags, retries)]
+        orders = [Order(find_rig(rig), found, text, repeat, after_s, tuple(tag or ()), retries)]
     earlier = queue.jobs()
     makers = [
         (make, repetition)
@@ -81,8 +87,7 @@ def add(
         _print_jobs(jobs, expect(jobs, time.time(), ()), json_output)
         return
     for order in orders:
-        repeat = order.repeat
-        ask_first(order.rig, order.plan, yes=yes, json_output=json_output, repeat=repeat)
+        ask_first(order.rig, order.plan, yes=yes, json_output=json_output, repeat=order.repeat)
     following = iter(makers)
 
     def next_job(number: int) -> Job:
@@ -95,6 +100,7 @@ def add(
         _note_paused(queue, added)
 
 
+@app.command("list")
 def list_jobs(
     rig: Annotated[str | None, typer.Option(help="Only this rig's.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
@@ -121,53 +127,41 @@ def list_jobs(
         print(f"labctl: {problem}", file=sys.stderr)
 
 
-def show(number: int, json_output: bool) -> None:
-    """One job, whole. Raises NoSuchJob, QueueError."""
+@app.command()
+def show(job: JobArgument, json_output: JsonOption = False) -> None:
+    """Show a job: its plan, its attempts, their runs."""
     queue = Queue(find_home())
-    job = queue.job(number)
-    when = _expected(queue).get(number)
+    found = queue.job(job)
+    expected = _expected(queue).get(job)
     if json_output:
-        print(json.dumps(job_json(job, when), indent=1))
-        return
-    print(f"job {job.id}: {job.plan} on {job.rig}, {job.state}")
-    if job.reason:
-        print(f"  {job.reason}")
-    print(f"  queued {_moment(job.added_s)}")
-    if job.after_s is not None:
-        print(f"  not before {_moment(job.after_s)}")
-    if job.repeat[1] > 1:
-        print(f"  repetition {job.repeat[0]} of {job.repeat[1]}")
-    if job.tags:
-        print(f"  tags {' '.join(job.tags)}")
-    drive = f"{job.drive_target} {job.drive_serial}".strip()
-    print(f"  drive {drive}")
-    if when is not None and when.begin_s is not None:
-        print(f"  {_span(when)}")
-    if job.retries:
-        print(f"  tried again {job.failures} of {job.retries} times")
-    for attempt in job.attempts:
-        end = "" if attempt.ended_s is None else f" to {_moment(attempt.ended_s)}"
-        outcome = "running" if attempt.outcome is None else attempt.outcome.value
-        print(f"  {_moment(attempt.begun_s)}{end}: {outcome}")
-        if attempt.run:
-            print(f"    {attempt.run}")
-        if attempt.reason:
-            print(f"    {attempt.reason}")
-    print("\n" + job.plan_text.rstrip())
+        print(json.dumps(job_json(found, expected), indent=1))
+    else:
+        _print_job(found, expected)
 
 
-def move(number: int, position: int, json_output: bool) -> None:
-    """Move a job, and show the new order. Raises NoSuchJob, QueueError."""
+@app.command()
+def move(
+    job: JobArgument,
+    position: Annotated[
+        int, typer.Argument(min=1, help="Its place among those that wait; 1: next.")
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """Move a waiting job to another place."""
     queue = Queue(find_home())
-    order = queue.move(number, position)
+    order = queue.move(job, position)
     _print_jobs(order, _expected(queue), json_output)
 
 
-def cancel(numbers: Sequence[int], json_output: bool) -> None:
-    """Cancel each job. Raises LabctlError after all were tried, with each that could not be."""
+@app.command()
+def cancel(
+    jobs: Annotated[list[int], typer.Argument(metavar="JOB", help="Numbers of jobs.")],
+    json_output: JsonOption = False,
+) -> None:
+    """Cancel jobs; one that runs is stopped, and its record stays."""
     queue = Queue(find_home())
     done, errors = [], list[LabctlError]()
-    for number in numbers:
+    for number in jobs:
         try:
             done.append(queue.cancel(number))
         except LabctlError as error:
@@ -182,8 +176,19 @@ def cancel(numbers: Sequence[int], json_output: bool) -> None:
         raise type(errors[0])("\n".join(map(str, errors)))
 
 
-def set_paused(rig: str, paused: bool, json_output: bool) -> None:
-    """Pause or resume a rig. Raises QueueError, ConfigurationError (no such rig)."""
+@app.command()
+def pause(rig: RigNameArgument, json_output: JsonOption = False) -> None:
+    """Begin no further job on a rig; the one that runs goes on."""
+    _set_paused(rig, True, json_output)
+
+
+@app.command()
+def resume(rig: RigNameArgument, json_output: JsonOption = False) -> None:
+    """Begin jobs on a rig again."""
+    _set_paused(rig, False, json_output)
+
+
+def _set_paused(rig: str, paused: bool, json_output: bool) -> None:
     queue = Queue(find_home())
     name = find_rig(rig).name if is_file(Path(rig)) else rig
     try:
@@ -194,49 +199,6 @@ def set_paused(rig: str, paused: bool, json_output: bool) -> None:
         print(json.dumps({"rig": name, "paused": paused}))
     else:
         print(f"{name}: {'no further job begins' if paused else 'jobs begin again'}")
-
-
-def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
-    """A job for a program: as it is kept, and when it will begin and end."""
-    data: dict[str, Any] = job.model_dump(mode="json")
-    data["expected"] = (
-        None
-        if when is None
-        else {"begin_s": when.begin_s, "end_s": when.end_s, "at_least": when.least}
-    )
-    return data
-
-
-def jobs_table(
-    jobs: Sequence[Job], expected: Mapping[int, Expected], *, a_line_each: bool = False
-) -> Table:
-    """The jobs as a table that fits into 80 columns; what does not fit goes into another line, or
-    with ``a_line_each`` is cut."""
-    rows = [
-        (
-            str(job.id),
-            job.state.value,
-            _shortened(job.rig, 14),
-            _shortened(job.plan, 18),
-            _when(job, expected.get(job.id)),
-            _remark(job),
-        )
-        for job in jobs
-    ]
-    table = Table(box=None, pad_edge=False, expand=False)
-    for index, title in enumerate(("job", "state", "rig", "plan", "begin – end")):
-        table.add_column(title, justify="left" if index else "right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for job, row in zip(jobs, rows, strict=True):
-        *cells, remark = map(Text, row)
-        if a_line_each:  # of the text, not of the column: that is the one to become narrower
-            remark.no_wrap, remark.overflow = True, "ellipsis"
-        table.add_row(*cells, remark, style=_STYLES.get(job.state, ""))
-    return table
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _expected(queue: Queue) -> dict[int, Expected]:
@@ -263,131 +225,29 @@ def _note_paused(queue: Queue, jobs: Sequence[Job]) -> None:
             print(f"{rig} is paused: labctl queue resume {rig}")
 
 
-def _when(job: Job, when: Expected | None) -> str:
-    if when is not None:
-        return _span(when)
-    last = job.last
-    if last is None or last.ended_s is None:
-        return ""
-    return f"{_moment(last.begun_s)} – {_clock(last.ended_s, last.begun_s)}"
-
-
-def _span(when: Expected) -> str:
-    if when.begin_s is None:
-        return "–"
-    if when.end_s is None:
-        return f"{_moment(when.begin_s)} – ?"
-    end = _clock(when.end_s, when.begin_s)
-    return f"{_moment(when.begin_s)} – {'≥ ' if when.least else ''}{end}"
-
-
-def _remark(job: Job) -> str:
-    parts = []
+def _print_job(job: Job, expected: Expected | None) -> None:
+    print(f"job {job.id}: {job.plan} on {job.rig}, {job.state}")
+    if job.reason:
+        print(f"  {job.reason}")
+    print(f"  queued {wall_time(job.added_s)}")
+    if job.after_s is not None:
+        print(f"  not before {wall_time(job.after_s)}")
     if job.repeat[1] > 1:
-        parts.append(f"{job.repeat[0]}/{job.repeat[1]}")
-    parts += job.tags
-    if job.cancel_asked and job.state is JobState.RUNNING:
-        parts.append("stopping")
-    return " ".join(parts)
-
-
-def _moment(seconds: float) -> str:
-    """Day and time, by the wall; the day only when it is another one."""
-    then = time.localtime(seconds)
-    pattern = "%H:%M" if then[:3] == time.localtime()[:3] else "%a %d %b %H:%M"
-    return time.strftime(pattern, then)
-
-
-def _clock(seconds: float, begin_s: float) -> str:
-    """The time of day; with the day where it is not the next such time after the begin."""
-    days = abs(seconds - begin_s) > 86_400
-    return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))
-
-
-def add_command(
-    rig: Annotated[str | None, typer.Argument(help="A rig file, or a rig's name.")] = None,
-    plan: Annotated[str | None, typer.Argument(help="A built-in plan, or a plan file.")] = None,
-    matrix: Annotated[
-        Path | None, typer.Option(help="A file of rigs and plans: queue every combination.")
-    ] = None,
-    after: Annotated[
-        str | None, typer.Option(help="Not before: 22:00, '2026-11-21 22:00' or +2h30m.")
-    ] = None,
-    repeat: Annotated[int, typer.Option(help="How often.")] = 1,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="WORD", help="A word to find it by; repeatable.")
-    ] = None,
-    retries: Annotated[int, typer.Option(help="Try again after a failure, so often.")] = 1,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check it and print the jobs; queue nothing.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Queue a plan on a rig, or a whole matrix of them."""
-    add(
-        rig,
-        plan,
-        matrix,
-        after=after,
-        repeat=repeat,
-        tags=tuple(tag or ()),
-        retries=retries,
-        dry_run=dry_run,
-        yes=yes,
-        json_output=json_output,
-    )
-
-
-def show_command(job: JobArgument, json_output: JsonOption = False) -> None:
-    """Show a job: its plan, its attempts, their runs."""
-    show(job, json_output)
-
-
-def move_command(
-    job: JobArgument,
-    position: Annotated[
-        int, typer.Argument(min=1, help="Its place among those that wait; 1: next.")
-    ],
-    json_output: JsonOption = False,
-) -> None:
-    """Move a waiting job to another place."""
-    move(job, position, json_output)
-
-
-def cancel_command(
-    jobs: Annotated[list[int], typer.Argument(metavar="JOB", help="Numbers of jobs.")],
-    json_output: JsonOption = False,
-) -> None:
-    """Cancel jobs; one that runs is stopped, and its record stays."""
-    cancel(jobs, json_output)
-
-
-def pause_command(rig: RigNameArgument, json_output: JsonOption = False) -> None:
-    """Begin no further job on a rig; the one that runs goes on."""
-    set_paused(rig, True, json_output)
-
-
-def resume_command(rig: RigNameArgument, json_output: JsonOption = False) -> None:
-    """Begin jobs on a rig again."""
-    set_paused(rig, False, json_output)
-
-
-app = typer.Typer(
-    help="Queue plans for rigs; labctl daemon works them off.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-for _name, _command in (
-    ("add", add_command),
-    ("list", list_jobs),
-    ("show", show_command),
-    ("move", move_command),
-    ("cancel", cancel_command),
-    ("pause", pause_command),
-    ("resume", resume_command),
-):
-    app.command(_name)(_command)
+        print(f"  repetition {job.repeat[0]} of {job.repeat[1]}")
+    if job.tags:
+        print(f"  tags {' '.join(job.tags)}")
+    drive = f"{job.drive_target} {job.drive_serial}".strip()
+    print(f"  drive {drive}")
+    if expected is not None and expected.begin_s is not None:
+        print(f"  {expected_span(expected)}")
+    if job.retries:
+        print(f"  tried again {job.failures} of {job.retries} times")
+    for attempt in job.attempts:
+        end = "" if attempt.ended_s is None else f" to {wall_time(attempt.ended_s)}"
+        outcome = "running" if attempt.outcome is None else attempt.outcome.value
+        print(f"  {wall_time(attempt.begun_s)}{end}: {outcome}")
+        if attempt.run:
+            print(f"    {attempt.run}")
+        if attempt.reason:
+            print(f"    {attempt.reason}")
+    print("\n" + job.plan_text.rstrip())

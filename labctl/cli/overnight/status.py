@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from labctl.capture.meters.live_values import View
-from labctl.cli.overnight.queue import job_json
 from labctl.cli.terminal.arguments import BrokerOption, JsonOption
+from labctl.cli.terminal.jobs_table import job_json
 from labctl.cli.terminal.live_view import moment_line
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState

@@ -1,4 +1,4 @@
-"""``labctl tidy`` and ``labctl morning``: what became of the runs."""
+"""``labctl tidy``: exports and deletes old runs by a rule."""
 
 from __future__ import annotations
 
@@ -28,20 +28,32 @@ from labctl.service.runs.retention import (
 )
 from labctl.service.status.local_rigs import runs_root
 
-WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
+_STEP_WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
 
 
 def tidy(
-    runs: Path | None,
-    export_after_days: float | None,
-    delete_after_days: float | None,
-    budget: str | None,
-    archive: Path | None,
-    *,
-    dry_run: bool,
-    json_output: bool,
+    export_after_days: Annotated[
+        float | None,
+        typer.Option("--export-after", help="Write Parquet beside runs older than so many days."),
+    ] = None,
+    delete_after_days: Annotated[
+        float | None,
+        typer.Option("--delete-after", help="Delete runs older than so many days."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
+    ] = None,
+    archive: Annotated[
+        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
+    ] = False,
+    json_output: JsonOption = False,
 ) -> int:
-    """Apply the rule to every run; the exit code. Raises ConfigurationError, MissingPart."""
+    """Export or delete old runs, never one on or not shipped."""
+    # the exit code is 1 when something could not be done
     rule = Rule(
         None if export_after_days is None else export_after_days * DAY_S,
         None if delete_after_days is None else delete_after_days * DAY_S,
@@ -61,7 +73,7 @@ def tidy(
         attempt.run
         for job in Queue(find_home()).jobs()
         if not job.state.over
-        for attempt in job.attempts  # it may go on with that of an earlier one
+        for attempt in job.attempts  # a job may resume the run of an earlier attempt
         if attempt.run is not None
     }
     if not dry_run:
@@ -95,7 +107,7 @@ def _print(done: list[tuple[Decision, str]], dry_run: bool) -> None:
     for decision, problem in done:
         if decision.step is Step.KEEP and not decision.reason:
             continue
-        print(f"{WORDS[decision.step]:<8}{decision.run.name} ({decision.bytes / 1e6:.1f} MB)")
+        print(f"{_STEP_WORDS[decision.step]:<8}{decision.run.name} ({decision.bytes / 1e6:.1f} MB)")
         if decision.reason:
             print(f"        {decision.reason}")
         if problem:
@@ -114,35 +126,3 @@ def _json(decision: Decision, problem: str) -> dict[str, object]:
         "bytes": decision.bytes,
         "problem": problem,
     }
-
-
-def tidy_command(
-    export_after: Annotated[
-        float | None, typer.Option(help="Write Parquet beside runs older than so many days.")
-    ] = None,
-    delete_after: Annotated[
-        float | None, typer.Option(help="Delete runs older than so many days.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
-    ] = None,
-    archive: Annotated[
-        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
-    ] = None,
-    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Export or delete old runs, never one on or not shipped."""
-    code = tidy(
-        runs,
-        export_after,
-        delete_after,
-        budget,
-        archive,
-        dry_run=dry_run,
-        json_output=json_output,
-    )
-    raise typer.Exit(code)

@@ -18,10 +18,10 @@ from rich.rule import Rule
 from rich.text import Text
 
 from labctl.capture.meters.live_values import View
-from labctl.cli.overnight.queue import jobs_table
 from labctl.cli.overnight.status import daemon_line, jobs_wait
 from labctl.cli.terminal.arguments import BrokerOption
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.jobs_table import jobs_table
 from labctl.cli.terminal.live_view import screen
 from labctl.errors import LabctlError
 from labctl.printable import printable

@@ -13,7 +13,7 @@ import typer
 
 from labctl.analysis.compare.summary_diff import Mismatch, mismatches
 from labctl.analysis.run.summary import summarise
-from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption, RunArgument
 from labctl.errors import JournalError
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord
@@ -25,7 +25,7 @@ WIDTH = 80
 
 
 def bundle(
-    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run_directory: RunArgument,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The archive.")] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -40,10 +40,13 @@ def bundle(
         print(f"{target}: {len(manifest.members)} files, {size / 1e6:.1f} MB before packing")
 
 
-def verify(file: Path, json_output: bool) -> int:
-    """Check every file and derive every number again; exit code 1 when anything differs.
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="An archive of labctl bundle.")],
+    json_output: JsonOption = False,
+) -> int:
+    """Derive every number of a bundle again.
 
-    Raises JournalError when it is no bundle.
+    Exit code 1 when a number or a file differs.
     """
     with tempfile.TemporaryDirectory(prefix="labctl-verify-") as folder:
         enough_room(file, Path(folder))
@@ -103,14 +106,3 @@ def _counted(count: int, what: str) -> str:
 
 def _folded(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def verify_command(
-    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="An archive of labctl bundle.")],
-    json_output: JsonOption = False,
-) -> None:
-    """Derive every number of a bundle again.
-
-    Exit code 1 when a number or a file differs.
-    """
-    raise typer.Exit(verify(file, json_output))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from labctl.analysis.compare.comparison import compare
-from labctl.analysis.compare.gate import Gate, GateResult, check_gate, parse_allowances, parse_gate
+from labctl.analysis.compare.gate import Gate, check_gate, parse_allowances, parse_gate
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
@@ -24,21 +24,33 @@ GATE_FAILED = 1
 
 
 def compare_runs(
-    runs: Sequence[Path],
-    gate_file: Path | None,
-    allowances: Sequence[str],
-    strict: bool,
-    html: Path | None,
-    csv_output: bool,
-    json_output: bool,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run directories; RUN:DRIVE is one of several."),
+    ],
+    gate_file: Annotated[
+        Path | None, typer.Option("--gate", help="A gate file (TOML): limits.")
+    ] = None,
+    allowances: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="QUANTITY=PERCENT",
+            help="How much worse; celsius_max=K; repeatable.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
 ) -> int:
-    """Compare runs with the first; the exit code is 1 when a gate fails.
+    """Compare runs with the first one.
 
-    ``RUN:DRIVE`` is one drive of a run of several; a single run of several drives is compared
-    drive by drive. Raises ConfigurationError for a wrong gate or too few runs, JournalError for
-    what is no run.
+    A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
     """
-    gate = _gate(gate_file, allowances, strict)
+    gate = _gate(gate_file, allowances or (), strict)
     records = [_record(path) for path in runs]
     if len(records) == 1:
         records = list(runs_of_drives(records[0]).values())
@@ -66,19 +78,15 @@ def compare_runs(
         print(comparison_text(found, result), end="")
         if html is not None:
             print(f"page: {html}")
-    return _code(result)
+    return 0 if result is None or result.passed else GATE_FAILED
 
 
 def _record(path: Path) -> RunRecord:
-    """The run, or what one of its drives saw where a path ends with ``:DRIVE``."""
+    """The run, or the part of one of its drives where the path ends with ``:DRIVE``."""
     run, colon, drive = str(path).rpartition(":")
     if path.exists() or not colon or not Path(run).is_dir():
         return RunRecord(path)
     return run_of_drive(RunRecord(Path(run)), drive)
-
-
-def _code(result: GateResult | None) -> int:
-    return 0 if result is None or result.passed else GATE_FAILED
 
 
 def _gate(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | None:
@@ -88,27 +96,3 @@ def _gate(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | 
         limits = [*read.limits, *limits]
         strict = strict or read.strict
     return Gate(limits=limits, strict=strict) if limits else None
-
-
-def compare_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Run directories; RUN:DRIVE is one of several."),
-    ],
-    gate: Annotated[Path | None, typer.Option(help="A gate file (TOML): limits.")] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="QUANTITY=PERCENT", help="How much worse; celsius_max=K; repeatable."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
-    ] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
-    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Compare runs with the first one.
-
-    A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
-    """
-    raise typer.Exit(compare_runs(runs, gate, allow or (), strict, html, csv_output, json_output))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,10 +15,18 @@ from labctl.cli.terminal.console import Terminal
 from labctl.report.data.query import QueryResult, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
 
+NARROW = 20
+"""A column of more characters may be folded to this width, in characters."""
 
-def run_query(sql: str, roots: Sequence[Path], csv_output: bool, json_output: bool) -> None:
-    """Print what a query gives. Raises ConfigurationError for SQL that is none."""
-    answer = query(sql, roots)
+
+def run_query(
+    sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
+    runs: RunsOption = DEFAULT_RUNS,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
+    answer = query(sql, [runs])
     for line in answer.left_out:
         print(f"labctl: left out: {line}", file=sys.stderr)
     if json_output:
@@ -31,10 +37,6 @@ def run_query(sql: str, roots: Sequence[Path], csv_output: bool, json_output: bo
         console.print(_table(answer))
     else:
         _print_records(answer)
-
-
-NARROW = 20
-"""Columns of a terminal that a wide column may be folded into."""
 
 
 def _fits(answer: QueryResult, console: Console) -> bool:
@@ -58,7 +60,7 @@ def _table(answer: QueryResult) -> Table:
 
 
 def _print_records(answer: QueryResult) -> None:
-    """A line a column, for what has too many of them to stand side by side."""
+    """Each value on a line of its own: for results with too many columns for a table."""
     wide = max(map(cell_len, answer.columns))
     for number, row in enumerate(answer.rows):
         if number:
@@ -71,13 +73,3 @@ def _shown(value: object) -> str:
     if value is None:
         return NOTHING
     return significant(value, 6) if isinstance(value, float) else str(value)
-
-
-def query_command(
-    sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
-    runs: RunsOption = DEFAULT_RUNS,
-    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
-    run_query(sql, [runs], csv_output, json_output)

@@ -1,4 +1,4 @@
-"""``labctl report``: what a run says, shown; what is derived of it, made again where need be."""
+"""``labctl report``: shows the results of a run, and writes its report files where they differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption, RunArgument
 from labctl.cli.terminal.console import Terminal
 from labctl.config.calibration_file import in_force, load_calibration
 from labctl.config.rig import parse_rig_file
@@ -25,6 +25,30 @@ from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
 from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review, write_report
 from labctl.report.text import table
+
+
+def report(
+    run_directory: RunArgument,
+    calibration: Annotated[
+        Path | None, typer.Option(help="Zeros from this file, in place of those of the run.")
+    ] = None,
+    without_calibration: Annotated[
+        bool, typer.Option("--without-calibration", help="Subtract no zeros.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a run's results, and make its report again.
+
+    It is made from the journal alone, and only where it is missing, or says anything else.
+    """
+    record = record_with(run_directory, calibration, without_calibration)
+    summary = summarise(record)
+    if not is_current(record, summary):
+        _write(record, summary)
+    if json_output:
+        print(json.dumps(summary.to_json()))
+    else:
+        print_summary(run_directory, summary)
 
 
 def make_report(record: RunRecord) -> RunSummary:
@@ -41,7 +65,7 @@ def _write(record: RunRecord, summary: RunSummary) -> None:
     try:
         write_report(record, summary)
         if wants_review(record):
-            # it loads the libraries of every analysis: only who wants it waits for them
+            # imported here: the libraries of every analysis take long to load
             from labctl.analysis.methods.all import methods_of
             from labctl.report.pages.review import write_review
 
@@ -54,7 +78,7 @@ def _write(record: RunRecord, summary: RunSummary) -> None:
 
 
 def print_summary(path: Path, summary: RunSummary) -> None:
-    """The table, and where the rest is."""
+    """Print the table of a run, and the paths of its report and review."""
     if sys.stdout.isatty():
         console = Terminal()
         console.print(table.run_table(summary, console.width))
@@ -63,24 +87,6 @@ def print_summary(path: Path, summary: RunSummary) -> None:
     print(f"report: {path / 'report.html'}")
     if wants_review(RunRecord(path)):
         print(f"review: {path / REVIEW_FILE}")
-
-
-def report(
-    run_directory: Path, json_output: bool, calibration: Path | None, without_calibration: bool
-) -> None:
-    """Show the report of a run, with the calibration of its header, another one, or none; what is
-    written beside the record is made again where it says anything else.
-
-    Raises JournalError when it is no run, ConfigurationError when ``calibration`` cannot be used.
-    """
-    record = record_with(run_directory, calibration, without_calibration)
-    summary = summarise(record)
-    if not is_current(record, summary):
-        _write(record, summary)
-    if json_output:
-        print(json.dumps(summary.to_json()))
-    else:
-        print_summary(run_directory, summary)
 
 
 def record_with(
@@ -99,32 +105,15 @@ def record_with(
 
 
 def _other(header: Header, file: Path) -> UsedCalibration:
-    """What of another calibration holds for a run that was recorded."""
+    """The part of another calibration that is valid for a recorded run."""
     found = load_calibration(file)
     if found is None:
         raise ConfigurationError([Mistake(str(file), "calibration", None, "there is no such file")])
     try:
         rig = parse_rig_file(header.rig_text, "rig")
         fingerprint, limit = rig.fingerprint, rig.calibration.max_age_days
-    except ConfigurationError:  # of another labctl
+    except ConfigurationError:  # written by another version of labctl
         fingerprint, limit = found.fingerprint, MAX_AGE_DAYS
     ranges = {channel.name: channel.range for channel in header.channels}
     moment = datetime.fromtimestamp(header.anchor.wall_ns / NS_PER_S, UTC)
     return in_force(found, fingerprint, ranges, header.identities, moment, limit)
-
-
-def report_command(
-    run_directory: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    calibration: Annotated[
-        Path | None, typer.Option(help="Zeros from this file, in place of those of the run.")
-    ] = None,
-    without_calibration: Annotated[
-        bool, typer.Option("--without-calibration", help="Subtract no zeros.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Show a run's results, and make its report again.
-
-    It is made from the journal alone, and only where it is missing, or says anything else.
-    """
-    report(run_directory, json_output, calibration, without_calibration)

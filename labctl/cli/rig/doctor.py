@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,13 +23,18 @@ _LEVEL_WIDTH, _SUBJECT_WIDTH = 9, 13
 _COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
 
 
-def print_examination(rig_name: str, plan_name: str | None, runs: Path, json_output: bool) -> int:
-    """Examine a rig; the exit code. Raises ConfigurationError, RigBusy."""
-    rig = find_rig(rig_name)
-    plan = load_plan(plan_name)[0] if plan_name is not None else None
-    configured_sinks(rig.text, rig.path)
-    with held(rig, "labctl doctor"):
-        examination = examine(rig, plan, runs)
+def doctor(
+    rig: RigArgument,
+    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    json_output: JsonOption = False,
+) -> int:
+    """Check what would go wrong tonight, and say what to do."""
+    found = find_rig(rig)
+    loaded = load_plan(plan)[0] if plan is not None else None
+    configured_sinks(found.text, found.path)  # raises for a mistake in them
+    with held(found, "labctl doctor"):
+        examination = examine(found, loaded, runs)
     if json_output:
         print(json.dumps(examination.to_json(), indent=1))
     else:
@@ -54,12 +58,12 @@ def _count(examination: Examination) -> str:
         level: sum(check.level is level for check in examination.checks)
         for level in (Level.TROUBLE, Level.WARNING)
     }
-    said = [
+    words = [
         f"{count} {level.value}{'s' if count > 1 else ''}"
         for level, count in counts.items()
         if count
     ]
-    return ", ".join(said) or "nothing would go wrong that can be seen now"
+    return ", ".join(words) or "nothing would go wrong that can be seen now"
 
 
 def lines_of(check: Check) -> list[str]:
@@ -87,13 +91,3 @@ def _wrapped(text: str, first: str, others: str) -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def doctor_command(
-    rig: RigArgument,
-    plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
-    runs: RunsOption = DEFAULT_RUNS,
-    json_output: JsonOption = False,
-) -> None:
-    """Check what would go wrong tonight, and say what to do."""
-    raise typer.Exit(print_examination(rig, plan, runs, json_output))

@@ -23,34 +23,13 @@ from labctl.toml_reading import parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12
 LISTED_BYTES_PER_S = 10**9
-"""The drive that time and bytes of the built-in plans are listed for."""
+"""Time and bytes of the built-in plans are listed for a drive of this size and write speed."""
 
 
-def _show(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
-    if json_output:
-        print(json.dumps(rows, indent=1))
-        return
-    if not rows:
-        print(empty)
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name.replace("_", " "), overflow="fold")
-    for row in rows:
-        table.add_row(*map(_cell, row.values()))
-    Terminal(soft_wrap=False).print(table)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    return "" if value is None else str(value)
-
-
-def list_runs(root: Path, json_output: bool) -> None:
-    """One row a run, oldest first."""
+def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
+    """List the runs."""
     rows = []
-    for path in find_runs(root):
+    for path in find_runs(runs):
         try:
             record = RunRecord(path)
         except JournalError as error:
@@ -68,7 +47,7 @@ def list_runs(root: Path, json_output: bool) -> None:
                 "outcome": str(end.data.get("outcome", "not told")) if end else "interrupted",
             }
         )
-    _show(rows, json_output, f"no runs in {root}")
+    _print_rows(rows, json_output, f"no runs in {runs}")
 
 
 def list_rigs(json_output: JsonOption = False) -> None:
@@ -88,7 +67,7 @@ def list_rigs(json_output: JsonOption = False) -> None:
         drive = ", ".join(one.model or one.target for one in rig.drives.values())
         rails = " ".join(rig.file.rails)
         rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
-    _show(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
+    _print_rows(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
 
 
 def list_plans(json_output: JsonOption = False) -> None:
@@ -108,7 +87,7 @@ def list_plans(json_output: JsonOption = False) -> None:
                 "what": plan.summary,
             }
         )
-    _show(rows, json_output, "no plans")
+    _print_rows(rows, json_output, "no plans")
     if not json_output:
         print("hours and TB: at most, for 1 TB at 1 GB/s; --dry-run tells of your drive")
 
@@ -151,6 +130,22 @@ def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:
     return kind, ()
 
 
-def runs_command(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
-    """List the runs."""
-    list_runs(runs, json_output)
+def _print_rows(rows: list[dict[str, Any]], json_output: bool, empty: str) -> None:
+    if json_output:
+        print(json.dumps(rows, indent=1))
+        return
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    Terminal(soft_wrap=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)

@@ -21,24 +21,34 @@ WIDTH = 80
 DOES_NOT_WORK = 1
 
 
-def check_trim(rig_name: str, folder: str | None, size: str, json_output: bool) -> int:
-    """Check and print; 0 when TRIM works, else 1. Raises LabctlError when it is refused."""
-    rig = find_rig(rig_name)
+def trim_check(
+    rig: RigArgument,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            help="A folder on a filesystem of the drive, on the drive's host: nothing is lost."
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option(help="How much to write and discard.")] = "16m",
+    json_output: JsonOption = False,
+) -> int:
+    """Does TRIM work? On the raw drive, or a filesystem (--folder)."""
+    found_rig = find_rig(rig)
     try:
         size_bytes = parse_size(size)
     except ValueError as error:
         raise ConfigurationError([Mistake("command line", "--size", size, str(error))]) from error
-    with held(rig, "labctl trim-check"):
-        found = check_trim_on_host(rig, folder, size_bytes)
+    with held(found_rig, "labctl trim-check"):
+        found = check_trim_on_host(found_rig, folder, size_bytes)
     if json_output:
         print(json.dumps(found.to_json(), indent=1))
     else:
-        for line in _said(found):
+        for line in _lines(found):
             print("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")))
     return 0 if found.verdict is TrimVerdict.WORKS else DOES_NOT_WORK
 
 
-def _said(found: TrimCheck) -> Iterator[str]:
+def _lines(found: TrimCheck) -> Iterator[str]:
     yield f"{found.device}: {_abilities(found.discard)}"
     if found.before is not None and found.after is not None:
         how = "deleted it and trimmed the filesystem" if found.folder else "discarded it"
@@ -77,18 +87,3 @@ def _contents(one: Contents) -> str:
         "the pattern": one.pattern, "zeros": one.zeros, "FFh": one.ones, "anything else": one.other,
     }  # fmt: skip
     return ", ".join(f"{count} bytes of {name}" for name, count in parts.items() if count)
-
-
-def trim_check_command(
-    rig: RigArgument,
-    folder: Annotated[
-        str | None,
-        typer.Option(
-            help="A folder on a filesystem of the drive, on the drive's host: nothing is lost."
-        ),
-    ] = None,
-    size: Annotated[str, typer.Option(help="How much to write and discard.")] = "16m",
-    json_output: JsonOption = False,
-) -> None:
-    """Does TRIM work? On the raw drive, or a filesystem (--folder)."""
-    raise typer.Exit(check_trim(rig, folder, size, json_output))

@@ -23,8 +23,6 @@ from labctl.cli.results.report import make_report, print_summary
 from labctl.cli.run.run import run_plan
 from labctl.cli.terminal.arguments import (
     DEFAULT_RUNS,
-    PLAN,
-    RIG,
     JsonOption,
     RunsOption,
     ScaleOption,
@@ -38,36 +36,75 @@ from labctl.service.runs.shipping import influx_sink
 from labctl.sinks.influxdb.settings import influx_settings
 
 
-def run(
-    rig: Annotated[str | None, RIG] = None,
-    plan: Annotated[str | None, PLAN] = None,
+def demo(
     runs: RunsOption = DEFAULT_RUNS,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
-    ] = False,
+    plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
     scale: ScaleOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    to: Annotated[
+        str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
+    ] = None,
+    grafana: Annotated[
+        str | None, typer.Option(help="Grafana's address, to print the dashboard's.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> int:
+    """Do it all on a simulated rig, and compare with the truth."""
+    loaded, plan_text = load_plan(plan, scale)
+    settings = influx_settings("", "the simulated rig", to)
+    sinks = [] if settings is None else [influx_sink(settings, to=to)]
+    with tempfile.TemporaryDirectory(prefix="labctl-bench-") as folder:
+        try:
+            bench = Bench(Path(folder) / "bench", configure(seed=seed))
+            bench.start()
+        except RuntimeError as error:
+            raise RunFailed(f"the simulated rig did not start: {error}") from error
+        try:
+            if not json_output:
+                print("a simulated drive and its meters are running; fio works on it for real")
+            rig = load_rig(bench.rig)
+            outcome = run_plan(rig, loaded, plan_text, runs, sinks, quiet=json_output)
+        finally:
+            bench.stop()
+        record = RunRecord(outcome.path)
+        summary = make_report(record)
+        comparisons = compare(summary, Truth(bench.directory / "truth"), record.header.anchor)
+    if json_output:
+        inside = [item.to_json() for item in comparisons]
+        print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
+        return outcome.exit_code
+    print_summary(outcome.path, summary)
+    print()
+    print_comparison(comparisons, len(summary.phases))
+    if grafana is not None:
+        print(f"dashboard: {grafana}/d/labctl-power-per-qd?var-run={outcome.path.name}")
+    return outcome.exit_code
+
+
+def simulate(
+    directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
+    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    parameters: Annotated[
+        Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Run a plan on a rig: record it, report it."""
-    from labctl.cli.run import run as running
-
-    if resume is not None:
-        if dry_run or (scale is not None and plan is None):
-            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
-        raise typer.Exit(running.resume_and_report(resume, json_output, rig, plan, scale))
-    if rig is None or plan is None:
-        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
-    if dry_run:
-        running.print_dry_run(rig, plan, json_output, scale)
-    else:
-        raise typer.Exit(running.run_and_report(rig, plan, runs, json_output, scale, yes))
+    """Start the simulated rig and keep it until Ctrl-C."""
+    config = configure(seed=seed).model_copy(update={"parameters": parameters or REFERENCE})
+    try:
+        with Bench(directory, config) as bench:
+            if json_output:
+                ready = {"rig": str(bench.rig), "meters": dict(bench.addresses)}
+                print(json.dumps(ready), flush=True)
+            else:
+                print("the simulated rig is running; in another terminal:")
+                print(f"  labctl run {bench.rig} demo")
+                print("Ctrl-C ends it", flush=True)
+            wanted = {signal.SIGINT, signal.SIGTERM}
+            signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+            signal.sigwait(wanted)
+    except (RuntimeError, OSError, ValueError) as error:
+        raise RunFailed(f"the simulated rig did not start: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,51 +146,6 @@ def _true_watts(result: PhaseResult, truth: Truth, anchor: Anchor) -> float:
     return sum(truth.mean_watts(begin_ns, end_ns).values())
 
 
-def demonstrate(
-    runs_root: Path,
-    plan_name: str,
-    scale: float | None,
-    seed: int,
-    to: str | None,
-    grafana: str | None,
-    json_output: bool,
-) -> int:
-    """Run a plan on a simulated rig and compare; the exit code.
-
-    ``scale`` scales the plan down, ``to`` is an InfluxDB that it is sent to, ``grafana`` the
-    address that shows it there.
-    """
-    plan, plan_text = load_plan(plan_name, scale)
-    settings = influx_settings("", "the simulated rig", to)
-    sinks = [] if settings is None else [influx_sink(settings, to=to)]
-    with tempfile.TemporaryDirectory(prefix="labctl-bench-") as folder:
-        try:
-            bench = Bench(Path(folder) / "bench", configure(seed=seed))
-            bench.start()
-        except RuntimeError as error:
-            raise RunFailed(f"the simulated rig did not start: {error}") from error
-        try:
-            if not json_output:
-                print("a simulated drive and its meters are running; fio works on it for real")
-            rig = load_rig(bench.rig)
-            outcome = run_plan(rig, plan, plan_text, runs_root, sinks, quiet=json_output)
-        finally:
-            bench.stop()
-        record = RunRecord(outcome.path)
-        summary = make_report(record)
-        comparisons = compare(summary, Truth(bench.directory / "truth"), record.header.anchor)
-    if json_output:
-        inside = [item.to_json() for item in comparisons]
-        print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
-        return outcome.exit_code
-    print_summary(outcome.path, summary)
-    print()
-    print_comparison(comparisons, len(summary.phases))
-    if grafana is not None:
-        print(f"dashboard: {grafana}/d/labctl-power-per-qd?var-run={outcome.path.name}")
-    return outcome.exit_code
-
-
 def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
     """Measured against true watts, phase by phase, and how many of the ``phases`` lie inside."""
     print("measured against what the simulated drive really drew (labctl never sees it):")
@@ -170,46 +162,3 @@ def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
     print(f"{inside} of {len(comparisons)} phases lie inside the stated uncertainty (k = 2)")
     if missing := phases - len(comparisons):
         print(f"{missing} of {phases} phases have no total watts: the notes above say why")
-
-
-def simulate(
-    directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
-    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
-    parameters: Annotated[
-        Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Start the simulated rig and keep it until Ctrl-C."""
-    config = configure(seed=seed).model_copy(update={"parameters": parameters or REFERENCE})
-    try:
-        with Bench(directory, config) as bench:
-            if json_output:
-                ready = {"rig": str(bench.rig), "meters": dict(bench.addresses)}
-                print(json.dumps(ready), flush=True)
-            else:
-                print("the simulated rig is running; in another terminal:")
-                print(f"  labctl run {bench.rig} demo")
-                print("Ctrl-C ends it", flush=True)
-            wanted = {signal.SIGINT, signal.SIGTERM}
-            signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
-            signal.sigwait(wanted)
-    except (RuntimeError, OSError, ValueError) as error:
-        raise RunFailed(f"the simulated rig did not start: {error}") from error
-
-
-def demo_command(
-    runs: RunsOption = DEFAULT_RUNS,
-    plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
-    scale: ScaleOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
-    to: Annotated[
-        str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
-    ] = None,
-    grafana: Annotated[
-        str | None, typer.Option(help="Grafana's address, to print the dashboard's.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Do it all on a simulated rig, and compare with the truth."""
-    raise typer.Exit(demonstrate(runs, plan, scale, seed, to, grafana, json_output))

@@ -17,10 +17,10 @@ import typer
 from rich.console import Console
 
 from labctl.capture.phases.stopping import StopRequest
-from labctl.capture.run.expand import expand_for
 from labctl.capture.run.resumption import Resumption, resumption
 from labctl.capture.run.run import Run, RunOutcome
 from labctl.cli.results.report import make_report, print_summary
+from labctl.cli.run.dry_run import print_dry_run
 from labctl.cli.terminal import live_view
 from labctl.cli.terminal.arguments import (
     DEFAULT_RUNS,
@@ -29,11 +29,11 @@ from labctl.cli.terminal.arguments import (
     JsonOption,
     RunsOption,
     ScaleOption,
+    YesOption,
 )
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
-from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
@@ -41,7 +41,6 @@ from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import HEADER_FILE
-from labctl.record.phase import Pattern, Phase, format_size
 from labctl.record.reader import RunRecord
 from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
@@ -52,53 +51,32 @@ from labctl.service.runs.shipping import LiveShipping, SinkFactory, configured_s
 INTERRUPTED = 130
 
 
-def print_dry_run(
-    rig_name: str, plan_name: str, json_output: bool, scale: float | None = None
-) -> None:
-    """The expanded phases, the time, the bytes written; nothing is touched."""
-    rig = find_rig(rig_name)
-    plan, _ = load_plan(plan_name, scale)
-    phases = expand_for(rig, plan, plan_name)
-    cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
-    if json_output:
-        data = {
-            "phases": [phase.to_json() for phase in phases],
-            "seconds": cost.seconds,
-            "bytes_written": cost.bytes_written,
-        }
-        print(json.dumps(data, indent=1))
-        return
-    print(f"{plan.name} on {rig.name}: {len(phases)} phases")
-    for phase in phases:
-        size = f"{phase.duration_s:.0f} s"
-        if phase.fills:
-            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
-        elif phase.pattern in (Pattern.COOL, Pattern.PURGE):
-            size = f"≤ {size}"
-        print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
-    if cost.seconds is None or cost.bytes_written is None:
-        print(f"time: {_duration(timed_s(phases))} and the fill of the whole drive")
-        print("bytes written: depends on the drive's size; set drive.size_bytes to know")
-        return
-    speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
-    print(f"time: about {_duration(cost.seconds)}")
-    note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
-    print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
-
-
-def _effect(phase: Phase) -> str:
-    parts = []
-    if phase.span_bytes and not phase.fills:
-        parts.append(f"first {format_size(phase.span_bytes)}")
-    if phase.writes:
-        parts.append("writes")
-    return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+def run(
+    rig: Annotated[str | None, RIG] = None,
+    plan: Annotated[str | None, PLAN] = None,
+    runs: RunsOption = DEFAULT_RUNS,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
+    ] = False,
+    scale: ScaleOption = None,
+    yes: YesOption = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+    ] = None,
+    json_output: JsonOption = False,
+) -> int:
+    """Run a plan on a rig: record it, report it."""
+    if resume is not None:
+        if dry_run or (scale is not None and plan is None):
+            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
+        return resume_and_report(resume, json_output, rig, plan, scale)
+    if rig is None or plan is None:
+        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
+    if dry_run:
+        print_dry_run(rig, plan, json_output, scale)
+        return 0
+    return run_and_report(rig, plan, runs, json_output, scale, yes)
 
 
 def run_and_report(
@@ -106,8 +84,8 @@ def run_and_report(
     plan_name: str,
     runs_root: Path,
     json_output: bool,
-    scale: float | None = None,
-    yes: bool = False,
+    scale: float | None,
+    yes: bool,
 ) -> int:
     """Do the run and make its report; the exit code.
 
@@ -137,9 +115,9 @@ def _end_leftovers(rig: Rig) -> None:
 def resume_and_report(
     path: Path,
     json_output: bool,
-    rig_name: str | None = None,
-    plan_name: str | None = None,
-    scale: float | None = None,
+    rig_name: str | None,
+    plan_name: str | None,
+    scale: float | None,
 ) -> int:
     """Go on with the run in ``path`` and make its report; the exit code.
 
@@ -238,23 +216,29 @@ async def _run(
     show: list[Callable[[Event], None]] = []
 
     def on_event(event: Event) -> None:
-        if event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED) and run.path is not None:
-            shipping.begin(run.path)
+        if (
+            event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)
+            and this_run.path is not None
+        ):
+            shipping.begin(this_run.path)
             if lock is not None:
-                lock.note_run(run.path, run.plan.name)
+                lock.note_run(this_run.path, this_run.plan.name)
         show[0](event)
 
-    run = make(on_event)
+    this_run = make(on_event)
     stop = StopRequest()
     loop = asyncio.get_running_loop()
 
     def interrupt(reason: str, may_kill: bool) -> None:
         if stop.asked and may_kill:
-            run.abandon()
+            this_run.abandon()
             with contextlib.suppress(OSError):
                 console.show_cursor()
-                if run.path is not None:
-                    print(f"\nkilled; what was recorded: labctl report {run.path}", file=sys.stderr)
+                if this_run.path is not None:
+                    print(
+                        f"\nkilled; what was recorded: labctl report {this_run.path}",
+                        file=sys.stderr,
+                    )
             os._exit(INTERRUPTED)
         stop.ask("aborted", reason, INTERRUPTED)
         with contextlib.suppress(OSError):  # the terminal may be gone
@@ -264,36 +248,6 @@ async def _run(
     loop.add_signal_handler(signal.SIGTERM, interrupt, "SIGTERM", False)
     loop.add_signal_handler(signal.SIGHUP, interrupt, "the terminal went away", False)
     watch_lifeline(loop, lambda: interrupt("the daemon went away", False))
-    with live_view.showing(run, console) as shown:
+    with live_view.showing(this_run, console) as shown:
         show.append(shown)
-        return await run.execute(stop)
-
-
-def run_command(
-    rig: Annotated[str | None, RIG] = None,
-    plan: Annotated[str | None, PLAN] = None,
-    runs: RunsOption = DEFAULT_RUNS,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the phases, time and bytes; touch nothing.")
-    ] = False,
-    scale: ScaleOption = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
-    ] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Run a plan on a rig: record it, report it."""
-    if resume is not None:
-        if dry_run or (scale is not None and plan is None):
-            raise typer.BadParameter("--resume takes no --dry-run, and --scale with a plan alone")
-        raise typer.Exit(resume_and_report(resume, json_output, rig, plan, scale))
-    if rig is None or plan is None:
-        raise typer.BadParameter("a rig and a plan are needed, or --resume RUN")
-    if dry_run:
-        print_dry_run(rig, plan, json_output, scale)
-    else:
-        raise typer.Exit(run_and_report(rig, plan, runs, json_output, scale, yes))
+        return await this_run.execute(stop)

@@ -32,29 +32,37 @@ PLAIN_EVERY = 0.1
 
 
 def ship_runs(
-    runs: Sequence[Path],
-    to: Sequence[str],
-    *,
-    rig_name: str | None = None,
-    from_start: bool,
-    full_rate: bool,
-    json_output: bool,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),
+    ] = None,
+    rig: Annotated[
+        str | None,
+        typer.Option(help="To where this rig says; else the rig here of the run's name, or site."),
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Send everything again (harmless).")
+    ] = False,
+    full_rate: Annotated[
+        bool, typer.Option("--full-rate", help="Every reading, not means per bin.")
+    ] = False,
+    json_output: JsonOption = False,
 ) -> int:
-    """Send each run to the configured sinks, or to the InfluxDBs of ``to``; the exit code.
+    """Send or repair runs in InfluxDB and MQTT.
 
-    What is configured is what the site file says, and the rig of this machine that is named or has
-    the name of the run's rig: never what the run itself says, which may come from anywhere.
-
-    Raises ConfigurationError, JournalError, SinkBusy, MissingPart.
+    From where it stopped, or from the start.
     """
-    named = None if rig_name is None else find_rig(rig_name)
+    # Never to where the run itself says, for it may come from anywhere: sinks are those of the
+    # site file, and of the rig of this machine that is named or has the name of the run's rig.
+    named = None if rig is None else find_rig(rig)
     done: list[Shipped] = []
     for run in runs:
         record = RunRecord(run)
-        rig = named or rig_of(record)
-        makers = _makers(rig, to, from_start=from_start, full_rate=full_rate)
+        found = named or rig_of(record)
+        makers = _makers(found, to or (), from_start=from_start, full_rate=full_rate)
         if not makers:
-            raise _nowhere(record, rig)
+            raise _nowhere(record, found)
         for make in makers:
             with _shown(run, quiet=json_output) as (tell, progress):
                 done += asyncio.run(_ship(run, make, tell, progress))
@@ -171,36 +179,3 @@ def _json(one: Shipped) -> dict[str, object]:
         "problem": one.problem,
         **asdict(one.report),
     }
-
-
-def ship_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
-    to: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),
-    ] = None,
-    rig: Annotated[
-        str | None,
-        typer.Option(help="To where this rig says; else the rig here of the run's name, or site."),
-    ] = None,
-    from_start: Annotated[
-        bool, typer.Option("--from-start", help="Send everything again (harmless).")
-    ] = False,
-    full_rate: Annotated[
-        bool, typer.Option("--full-rate", help="Every reading, not means per bin.")
-    ] = False,
-    json_output: JsonOption = False,
-) -> None:
-    """Send or repair runs in InfluxDB and MQTT.
-
-    From where it stopped, or from the start.
-    """
-    code = ship_runs(
-        runs,
-        to or (),
-        rig_name=rig,
-        from_start=from_start,
-        full_rate=full_rate,
-        json_output=json_output,
-    )
-    raise typer.Exit(code)

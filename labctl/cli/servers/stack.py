@@ -21,6 +21,28 @@ from labctl.errors import ConfigurationError, Mistake, RunFailed
 WATCH_EVERY_S = 1.0
 
 
+def stack(
+    native: Annotated[
+        bool, typer.Option("--native", help="Without Docker: run what is installed.")
+    ] = False,
+    state: Annotated[Path | None, typer.Option(help="Directory of data and secrets.")] = None,
+    influxdb_port: Annotated[int, typer.Option(help="InfluxDB's port.")] = 8086,
+    mosquitto_port: Annotated[int, typer.Option(help="Mosquitto's port.")] = 1883,
+    grafana_port: Annotated[int, typer.Option(help="Grafana's port.")] = 3000,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="SERVER", help="One to leave out; repeatable.")
+    ] = None,
+) -> None:
+    """Run InfluxDB, Mosquitto and Grafana here, provisioned."""
+    if not native:
+        typer.echo(
+            "labctl: with Docker: make stack, in a checkout; without: labctl stack --native",
+            err=True,
+        )
+        raise typer.Exit(2)
+    run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])
+
+
 def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
     """Run the stack until Ctrl-C.
 
@@ -64,27 +86,3 @@ def _watch(stack: NativeStack, asked: Event) -> None:
         gone = stack.ended()
         if gone is not None:
             raise RunFailed(f"{gone.name} has ended; {gone.log} ends:\n{gone.last_words()}")
-
-
-def stack_command(
-    native: Annotated[
-        bool, typer.Option("--native", help="Without Docker: run what is installed.")
-    ] = False,
-    state: Annotated[Path | None, typer.Option(help="Directory of data and secrets.")] = None,
-    influxdb_port: Annotated[int, typer.Option(help="InfluxDB's port.")] = 8086,
-    mosquitto_port: Annotated[int, typer.Option(help="Mosquitto's port.")] = 1883,
-    grafana_port: Annotated[int, typer.Option(help="Grafana's port.")] = 3000,
-    without: Annotated[
-        list[str] | None, typer.Option(metavar="SERVER", help="One to leave out; repeatable.")
-    ] = None,
-) -> None:
-    """Run InfluxDB, Mosquitto and Grafana here, provisioned."""
-    if not native:
-        typer.echo(
-            "labctl: with Docker: make stack, in a checkout; without: labctl stack --native",
-            err=True,
-        )
-        raise typer.Exit(2)
-    from dashboards.stack.native import Ports
-
-    run_native(state, Ports(influxdb_port, mosquitto_port, grafana_port), without or [])

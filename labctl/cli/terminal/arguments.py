@@ -11,9 +11,13 @@ RunsOption = Annotated[
     Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 RIG = typer.Argument(help="A rig file, or the name of a rig in rigs/.")
 PLAN = typer.Argument(help="A built-in plan's name, or a plan file.")
 RigArgument = Annotated[str, RIG]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Do not ask about a plan of many hours or bytes.")
+]
 ScaleOption = Annotated[
     float | None,
     typer.Option(help="Scale times, spans and fills of the plan down, such as 0.01."),

@@ -119,13 +119,13 @@ def test_many_columns_are_shown_one_below_the_other(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    run_query("SELECT * FROM phases LIMIT 2", [runs], False, False)
+    run_query("SELECT * FROM phases LIMIT 2", runs, False, False)
     lines = capsys.readouterr().out.splitlines()
     wide = lines[0].index("2026")
     assert sum(line[:wide].rstrip() == "label" for line in lines) == 2
-    run_query("SELECT '[red]:x:' AS name, 1 AS one", [runs], False, False)
+    run_query("SELECT '[red]:x:' AS name, 1 AS one", runs, False, False)
     assert "[red]:x:" in capsys.readouterr().out, "a name is no markup"
-    run_query("DESCRIBE phases", [runs], False, False)
+    run_query("DESCRIBE phases", runs, False, False)
     assert "watts_12V" in capsys.readouterr().out
 
 
@@ -146,7 +146,7 @@ def test_csv_json_and_table(runs: Path, capsys: pytest.CaptureFixture[str]) -> N
     found = query(sql, [runs])
     assert answer_csv(found) == f"label,quiet,nothing\nidle before,{found.rows[0][1]},\n"
     assert json.loads(answer_json(found))[0]["nothing"] is None
-    run_query(sql, [runs], False, False)
+    run_query(sql, runs, False, False)
     shown = capsys.readouterr().out
     assert "idle before" in shown and "–" in shown
 

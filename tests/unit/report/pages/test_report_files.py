@@ -17,7 +17,7 @@ from tests.unit.synthetic_run import WORK, Bench, build
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = build(tmp_path_factory.mktemp("runs"), Bench(WORK)).path
-    report(path, False, None, False)
+    report(path)
     return path
 
 
@@ -25,7 +25,7 @@ def drawn_again(run: Path) -> bool:
     """Whether asking for the report writes its page anew."""
     before = (run / PAGE_FILE).stat().st_ino if (run / PAGE_FILE).exists() else None
     held = os.open(run / PAGE_FILE, os.O_RDONLY) if before else None  # keeps its number its own
-    report(run, True, None, False)
+    report(run, json_output=True)
     if held is not None:
         os.close(held)
     return (run / PAGE_FILE).stat().st_ino != before
@@ -36,7 +36,7 @@ def test_what_is_there_and_true_is_left_as_it_is(
 ) -> None:
     assert not drawn_again(run)
     assert '"phases"' in capsys.readouterr().out
-    report(run, False, None, True)  # no zeros to leave out: nothing changes
+    report(run, without_calibration=True)  # no zeros to leave out: nothing changes
     assert not drawn_again(run)
 
 

@@ -213,8 +213,8 @@ def test_tidying_keeps_the_run_of_an_earlier_attempt_and_takes_no_archive_among_
         queue.end(1, outcome, "cut off")
     assert queue.job(1).state is JobState.QUEUED
     with pytest.raises(ConfigurationError, match="another folder"):
-        tidy(runs, None, 30.0, None, runs, dry_run=False, json_output=True)
-    tidy(runs, None, 30.0, None, None, dry_run=False, json_output=True)
+        tidy(delete_after_days=30.0, archive=runs, runs=runs)
+    tidy(delete_after_days=30.0, runs=runs)
     assert run.exists()
 
 

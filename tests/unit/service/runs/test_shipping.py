@@ -134,8 +134,7 @@ async def test_the_command_sends_and_says_what(
     async with serving(fake):
 
         def command(**more: object) -> int:
-            options = {"from_start": False, "full_rate": False, "json_output": False, **more}
-            return ship_runs([run.path], [f"{fake.url}?bucket=lab"], **options)  # type: ignore[arg-type]
+            return ship_runs([run.path], [f"{fake.url}?bucket=lab"], **more)  # type: ignore[arg-type]
 
         assert await asyncio.to_thread(command) == 0
         assert f"lines to {fake.url} (lab)" in capsys.readouterr().out
@@ -153,4 +152,4 @@ def test_the_command_without_a_destination_says_what_to_write(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     run = MadeRun(tmp_path).whole()
     with pytest.raises(ConfigurationError, match="url and bucket"):
-        ship_runs([run.path], [], from_start=False, full_rate=False, json_output=False)
+        ship_runs([run.path])

@@ -1,0 +1,107 @@
+"""Jobs of the queue, as a table for a terminal and as JSON for a program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from labctl.service.queue.job import Job, JobState
+from labctl.service.queue.schedule import Expected
+
+_STYLES = {
+    JobState.RUNNING: "bold green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "dim",
+    JobState.DONE: "dim",
+}
+
+
+def jobs_table(
+    jobs: Sequence[Job], expected: Mapping[int, Expected], *, a_line_each: bool = False
+) -> Table:
+    """The jobs as a table of at most 80 columns.
+
+    A long remark is folded, or with ``a_line_each`` cut. ``expected`` is by number of the job.
+    """
+    rows = [
+        (
+            str(job.id),
+            job.state.value,
+            _shortened(job.rig, 14),
+            _shortened(job.plan, 18),
+            _when(job, expected.get(job.id)),
+            _remark(job),
+        )
+        for job in jobs
+    ]
+    table = Table(box=None, pad_edge=False, expand=False)
+    for index, title in enumerate(("job", "state", "rig", "plan", "begin – end")):
+        table.add_column(title, justify="left" if index else "right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for job, row in zip(jobs, rows, strict=True):
+        *cells, remark = map(Text, row)
+        if a_line_each:  # set on the text: a column with no_wrap would not become narrower
+            remark.no_wrap, remark.overflow = True, "ellipsis"
+        table.add_row(*cells, remark, style=_STYLES.get(job.state, ""))
+    return table
+
+
+def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
+    """A job as it is stored, with ``expected``: begin and end, in seconds since the epoch."""
+    data: dict[str, Any] = job.model_dump(mode="json")
+    data["expected"] = (
+        None
+        if when is None
+        else {"begin_s": when.begin_s, "end_s": when.end_s, "at_least": when.least}
+    )
+    return data
+
+
+def expected_span(when: Expected) -> str:
+    """When a job is expected to begin and end, as in ``22:10 – ≥ 23:40``."""
+    if when.begin_s is None:
+        return "–"
+    if when.end_s is None:
+        return f"{wall_time(when.begin_s)} – ?"
+    end = _clock(when.end_s, when.begin_s)
+    return f"{wall_time(when.begin_s)} – {'≥ ' if when.least else ''}{end}"
+
+
+def wall_time(seconds: float) -> str:
+    """The local time of seconds since the epoch; with the day where that is not today."""
+    then = time.localtime(seconds)
+    pattern = "%H:%M" if then[:3] == time.localtime()[:3] else "%a %d %b %H:%M"
+    return time.strftime(pattern, then)
+
+
+def _when(job: Job, when: Expected | None) -> str:
+    if when is not None:
+        return expected_span(when)
+    last = job.last
+    if last is None or last.ended_s is None:
+        return ""
+    return f"{wall_time(last.begun_s)} – {_clock(last.ended_s, last.begun_s)}"
+
+
+def _clock(seconds: float, begin_s: float) -> str:
+    """The time of day of an end; with the day where that is more than a day after the begin."""
+    days = abs(seconds - begin_s) > 86_400
+    return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))
+
+
+def _remark(job: Job) -> str:
+    parts = []
+    if job.repeat[1] > 1:
+        parts.append(f"{job.repeat[0]}/{job.repeat[1]}")
+    parts += job.tags
+    if job.cancel_asked and job.state is JobState.RUNNING:
+        parts.append("stopping")
+    return " ".join(parts)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
