@@ -12,7 +12,8 @@ import pytest
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Job
 from labctl.service.queue.store import Queue
-from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
+from labctl.service.runs.configured_sinks import configured_sinks
+from labctl.service.runs.shipping import LiveShipping, ship
 from labctl.sinks.follow.follower import Follower
 from tests.servers.influx_run import MadeRun, points_of
 from tests.servers.influx_sending import assert_same, busy_run, sink_of

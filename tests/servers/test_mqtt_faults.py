@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from labctl.config.site import SITE_VARIABLE
-from labctl.service.runs.shipping import LiveShipping, configured_sinks, ship
+from labctl.service.runs.configured_sinks import configured_sinks
+from labctl.service.runs.shipping import LiveShipping, ship
 from labctl.sinks.mqtt.connection import ReconnectPace
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
 from labctl.sinks.mqtt.sink import MqttSink

@@ -19,8 +19,8 @@ from labctl.record.events import Event
 from labctl.record.header import DriveInfo, RailInfo
 from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
-from labctl.sinks.mqtt.home_assistant import forget
 from labctl.sinks.mqtt.presence import MqttPresence
+from labctl.sinks.mqtt.retained_topics import forget
 from labctl.sinks.mqtt.sink import MqttSink
 from labctl.sinks.mqtt.topics import level
 from labctl.sinks.schema import rig_point

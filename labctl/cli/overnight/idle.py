@@ -16,7 +16,7 @@ from labctl.service.daemon.idle import record_idle
 from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import RigLock
-from labctl.service.runs.shipping import configured_sinks
+from labctl.service.runs.configured_sinks import configured_sinks
 
 
 def idle(

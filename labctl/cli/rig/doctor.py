@@ -16,7 +16,7 @@ from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
 from labctl.service.doctor.checks import Check, Level
 from labctl.service.doctor.examination import Examination, examine
-from labctl.service.runs.shipping import configured_sinks
+from labctl.service.runs.configured_sinks import configured_sinks
 
 WIDTH = 80
 _LEVEL_WIDTH, _SUBJECT_WIDTH = 9, 13

@@ -18,7 +18,7 @@ from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord, find_runs
-from labctl.service.runs.shipping import configured_sinks
+from labctl.service.runs.configured_sinks import configured_sinks
 from labctl.toml_reading import parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12

@@ -32,7 +32,7 @@ from labctl.config.rig import load_rig
 from labctl.errors import RunFailed
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import Anchor
-from labctl.service.runs.shipping import influx_sink
+from labctl.service.runs.configured_sinks import influx_sink
 from labctl.sinks.influxdb.settings import influx_settings
 
 

@@ -45,8 +45,9 @@ from labctl.record.reader import RunRecord
 from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import RigLock, use_of
+from labctl.service.runs.configured_sinks import SinkFactory, configured_sinks
 from labctl.service.runs.killed_runs import end_fio_of, end_leftovers
-from labctl.service.runs.shipping import LiveShipping, SinkFactory, configured_sinks
+from labctl.service.runs.shipping import LiveShipping
 
 INTERRUPTED = 130
 

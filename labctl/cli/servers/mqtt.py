@@ -33,7 +33,7 @@ def forget_rig(
     Home Assistant's entities and the last state.
     """
     need(Extra.MQTT)
-    from labctl.sinks.mqtt.home_assistant import forget
+    from labctl.sinks.mqtt.retained_topics import forget
 
     settings, name = _found(rig)
     count = asyncio.run(forget(settings, name))

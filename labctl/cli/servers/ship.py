@@ -22,7 +22,7 @@ from labctl.config.site import site_file
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import printable
 from labctl.record.reader import RunRecord
-from labctl.service.runs import shipping
+from labctl.service.runs import configured_sinks, shipping
 from labctl.service.runs.shipping import Shipped
 from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
@@ -75,7 +75,7 @@ def ship_runs(
 
 def _makers(
     rig: Rig | None, to: Sequence[str], *, from_start: bool, full_rate: bool
-) -> list[shipping.SinkFactory]:
+) -> list[configured_sinks.SinkFactory]:
     """The sinks of ``to``, or those that ``rig`` or the site file names."""
     makers = []
     text, name = ("", str(site_file())) if rig is None else (rig.text, rig.path)
@@ -83,13 +83,13 @@ def _makers(
         settings = influx_settings(text, name, target)
         if settings is not None:
             makers.append(
-                shipping.influx_sink(
+                configured_sinks.influx_sink(
                     settings, to=target, full_rate=full_rate, from_start=from_start
                 )
             )
     mqtt = None if to else mqtt_settings(text, name)
     if mqtt is not None:
-        makers.append(shipping.mqtt_sink(mqtt, live=False, from_start=from_start))
+        makers.append(configured_sinks.mqtt_sink(mqtt, live=False, from_start=from_start))
     return makers
 
 
@@ -108,13 +108,16 @@ def _nowhere(record: RunRecord, rig: Rig | None) -> ConfigurationError:
 
 
 async def _ship(
-    run: Path, make: shipping.SinkFactory, tell: shipping.Tell, progress: shipping.Progress
+    run: Path,
+    make: configured_sinks.SinkFactory,
+    tell: configured_sinks.Tell,
+    progress: shipping.Progress,
 ) -> list[Shipped]:
     return await shipping.ship(run, [make(run, tell)], progress=progress)
 
 
 @contextlib.contextmanager
-def _shown(run: Path, quiet: bool) -> Iterator[tuple[shipping.Tell, shipping.Progress]]:
+def _shown(run: Path, quiet: bool) -> Iterator[tuple[configured_sinks.Tell, shipping.Progress]]:
     """What a person sees meanwhile: a bar, or a line now and then."""
     console = Terminal(stderr=True)
     if not console.is_terminal:

@@ -27,7 +27,8 @@ from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.timebase import Timebase
-from labctl.service.runs.shipping import LiveShipping, SinkFactory, Tell
+from labctl.service.runs.configured_sinks import SinkFactory, Tell
+from labctl.service.runs.shipping import LiveShipping
 
 IDLE_NAME = "idle"
 DAY_S = 86_400.0

@@ -24,7 +24,7 @@ from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue, QueueError
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
-from labctl.service.runs.run_view import last_written
+from labctl.service.runs.last_written import last_written_ns
 
 TICK_S = 1.0
 LOOK_AT_LEAST_EVERY_S = 30.0
@@ -243,7 +243,7 @@ class Worker:
                 for event in await asyncio.to_thread(tail.new_events):
                     ended = ended or event.kind == EventKind.RUN_ENDED
                     self._tell_event(job, event)
-            newest = 0 if run is None else await asyncio.to_thread(last_written, run)
+            newest = 0 if run is None else await asyncio.to_thread(last_written_ns, run)
             silent = silent + 1 if newest == written else 0
             written = newest
             limit = SILENT_TICKS if run is not None else BEGINS_WITHIN_TICKS

@@ -1,8 +1,7 @@
-"""What becomes of old runs: compressed or exported, deleted by rule, never too early.
+"""Retention: which old runs are exported as Parquet or deleted, by rule.
 
-A run is touched only when it is over, nobody writes or ships it, and every sink that its rig or
-the site names has stored all of it. Parquet keeps every reading: lossless, a third of the size,
-and read by DuckDB, pandas, Spark and ClickHouse as it is.
+A run is touched only when it has ended, no process writes or ships it, and every sink that its
+rig or the site file names has stored all of it.
 """
 
 from __future__ import annotations
@@ -11,31 +10,26 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from labctl.config.find_rig import rig_of
 from labctl.errors import JournalError, LabctlError
-from labctl.installed import Extra, need
-from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HEADER_FILE, HOST_CLOCK, READING
+from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.reader import RunRecord, find_runs
-from labctl.service.data_dir import sync_folder
-from labctl.service.runs.shipping import is_on
+from labctl.record.timebase import NS_PER_S
+from labctl.service.runs.last_written import is_being_recorded, last_written_ns
+from labctl.service.runs.parquet import export, exported
 from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import INFLUXDB, influx_settings
 from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
 
 PARQUET_DIR = "parquet"
 _GONE = ".deleted-"
-ROWS_AT_ONCE = 1 << 20
 DAY_S = 86_400.0
 SETTLED_S = 3_600.0
-"""A run without an end that was not written to for so long is over: its process is gone."""
+"""A run without an end that was not written to for so long has ended: its process is gone."""
 
 
 class Step(StrEnum):
@@ -48,14 +42,16 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``export_after_s``: Parquet beside the record; ``delete_after_s``: the whole run goes;
-    ``budget``: the oldest go until the rest takes so many bytes. None: not at all. With
-    ``archive`` the Parquet goes there, and nothing is deleted before it lies there."""
+    """When runs are exported and deleted; None: never."""
 
     export_after_s: float | None = None
+    """A run of this age is written as Parquet, beside its record or into ``archive``."""
     delete_after_s: float | None = None
-    budget: int | None = None
+    """A run of this age is deleted."""
+    budget_bytes: int | None = None
+    """The oldest runs are deleted until the others take no more than this."""
     archive: Path | None = None
+    """The folder for Parquet; a run is deleted only after its Parquet is there."""
 
     @property
     def writes_parquet(self) -> bool:
@@ -78,9 +74,9 @@ class Decision:
 
 
 def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> list[Decision]:
-    """What the rule does with each run, oldest first; touches nothing.
+    """What the rule does with each run, oldest first; changes nothing.
 
-    ``jobs_need`` are names of runs that a waiting job may still go on with.
+    ``jobs_need`` are names of runs that a waiting job may still resume.
     """
     found = [
         (path, _age_s(path, now_s), bytes_below(path))
@@ -90,7 +86,7 @@ def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> l
     left = sum(size for _, _, size in found)
     decisions = []
     for path, age_s, size in found:
-        over_budget = rule.budget is not None and left > rule.budget
+        over_budget = rule.budget_bytes is not None and left > rule.budget_bytes
         too_old = rule.delete_after_s is not None and age_s > rule.delete_after_s
         export = rule.export_after_s is not None and age_s > rule.export_after_s
         if not (over_budget or too_old or export):
@@ -111,7 +107,7 @@ def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> l
 
 
 def carry_out(decision: Decision, rule: Rule) -> None:
-    """Do it. Raises LabctlError when that is not possible (any more)."""
+    """Export or delete a run as decided. Raises LabctlError where that is not possible."""
     if decision.step is Step.KEEP:
         return
     why_not = why_it_must_stay(decision.run)
@@ -135,9 +131,9 @@ def why_it_must_stay(run: Path) -> str:
     except JournalError as error:
         return f"it cannot be read: {error}"
     if record.end is None:
-        if is_on(record):
+        if is_being_recorded(record):
             return "it is on"
-        if time.time() - _written_s(run) < SETTLED_S:
+        if time.time() - last_written_ns(run) / NS_PER_S < SETTLED_S:
             return "it was cut off just now"
     try:
         missing = _not_shipped(run, record)
@@ -146,62 +142,8 @@ def why_it_must_stay(run: Path) -> str:
     return missing
 
 
-def exported(run: Path, target: Path) -> bool:
-    """Whether ``target`` holds the Parquet of a run as it is now: it may have gone on since."""
-    copied, original = target / EVENTS_FILE, run / EVENTS_FILE
-    try:
-        return not copied.samefile(original) and copied.stat().st_size == original.stat().st_size
-    except OSError:
-        return False
-
-
-def export(run: Path, target: Path) -> None:
-    """Write every channel of a run as Parquet into ``target``, which appears when all is there and
-    a loss of power takes nothing of it any more. What lay there of the run before is replaced.
-
-    Raises OSError, MissingPart, JournalError.
-    """
-    need(Extra.PARQUET)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    record = RunRecord(run)
-    fresh = target.with_name(f".{target.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    for name in (*record.channel_names, HOST_CLOCK):
-        for file, data in (
-            (name, record.readings(name)),
-            (f"{name}.clock", record.clock_pairs(name)),
-        ):
-            if not len(data):
-                continue
-            kinds = {"t": pa.int64(), "v": pa.float64()} if data.dtype == READING else {}
-            schema = pa.schema(
-                [(column, kinds.get(column, pa.int64())) for column in data.dtype.names or ()],
-                metadata=_described(record, name),
-            )
-            written = fresh / f"{file}.parquet"
-            with pq.ParquetWriter(written, schema, compression="zstd") as writer:
-                for part in _parts(data):
-                    columns = [pa.array(part[column]) for column in schema.names]
-                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-            if pq.ParquetFile(written).metadata.num_rows != len(data):
-                raise JournalError(f"{written}: not every reading of {name} arrived")
-    for name in (HEADER_FILE, EVENTS_FILE):
-        if (run / name).is_file():
-            shutil.copy2(run / name, fresh / name)
-    for written in fresh.iterdir():
-        _sync(written)
-    sync_folder(fresh)
-    if target.exists():
-        shutil.rmtree(target)
-    fresh.rename(target)
-    sync_folder(target.parent)
-
-
 def delete(run: Path) -> None:
-    """Delete a run. It stops being one at once, whatever happens on the way. Raises OSError."""
+    """Delete a run: renamed first, so that after a crash it is no run any more. Raises OSError."""
     gone = run.with_name(f"{_GONE}{run.name}")
     run.rename(gone)
     (gone / HEADER_FILE).unlink()
@@ -209,7 +151,7 @@ def delete(run: Path) -> None:
 
 
 def sweep_deleted(runs: Path) -> None:
-    """Delete what a deletion that was cut off left behind. Raises OSError."""
+    """Finish deletions that were cut off. Raises OSError."""
     for gone in runs.glob(f"{_GONE}*"):
         shutil.rmtree(gone)
 
@@ -217,49 +159,22 @@ def sweep_deleted(runs: Path) -> None:
 def bytes_below(folder: Path) -> int:
     """How many bytes the files below a folder take."""
     total = 0
-    for where, _, names in os.walk(folder):  # goes on where a folder vanishes meanwhile
+    for where, _, names in os.walk(folder):  # os.walk skips a folder that vanishes meanwhile
         for name in names:
             with contextlib.suppress(OSError):
                 total += Path(where, name).lstat().st_size
     return total
 
 
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def _parts(data: NDArray[np.void]) -> Iterator[NDArray[np.void]]:
-    for begin in range(0, len(data), ROWS_AT_ONCE):
-        yield data[begin : begin + ROWS_AT_ONCE]
-
-
-def _described(record: RunRecord, name: str) -> dict[str, str]:
-    described = {"labctl.run": record.header.run_id, "labctl.channel": name}
-    if name == HOST_CLOCK:
-        return described
-    channel = record.channel(name)
-    return described | {
-        "labctl.quantity": channel.quantity,
-        "labctl.unit": channel.unit,
-        "labctl.clock": channel.clock,
-    }
-
-
-def _written_s(run: Path) -> float:
-    files = [run / EVENTS_FILE, *(run / CHANNELS_DIR).glob("*")]
-    return max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-
-
 def _age_s(run: Path, now_s: float) -> float:
-    return max(now_s - _written_s(run), 0.0)
+    return max(now_s - last_written_ns(run) / NS_PER_S, 0.0)
 
 
 def _not_shipped(run: Path, record: RunRecord) -> str:
     """Which configured sink does not have all of the run. Raises LabctlError, OSError.
 
-    Where the rig is not (any more) one of this machine, its record says what was configured: here
-    that is only held against the cursor, and nobody is asked.
+    Where the rig is not (any more) one of this machine, the sinks are those of the run's header:
+    they are only compared with the cursor files, no server is contacted.
     """
     rig = rig_of(record)
     text, name = (record.header.rig_text, str(run)) if rig is None else (rig.text, rig.path)
@@ -281,6 +196,6 @@ def _not_shipped(run: Path, record: RunRecord) -> str:
             cursor, _ = file.load(destination, bin_ns)
         finally:
             file.close()
-        if cursor.summarised != size:  # the last thing that is sent of a run
+        if cursor.summarised != size:  # the summary is sent last
             return f"{sink} does not have all of it: labctl ship {run}"
     return ""

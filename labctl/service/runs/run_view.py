@@ -20,12 +20,12 @@ from labctl.fio.documents import DIRECTIONS
 from labctl.fio.status import LiveRates
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import UNREADABLE, known
-from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, HOST_INSTRUMENT, READING
+from labctl.record.layout import CHANNELS_DIR, HOST_INSTRUMENT, READING
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor
 from labctl.service.runs.event_tail import EventTail
-from labctl.service.runs.shipping import RunClock
+from labctl.service.runs.run_clock import RunClock
 
 NEWEST = 8
 """A shown value is the mean of the readings of the last second, of so many at most."""
@@ -167,13 +167,3 @@ def _last_readings(file: Path, size: int) -> NDArray[np.void]:
     count = size // READING.itemsize
     first = max(count - NEWEST, 0)
     return np.fromfile(file, READING, count - first, offset=first * READING.itemsize)
-
-
-def last_written(run: Path) -> int:
-    """When the record was last written to, mtime in ns; 0 when there is none."""
-    newest = 0
-    with contextlib.suppress(OSError):
-        for file in (run / EVENTS_FILE, *(run / CHANNELS_DIR).iterdir()):
-            with contextlib.suppress(OSError):
-                newest = max(newest, file.stat().st_mtime_ns)
-    return newest

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labctl.errors import ConfigurationError, LabctlError, Mistake
-from labctl.installed import Extra, need
-from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE
+from labctl.errors import LabctlError
 from labctl.record.reader import RunRecord
-from labctl.record.timebase import Anchor
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
-from labctl.sinks.influxdb.settings import InfluxSettings, cursor_name, influx_settings
-from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
+from labctl.service.runs.configured_sinks import SinkFactory, Tell
+from labctl.service.runs.last_written import is_being_recorded
+from labctl.service.runs.run_clock import RunClock
 from labctl.sinks.schema import Point, rig_point
 
 if TYPE_CHECKING:
@@ -41,9 +39,6 @@ GRACE_S = 10.0
 CLOSED_AFTER_S = 1.0
 """After the ``run_ended`` event the journal hands over its last readings."""
 
-WRITTEN_WITHIN_S = 5.0
-"""A run without an end whose files changed this recently is still on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
@@ -56,39 +51,12 @@ class Shipped:
     problem: str = ""
 
 
-Tell = Callable[[str], None]
-SinkFactory = Callable[[Path, Tell], "Sink"]
-"""Makes a sink for a run, in the event loop that will use it."""
-
 Progress = Callable[[str, float, float, int], None]
 """Called with the sink's name, seconds of the run sent, seconds there are, lines stored."""
 
 
 def _no_progress(name: str, done_s: float, total_s: float, sent: int) -> None:
     """Nobody is looking."""
-
-
-class RunClock:
-    """The present moment on the timebase of a run, as far as it can be known."""
-
-    def __init__(self, anchor: Anchor) -> None:
-        same_boot = Anchor.take().boot_id == anchor.boot_id and anchor.boot_id != ""
-        self._anchor = anchor if same_boot else None
-
-    def now_ns(self) -> int:
-        """Now; by the wall clock when the run was recorded under another boot."""
-        if self._anchor is None:
-            return time.time_ns()
-        return self._anchor.from_monotonic_ns(time.monotonic_ns())
-
-
-def is_on(record: RunRecord) -> bool:
-    """Whether somebody is still writing this run."""
-    if record.end is not None:
-        return False
-    files = [record.path / EVENTS_FILE, *(record.path / CHANNELS_DIR).iterdir()]
-    newest = max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-    return abs(time.time() - newest) < WRITTEN_WITHIN_S  # ahead of now: the clock was set back
 
 
 async def ship(
@@ -131,7 +99,7 @@ async def _to(
         follower = Follower(record.path, sink.cursor)
         if over is not None:
             await _live(follower, sink, over, beats)
-        still_on = over is None and is_on(record)
+        still_on = over is None and is_being_recorded(record)
         now = RunClock(record.anchor).now_ns
         while (part := follower.advance(now() if still_on else None)) is not None:
             await sink.put(part)
@@ -201,68 +169,6 @@ def _beat(
         journal_lag_s=follower.lag_s(),
         alive=alive,
     )
-
-
-def influx_sink(
-    settings: InfluxSettings,
-    *,
-    to: str | None = None,
-    full_rate: bool = False,
-    from_start: bool = False,
-) -> SinkFactory:
-    """Makes the sink for an InfluxDB. Raises MissingPart when its client is not installed."""
-    need(Extra.INFLUX)
-
-    def make(run: Path, tell: Tell) -> Sink:
-        from labctl.sinks.influxdb.sink import InfluxSink
-
-        return InfluxSink(
-            run,
-            cursor_name(settings, to, full_rate),
-            settings,
-            tell,
-            full_rate=full_rate,
-            from_start=from_start,
-        )
-
-    return make
-
-
-def mqtt_sink(settings: MqttSettings, *, live: bool, from_start: bool = False) -> SinkFactory:
-    """Makes the sink for an MQTT broker; ``live``: beside a run that is on.
-
-    Raises MissingPart when its client is not installed.
-    """
-    need(Extra.MQTT)
-
-    def make(run: Path, tell: Tell) -> Sink:
-        from labctl.sinks.mqtt.sink import MqttSink
-
-        return MqttSink(run, settings, tell, live=live, from_start=from_start)
-
-    return make
-
-
-def configured_sinks(rig_text: str, rig_name: str) -> list[SinkFactory]:
-    """What a rig, or the site file, says its runs are sent to while they are on.
-
-    Raises ConfigurationError with every mistake, MissingPart.
-    """
-    influx, mqtt, mistakes = None, None, dict[Mistake, None]()
-    try:
-        influx = influx_settings(rig_text, rig_name)
-    except ConfigurationError as error:
-        mistakes |= dict.fromkeys(error.mistakes)
-    try:
-        mqtt = mqtt_settings(rig_text, rig_name)
-    except ConfigurationError as error:
-        mistakes |= dict.fromkeys(error.mistakes)
-    if mistakes:
-        raise ConfigurationError(tuple(mistakes))
-    configured = ((influx, Extra.INFLUX), (mqtt, Extra.MQTT))
-    need(*(extra for settings, extra in configured if settings is not None))
-    sinks = [] if influx is None else [influx_sink(influx)]
-    return sinks if mqtt is None else [*sinks, mqtt_sink(mqtt, live=True)]
 
 
 class LiveShipping:

@@ -1,4 +1,4 @@
-"""Home Assistant's MQTT discovery: the rig as a device with its sensors, and its removal."""
+"""Home Assistant's MQTT discovery: the rig as a device with its sensors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-import aiomqtt
-
-from labctl.errors import LabctlError
 from labctl.record.header import Header
-from labctl.sinks.mqtt.connection import ReconnectPace, client_for, new_identifier
 from labctl.sinks.mqtt.messages import Message
 from labctl.sinks.mqtt.settings import MqttSettings
-from labctl.sinks.mqtt.topics import OFFLINE, ONLINE, base_topic, topic_name
+from labctl.sinks.mqtt.topics import OFFLINE, ONLINE, topic_name
 
 FEWEST_EXPIRY_S = 30
 MISSED_BINS = 5
@@ -159,29 +155,3 @@ def _entities(
 
 def _template(field: str) -> str:
     return f"{{{{ value_json.{field} | default('None') }}}}"
-
-
-async def forget(settings: MqttSettings, rig: str, pace: ReconnectPace | None = None) -> int:
-    """Take back all that the broker keeps of a rig: what it was announced with and what it told
-    last. Comes back with how many messages that were.
-
-    Raises LabctlError when the broker cannot be reached or refuses.
-    """
-    announced = f"{settings.home_assistant_prefix}/+/{device_id(settings.prefix, rig)}/+/config"
-    told = f"{base_topic(settings.prefix, rig)}/#"
-    try:
-        client = await client_for(settings, new_identifier(), (pace or ReconnectPace()).answer_s)
-        async with client:
-            for pattern in (announced, told):
-                await client.subscribe(pattern, qos=0)
-                await client.unsubscribe(pattern)  # what is kept comes before the answer to this
-            topics = []
-            while len(client.messages):
-                message = await anext(client.messages)
-                if message.retain:
-                    topics.append(str(message.topic))
-            for topic in topics:
-                await client.publish(topic, b"", qos=1, retain=True)
-    except (aiomqtt.MqttError, OSError, UnicodeDecodeError) as error:
-        raise LabctlError(f"MQTT broker {settings.destination}: {error}") from error
-    return len(topics)

@@ -18,13 +18,13 @@ from labctl.record.reader import RunRecord, find_runs
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue
+from labctl.service.runs.parquet import export
 from labctl.service.runs.retention import (
     DAY_S,
     Rule,
     Step,
     carry_out,
     decide,
-    export,
     sweep_deleted,
     why_it_must_stay,
 )
@@ -82,7 +82,7 @@ def test_the_oldest_go_until_the_rest_fits_the_budget(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         made(tmp_path, number, days=1)
     sizes = [one.bytes for one in decide(tmp_path / "runs", Rule(), time.time(), frozenset())]
-    rule = Rule(budget=sizes[1] + sizes[2])
+    rule = Rule(budget_bytes=sizes[1] + sizes[2])
     assert steps(tmp_path, rule) == [Step.DELETE, Step.KEEP, Step.KEEP]
 
 

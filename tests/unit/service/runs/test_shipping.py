@@ -15,7 +15,8 @@ from labctl.cli.servers.ship import ship_runs
 from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError
 from labctl.record.reader import RunRecord
-from labctl.service.runs.shipping import LiveShipping, is_on, ship
+from labctl.service.runs.last_written import is_being_recorded
+from labctl.service.runs.shipping import LiveShipping, ship
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.sinks.schema import Point
 from labctl.sinks.sink import Cursor, SinkReport, Slice
@@ -102,7 +103,7 @@ def test_without_sinks_nothing_is_started(tmp_path: Path) -> None:
 
 def test_a_run_that_is_on_is_sent_up_to_now(tmp_path: Path) -> None:
     run = MadeRun(tmp_path, ends=False, epoch_ns=time.time_ns() - 12 * 10**9).whole()
-    assert is_on(RunRecord(run.path))
+    assert is_being_recorded(RunRecord(run.path))
     sink = Collected()
     (shipped,) = asyncio.run(ship(run.path, [sink]))
     assert not shipped.complete
