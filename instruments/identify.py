@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 
 from instruments import drivers
 from instruments.driver_kit.scpi import is_model, parse_identity
-from instruments.driver_kit.serial_display import PushedDisplay
+from instruments.driver_kit.serial_display import SerialDisplayMeter
 from instruments.drivers import (
     brymen_bm25x,
     es51922,
@@ -30,7 +30,7 @@ from instruments.transports.serial_line import SerialLine
 from instruments.transports.serial_ports import stable_path
 from instruments.transports.visa_line import VisaLine
 
-_POLLED: Final = "scpi_dmm"
+_POLLED_DRIVER: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
 _SCPI_BAUD: Final = ((115_200, b"\n"), (9600, b"\r\n"))
@@ -39,7 +39,7 @@ _COMMAS_OF_IDENTITY: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundInstrument:
     """Who answered at an address, and which driver reads it (empty: none is known)."""
 
     address: str
@@ -67,7 +67,7 @@ def visa_resources(library: str = "@py") -> list[str]:
     return sorted(name for name in found if "ASRL" not in name.upper())
 
 
-def ask_visa(resource: str, library: str = "@py") -> Found:
+def identify_visa(resource: str, library: str = "@py") -> FoundInstrument:
     """Who is at a VISA resource. Raises ConnectionLost, NoAnswer."""
     line = VisaLine(resource, resource, library)
     line.open()
@@ -76,32 +76,32 @@ def ask_visa(resource: str, library: str = "@py") -> Found:
         identity = line.read_line(_ANSWER_S).decode("ascii", errors="replace").strip()
     finally:
         line.close()
-    return Found(resource, identity, *driver_for(_model_in(identity)))
+    return FoundInstrument(resource, identity, *driver_for_model(_model_of(identity)))
 
 
-def _model_in(identity: str) -> str:
+def _model_of(identity: str) -> str:
     try:
         return parse_identity(identity).model
     except ProtocolError:
         return ""
 
 
-def driver_for(model: str) -> tuple[str, str]:
+def driver_for_model(model: str) -> tuple[str, str]:
     """The driver that names this model, and the model as its settings spell it.
 
     One that asks for each reading comes last: a meter that also has another driver is read
     better by that, from its memory and on its own clock.
     """
-    for name in sorted(drivers.names(), key=lambda name: (name == _POLLED, name)):
+    for name in sorted(drivers.names(), key=lambda name: (name == _POLLED_DRIVER, name)):
         field = drivers.settings_model(name).model_fields.get("model")
         for known in get_args(field.annotation) if field is not None else ():
             if is_model(str(known), model):
                 return name, str(known)
-    return (_POLLED, "generic") if model else ("", "")
+    return (_POLLED_DRIVER, "generic") if model else ("", "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _SerialCandidate:
     driver: str
     identity: str
     line_format: SerialFormat
@@ -109,15 +109,15 @@ class _Candidate:
     recognised: Callable[[bytes], bool]
 
 
-def _pushing(
-    driver: str, identity: str, line_format: SerialFormat, meter: type[PushedDisplay]
-) -> _Candidate:
+def _display_candidate(
+    driver: str, identity: str, line_format: SerialFormat, meter: type[SerialDisplayMeter]
+) -> _SerialCandidate:
     family = meter.family
 
     def recognised(data: bytes) -> bool:
         return any(_decodes(family.decode, piece) for piece in family.split(data)[0])
 
-    return _Candidate(driver, identity, line_format, b"", recognised)
+    return _SerialCandidate(driver, identity, line_format, b"", recognised)
 
 
 def _k204(data: bytes) -> bool:
@@ -132,19 +132,21 @@ def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
     return True
 
 
-CANDIDATES: Final = (
-    _pushing("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, es51922.Es51922),
-    _pushing("fs9721", "FS9721 family", fs9721.FORMAT, fs9721.Fs9721),
-    _pushing("brymen_bm25x", "Brymen BM25x", brymen_bm25x.FORMAT, brymen_bm25x.BrymenBm25x),
-    _Candidate(
+SERIAL_CANDIDATES: Final = (
+    _display_candidate("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, es51922.Es51922),
+    _display_candidate("fs9721", "FS9721 family", fs9721.FORMAT, fs9721.Fs9721),
+    _display_candidate(
+        "brymen_bm25x", "Brymen BM25x", brymen_bm25x.FORMAT, brymen_bm25x.BrymenBm25x
+    ),
+    _SerialCandidate(
         "powersensor3",
         "PowerSensor3",
         powersensor3.FORMAT,
         b"TV",
         lambda data: re.search(rb"F4\d\d-\d+\.\d+\.\d+", data) is not None,
     ),
-    _Candidate("k204", "Center 309 / Voltcraft K204", k204.FORMAT, b"A", _k204),
-    _Candidate(
+    _SerialCandidate("k204", "Center 309 / Voltcraft K204", k204.FORMAT, b"A", _k204),
+    _SerialCandidate(
         "extech380803",
         "Extech 380803",
         extech380803.FORMAT,
@@ -155,29 +157,29 @@ CANDIDATES: Final = (
 """Meters that push are listened to before any that must be asked."""
 
 
-def ask_serial(port: str) -> Found:
+def identify_serial(port: str) -> FoundInstrument:
     """Who is at a serial port: listens, then asks in each known meter's language.
 
     SCPI comes last: its letters are commands to those that are asked with one letter.
     Raises ConnectionLost, WrongInstrument.
     """
-    for candidate in CANDIDATES:
+    for candidate in SERIAL_CANDIDATES:
         line = SerialLine(port, port, candidate.line_format)
         line.open()
         try:
             line.discard()
             if candidate.question:
                 line.write(candidate.question)
-            if _recognised(line, candidate):
-                return Found(port, candidate.identity, candidate.driver)
+            if _hears_known_meter(line, candidate):
+                return FoundInstrument(port, candidate.identity, candidate.driver)
         finally:
             line.close()
     for baud, end in _SCPI_BAUD:
         identity = _scpi_identity(SerialLine(port, port, SerialFormat(baud)), end)
         if identity:
             resource = f"ASRL{stable_path(port)}::INSTR"
-            return Found(resource, identity, *driver_for(_model_in(identity)), baud)
-    return Found(port, "")
+            return FoundInstrument(resource, identity, *driver_for_model(_model_of(identity)), baud)
+    return FoundInstrument(port, "")
 
 
 def _scpi_identity(line: SerialLine, end: bytes) -> str:
@@ -199,7 +201,7 @@ def _scpi_identity(line: SerialLine, end: bytes) -> str:
         line.close()
 
 
-def _recognised(line: SerialLine, candidate: _Candidate) -> bool:
+def _hears_known_meter(line: SerialLine, candidate: _SerialCandidate) -> bool:
     data = b""
     deadline = time.monotonic() + _LISTEN_S
     while (left_s := deadline - time.monotonic()) > 0:
@@ -209,7 +211,7 @@ def _recognised(line: SerialLine, candidate: _Candidate) -> bool:
     return False
 
 
-def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
+def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
     """The section of a rig for it. What only its owner knows is left as a comment to fill in."""
     if not found.driver:
         return []
@@ -229,11 +231,11 @@ def rig_lines(found: Found, name: str, port: str = "") -> list[str]:
     return lines
 
 
-def ask(address: str) -> Found:
+def identify_address(address: str) -> FoundInstrument:
     """Who is at an address: a VISA resource has ``::``, else a path or ``usb:…`` a serial port.
 
     Raises InstrumentError.
     """
     if address.startswith("usb:") or ("/" in address and "::" not in address):
-        return ask_serial(address)
-    return ask_visa(address)
+        return identify_serial(address)
+    return identify_visa(address)

@@ -7,10 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-__all__ = ["command_that_adds"]
 
-
-def command_that_adds(*requirements: str) -> str:
+def install_command(*requirements: str) -> str:
     """The command line that installs ``requirements`` (PEP 508) where this program finds them.
 
     Environments of pipx have a ``pipx_metadata.json`` and are added to by their name; those of uv

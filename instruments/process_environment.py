@@ -9,7 +9,7 @@ _SECRET = re.compile(r"LABCTL_(.*_)?(TOKEN|PASSWORD|NOTIFY)")
 """Variables that hold secrets by their names; the addresses of notices hold tokens."""
 
 
-def helper_environment(**changes: str) -> dict[str, str]:
+def environment_without_secrets(**changes: str) -> dict[str, str]:
     """The environment for a program that helps with a measurement (fio, ssh, nvme, the program of
     a meter), with ``changes``: it has no use for the tokens and passwords of servers."""
     kept = {name: text for name, text in os.environ.items() if not _SECRET.fullmatch(name)}

@@ -31,7 +31,7 @@ from instruments.driver_kit.base_settings import HostFilesSettings
 from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, ProtocolError
 from instruments.instrument import Instrument
 from instruments.reading import HostClock
-from instruments.transports.host_files import Files
+from instruments.transports.host_files import HostFiles
 
 FIRST_LINE: Final = "labctl session 1"
 Result = TypeVar("Result")
@@ -69,21 +69,21 @@ class AnyLine(Protocol):
         ...
 
 
-class SessionEnded(ConnectionLost):
+class RecordingEnded(ConnectionLost):
     """A recording is over: nothing more was said."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedMoment:
+class RecordedEvent:
     """One thing that happened on a line."""
 
     t_s: float
-    what: str
+    kind: str
     """``open``, ``close``, ``>``, ``<`` or ``!``."""
     data: bytes = b""
 
     def __str__(self) -> str:
-        return f"{self.t_s:.6f} {self.what} {escape(self.data)}".rstrip(" ")
+        return f"{self.t_s:.6f} {self.kind} {escape(self.data)}".rstrip(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RecordedSession:
     driver: str
     name: str
     settings: Mapping[str, Any]
-    moments: tuple[RecordedMoment, ...]
+    events: tuple[RecordedEvent, ...]
 
 
 def escape(data: bytes) -> str:
@@ -111,18 +111,18 @@ def unescape(text: str) -> bytes:
     return _ESCAPED.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text).encode("latin-1")
 
 
-class _Notes:
+class _RecordWriter:
     """Writes down what happens, with the seconds since the beginning."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._begin = time.monotonic()
 
-    def note(self, what: str, data: bytes = b"") -> None:
+    def note(self, kind: str, data: bytes = b"") -> None:
         """One moment."""
-        self._file.write(f"{RecordedMoment(time.monotonic() - self._begin, what, data)}\n")
+        self._file.write(f"{RecordedEvent(time.monotonic() - self._begin, kind, data)}\n")
 
-    def raising(self, call: Callable[[], Result]) -> Result:
+    def call(self, call: Callable[[], Result]) -> Result:
         """What ``call`` gives; what it raises is noted."""
         try:
             return call()
@@ -136,26 +136,26 @@ class RecordingLine:
 
     def __init__(self, line: AnyLine, file: TextIO) -> None:
         self._line = line
-        self._notes = _Notes(file)
+        self._record = _RecordWriter(file)
 
     def open(self) -> None:
         """Connect."""
-        self._notes.note("open")
-        self._notes.raising(self._line.open)
+        self._record.note("open")
+        self._record.call(self._line.open)
 
     def close(self) -> None:
         """Let go."""
         self._line.close()
-        self._notes.note("close")
+        self._record.note("close")
 
     def write(self, data: bytes) -> None:
         """Send."""
-        self._notes.note(">", data)
-        self._notes.raising(lambda: self._line.write(data))
+        self._record.note(">", data)
+        self._record.call(lambda: self._line.write(data))
 
     def discard(self, quiet_s: float = 0.0) -> None:
         """Throw away what was not read."""
-        self._notes.raising(lambda: self._line.discard(quiet_s))
+        self._record.call(lambda: self._line.discard(quiet_s))
 
     def read_line(self, timeout_s: float) -> bytes:
         """One answer."""
@@ -166,35 +166,35 @@ class RecordingLine:
         return self._received(lambda: self._line.read_some(timeout_s))
 
     def _received(self, read: Callable[[], bytes]) -> bytes:
-        data = self._notes.raising(read)
+        data = self._record.call(read)
         if data:
-            self._notes.note("<", data)
+            self._record.note("<", data)
         return data
 
 
 class RecordingFiles:
     """Files of a machine, with a note of what each look brought."""
 
-    def __init__(self, files: Files, file: TextIO) -> None:
+    def __init__(self, files: HostFiles, file: TextIO) -> None:
         self._files = files
-        self._notes = _Notes(file)
+        self._record = _RecordWriter(file)
 
     def open(self) -> None:
         """Connect."""
-        self._notes.note("open")
-        self._notes.raising(self._files.open)
+        self._record.note("open")
+        self._record.call(self._files.open)
 
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
         """See :class:`~instruments.transports.host_files.Files`."""
-        self._notes.note(">", json.dumps(list(patterns)).encode())
-        found = self._notes.raising(lambda: self._files.texts(patterns))
-        self._notes.note("<", json.dumps(found).encode())
+        self._record.note(">", json.dumps(list(patterns)).encode())
+        found = self._record.call(lambda: self._files.texts(patterns))
+        self._record.note("<", json.dumps(found).encode())
         return found
 
     def close(self) -> None:
         """Let go."""
         self._files.close()
-        self._notes.note("close")
+        self._record.note("close")
 
 
 class ReplayLine:
@@ -203,9 +203,9 @@ class ReplayLine:
     What the driver sends must be what was sent; it may ask for bytes as often as it likes.
     """
 
-    def __init__(self, moments: Iterable[RecordedMoment]) -> None:
-        self._left = deque(moment for moment in moments if moment.what not in ("open", "close"))
-        self._to_come = sum(moment.what == "<" for moment in self._left)
+    def __init__(self, events: Iterable[RecordedEvent]) -> None:
+        self._left = deque(event for event in events if event.kind not in ("open", "close"))
+        self._to_come = sum(event.kind == "<" for event in self._left)
         self._now_s = 0.0
         self._waits_left = _WAITS_AT_THE_END
 
@@ -221,14 +221,14 @@ class ReplayLine:
 
     def write(self, data: bytes) -> None:
         """Go on to where this was sent. Raises ProtocolError where something else was."""
-        while self._left and self._left[0].what != ">":
+        while self._left and self._left[0].kind != ">":
             self._play()
         if not self._left:
-            raise SessionEnded("the recording is over")
+            raise RecordingEnded("the recording is over")
         sent = self._play()
         if sent.data != data:
             if not self._to_come:
-                raise SessionEnded("the recording is over: it has the driver's good-bye here")
+                raise RecordingEnded("the recording is over: it has the driver's good-bye here")
             raise ProtocolError(
                 f"the driver sends {escape(data)!r}, the recording has {escape(sent.data)!r} "
                 f"at {sent.t_s:.3f} s: it was made with another version or other settings"
@@ -242,7 +242,7 @@ class ReplayLine:
         """The next answer."""
         data = self.read_some(timeout_s)
         if not data and not self._left:
-            raise SessionEnded("the recording is over")
+            raise RecordingEnded("the recording is over")
         if not data:
             raise NoAnswer("the recording has no answer here")
         return data
@@ -250,23 +250,23 @@ class ReplayLine:
     def read_some(self, timeout_s: float) -> bytes:
         """The next bytes; empty where the recording has something sent first."""
         self._raise_next()
-        if self._left and self._left[0].what == "<":
+        if self._left and self._left[0].kind == "<":
             return self._play().data
         if not self._to_come and timeout_s > 0:
             if not self._waits_left:
-                raise SessionEnded("the recording is over")
+                raise RecordingEnded("the recording is over")
             self._waits_left -= 1
         time.sleep(timeout_s)  # it was waited for in vain then, too
         return b""
 
-    def _play(self) -> RecordedMoment:
-        moment = self._left.popleft()
-        self._to_come -= moment.what == "<"
-        self._now_s = moment.t_s
-        return moment
+    def _play(self) -> RecordedEvent:
+        event = self._left.popleft()
+        self._to_come -= event.kind == "<"
+        self._now_s = event.t_s
+        return event
 
     def _raise_next(self) -> None:
-        if self._left and self._left[0].what == "!":
+        if self._left and self._left[0].kind == "!":
             kind, _, message = self._play().data.decode(errors="replace").partition(" ")
             raised = getattr(errors, kind, ConnectionLost)
             raise raised(message)
@@ -291,7 +291,7 @@ class ReplayFiles:
         """Nothing is there to be closed."""
 
 
-def begin_recording(
+def recorded_instrument(
     file: TextIO, name: str, driver: str, settings: Mapping[str, Any], clock: HostClock
 ) -> Instrument:
     """An instrument whose session is written to ``file``.
@@ -323,33 +323,33 @@ def parse_session(text: str) -> RecordedSession:
     number = 2
     try:
         header = json.loads(lines[1])
-        moments = []
+        events = []
         for number, line in enumerate(lines[2:], start=3):  # noqa: B007 told when it fails
             if line.strip():
-                moments.append(_moment(line))
+                events.append(_parse_event(line))
     except (ValueError, IndexError) as error:
         if number == 2 or number < len(lines) or text.endswith("\n"):
             raise ProtocolError(f"line {number} of the session: {error}") from error
     try:
         driver, name = str(header["driver"]), str(header["name"])
-        return RecordedSession(driver, name, dict(header["settings"]), tuple(moments))
+        return RecordedSession(driver, name, dict(header["settings"]), tuple(events))
     except (ValueError, KeyError, TypeError) as error:
         raise ProtocolError(
             "line 2 of the session: must be a JSON object of driver, name and settings"
         ) from error
 
 
-def _moment(line: str) -> RecordedMoment:
+def _parse_event(line: str) -> RecordedEvent:
     t_s, _, rest = line.partition(" ")
-    what, _, data = rest.partition(" ")
-    if what not in ("open", "close", ">", "<", "!"):
-        raise ValueError(f"{what!r} is not open, close, >, < or !")
-    return RecordedMoment(float(t_s), what, unescape(data))
+    kind, _, data = rest.partition(" ")
+    if kind not in ("open", "close", ">", "<", "!"):
+        raise ValueError(f"{kind!r} is not open, close, >, < or !")
+    return RecordedEvent(float(t_s), kind, unescape(data))
 
 
-def replayed(session: RecordedSession) -> Instrument:
+def replayed_instrument(session: RecordedSession) -> Instrument:
     """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
-    line = ReplayLine(session.moments)
+    line = ReplayLine(session.events)
     model = drivers.settings_model(session.driver)
     played = ReplayFiles(line) if issubclass(model, HostFilesSettings) else line
     return drivers.create(session.name, session.driver, session.settings, line.clock, played)

@@ -13,7 +13,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 
 from packaging.requirements import Requirement
 
-from instruments.install_command import command_that_adds
+from instruments.install_command import install_command
 from labctl.errors import LabctlError, MissingPart
 
 COMMAND, ENTRY_POINT = "labctl", "labctl.cli.main:main"
@@ -49,7 +49,7 @@ def need(*extras: Extra) -> None:
         return
     said = ", ".join(f"{_USES[extra]} needs the extra {extra}" for extra in missing)
     wanted = dict.fromkeys(text for found in missing.values() for text in found)
-    raise MissingPart(f"{said}, not installed here; add it: {command_that_adds(*wanted)}")
+    raise MissingPart(f"{said}, not installed here; add it: {install_command(*wanted)}")
 
 
 def missing_of(extra: Extra) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pydantic import (
 
 from instruments.driver_kit import specifications
 from instruments.reading import Accuracy
-from instruments.transports.host_files import Files, files_of
+from instruments.transports.host_files import HostFiles, host_files
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine
 from instruments.transports.ssh import DESTINATION_PATTERN
@@ -46,7 +46,7 @@ class AccuracySettings(DriverSettings):
         return self
 
     @property
-    def own_accuracy(self) -> Accuracy | None:
+    def rig_accuracy(self) -> Accuracy | None:
         """What the rig says of the accuracy, if it does."""
         if self.accuracy_pct_of_reading is None or self.accuracy_floor is None:
             return None
@@ -63,9 +63,9 @@ class SerialSettings(DriverSettings):
     """A path, best ``/dev/serial/by-id/…``, or ``usb:…``: see
     :mod:`instruments.transports.serial_ports`."""
 
-    def line(self, who: str) -> SerialLine:
+    def line(self, name: str) -> SerialLine:
         """The line to the instrument, not opened yet."""
-        return SerialLine(who, self.port, self.line_format)
+        return SerialLine(name, self.port, self.line_format)
 
 
 class HostFilesSettings(DriverSettings):
@@ -74,9 +74,9 @@ class HostFilesSettings(DriverSettings):
     host: Annotated[str, Field(pattern=DESTINATION_PATTERN)] = "local"
     """``local``, or an ssh destination; the rig's ``host`` if left out."""
 
-    def files(self, who: str) -> Files:
+    def files(self, name: str) -> HostFiles:
         """The files of that machine, not connected yet."""
-        return files_of(who, self.host)
+        return host_files(name, self.host)
 
 
 class VisaAddress(DriverSettings):
@@ -116,16 +116,16 @@ class VisaAddress(DriverSettings):
         return self.resource.upper().startswith("TCPIP")
 
     @property
-    def usual_baud(self) -> int:
+    def default_baud(self) -> int:
         """What it has on a serial port when it comes from its maker."""
         return 9600
 
-    def line(self, who: str) -> VisaLine:
+    def line(self, name: str) -> VisaLine:
         """The line to the instrument, not opened yet."""
         serial_format = SerialFormat(
-            self.baud or self.usual_baud, self.data_bits, self.parity[0].upper(), self.stop_bits
+            self.baud or self.default_baud, self.data_bits, self.parity[0].upper(), self.stop_bits
         )
-        return VisaLine(who, self.resource, self.visa_library, serial_format)
+        return VisaLine(name, self.resource, self.visa_library, serial_format)
 
 
 class VisaSettings(VisaAddress, AccuracySettings):
@@ -158,7 +158,7 @@ class MultimeterSettings(VisaSettings):
     @model_validator(mode="after")
     def _has_accuracy(self) -> Self:
         known = specifications.accuracy(self.model, self.function, self.range)
-        if known is None and self.own_accuracy is None:
+        if known is None and self.rig_accuracy is None:
             raise ValueError(
                 f"the accuracy of a {self.model} on this range is not known here: set "
                 "accuracy_pct_of_reading and accuracy_floor from its manual"
@@ -172,16 +172,16 @@ class MultimeterSettings(VisaSettings):
 
     def limits(self) -> Accuracy:
         """The rig's limits of error, or those of the manual."""
-        if self.own_accuracy is not None:
-            return self.own_accuracy
+        if self.rig_accuracy is not None:
+            return self.rig_accuracy
         known = specifications.accuracy(self.model, self.function, self.range)
         assert known is not None
         return known
 
     def limits_without_auto_zero(self) -> Accuracy:
         """The same while auto-zero is off; what the rig says is taken to hold for that."""
-        if self.own_accuracy is not None:
-            return self.own_accuracy
+        if self.rig_accuracy is not None:
+            return self.rig_accuracy
         return specifications.without_auto_zero(
             self.limits(), self.model, self.function, self.range
         )

@@ -9,7 +9,7 @@ import numpy as np
 from instruments.reading import Batch, Block, Status, StatusReading
 
 
-def sort_readings(
+def blocks_and_statuses(
     channel: str, t_ns: Sequence[int], readings: Sequence[float | Status], detail: str = ""
 ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
     """One block with the numbers (none if there are none), one status for each row of alikes."""
@@ -34,12 +34,12 @@ def sort_readings(
     return blocks, tuple(statuses)
 
 
-def batch_of(readings: Iterable[tuple[str, int, float | Status, str]]) -> Batch:
+def batch_of_readings(readings: Iterable[tuple[str, int, float | Status, str]]) -> Batch:
     """One reading each of several channels: its channel, ns, what it is, and why it is none."""
     blocks: list[Block] = []
     statuses: list[StatusReading] = []
     for channel, t_ns, reading, detail in readings:
-        found, told = sort_readings(channel, [t_ns], [reading], detail)
+        found, told = blocks_and_statuses(channel, [t_ns], [reading], detail)
         blocks += found
         statuses += told
     return Batch(tuple(blocks), tuple(statuses))

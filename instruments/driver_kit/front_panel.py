@@ -17,7 +17,7 @@ _FUNCTION = re.compile(r"[A-Z]+(:[A-Z]+)*")
 _FUNCTIONS = {"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")}
 
 
-class PanelCheck:
+class FrontPanelCheck:
     """Asks now and then for the function and the range in effect (``None``: any range is fine)."""
 
     def __init__(self, scpi: ScpiSession, function: str, range_: float | None) -> None:
@@ -37,7 +37,7 @@ class PanelCheck:
         first, self._next_ns = self._next_ns is None, now_ns + round(CHECK_S * 1e9)
         return not first
 
-    def moved(self) -> tuple[Status, str] | None:
+    def changed(self) -> tuple[Status, str] | None:
         """What is set instead; None while all is as it should be, or the answer no answer."""
         wanted = _FUNCTIONS[self._function]
         try:

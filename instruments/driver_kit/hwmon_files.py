@@ -8,12 +8,12 @@ from typing import Final
 
 from instruments.errors import ConnectionLost, WrongInstrument
 from instruments.reading import Status
-from instruments.transports.host_files import Files
+from instruments.transports.host_files import HostFiles
 
 CLASS_DIRECTORY: Final = Path("/sys/class/hwmon")
 
 
-def find_directory(who: str, directory: str, files: Files) -> str:
+def find_directory(name: str, directory: str, files: HostFiles) -> str:
     """The one directory meant. Raises ConnectionLost (none), WrongInstrument (several)."""
     if "/" in directory:
         inside = files.texts([f"{directory}/name", f"{directory}/*_input"])
@@ -26,31 +26,31 @@ def find_directory(who: str, directory: str, files: Files) -> str:
             if (name or "").strip() == directory
         )
     if not found:
-        raise ConnectionLost(f"{who}: no hwmon directory {directory}; is the device there?")
+        raise ConnectionLost(f"{name}: no hwmon directory {directory}; is the device there?")
     if len(found) > 1:
         raise WrongInstrument(
-            f"{who}: {directory} means several: {', '.join(found)}; name one of them, "
+            f"{name}: {directory} means several: {', '.join(found)}; name one of them, "
             "or a pattern under /sys/class/nvme/nvme0"
         )
     return found[0]
 
 
-def chip_name(directory: str, files: Files) -> str:
+def chip_name(directory: str, files: HostFiles) -> str:
     """What the chip in a directory is called."""
     path = f"{directory}/name"
     return (files.texts([path]).get(path) or "").strip() or directory.rpartition("/")[2]
 
 
-def number_in(who: str, path: str, texts: Mapping[str, str | None]) -> float | Status:
+def number_in_file(name: str, path: str, texts: Mapping[str, str | None]) -> float | Status:
     """The integer in a file that was read. Raises ConnectionLost when there was no such file."""
     if path not in texts:
-        raise ConnectionLost(f"{who}: {path} vanished; is the device gone?")
+        raise ConnectionLost(f"{name}: {path} vanished; is the device gone?")
     try:
         return int(texts[path] or "")
     except ValueError:
         return Status.UNREADABLE
 
 
-def place(host: str, directory: str) -> str:
+def directory_on_host(host: str, directory: str) -> str:
     """A directory with the machine that it is on, where it is another one."""
     return directory if host == "local" else f"{host}:{directory}"

@@ -39,7 +39,7 @@ _OTHERWISE: Final = 0.6
 of the unknown lies outside; it keeps looks and counts from going in step."""
 
 
-class PolledCounts:
+class CounterPolling:
     """Times looks at a counter so that each halves what is unknown of when it counts.
 
     A device that has counted ``n`` intervals tells only that its clock stands somewhere in the
@@ -57,7 +57,7 @@ class PolledCounts:
         """The counter began anew: nothing is known."""
         self._bounds = None
 
-    def saw(self, count: float, interval_ns: float, sent_ns: int, received_ns: int) -> None:
+    def add_poll(self, count: float, interval_ns: float, sent_ns: int, received_ns: int) -> None:
         """A look: at some moment between the two host times, ``count`` was the number.
 
         A device that stamps its readings counts in fractions: its last stamp over the interval.
@@ -72,7 +72,7 @@ class PolledCounts:
         self._seen_ns = received_ns
         self._delay_ns = (received_ns - sent_ns) / 2
 
-    def next_ns(self, now_ns: int, interval_ns: float) -> int:
+    def next_poll_ns(self, now_ns: int, interval_ns: float) -> int:
         """When to look next: a period from now at the latest, at the middle of the unknown.
 
         What is counted waits in the device until it is looked at, so a look is never put off. A

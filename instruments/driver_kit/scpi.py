@@ -19,10 +19,10 @@ NOT_A_NUMBER: Final = 9.91e37
 _SENTINEL_WIDTH: Final = 5e34
 _OVERLOAD_FROM: Final = 1e9
 """What some say for infinity (an XDM1041); others have less digits of 9.9E37."""
-_MOST_VOLTS_OR_AMPS: Final = 1e4
+_MAX_VOLTS_OR_AMPS: Final = 1e4
 """No multimeter or bench supply reads that: a digit or a point was lost on the way."""
-_MOST_SECONDS: Final = 1e9
-_MOST_ERRORS: Final = 20
+_MAX_SECONDS: Final = 1e9
+_MAX_ERRORS: Final = 20
 """The error queue of the usual multimeters holds 20."""
 
 QUIET_S: Final = 0.1
@@ -55,14 +55,14 @@ def parse_reading(text: str) -> float | Status:
     if abs(value) >= _OVERLOAD_FROM:
         near_nan = abs(abs(value) - NOT_A_NUMBER) < _SENTINEL_WIDTH
         return Status.NO_VALUE if near_nan else Status.OVERLOAD
-    if abs(value) > _MOST_VOLTS_OR_AMPS:
+    if abs(value) > _MAX_VOLTS_OR_AMPS:
         raise ProtocolError(f"got {text[:60]!r}, which no meter can read")
     return value
 
 
 def parse_seconds(text: str) -> float:
     """A time stamp since a beginning. Raises ProtocolError."""
-    if not _NUMBER.fullmatch(text.strip()) or not 0 <= float(text) < _MOST_SECONDS:
+    if not _NUMBER.fullmatch(text.strip()) or not 0 <= float(text) < _MAX_SECONDS:
         raise ProtocolError(f"expected seconds, got {text[:60]!r}")
     return float(text)
 
@@ -124,7 +124,7 @@ def parse_error(text: str) -> tuple[int, str]:
         raise ProtocolError(f"expected an error (code,message), got {text[:60]!r}") from None
 
 
-_ECHOES: Final = (
+_ECHO_HINT: Final = (
     "sends back what it is sent, as for a person at a terminal; switch that off at its panel (a "
     "Fluke 8845A: INSTR SETUP, PORT IF, RS232: COMPUTER instead of TERMINAL)"
 )
@@ -132,7 +132,7 @@ _ECHOES: Final = (
 each character and prompts; computer mode does not."""
 
 
-_PROMPTS: Final = (
+_PROMPT_HINT: Final = (
     "answers with a prompt, as for a person at a terminal; is the port that of telnet (5024, where "
     "programs are answered at 5025)?"
 )
@@ -149,27 +149,27 @@ def is_model(model: str, answered: str) -> bool:
 
 
 class ScpiSession:
-    """Commands and queries over one line; messages name ``who``."""
+    """Commands and queries over one line; messages name ``name``."""
 
     def __init__(
-        self, who: str, line: MessageLine, timeout_s: float, command_end: bytes = b"\n"
+        self, name: str, line: MessageLine, timeout_s: float, command_end: bytes = b"\n"
     ) -> None:
-        self.who = who
+        self.name = name
         self.timeout_s = timeout_s
         self._line = line
         self._command_end = command_end
-        self._answer_owed = False
+        self._late_answer_expected = False
 
     def open(self) -> None:
         """Connect. Raises ConnectionLost."""
         self._line.open()
-        self._answer_owed = False
+        self._late_answer_expected = False
 
-    def close(self, *last_words: str) -> None:
-        """Send ``last_words`` if the line still takes them, and let go. Never raises."""
-        self._answer_owed = False  # nobody will take it for another: no time is spent on it
+    def close(self, *final_commands: str) -> None:
+        """Send ``final_commands`` if the line still takes them, and let go. Never raises."""
+        self._late_answer_expected = False  # no query follows that could take it for its own
         try:
-            for command in last_words:
+            for command in final_commands:
                 self.send(command)
         except Exception:  # the line is dead, which is why we close it
             pass
@@ -182,7 +182,7 @@ class ScpiSession:
         After a query whose answer did not come in time the line is emptied first: an answer
         that comes after all would be taken for that to the next query.
         """
-        if self._answer_owed:
+        if self._late_answer_expected:
             self.resynchronise()
         self._line.write(command.encode("ascii") + self._command_end)
 
@@ -192,7 +192,7 @@ class ScpiSession:
         try:
             return self._line.read_line(self.timeout_s if timeout_s is None else timeout_s)
         except NoAnswer as error:
-            self._answer_owed = True
+            self._late_answer_expected = True
             raise NoAnswer(f"{error} to {query}; the meter may be busy or in local mode") from None
 
     def ask(self, query: str, timeout_s: float | None = None) -> str:
@@ -201,7 +201,7 @@ class ScpiSession:
         try:
             return answer.decode("ascii").strip()
         except UnicodeDecodeError:
-            raise ProtocolError(f"{self.who}: answered {answer[:40]!r} to {query}") from None
+            raise ProtocolError(f"{self.name}: answered {answer[:40]!r} to {query}") from None
 
     def resynchronise(self, quiet_s: float = QUIET_S) -> None:
         """Throw away answers that nobody waits for any more, until it is quiet.
@@ -209,7 +209,7 @@ class ScpiSession:
         Without the wait the right answer to this query would be taken for that to the next one.
         """
         self._line.discard(quiet_s)
-        self._answer_owed = False
+        self._late_answer_expected = False
 
     def identify(self) -> Identity:
         """Ask who it is; a stale answer of an earlier client is passed over once."""
@@ -221,8 +221,8 @@ class ScpiSession:
             return parse_identity(self.ask("*IDN?"))
         except ProtocolError as error:
             if "*IDN?" in str(error):
-                raise ProtocolError(f"{self.who}: {_ECHOES}") from None
-            raise ProtocolError(f"{self.who}: {error}; switch the meter off and on") from None
+                raise ProtocolError(f"{self.name}: {_ECHO_HINT}") from None
+            raise ProtocolError(f"{self.name}: {error}; switch the meter off and on") from None
 
     def expect_identity(self, model: str, serial: str = "") -> Identity:
         """Ask who it is and refuse another one. An empty ``model`` or ``serial`` is any.
@@ -231,29 +231,29 @@ class ScpiSession:
         """
         identity = self.identify()
         if ">" in identity.maker:
-            raise ProtocolError(f"{self.who}: {_PROMPTS}")
+            raise ProtocolError(f"{self.name}: {_PROMPT_HINT}")
         if model and not is_model(model, identity.model):
             raise WrongInstrument(
-                f"{self.who}: expected a {model}, found {identity}; "
+                f"{self.name}: expected a {model}, found {identity}; "
                 "check the address and the model in the rig"
             )
         if serial and serial != identity.serial:
             raise WrongInstrument(
-                f"{self.who}: expected serial number {serial}, found {identity}; "
+                f"{self.name}: expected serial number {serial}, found {identity}; "
                 "check the address in the rig"
             )
         return identity
 
-    def refuse_errors(self, doing: str) -> None:
+    def raise_device_errors(self, doing: str) -> None:
         """Read the error queue until it is empty. Raises SettingRefused if it was not."""
         errors: list[str] = []
-        for _ in range(_MOST_ERRORS):
+        for _ in range(_MAX_ERRORS):
             code, message = parse_error(self.ask("SYST:ERR?"))
             if code == 0:
                 break
             errors.append(f"{code} {message}")
         if errors:
-            raise SettingRefused(f"{self.who}: refused {doing}: {'; '.join(errors)}")
+            raise SettingRefused(f"{self.name}: refused {doing}: {'; '.join(errors)}")
 
     def expect_quantity(self, query: str, expected: float, what: str) -> float:
         """Verify that a setting took: the answer is within 1 % of ``expected``.
@@ -263,7 +263,7 @@ class ScpiSession:
         answer = parse_quantity(self.ask(query))
         if not math.isclose(answer, expected, rel_tol=0.01, abs_tol=1e-12):
             raise SettingRefused(
-                f"{self.who}: {what} is {answer:g} after setting {expected:g}; "
+                f"{self.name}: {what} is {answer:g} after setting {expected:g}; "
                 "choose a value the meter has"
             )
         return answer
@@ -274,6 +274,6 @@ class ScpiSession:
         answer = self.ask("FUNC?").strip('"').upper()
         if answer not in (wanted, f"{wanted}:DC"):
             raise SettingRefused(
-                f"{self.who}: measures {answer} after setting DC {quantity}; "
+                f"{self.name}: measures {answer} after setting DC {quantity}; "
                 "did somebody touch the front panel?"
             )

@@ -9,7 +9,7 @@ from instruments.driver_kit.scpi import ScpiSession
 from instruments.reading import Channel, HostClock, Identity
 from instruments.transports.lines import MessageLine
 
-RESET_S: Final = 3.0
+RESET_TIMEOUT_S: Final = 3.0
 """The longest that ``*RST`` and a setup may take; what a stop waits for a meter, at most."""
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
@@ -43,12 +43,12 @@ class ScpiMultimeter(Generic[Settings]):
         """Connect and make sure of the model."""
         self._scpi.open()
         self._scpi.resynchronise()
-        self._take_control()
-        return self._scpi.expect_identity(self._word_of_model(), self._settings.serial)
+        self._prepare_remote_control()
+        return self._scpi.expect_identity(self._expected_model(), self._settings.serial)
 
-    def _take_control(self) -> None:
+    def _prepare_remote_control(self) -> None:
         """What must be said before it answers as it should."""
 
-    def _word_of_model(self) -> str:
+    def _expected_model(self) -> str:
         """A word of what ``*IDN?`` answers as model; empty: any."""
         return self._settings.model

@@ -16,8 +16,8 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import DcFunction, NotNegative, Positive, SerialSettings
-from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
@@ -34,8 +34,8 @@ from instruments.reading import (
 from instruments.transports.lines import ByteLine
 
 _RANGE_TOLERANCE: Final = 1.01
-_TELL_DUPLICATES_EVERY_NS: Final = 60_000_000_000
-_LEAST_SPACING: Final = 0.55
+_REPORT_DUPLICATES_EVERY_NS: Final = 60_000_000_000
+_MIN_SPACING: Final = 0.55
 """Of the interval, between two readings: serial adapters and this program's pauses shift them."""
 _STUCK_FROM_S: Final = 600.0
 """A display with few digits rightly shows the same ones for minutes while the drive idles."""
@@ -58,7 +58,7 @@ class Display:
     extreme: bool = False
     """Maximum, minimum or peak instead of the present value."""
     low_battery: bool = False
-    own_symbols: int = 0
+    maker_symbols: int = 0
     """Bits that each maker gives a meaning of its own: some are always set, some are MAX or MIN."""
 
     @property
@@ -68,7 +68,7 @@ class Display:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MeterFamily:
     """How the meters of a family send."""
 
     maker: str
@@ -82,7 +82,7 @@ class Family:
     """Where in its interval it integrates is not documented: half the width of the doubt."""
 
 
-class PushedDisplaySettings(SerialSettings, ABC):
+class SerialDisplaySettings(SerialSettings, ABC):
     """The serial port and what the switch must stand at."""
 
     function: DcFunction
@@ -96,7 +96,7 @@ class PushedDisplaySettings(SerialSettings, ABC):
         """Limits of error in ``range``."""
 
 
-def judge(display: Display, settings: PushedDisplaySettings) -> tuple[float | Status, str]:
+def reading_of(display: Display, settings: SerialDisplaySettings) -> tuple[float | Status, str]:
     """The reading a display brings under these settings, or why it brings none."""
     if display.function != settings.function or not display.dc:
         kind = "AC" if display.ac else "DC" if display.dc else ""
@@ -114,33 +114,33 @@ def judge(display: Display, settings: PushedDisplaySettings) -> tuple[float | St
     return display.value, ""
 
 
-class PushedDisplay:
+class SerialDisplayMeter:
     """One meter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
-    family: ClassVar[Family]
+    family: ClassVar[MeterFamily]
 
     def __init__(
         self,
         name: str,
-        settings: PushedDisplaySettings,
+        settings: SerialDisplaySettings,
         clock: HostClock,
         line: ByteLine | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._family = family = self.family_of(settings)
+        self._family = family = self.family_for(settings)
         interval_s = settings.interval_s
         self._line = line or settings.line(name)
-        self._rest = b""
-        self._in_step = False
+        self._unfinished = b""
+        self._synchronised = False
         self._low_battery = False
         self._full_scale: float | None = None
         self._own_symbols: int | None = None
-        self._before = b""
+        self._previous_frame = b""
         self._accounted_ns: int | None = None
         self._duplicates = 0
-        self._tell_duplicates_ns = 0
-        self._repeats = RepeatWatch(at_least=round(_STUCK_FROM_S / interval_s))
+        self._report_duplicates_ns = 0
+        self._repeats = StuckReadingDetector(at_least=round(_STUCK_FROM_S / interval_s))
         self._interval_ns = round(interval_s * 1e9)
         wire_s = family.frame_bytes * settings.line_format.byte_s
         self._delay_ns = round((wire_s + interval_s / 2) * 1e9)
@@ -156,7 +156,7 @@ class PushedDisplay:
         )
 
     @classmethod
-    def family_of(cls, settings: PushedDisplaySettings) -> Family:
+    def family_for(cls, settings: SerialDisplaySettings) -> MeterFamily:
         """How a meter with these settings sends."""
         return cls.family
 
@@ -174,9 +174,9 @@ class PushedDisplay:
     def start(self) -> None:
         """Forget what was sent before; the meter pushes by itself."""
         self._line.discard()
-        self._rest = self._before = b""
+        self._unfinished = self._previous_frame = b""
         self._accounted_ns = None
-        self._in_step = self._low_battery = False
+        self._synchronised = self._low_battery = False
         self._full_scale = None
         self._repeats.restart()
 
@@ -186,28 +186,28 @@ class PushedDisplay:
         if not data:
             return Batch()
         arrived_ns = self._clock()
-        pieces, self._rest = self._family.split(self._rest + data)
-        if pieces and not self._in_step:
-            self._in_step = True
+        pieces, self._unfinished = self._family.split(self._unfinished + data)
+        if pieces and not self._synchronised:
+            self._synchronised = True
             if len(pieces[0]) < self._family.frame_bytes:  # we came in the middle of it
                 del pieces[0]
         if not pieces:
             return Batch()
-        pieces, said = self._each_once(pieces, arrived_ns)
+        pieces, duplicates = self._without_repeated_frames(pieces, arrived_ns)
         blocks: list[Block] = []
-        statuses: list[StatusReading] = list(said)
+        statuses: list[StatusReading] = list(duplicates)
         for back, piece in zip(range(len(pieces) - 1, -1, -1), pieces, strict=True):
             t_ns = arrived_ns - self._delay_ns - back * self._interval_ns
-            found, told = self._judged(piece, t_ns)
+            found, found_statuses = self._frame_reading(piece, t_ns)
             blocks += found
-            statuses += told
+            statuses += found_statuses
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:
         """Let go of the port."""
         self._line.close()
 
-    def _each_once(
+    def _without_repeated_frames(
         self, pieces: list[bytes], arrived_ns: int
     ) -> tuple[list[bytes], tuple[StatusReading, ...]]:
         """The pieces without those sent again, whose number is told.
@@ -221,65 +221,67 @@ class PushedDisplay:
         once: list[bytes] = []
         for piece in pieces:
             free_ns = arrived_ns - accounted_ns
-            if piece != self._before or free_ns >= _LEAST_SPACING * self._interval_ns:
+            if piece != self._previous_frame or free_ns >= _MIN_SPACING * self._interval_ns:
                 once.append(piece)
                 accounted_ns = min(accounted_ns + self._interval_ns, arrived_ns)
-            self._before = piece
+            self._previous_frame = piece
         self._accounted_ns = arrived_ns if once else accounted_ns
         self._duplicates += len(pieces) - len(once)
-        if not self._duplicates or arrived_ns < self._tell_duplicates_ns:
+        if not self._duplicates or arrived_ns < self._report_duplicates_ns:
             return once, ()
-        self._tell_duplicates_ns = arrived_ns + _TELL_DUPLICATES_EVERY_NS
+        self._report_duplicates_ns = arrived_ns + _REPORT_DUPLICATES_EVERY_NS
         count, self._duplicates = self._duplicates, 0
         detail = "frames sent again are not taken"
         t_ns = arrived_ns - self._delay_ns
         return once, (StatusReading(self._channel.name, t_ns, Status.DUPLICATE, detail, count),)
 
-    def _judged(
+    def _frame_reading(
         self, piece: bytes, t_ns: int
     ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
         name = self._channel.name
         try:
             display = self._family.decode(piece)
         except ProtocolError as error:
-            return sort_readings(name, [t_ns], [Status.UNREADABLE], str(error))
-        reading, detail = judge(display, self._settings)
+            return blocks_and_statuses(name, [t_ns], [Status.UNREADABLE], str(error))
+        reading, detail = reading_of(display, self._settings)
         if not isinstance(reading, Status):
-            reading, detail = self._unless_symbols_changed(reading, display)
+            reading, detail = self._check_maker_symbols(reading, display)
         blocks, statuses = self._repeats.sort(name, t_ns, reading, detail)
         if blocks:
-            statuses = (*self._beside(display, t_ns), *statuses)
+            statuses = (*self._warnings(display, t_ns), *statuses)
         return blocks, statuses
 
-    def _unless_symbols_changed(self, value: float, display: Display) -> tuple[float | Status, str]:
+    def _check_maker_symbols(self, value: float, display: Display) -> tuple[float | Status, str]:
         """The value, or that a symbol of the maker's own is not as it was with the first value.
 
         What it was then holds for good, so that one that changed while the line was down is told.
         """
         if self._own_symbols is None:
-            self._own_symbols = display.own_symbols
-        if display.own_symbols == self._own_symbols:
+            self._own_symbols = display.maker_symbols
+        if display.maker_symbols == self._own_symbols:
             return value, ""
         return Status.WRONG_FUNCTION, "a symbol of its maker's own came or went: MAX or MIN?"
 
-    def _beside(self, display: Display, t_ns: int) -> tuple[StatusReading, ...]:
+    def _warnings(self, display: Display, t_ns: int) -> tuple[StatusReading, ...]:
         """What is told of the series, once; no reading is lost, and none is counted.
 
         It is told just before the value, which is later and ends the span.
         """
         name = self._channel.name
-        told: list[StatusReading] = []
+        found_statuses: list[StatusReading] = []
         if display.low_battery and not self._low_battery:
             self._low_battery = True
-            told.append(StatusReading(name, t_ns - 1, Status.LOW_BATTERY, "change its battery", 0))
+            found_statuses.append(
+                StatusReading(name, t_ns - 1, Status.LOW_BATTERY, "change its battery", 0)
+            )
         before, self._full_scale = self._full_scale, display.full_scale
         if before not in (None, display.full_scale):
             detail = f"now {display.full_scale:g} {display.unit}"
-            told.append(StatusReading(name, t_ns - 1, Status.RANGE_CHANGED, detail, 0))
-        return tuple(told)
+            found_statuses.append(StatusReading(name, t_ns - 1, Status.RANGE_CHANGED, detail, 0))
+        return tuple(found_statuses)
 
 
-class LcdMeterSettings(PushedDisplaySettings):
+class LcdMeterSettings(SerialDisplaySettings):
     """The models of these families differ: how good the meter is must be said."""
 
     accuracy_pct_of_reading: NotNegative
@@ -291,7 +293,7 @@ class LcdMeterSettings(PushedDisplaySettings):
         return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
 
 
-def fits(data: bytes, places: bytes) -> bool:
+def bytes_in_place(data: bytes, places: bytes) -> bool:
     """Whether each byte of ``data`` is at its place; ``data`` may be the beginning of a frame."""
     return all(byte & 0xF0 == place for byte, place in zip(data, places, strict=False))
 
@@ -307,7 +309,7 @@ def split_frames(data: bytes, places: bytes) -> tuple[list[bytes], bytes]:
     noise_from = at = 0
     while at < len(data):
         piece = data[at : at + size]
-        if not fits(piece, places):
+        if not bytes_in_place(piece, places):
             at += 1
             continue
         if noise_from < at:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.reading import Block, Status, StatusReading
 
 CHANCE: Final = 1e-9
@@ -21,7 +21,7 @@ _REMEMBER: Final = 1000
 """Pairs that weigh in: what a drive draws, and so how often digits repeat, changes."""
 
 
-class RepeatWatch:
+class StuckReadingDetector:
     """Looks at one reading after another of one channel.
 
     Fewer than ``at_least`` repeats in a row are never an alarm.
@@ -41,7 +41,7 @@ class RepeatWatch:
         self._run = 0
         self._doubles = 0
 
-    def look(self, value: float) -> Status | None:
+    def check(self, value: float) -> Status | None:
         """STUCK while it repeats, DUPLICATE while each reading comes twice, None when it is fine.
 
         The value itself may well be right: both are warnings.
@@ -63,9 +63,9 @@ class RepeatWatch:
     def sort(
         self, channel: str, t_ns: int, reading: float | Status, detail: str = ""
     ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
-        """As :func:`sort_readings` for one reading, with the warning beside it."""
-        blocks, statuses = sort_readings(channel, [t_ns], [reading], detail)
-        if not isinstance(reading, Status) and (repeated := self.look(reading)):
+        """As :func:`blocks_and_statuses` for one reading, with the warning beside it."""
+        blocks, statuses = blocks_and_statuses(channel, [t_ns], [reading], detail)
+        if not isinstance(reading, Status) and (repeated := self.check(reading)):
             detail = f"{reading:g} again and again, to the last digit"
             statuses = (StatusReading(channel, t_ns, repeated, detail),)
         return blocks, statuses

@@ -21,10 +21,10 @@ from pydantic import Field
 
 from instruments.driver_kit.serial_display import (
     Display,
-    Family,
     LcdMeterSettings,
-    PushedDisplay,
-    fits,
+    MeterFamily,
+    SerialDisplayMeter,
+    bytes_in_place,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -54,7 +54,7 @@ _TEMPERATURE: Final = {0x1E: "°C", 0x4E: "°F"}
 
 def decode(frame: bytes) -> Display:
     """What a frame says. Raises ProtocolError where it is none."""
-    if len(frame) != len(PLACES) or not fits(frame, PLACES) or frame[0] != FIRST_BYTE:
+    if len(frame) != len(PLACES) or not bytes_in_place(frame, PLACES) or frame[0] != FIRST_BYTE:
         raise ProtocolError(f"expected 02 and 14 numbered bytes, got {frame[:20].hex(' ')}")
     low = [byte & 0x0F for byte in frame]
     units = [
@@ -122,10 +122,10 @@ class BrymenBm25xSettings(LcdMeterSettings):
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
 
-class BrymenBm25x(PushedDisplay):
+class BrymenBm25x(SerialDisplayMeter):
     """One BM25x."""
 
-    family: ClassVar[Family] = Family(
+    family: ClassVar[MeterFamily] = MeterFamily(
         "Brymen", "BM25x", len(PLACES), partial(split_frames, places=PLACES), decode
     )
 

@@ -33,11 +33,11 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings
-from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.front_panel import PanelCheck
-from instruments.driver_kit.polling import PolledCounts
+from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.front_panel import FrontPanelCheck
+from instruments.driver_kit.polling import CounterPolling
 from instruments.driver_kit.scpi import parse_quantity
-from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
+from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver
 from instruments.drivers.dmm6500_buffer import new_indices, parse_filled, parse_stamped
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
@@ -57,20 +57,20 @@ from instruments.transports.lines import MessageLine
 
 POLL_S: Final = 0.18
 BUFFER: Final = "defbuffer1"
-_MOST_AT_ONCE: Final = 1000
+_MAX_READINGS_PER_QUERY: Final = 1000
 """Readings taken by one query: about 40 kB."""
 _STAMP_U_S: Final = 0.1e-3
 _GAP_INTERVALS: Final = 1.5
 """Stamps further apart than this many intervals have missing readings between them."""
-_UNREADABLE_IN_A_ROW: Final = 3
-_TUNE_FROM: Final = 8
+_MAX_UNREADABLE_IN_A_ROW: Final = 3
+_STEPS_TO_TUNE: Final = 8
 """Steps between stamps from which the interval is known."""
 _TUNED: Final = 0.01
 _TOLERANCE: Final = 0.1
 """Of ``interval_s``: what is adjusted, and what is refused when it cannot be."""
-_LEAST_DELAY_S: Final = 1e-6
+_MIN_DELAY_S: Final = 1e-6
 """The loop refuses less than 167 ns that is not 0."""
-_LEAST_NPLC, _MOST_NPLC = 0.0005, 12.0
+_MIN_NPLC, _MAX_NPLC = 0.0005, 12.0
 
 
 class Dmm6500Settings(NplcSettings):
@@ -83,8 +83,8 @@ class Dmm6500Settings(NplcSettings):
     @field_validator("nplc")
     @classmethod
     def _has_nplc(cls, value: float) -> float:
-        if not _LEAST_NPLC <= value <= _MOST_NPLC:
-            raise ValueError(f"must be from {_LEAST_NPLC:g} to {_MOST_NPLC:g}")
+        if not _MIN_NPLC <= value <= _MAX_NPLC:
+            raise ValueError(f"must be from {_MIN_NPLC:g} to {_MAX_NPLC:g}")
         return value
 
     @model_validator(mode="after")
@@ -98,12 +98,12 @@ class Dmm6500Settings(NplcSettings):
         return self
 
     @property
-    def usual_baud(self) -> int:
+    def default_baud(self) -> int:
         """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return 115_200
 
 
-def describe(settings: Dmm6500Settings) -> Channel:
+def channel_of(settings: Dmm6500Settings) -> Channel:
     """Its channel."""
     return Channel(
         name=settings.function,
@@ -129,14 +129,14 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, describe(settings))
-        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
-        self._looks = PolledCounts(POLL_S)
+        super().__init__(name, settings, clock, line, channel_of(settings))
+        self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
+        self._polls = CounterPolling(POLL_S)
         self._interval_ns = settings.interval_s * 1e9
         self._delay_s = 0.0
         self._tuned = False
-        self._next_look_ns = 0
-        self._looked_ns = 0
+        self._next_poll_ns = 0
+        self._polled_ns = 0
         self._armed_ns = 0
         self._news_ns = 0
         self._capacity = 0
@@ -153,7 +153,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         language = self._scpi.ask("*LANG?").upper()
         if language != "SCPI":
             raise WrongInstrument(
-                f"{self._scpi.who}: speaks {language}, not SCPI: send it *LANG SCPI (or menu "
+                f"{self._scpi.name}: speaks {language}, not SCPI: send it *LANG SCPI (or menu "
                 "System, Settings, Command Set) and switch it off and on"
             )
         return identity
@@ -164,7 +164,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         scpi.send("ABOR")
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_S)
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
         scpi.send(f'SENS:FUNC "{node}"')
         scpi.send(f"SENS:{node}:RANG {settings.range:g}")
         scpi.send(f"SENS:{node}:NPLC {settings.nplc:g}")
@@ -175,8 +175,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         scpi.send("FORM:ASC:PREC 16")
         scpi.send(f'TRAC:FILL:MODE CONT,"{BUFFER}"')
         scpi.send(f'TRAC:CLE "{BUFFER}"')
-        scpi.ask("*OPC?", RESET_S)
-        scpi.refuse_errors("its settings")
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.raise_device_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
         scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
@@ -189,22 +189,22 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._unreadable = 0
         self._begin_epoch()
         self._arm()
-        scpi.refuse_errors("to measure by its trigger model")
+        scpi.raise_device_errors("to measure by its trigger model")
         self._panel.restart()
-        self._next_look_ns = self._looked_ns = self._clock()
+        self._next_poll_ns = self._polled_ns = self._clock()
 
     def read(self) -> Batch:
         """Look how far the buffer is filled and read what is new; a round about each 0.18 s."""
-        wait_s = (self._next_look_ns - self._clock()) * 1e-9
+        wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        first, last, asked_ns, answered_ns = self._look()
-        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
-            lost = StatusReading(self._channel.name, self._next_stamp_ns(), *moved)
+        first, last, asked_ns, answered_ns = self._poll()
+        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
+            lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
             return Batch(statuses=(lost,))
         overrun = self._may_have_overrun(first, answered_ns)
-        self._looked_ns = answered_ns
+        self._polled_ns = answered_ns
         if overrun:
             stretches = [(first, self._capacity), (1, last)]
         else:
@@ -224,7 +224,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
 
     def _arm(self) -> None:
-        if self._delay_s < _LEAST_DELAY_S:
+        if self._delay_s < _MIN_DELAY_S:
             self._delay_s = 0.0
         loop = f'"DurationLoop",{self._settings.dead_man_s:g},{self._delay_s:.6g},"{BUFFER}"'
         self._scpi.send(f"TRIG:LOAD {loop}")
@@ -242,7 +242,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         if half_over or stopped or self._tune():
             self._scpi.send("ABOR")
             self._arm()
-            self._scpi.refuse_errors("to measure on")
+            self._scpi.raise_device_errors("to measure on")
 
     def _tune(self) -> bool:
         """Whether the delay was changed, once, so that readings come each ``interval_s``."""
@@ -254,7 +254,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         if excess_s > self._delay_s + _TOLERANCE * wanted_s:
             least_s = wanted_s + excess_s - self._delay_s
             raise SettingRefused(
-                f"{self._scpi.who}: takes {least_s:.4g} s a reading with NPLC "
+                f"{self._scpi.name}: takes {least_s:.4g} s a reading with NPLC "
                 f"{self._settings.nplc:g}: set interval_s to that or more"
             )
         if abs(excess_s) < _TUNED * wanted_s:
@@ -271,14 +271,14 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._epoch += 1
         self._stamp_ns = None
         self._interval_known = False
-        self._looks.restart()
+        self._polls.restart()
 
     def _next_stamp_ns(self) -> int:
         if self._stamp_ns is None:
             return self._epoch * EPOCH_NS
         return self._stamp_ns + round(self._interval_ns)
 
-    def _look(self) -> tuple[int, int, int, int]:
+    def _poll(self) -> tuple[int, int, int, int]:
         for attempt in (1, 2):
             asked_ns = self._clock()
             answer = self._scpi.ask(f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"')
@@ -288,7 +288,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             except ProtocolError as error:
                 self._scpi.resynchronise()
                 if attempt == 2:
-                    raise ProtocolError(f"{self._scpi.who}: {error}") from None
+                    raise ProtocolError(f"{self._scpi.name}: {error}") from None
         raise AssertionError
 
     def _may_have_overrun(self, first: int, now_ns: int) -> bool:
@@ -297,24 +297,24 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         Then all that is there is taken, from the oldest on.
         """
         filled_ns = self._capacity * self._interval_ns
-        return first > 1 and now_ns - self._looked_ns > 0.9 * filled_ns
+        return first > 1 and now_ns - self._polled_ns > 0.9 * filled_ns
 
     def _read_stretches(
         self, stretches: list[tuple[int, int]], asked_ns: int, answered_ns: int
     ) -> Batch:
         stamped: list[tuple[float | Status, float]] = []
         for begin, end in stretches:
-            for low in range(begin, end + 1, _MOST_AT_ONCE):
-                high = min(low + _MOST_AT_ONCE - 1, end)
+            for low in range(begin, end + 1, _MAX_READINGS_PER_QUERY):
+                high = min(low + _MAX_READINGS_PER_QUERY - 1, end)
                 try:
                     stamped += self._ask_data(low, high)
                 except ProtocolError as error:
                     # Nothing is lost by a garbled answer: what is in the buffer is read again.
                     self._scpi.resynchronise()
                     self._unreadable += 1
-                    if self._unreadable >= _UNREADABLE_IN_A_ROW:
-                        who = f"{self._scpi.who}: "
-                        raise ProtocolError(who + str(error).removeprefix(who)) from None
+                    if self._unreadable >= _MAX_UNREADABLE_IN_A_ROW:
+                        name = f"{self._scpi.name}: "
+                        raise ProtocolError(name + str(error).removeprefix(name)) from None
                     return self._deliver(stamped, ())
                 self._cursor = high
         self._unreadable = 0
@@ -329,7 +329,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         return parse_stamped(answer, high - low + 1)
 
     def _deliver(
-        self, stamped: list[tuple[float | Status, float]], look: tuple[int, int] | tuple[()]
+        self, stamped: list[tuple[float | Status, float]], check: tuple[int, int] | tuple[()]
     ) -> Batch:
         """Blocks, what is missing between them, and, where the last one is known, the clock."""
         name = self._channel.name
@@ -351,27 +351,27 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
                     lost.append(StatusReading(name, previous, Status.LOST, detail, count))
             self._stamp_ns = stamp
             t_ns.append(stamp)
-        blocks, statuses = sort_readings(name, t_ns, [reading for reading, _ in stamped])
-        return Batch(blocks, (*lost, *statuses), self._clock_pairs(look))
+        blocks, statuses = blocks_and_statuses(name, t_ns, [reading for reading, _ in stamped])
+        return Batch(blocks, (*lost, *statuses), self._clock_pairs(check))
 
     def _follow_interval(self, stamps_s: list[float]) -> None:
         """The interval the meter really has: the median, which single gaps do not move."""
         self._steps_s += [b - a for a, b in pairwise(stamps_s) if b > a]
-        if len(self._steps_s) >= _TUNE_FROM:
+        if len(self._steps_s) >= _STEPS_TO_TUNE:
             self._interval_ns = median(self._steps_s) * 1e9
             self._interval_known = True
             self._steps_s.clear()
 
-    def _clock_pairs(self, look: tuple[int, int] | tuple[()]) -> tuple[ClockPair, ...]:
-        if not look:
+    def _clock_pairs(self, check: tuple[int, int] | tuple[()]) -> tuple[ClockPair, ...]:
+        if not check:
             return ()
-        asked_ns, answered_ns = look
+        asked_ns, answered_ns = check
         if self._stamp_ns is None:
-            self._next_look_ns = answered_ns + round(POLL_S * 1e9)
+            self._next_poll_ns = answered_ns + round(POLL_S * 1e9)
             return ()
         count = self._stamp_ns % EPOCH_NS / self._interval_ns
-        self._looks.saw(count, self._interval_ns, asked_ns, answered_ns)
-        self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
+        self._polls.add_poll(count, self._interval_ns, asked_ns, answered_ns)
+        self._next_poll_ns = self._polls.next_poll_ns(answered_ns, self._interval_ns)
         pair = ClockPair(self._channel.name, self._stamp_ns, answered_ns, answered_ns - asked_ns)
         return (pair,)
 

@@ -25,9 +25,9 @@ from instruments.driver_kit import specifications
 from instruments.driver_kit.base_settings import AccuracySettings
 from instruments.driver_kit.serial_display import (
     Display,
-    Family,
-    PushedDisplay,
-    PushedDisplaySettings,
+    MeterFamily,
+    SerialDisplayMeter,
+    SerialDisplaySettings,
 )
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
@@ -124,7 +124,7 @@ def split_frames(data: bytes) -> tuple[list[bytes], bytes]:
     return [line + _CR_LF for line in lines if line], rest[-(FRAME_BYTES - 1) :]
 
 
-class Es51922Settings(PushedDisplaySettings, AccuracySettings):
+class Es51922Settings(SerialDisplaySettings, AccuracySettings):
     """The serial port and what the switch must stand at."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -143,7 +143,7 @@ class Es51922Settings(PushedDisplaySettings, AccuracySettings):
 
     @model_validator(mode="after")
     def _limits_are_known(self) -> Self:
-        if self.chip == "es51932" and self.own_accuracy is None:
+        if self.chip == "es51932" and self.rig_accuracy is None:
             raise ValueError(
                 "the built-in limits are a UT61E's: set accuracy_pct_of_reading and "
                 "accuracy_floor from the manual of your meter"
@@ -158,15 +158,15 @@ class Es51922Settings(PushedDisplaySettings, AccuracySettings):
     def limits(self) -> Accuracy:
         """The rig's limits of error, or those of the UT61E's manual."""
         known = specifications.accuracy("UT61E", self.function, self.range)
-        limits = self.own_accuracy or known
+        limits = self.rig_accuracy or known
         assert limits is not None
         return limits
 
 
-class Es51922(PushedDisplay):
+class Es51922(SerialDisplayMeter):
     """One meter of the ES51922 family."""
 
-    family: ClassVar[Family] = Family(
+    family: ClassVar[MeterFamily] = MeterFamily(
         "UNI-T",
         "UT61E (ES51922)",
         FRAME_BYTES,
@@ -176,7 +176,7 @@ class Es51922(PushedDisplay):
     )
 
     @classmethod
-    def family_of(cls, settings: PushedDisplaySettings) -> Family:
+    def family_for(cls, settings: SerialDisplaySettings) -> MeterFamily:
         """That of the chip."""
         assert isinstance(settings, Es51922Settings)
         if settings.chip == "es51922":

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import NotNegative, SerialSettings
-from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
@@ -34,7 +34,7 @@ from instruments.reading import (
     Status,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
-from instruments.transports.serial_line import ask
+from instruments.transports.serial_line import ask_for_reply
 
 FORMAT: Final = SerialFormat(baud=9600, rts=False, dtr=True)
 BLOCK_BYTES: Final = 5
@@ -119,7 +119,7 @@ class Extech380803:
         clock: HostClock,
         line: ByteLine | None = None,
     ) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._line = line or settings.line(name)
@@ -155,7 +155,7 @@ class Extech380803:
         try:
             decode(self._ask())
         except ProtocolError as error:
-            raise ProtocolError(f"{self._who}: {error}; is it an Extech 380803?") from None
+            raise ProtocolError(f"{self._name}: {error}; is it an Extech 380803?") from None
         return Identity("Extech", "380803", notes=("it cannot be asked for its identity",))
 
     def start(self) -> None:
@@ -173,9 +173,11 @@ class Extech380803:
             reply = decode(self._ask())
         except ProtocolError as error:
             channels = self._channels
-            return batch_of((c.name, t_ns, Status.UNREADABLE, str(error)) for c in channels)
+            return batch_of_readings(
+                (c.name, t_ns, Status.UNREADABLE, str(error)) for c in channels
+            )
         readings = zip(self._channels, (reply.watts, reply.volts, reply.amps), strict=True)
-        return batch_of((channel.name, t_ns, reading, "") for channel, reading in readings)
+        return batch_of_readings((channel.name, t_ns, reading, "") for channel, reading in readings)
 
     def close(self) -> None:
         """Let go of the port."""
@@ -184,10 +186,10 @@ class Extech380803:
     def _ask(self) -> bytes:
         """What comes after a space: a whole answer if there is one. Raises NoAnswer."""
         no_answer = (
-            f"{self._who}: no answer within {_ANSWER_S:g} s; is it on, and its isolated "
+            f"{self._name}: no answer within {_ANSWER_S:g} s; is it on, and its isolated "
             "RS-232 cable plugged in?"
         )
-        return ask(self._line, b" ", find_reply, _ANSWER_S, no_answer)
+        return ask_for_reply(self._line, b" ", find_reply, _ANSWER_S, no_answer)
 
 
 DRIVER: Final = Driver(Extech380803Settings, Extech380803)

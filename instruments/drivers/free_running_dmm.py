@@ -27,7 +27,7 @@ from instruments.driver_kit.base_settings import MultimeterSettings, Positive
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
-from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
@@ -90,7 +90,7 @@ def owon_range(answer: str, _ranges: tuple[float, ...]) -> float:
     return parse_quantity(answer.replace(" ", "").strip('"'))
 
 
-def _with_greek(answer: bytes) -> str:
+def _decode_display_text(answer: bytes) -> str:
     """An XDM1041 sends the omega of its display in GBK, so the mu, too."""
     for encoding in ("utf-8", "gbk"):
         with contextlib.suppress(UnicodeDecodeError):
@@ -190,12 +190,12 @@ class FreeRunningDmmSettings(MultimeterSettings):
         return self.refresh_s or MODELS[self.model].refresh_s[self.rate]
 
     @property
-    def usual_baud(self) -> int:
+    def default_baud(self) -> int:
         """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return MODELS[self.model].dialect.baud
 
 
-def describe(settings: FreeRunningDmmSettings) -> Channel:
+def channel_of(settings: FreeRunningDmmSettings) -> Channel:
     """Its channel."""
     return Channel(
         name=settings.function,
@@ -221,8 +221,8 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
     ) -> None:
         self._dialect = MODELS[settings.model].dialect
         end = self._dialect.serial_end if settings.is_serial else b"\n"
-        super().__init__(name, settings, clock, line, describe(settings), end)
-        self._repeats = RepeatWatch()
+        super().__init__(name, settings, clock, line, channel_of(settings), end)
+        self._repeats = StuckReadingDetector()
         self._ticks = Ticks(settings.interval_s)
         self._next_check_ns = 0
 
@@ -236,11 +236,11 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
                 command.format(node=self._node, literal=literal, index=index, rate=rate)
             )
         deadline = time.monotonic() + _SETTLE_S
-        while (wrong := self._not_yet()) and time.monotonic() < deadline:
+        while (wrong := self._settling_problem()) and time.monotonic() < deadline:
             time.sleep(_ASK_AGAIN_S)
         if wrong:
             raise SettingRefused(
-                f"{self._scpi.who}: {wrong} after it was set; is its panel in a menu?"
+                f"{self._scpi.name}: {wrong} after it was set; is its panel in a menu?"
             )
         self._next_check_ns = self._clock() + round(_CHECK_S * 1e9)
         self._repeats.restart()
@@ -258,7 +258,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         name = self._channel.name
         if answered_ns >= self._next_check_ns:
             self._next_check_ns = answered_ns + round(_CHECK_S * 1e9)
-            if (wrong := self._moved()) is not None:
+            if (wrong := self._panel_change()) is not None:
                 self.start()
                 return Batch(statuses=(StatusReading(name, t_ns, *wrong),))
         try:
@@ -270,35 +270,35 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         if late_s > _LATE_S + _OVERHEAD_S:
             detail = f"answered {late_s:.2f} s late: its time is not known"
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
-        looks: tuple[ClockPair, ...] = ()
+        clock_pairs: tuple[ClockPair, ...] = ()
         if late_s > _OVERHEAD_S:
             unknown_s = self._settings.refreshed_s + late_s
-            looks = (ClockPair(name, t_ns, answered_ns, round(unknown_s * 1e9)),)
-        return Batch(*self._repeats.sort(name, t_ns, reading), looks)
+            clock_pairs = (ClockPair(name, t_ns, answered_ns, round(unknown_s * 1e9)),)
+        return Batch(*self._repeats.sort(name, t_ns, reading), clock_pairs)
 
     def close(self) -> None:
         """Give the front panel back."""
         self._scpi.close(*self._dialect.local)
 
-    def _not_yet(self) -> str:
+    def _settling_problem(self) -> str:
         """What is not as it was set, or why that cannot be told; empty: all is well."""
         try:
-            wrong = self._wrong()
+            wrong = self._mismatch()
         except (ProtocolError, NoAnswer) as error:
             self._scpi.resynchronise(QUIET_S)
             return str(error)
         return wrong[1] if wrong else ""
 
-    def _moved(self) -> tuple[Status, str] | None:
+    def _panel_change(self) -> tuple[Status, str] | None:
         """What somebody moved; None while all is well, or the answer is no answer."""
         try:
-            wrong = self._wrong()
+            wrong = self._mismatch()
         except ProtocolError:
             self._scpi.resynchronise(QUIET_S)
             return None
         return (wrong[0], f"{wrong[1]}: front panel touched") if wrong else None
 
-    def _wrong(self) -> tuple[Status, str] | None:
+    def _mismatch(self) -> tuple[Status, str] | None:
         """What is set that should not be. Raises ProtocolError, NoAnswer."""
         dialect, node = self._dialect, self._node
         function = self._scpi.ask(dialect.function_query).strip('"').upper()
@@ -307,7 +307,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         if function not in dialect.functions[self._settings.function]:
             wanted = self._settings.function
             return Status.WRONG_FUNCTION, f"measures {function[:20]}, not DC {wanted}"
-        answer = _with_greek(self._scpi.ask_bytes(dialect.range_query.format(node=node)))
+        answer = _decode_display_text(self._scpi.ask_bytes(dialect.range_query.format(node=node)))
         range_ = dialect.range_of(answer, self._settings.ranges)
         if abs(range_ - self._settings.range) > 0.01 * self._settings.range:
             return Status.RANGE_CHANGED, f"range {range_:g}, not {self._settings.range:g}"

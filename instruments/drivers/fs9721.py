@@ -24,10 +24,10 @@ from pydantic import Field
 
 from instruments.driver_kit.serial_display import (
     Display,
-    Family,
     LcdMeterSettings,
-    PushedDisplay,
-    fits,
+    MeterFamily,
+    SerialDisplayMeter,
+    bytes_in_place,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -65,15 +65,15 @@ _FUNCTIONS: Final = {
 
 def decode(frame: bytes) -> Display:
     """What a frame says. Raises ProtocolError where it is none."""
-    if len(frame) != len(PLACES) or not fits(frame, PLACES):
+    if len(frame) != len(PLACES) or not bytes_in_place(frame, PLACES):
         raise ProtocolError(f"expected 14 bytes numbered 1 to 14, got {frame[:20].hex(' ')}")
     low = [byte & 0x0F for byte in frame]
     if not low[0] & 1:
         raise ProtocolError("its RS232 symbol is off")
-    prefixes = _which(
+    prefixes = _symbols_shown(
         {"µ": low[9] & 8, "n": low[9] & 4, "k": low[9] & 2, "m": low[10] & 8, "M": low[10] & 2}
     )
-    units = _which(
+    units = _symbols_shown(
         {
             "F": low[11] & 8,
             "Ω": low[11] & 4,
@@ -113,11 +113,11 @@ def decode(frame: bytes) -> Display:
         hold=bool(low[11] & 1),
         relative=bool(low[11] & 2),
         low_battery=bool(low[12] & 1),
-        own_symbols=low[13] & 0b1001,
+        maker_symbols=low[13] & 0b1001,
     )
 
 
-def _which(symbols: dict[str, int]) -> list[str]:
+def _symbols_shown(symbols: dict[str, int]) -> list[str]:
     return [name for name, on in symbols.items() if on]
 
 
@@ -129,10 +129,10 @@ class Fs9721Settings(LcdMeterSettings):
     interval_s: float = Field(INTERVAL_S, gt=0, le=10, allow_inf_nan=False)
 
 
-class Fs9721(PushedDisplay):
+class Fs9721(SerialDisplayMeter):
     """One meter of the FS9721 family."""
 
-    family: ClassVar[Family] = Family(
+    family: ClassVar[MeterFamily] = MeterFamily(
         "Fortune", "FS9721", len(PLACES), partial(split_frames, places=PLACES), decode
     )
 

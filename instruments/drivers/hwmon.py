@@ -14,8 +14,13 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
-from instruments.driver_kit.batches import batch_of
-from instruments.driver_kit.hwmon_files import chip_name, find_directory, number_in, place
+from instruments.driver_kit.batches import batch_of_readings
+from instruments.driver_kit.hwmon_files import (
+    chip_name,
+    directory_on_host,
+    find_directory,
+    number_in_file,
+)
 from instruments.driver_kit.polling import Ticks
 from instruments.drivers import Driver
 from instruments.errors import SettingRefused
@@ -29,7 +34,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.transports.host_files import Files
+from instruments.transports.host_files import HostFiles
 
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
@@ -56,7 +61,7 @@ def sensor_name(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", label.strip().lower()).strip("_")
 
 
-def find_sensors(directory: str, files: Files) -> dict[str, str]:
+def find_sensors(directory: str, files: HostFiles) -> dict[str, str]:
     """The ``temp*_input`` files by sensor name."""
     sensors: dict[str, str] = {}
     texts = files.texts([f"{directory}/temp*_input", f"{directory}/temp*_label"])
@@ -75,9 +80,9 @@ class Hwmon:
         name: str,
         settings: HwmonSettings,
         clock: HostClock,
-        files: Files | None = None,
+        files: HostFiles | None = None,
     ) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._files = files or settings.files(name)
@@ -105,9 +110,9 @@ class Hwmon:
     def open(self) -> Identity:
         """Find the directory."""
         self._files.open()
-        directory = find_directory(self._who, self._settings.directory, self._files)
+        directory = find_directory(self._name, self._settings.directory, self._files)
         self._paths = find_sensors(directory, self._files)
-        notes = (place(self._settings.host, directory),)
+        notes = (directory_on_host(self._settings.host, directory),)
         return Identity("Linux hwmon", chip_name(directory, self._files), notes=notes)
 
     def start(self) -> None:
@@ -115,7 +120,7 @@ class Hwmon:
         missing = [name for name in self._settings.sensors if name not in self._paths]
         if missing:
             raise SettingRefused(
-                f"{self._who}: no sensor {', '.join(missing)}; there are: "
+                f"{self._name}: no sensor {', '.join(missing)}; there are: "
                 f"{', '.join(self._paths) or 'none'}"
             )
         self._ticks.restart()
@@ -127,7 +132,7 @@ class Hwmon:
         asked_ns = self._clock()
         texts = self._files.texts([self._paths[sensor] for sensor in self._settings.sensors])
         t_ns = (asked_ns + self._clock()) // 2
-        return batch_of(
+        return batch_of_readings(
             (sensor, t_ns, self._celsius(self._paths[sensor], texts), "")
             for sensor in self._settings.sensors
         )
@@ -137,7 +142,7 @@ class Hwmon:
         self._files.close()
 
     def _celsius(self, path: str, texts: Mapping[str, str | None]) -> float | Status:
-        millidegrees = number_in(self._who, path, texts)
+        millidegrees = number_in_file(self._name, path, texts)
         if isinstance(millidegrees, Status):
             return millidegrees
         celsius = millidegrees / 1000

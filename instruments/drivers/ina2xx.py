@@ -13,8 +13,13 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
-from instruments.driver_kit.batches import batch_of
-from instruments.driver_kit.hwmon_files import chip_name, find_directory, number_in, place
+from instruments.driver_kit.batches import batch_of_readings
+from instruments.driver_kit.hwmon_files import (
+    chip_name,
+    directory_on_host,
+    find_directory,
+    number_in_file,
+)
 from instruments.driver_kit.polling import Ticks
 from instruments.drivers import Driver
 from instruments.errors import SettingRefused, WrongInstrument
@@ -28,7 +33,7 @@ from instruments.reading import (
     Quantity,
     Status,
 )
-from instruments.transports.host_files import Files
+from instruments.transports.host_files import HostFiles
 
 Model = Literal["ina219", "ina220", "ina226", "ina230", "ina231", "ina238"]
 SHUNT_LIMIT_MV: Final[Mapping[str, float]] = {
@@ -109,9 +114,9 @@ class Ina2xx:
         name: str,
         settings: Ina2xxSettings,
         clock: HostClock,
-        files: Files | None = None,
+        files: HostFiles | None = None,
     ) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._files = files or settings.files(name)
@@ -142,14 +147,16 @@ class Ina2xx:
         settings = self._settings
         self._files.open()
         self._directory = find_directory(
-            self._who, settings.directory or settings.model, self._files
+            self._name, settings.directory or settings.model, self._files
         )
         chip = chip_name(self._directory, self._files)
         if chip != settings.model:
             raise WrongInstrument(
-                f"{self._who}: {self._directory} is an {chip}, the rig says {settings.model}"
+                f"{self._name}: {self._directory} is an {chip}, the rig says {settings.model}"
             )
-        return Identity("Texas Instruments", chip, notes=(place(settings.host, self._directory),))
+        return Identity(
+            "Texas Instruments", chip, notes=(directory_on_host(settings.host, self._directory),)
+        )
 
     def start(self) -> None:
         """Make sure of shunt and averaging. Raises SettingRefused."""
@@ -158,14 +165,14 @@ class Ina2xx:
         if shunt_ohm is None or abs(shunt_ohm / settings.shunt_ohm - 1) > _SHUNT_AGREES:
             told = "does not tell its shunt" if shunt_ohm is None else f"reckons {shunt_ohm:g} Ω"
             raise SettingRefused(
-                f"{self._who}: the kernel {told}, the rig says {settings.shunt_ohm:g} Ω: write "
+                f"{self._name}: the kernel {told}, the rig says {settings.shunt_ohm:g} Ω: write "
                 f"{settings.shunt_ohm * 1e6:.0f} to {self._directory}/shunt_resistor"
             )
         wanted_s = settings.update_interval_s
         update_s = self._number("update_interval", 1e-3)
         if wanted_s and update_s is not None and abs(update_s / wanted_s - 1) > _INTERVAL_AGREES:
             raise SettingRefused(
-                f"{self._who}: the chip averages over {update_s:g} s, the rig says {wanted_s:g}: "
+                f"{self._name}: the chip averages over {update_s:g} s, the rig says {wanted_s:g}: "
                 f"write {wanted_s * 1e3:.0f} to {self._directory}/update_interval"
             )
         self._ticks.restart()
@@ -179,14 +186,14 @@ class Ina2xx:
         texts = self._files.texts(inputs)
         middle_ns = (asked_ns + self._clock()) // 2
         t_ns = middle_ns - round(self._settings.update_interval_s / 2 * 1e9)
-        numbers = [number_in(self._who, path, texts) for path in inputs]
+        numbers = [number_in_file(self._name, path, texts) for path in inputs]
         readings = [milli if isinstance(milli, Status) else milli / 1000 for milli in numbers[:2]]
         shunt_mv, detail = numbers[2], ""
         limit_mv = SHUNT_LIMIT_MV[self._settings.model]
         if not isinstance(shunt_mv, Status) and abs(shunt_mv) >= limit_mv:
             readings[1], detail = Status.OVERLOAD, f"{shunt_mv:g} mV across the shunt"
         volts, amps = readings
-        return batch_of((("voltage", t_ns, volts, ""), ("current", t_ns, amps, detail)))
+        return batch_of_readings((("voltage", t_ns, volts, ""), ("current", t_ns, amps, detail)))
 
     def close(self) -> None:
         """Let go of the host, if it is another machine."""
@@ -196,7 +203,7 @@ class Ina2xx:
         """A setting of the chip; None where the kernel does not have it."""
         path = f"{self._directory}/{name}"
         texts = self._files.texts([path])
-        number = number_in(self._who, path, texts) if path in texts else Status.UNREADABLE
+        number = number_in_file(self._name, path, texts) if path in texts else Status.UNREADABLE
         return None if isinstance(number, Status) else number * unit
 
 

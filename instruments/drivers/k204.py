@@ -24,7 +24,7 @@ from instruments.driver_kit.base_settings import (
     Positive,
     SerialSettings,
 )
-from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
@@ -40,7 +40,7 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
-from instruments.transports.serial_line import ask
+from instruments.transports.serial_line import ask_for_reply
 
 REPLY_BYTES: Final = 45
 FORMAT: Final = SerialFormat(baud=9600)
@@ -116,7 +116,7 @@ class K204Settings(SerialSettings, AccuracySettings):
 
 def accuracy_of(settings: K204Settings) -> Accuracy:
     """Logger and probe together, up to 200 °C."""
-    return settings.own_accuracy or Accuracy(
+    return settings.rig_accuracy or Accuracy(
         _OF_READING,
         _FLOOR_KELVIN + settings.probe_limit_kelvin,
         "Voltcraft Thermologger 309 manual, and the probe's limit",
@@ -129,7 +129,7 @@ class K204:
     def __init__(
         self, name: str, settings: K204Settings, clock: HostClock, line: ByteLine | None = None
     ) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._line = line or settings.line(name)
@@ -161,7 +161,7 @@ class K204:
         try:
             decode(reply)
         except ProtocolError as error:
-            raise ProtocolError(f"{self._who}: {error}; is it a Center 309 or K204?") from None
+            raise ProtocolError(f"{self._name}: {error}; is it a Center 309 or K204?") from None
         return Identity("Center", "309 / K204", notes=("it cannot be asked for its identity",))
 
     def start(self) -> None:
@@ -180,9 +180,12 @@ class K204:
             reply = decode(answer)
         except ProtocolError as error:
             sensors = self._settings.sensors
-            return batch_of((sensor, t_ns, Status.UNREADABLE, str(error)) for sensor in sensors)
-        batch = batch_of(
-            (sensor, t_ns, *self._judged(reply, sensor)) for sensor in self._settings.sensors
+            return batch_of_readings(
+                (sensor, t_ns, Status.UNREADABLE, str(error)) for sensor in sensors
+            )
+        batch = batch_of_readings(
+            (sensor, t_ns, *self._sensor_reading(reply, sensor))
+            for sensor in self._settings.sensors
         )
         if reply.low_battery and not self._low_battery:
             first = self._channels[0].name
@@ -198,13 +201,13 @@ class K204:
     def _ask(self) -> bytes:
         """What comes after ``A``: a whole reply if there is one. Raises NoAnswer."""
         no_answer = (
-            f"{self._who}: no answer within {_ANSWER_S:g} s; is it on (auto power off?) and "
+            f"{self._name}: no answer within {_ANSWER_S:g} s; is it on (auto power off?) and "
             "its cable plugged in?"
         )
-        return ask(self._line, b"A", find_reply, _ANSWER_S, no_answer)
+        return ask_for_reply(self._line, b"A", find_reply, _ANSWER_S, no_answer)
 
     @staticmethod
-    def _judged(reply: K204Reply, sensor: Sensor) -> tuple[float | Status, str]:
+    def _sensor_reading(reply: K204Reply, sensor: Sensor) -> tuple[float | Status, str]:
         if reply.relative or reply.extreme:
             return Status.WRONG_FUNCTION, "shows a relative, maximum or minimum value"
         celsius = reply.celsius[SENSORS.index(sensor)]

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field, field_validator
 
 from instruments.driver_kit.base_settings import NotNegative, Positive
-from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.drivers import Driver
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
-from instruments.install_command import command_that_adds
+from instruments.install_command import install_command
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -132,7 +132,7 @@ class Mqtt:
     """One channel, named after its quantity, on the host's clock."""
 
     def __init__(self, name: str, settings: MqttTopicSettings, clock: HostClock) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._steps = parse_path(settings.path)
@@ -172,12 +172,12 @@ class Mqtt:
             client.connect(settings.host, settings.port_used, keepalive=KEEPALIVE_S)
         except OSError as error:
             raise ConnectionLost(
-                f"{self._who}: MQTT broker {settings.address}: {error}; is it there?"
+                f"{self._name}: MQTT broker {settings.address}: {error}; is it there?"
             ) from error
-        self._until(lambda: self._connected or bool(self._refused), "did not let us log in")
+        self._wait_until(lambda: self._connected or bool(self._refused), "did not let us log in")
         if self._refused:
             raise ConnectionLost(
-                f"{self._who}: MQTT broker {settings.address} refuses: {self._refused}; are user "
+                f"{self._name}: MQTT broker {settings.address} refuses: {self._refused}; are user "
                 "and password_file right?"
             )
         return Identity("MQTT", settings.topic, notes=(settings.address,))
@@ -186,10 +186,10 @@ class Mqtt:
         """Subscribe. Raises SettingRefused when the broker does not allow it."""
         assert self._client is not None
         self._client.subscribe(self._settings.topic, qos=0)
-        self._until(lambda: self._subscribed is not None, "did not answer to a subscription")
+        self._wait_until(lambda: self._subscribed is not None, "did not answer to a subscription")
         if not self._subscribed:
             raise SettingRefused(
-                f"{self._who}: MQTT broker {self._settings.address} does not let user "
+                f"{self._name}: MQTT broker {self._settings.address} does not let user "
                 f"{self._settings.user or '(none)'} read {self._settings.topic}"
             )
         self._fresh_at = time.monotonic()
@@ -206,7 +206,7 @@ class Mqtt:
             self._fresh_at, self._stale = now, False
             times, values, details = zip(*arrived, strict=True)
             detail = next((text for text in details if text), "")
-            return Batch(*sort_readings(self._channel.name, times, values, detail))
+            return Batch(*blocks_and_statuses(self._channel.name, times, values, detail))
         if now - self._fresh_at <= self._stale_s or self._stale:
             return Batch()
         self._stale = True
@@ -227,8 +227,8 @@ class Mqtt:
             from paho.mqtt.enums import CallbackAPIVersion
         except ImportError as error:
             raise SettingRefused(
-                f"{self._who}: MQTT needs a library that is not installed; add it: "
-                f"{command_that_adds(PAHO)}"
+                f"{self._name}: MQTT needs a library that is not installed; add it: "
+                f"{install_command(PAHO)}"
             ) from error
         client = paho.Client(CallbackAPIVersion.VERSION2, reconnect_on_failure=False)
         client.connect_timeout = ANSWER_WITHIN_S
@@ -242,7 +242,7 @@ class Mqtt:
             context = settings.tls_context()
         except (OSError, UnicodeDecodeError) as error:
             raise SettingRefused(
-                f"{self._who}: a file that says how to log in cannot be used: {error}"
+                f"{self._name}: a file that says how to log in cannot be used: {error}"
             ) from error
         if context is not None:
             client.tls_set_context(context)
@@ -278,16 +278,16 @@ class Mqtt:
         trouble = self._client.loop(seconds)
         if trouble and not self._arrived and not self._refused:
             raise ConnectionLost(
-                f"{self._who}: MQTT broker {self._settings.address}: the connection is lost"
+                f"{self._name}: MQTT broker {self._settings.address}: the connection is lost"
             )
 
-    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
+    def _wait_until(self, reached: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + ANSWER_WITHIN_S
         while not reached():
             left = deadline - time.monotonic()
             if left <= 0:
                 raise NoAnswer(
-                    f"{self._who}: MQTT broker {self._settings.address} {otherwise} within "
+                    f"{self._name}: MQTT broker {self._settings.address} {otherwise} within "
                     f"{ANSWER_WITHIN_S:g} s"
                 )
             self._loop(left)

@@ -60,7 +60,7 @@ _PAUSE_S: Final = 0.004
 """1.4 kB of stream, a third of what a terminal line of the kernel holds."""
 _ANSWER_S: Final = 1.0
 _QUIET_S: Final = 0.15
-_LOOK_EVERY_NS: Final = 500_000_000
+_CLOCK_PAIR_EVERY_NS: Final = 500_000_000
 _TIME_U_S: Final = 50e-6
 """The stamp is taken somewhere in the averaging of six conversions; firmware versions differ."""
 _LAYOUT_BYTES: Final = 256
@@ -108,7 +108,7 @@ class PowerSensor3:
         clock: HostClock,
         line: ByteLine | None = None,
     ) -> None:
-        self._who = name
+        self._name = name
         self._settings = settings
         self._clock = clock
         self._line = line or settings.line(name)
@@ -121,9 +121,9 @@ class PowerSensor3:
         self._base_ns = -EPOCH_NS
         self._rest = b""
         self._timeline = FrameTimeline()
-        self._best: ClockPair | None = None
-        self._next_look_ns = 0
-        self._carry: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._best_pair: ClockPair | None = None
+        self._next_poll_ns = 0
+        self._unaveraged: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -136,7 +136,7 @@ class PowerSensor3:
         self._line.write(b"T")
         self._line.discard(_QUIET_S)
         self._line.write(b"V")
-        version = self._line_of_text()
+        version = self._read_version()
         self._line.discard(_QUIET_S)
         self._table = self._read_table()
         names = [self._table[2 * pair].pair_name for pair in self._settings.pairs]
@@ -155,14 +155,16 @@ class PowerSensor3:
         self._verify_pairs()
         self._line.discard()
         self._line.write(b"S")
-        self._rest = self._first_bytes()
+        self._rest = self._read_stream_start()
         layout = find_layout(self._rest)
         if layout is None:
-            raise ProtocolError(f"{self._who}: no frames in its stream: {self._rest[:24].hex(' ')}")
+            raise ProtocolError(
+                f"{self._name}: no frames in its stream: {self._rest[:24].hex(' ')}"
+            )
         absent = [sensor for sensor in self._sensors if sensor not in layout.sensors]
         if absent:
             raise SettingRefused(
-                f"{self._who}: it sends sensors {', '.join(map(str, layout.sensors))}, "
+                f"{self._name}: it sends sensors {', '.join(map(str, layout.sensors))}, "
                 f"not {', '.join(map(str, absent))}"
             )
         self._layout = layout
@@ -170,7 +172,7 @@ class PowerSensor3:
         self._scale = np.array([self._table[sensor].scale() for sensor in self._sensors]).T
         self._new_epoch(0)
         self._timeline = FrameTimeline()
-        self._carry = None
+        self._unaveraged = None
 
     def read(self) -> Batch:
         """What came in for about 50 ms."""
@@ -214,7 +216,7 @@ class PowerSensor3:
             time_u_s=_TIME_U_S,
         )
 
-    def _line_of_text(self) -> str:
+    def _read_version(self) -> str:
         """The answer to ``V``; empty where the firmware has none.
 
         A board with a display draws it anew after ``T`` before it answers (firmware 1.5.0).
@@ -234,9 +236,9 @@ class PowerSensor3:
                 self._line.write(b"s")
             end = self._exactly(1)
         except ProtocolError as error:
-            raise ProtocolError(f"{self._who}: {error}; is it a PowerSensor3?") from None
+            raise ProtocolError(f"{self._name}: {error}; is it a PowerSensor3?") from None
         if end != b"D":
-            raise ProtocolError(f"{self._who}: expected D after the sensor table, got {end!r}")
+            raise ProtocolError(f"{self._name}: expected D after the sensor table, got {end!r}")
         return tuple(table)
 
     def _exactly(self, count: int) -> bytes:
@@ -246,7 +248,7 @@ class PowerSensor3:
             data += self._line.read_some(left_s)
         if not data:
             raise NoAnswer(
-                f"{self._who}: no answer to its commands within {_ANSWER_S:g} s; is it a "
+                f"{self._name}: no answer to its commands within {_ANSWER_S:g} s; is it a "
                 "PowerSensor3, and does no other program use it?"
             )
         if len(data) != count:
@@ -260,34 +262,34 @@ class PowerSensor3:
             if not (current.in_use and voltage.in_use):
                 used = [i for i in range(SENSORS // 2) if self._table[2 * i].in_use]
                 raise SettingRefused(
-                    f"{self._who}: pair {pair} is not in use (in use: "
+                    f"{self._name}: pair {pair} is not in use (in use: "
                     f"{', '.join(map(str, used)) or 'none'}); set it up with psconfig"
                 )
             if not current.sensitivity or not voltage.sensitivity:
                 raise SettingRefused(
-                    f"{self._who}: pair {pair} has a sensitivity of 0; calibrate it with psconfig"
+                    f"{self._name}: pair {pair} has a sensitivity of 0; calibrate it with psconfig"
                 )
             if settings.names and current.pair_name != settings.names[place]:
                 raise SettingRefused(
-                    f"{self._who}: pair {pair} is called {current.pair_name!r}, the rig says "
+                    f"{self._name}: pair {pair} is called {current.pair_name!r}, the rig says "
                     f"{settings.names[place]!r}; was a sensor module moved?"
                 )
 
-    def _first_bytes(self) -> bytes:
+    def _read_stream_start(self) -> bytes:
         """The beginning of the stream, enough to see which sensors it has."""
         deadline = time.monotonic() + _ANSWER_S
         data = b""
         while len(data) < _LAYOUT_BYTES and (left_s := deadline - time.monotonic()) > 0:
             data += self._line.read_some(left_s)
         if not data:
-            raise NoAnswer(f"{self._who}: nothing is streamed within {_ANSWER_S:g} s; reset it")
+            raise NoAnswer(f"{self._name}: nothing is streamed within {_ANSWER_S:g} s; reset it")
         return data
 
     def _new_epoch(self, us: int) -> None:
         """Device time goes on at the next epoch; it stands at ``us``."""
         now_ns = self._base_ns + self._timeline.us * 1000
         self._base_ns = (now_ns // EPOCH_NS + 1) * EPOCH_NS - us * 1000
-        self._best, self._next_look_ns = None, 0
+        self._best_pair, self._next_poll_ns = None, 0
 
     def _batch(self, frames: Frames, arrived_ns: int) -> Batch:
         placed = self._timeline.place(frames, arrived_ns)
@@ -297,38 +299,40 @@ class PowerSensor3:
         statuses: list[StatusReading] = []
         begin = 0
         for gap in placed.gaps:
-            self._take(placed.us, levels, placed.keep, slice(begin, gap.index), blocks, statuses)
+            self._append_readings(
+                placed.us, levels, placed.keep, slice(begin, gap.index), blocks, statuses
+            )
             begin = gap.index
-            self._carry = None
+            self._unaveraged = None
             if not gap.certain:
                 self._new_epoch(int(placed.us[begin]))
-            statuses.append(self._told_gap(gap, int(placed.us[begin])))
-        self._take(placed.us, levels, placed.keep, slice(begin, count), blocks, statuses)
+            statuses.append(self._gap_status(gap, int(placed.us[begin])))
+        self._append_readings(placed.us, levels, placed.keep, slice(begin, count), blocks, statuses)
         newest_ns = self._base_ns + int(placed.us[-1]) * 1000
         for bad, status in (
             (placed.unreadable, Status.UNREADABLE),
             (placed.duplicates, Status.DUPLICATE),
         ):
             if bad:
-                statuses.append(self._told(newest_ns - 1, status, "frames", bad))
+                statuses.append(self._status(newest_ns - 1, status, "frames", bad))
         for i in np.flatnonzero(frames.marked[:count]).tolist():
             t_ns = self._base_ns + int(placed.us[i]) * 1000
-            statuses.append(self._told(t_ns, Status.MARKER, f"at device time {t_ns} ns", 0))
+            statuses.append(self._status(t_ns, Status.MARKER, f"at device time {t_ns} ns", 0))
         # The frame that is held back came last: its stamp belongs to the arrival.
         step = (int(frames.stamps[-1]) - int(frames.stamps[-2])) % 1024
         return Batch(
-            tuple(blocks), tuple(statuses), self._looked(newest_ns + step * 1000, arrived_ns)
+            tuple(blocks), tuple(statuses), self._clock_pairs(newest_ns + step * 1000, arrived_ns)
         )
 
-    def _told_gap(self, gap: Gap, us: int) -> StatusReading:
+    def _gap_status(self, gap: Gap, us: int) -> StatusReading:
         about = "" if gap.certain else "about, by the host's clock; "
         detail = f"{about}in all channels"
-        return self._told(self._base_ns + us * 1000 - 1, Status.LOST, detail, gap.lost)
+        return self._status(self._base_ns + us * 1000 - 1, Status.LOST, detail, gap.lost)
 
-    def _told(self, t_ns: int, status: Status, detail: str, count: int) -> StatusReading:
+    def _status(self, t_ns: int, status: Status, detail: str, count: int) -> StatusReading:
         return StatusReading(self._channels[0].name, t_ns, status, detail, count)
 
-    def _take(
+    def _append_readings(
         self,
         us: NDArray[np.int64],
         levels: NDArray[np.int64],
@@ -341,10 +345,13 @@ class PowerSensor3:
         good = keep[part]
         us, levels = us[part][good], levels[part][good]
         average = self._settings.average
-        if self._carry is not None:
-            us, levels = np.concatenate([self._carry[0], us]), np.vstack([self._carry[1], levels])
+        if self._unaveraged is not None:
+            us, levels = (
+                np.concatenate([self._unaveraged[0], us]),
+                np.vstack([self._unaveraged[1], levels]),
+            )
         whole = len(us) // average * average
-        self._carry = (us[whole:], levels[whole:])
+        self._unaveraged = (us[whole:], levels[whole:])
         if not whole:
             return
         rows = levels[:whole].reshape(-1, average, levels.shape[1])
@@ -370,15 +377,15 @@ class PowerSensor3:
             else:
                 blocks.append(Block(channel.name, t_ns, np.ascontiguousarray(values[:, place])))
 
-    def _looked(self, device_ns: int, arrived_ns: int) -> tuple[ClockPair, ...]:
+    def _clock_pairs(self, device_ns: int, arrived_ns: int) -> tuple[ClockPair, ...]:
         """A look at the clock each half second: the one with the least delay of them."""
-        best, delay_ns = self._best, arrived_ns - device_ns
+        best, delay_ns = self._best_pair, arrived_ns - device_ns
         if best is None or delay_ns < best.host_ns - best.device_ns:
-            self._best = best = ClockPair("", device_ns, arrived_ns, 0)
-        if arrived_ns < self._next_look_ns:
+            self._best_pair = best = ClockPair("", device_ns, arrived_ns, 0)
+        if arrived_ns < self._next_poll_ns:
             return ()
-        self._next_look_ns = arrived_ns + _LOOK_EVERY_NS
-        self._best = None
+        self._next_poll_ns = arrived_ns + _CLOCK_PAIR_EVERY_NS
+        self._best_pair = None
         return tuple(
             ClockPair(channel.name, best.device_ns, best.host_ns, 0) for channel in self._channels
         )

@@ -237,7 +237,7 @@ class FrameTimeline:
         us = self.us + np.cumsum(steps)
         placed = Placed(us, keep, tuple(gaps), unreadable, duplicates)
         if gaps:
-            placed = self._made_certain(placed, arrived_ns)
+            placed = self._or_new_epoch(placed, arrived_ns)
         self.us = int(placed.us[-1])
         self._stamp = int(frames.stamps[count - 1])
         if not all(gap.certain for gap in placed.gaps):
@@ -245,13 +245,13 @@ class FrameTimeline:
         self._remember(arrived_ns)
         return placed
 
-    def _made_certain(self, placed: Placed, arrived_ns: int) -> Placed:
+    def _or_new_epoch(self, placed: Placed, arrived_ns: int) -> Placed:
         """``placed``, or a new epoch where the host's clock leaves room for a missed wrap."""
         late_us = math.inf
         if self._offsets:
             usual_ns = min(offset for _, offset in self._offsets)
             late_us = (arrived_ns - int(placed.us[-1]) * 1000 - usual_ns) / 1000
-        if late_us < _SURE_OF_WRAP * WRAP_US:
+        if late_us < _CERTAIN_WRAP_SHARE * WRAP_US:
             return placed
         first, last = placed.gaps[0], placed.gaps[-1]
         keep = placed.keep.copy()
@@ -269,14 +269,14 @@ class FrameTimeline:
 
     def _remember(self, arrived_ns: int) -> None:
         self._offsets.append((arrived_ns, arrived_ns - self.us * 1000))
-        recent_ns = arrived_ns - _USUAL_FOR_NS
+        recent_ns = arrived_ns - _LEAST_DELAY_WINDOW_NS
         while self._offsets[0][0] < recent_ns:
             del self._offsets[0]
 
 
-_SURE_OF_WRAP: Final = 0.7
+_CERTAIN_WRAP_SHARE: Final = 0.7
 """Share of a wrap by which bytes may come later than usual without a wrap being missed."""
-_USUAL_FOR_NS: Final = 2_000_000_000
+_LEAST_DELAY_WINDOW_NS: Final = 2_000_000_000
 """How far back is looked for the least delay: 100 ppm of drift are 0.2 ms of it."""
 
 

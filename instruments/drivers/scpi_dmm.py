@@ -19,11 +19,11 @@ from typing import Final, Literal, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings
-from instruments.driver_kit.front_panel import PanelCheck
+from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
-from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
+from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -192,7 +192,7 @@ class ScpiDmmSettings(NplcSettings):
         return self
 
     @property
-    def usual_baud(self) -> int:
+    def default_baud(self) -> int:
         """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
         return MODELS[self.model].baud
 
@@ -204,7 +204,7 @@ def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     return settings.limits()
 
 
-def describe(settings: ScpiDmmSettings) -> Channel:
+def channel_of(settings: ScpiDmmSettings) -> Channel:
     """Its channel."""
     return Channel(
         name=settings.function,
@@ -229,24 +229,24 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, describe(settings))
+        super().__init__(name, settings, clock, line, channel_of(settings))
         self._model = MODELS[settings.model]
         wanted_range = None if settings.autorange else settings.range
-        self._panel = PanelCheck(self._scpi, settings.function, wanted_range)
-        self._repeats = RepeatWatch()
+        self._panel = FrontPanelCheck(self._scpi, settings.function, wanted_range)
+        self._repeats = StuckReadingDetector()
         self._range: float | None = None
         self._ticks = Ticks(settings.interval_s)
 
-    def _take_control(self) -> None:
+    def _prepare_remote_control(self) -> None:
         if self._model.control_c and self._settings.is_serial:
             # One that somebody left waiting for a trigger hears nothing else. Some answer it.
             self._scpi.send(_CONTROL_C)
             self._scpi.resynchronise()
-        if self._has_no_remote_line():
+        if self._is_remote_by_command():
             # A meter whose panel is in charge may refuse.
             self._scpi.send("SYST:REM")
 
-    def _word_of_model(self) -> str:
+    def _expected_model(self) -> str:
         return self._model.idn
 
     def start(self) -> None:
@@ -254,13 +254,13 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         settings, scpi, node = self._settings, self._scpi, self._node
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_S)
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
         for command in (*self._model.setup, self._model.auto_zero_off):
             if command:
                 scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
         scpi.send("TRIG:SOUR IMM")
-        scpi.ask("*OPC?", RESET_S)
-        scpi.refuse_errors("its settings")
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.raise_device_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
         scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
@@ -280,32 +280,32 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         answered_ns = self._clock()
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
-        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
+        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
             self.start()
-            return Batch(statuses=(StatusReading(name, t_ns, *moved),))
+            return Batch(statuses=(StatusReading(name, t_ns, *changed),))
         try:
             reading = parse_reading(answer.decode("ascii", errors="replace"))
         except ProtocolError as error:
             # A stale answer: the right one may still be on its way.
             self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, str(error)),))
-        looks: tuple[ClockPair, ...] = ()
+        clock_pairs: tuple[ClockPair, ...] = ()
         late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.aperture_s
         if late_s > _LATE_S + self._model.overhead_s:
             detail = f"answered {late_s:.2f} s late: its time is not known"
             return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
-        if self._settings.autorange and (changed := self._range_changed()):
-            return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, changed),))
+        if self._settings.autorange and (range_change := self._range_changed()):
+            return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, range_change),))
         if late_s > self._model.overhead_s:
-            looks = (ClockPair(name, t_ns, answered_ns, round(late_s * 1e9)),)
-        return Batch(*self._repeats.sort(name, t_ns, reading), looks)
+            clock_pairs = (ClockPair(name, t_ns, answered_ns, round(late_s * 1e9)),)
+        return Batch(*self._repeats.sort(name, t_ns, reading), clock_pairs)
 
     def close(self) -> None:
         """Give the front panel back."""
-        local = self._model.local_by_command or self._has_no_remote_line()
+        local = self._model.local_by_command or self._is_remote_by_command()
         self._scpi.close(*self._model.stop, *(["SYST:LOC"] if local else []))
 
-    def _has_no_remote_line(self) -> bool:
+    def _is_remote_by_command(self) -> bool:
         """Whether the interface has no remote state of its own, so that commands set it."""
         settings = self._settings
         return settings.is_serial or (settings.is_lan and self._model.remote_on_lan)

@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import DriverSettings, NotNegative
-from instruments.driver_kit.batches import sort_readings
+from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -38,7 +38,7 @@ from instruments.reading import (
 from instruments.transports.lines import ByteLine
 from instruments.transports.process_line import ProcessLine
 
-_FLOAT32: Final = 2.0**-24
+_FLOAT32_ROUNDING: Final = 2.0**-24
 """Relative rounding of a 32-bit float."""
 _LINE: Final = re.compile(r"(?P<channel>[^:]+): (?P<value>\S+) (?P<unit>\S+)(?P<flags>( \S+)*)")
 _PREFIXES: Final[Mapping[str, float]] = {
@@ -51,10 +51,10 @@ _PREFIXES: Final[Mapping[str, float]] = {
     "k": 1e3,
     "M": 1e6,
 }
-_NO_PRESENT_VALUE: Final = frozenset({"MAX", "MIN", "AVG", "REL", "RELATIVE"})
+_NOT_PRESENT_VALUE: Final = frozenset({"MAX", "MIN", "AVG", "REL", "RELATIVE"})
 _FIRST_READING_S: Final = 1.0
 
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:+-]*$")]
+SafeWord = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./:+-]*$")]
 
 
 class SigrokSettings(DriverSettings):
@@ -62,13 +62,13 @@ class SigrokSettings(DriverSettings):
 
     sigrok_driver: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
     """As ``sigrok-cli -L`` lists it: ``brymen-bm86x``."""
-    conn: Word = ""
+    conn: SafeWord = ""
     """``/dev/ttyUSB0``, or a USB VID.PID: what sigrok calls ``conn``."""
-    options: Mapping[Word, Word] = {}
+    options: Mapping[SafeWord, SafeWord] = {}
     """Further options of the driver: ``serialcomm``, ``modbusaddr`` …"""
-    config: Mapping[Word, Word] = {}
+    config: Mapping[SafeWord, SafeWord] = {}
     """What sigrok-cli sets before it begins (``-c``): ``samplerate`` …"""
-    channel: Word = "P1"
+    channel: SafeWord = "P1"
     quantity: Literal["voltage", "current", "power", "temperature"]
     interval_s: Annotated[float, Field(gt=0, le=60, allow_inf_nan=False)] = 0.5
     accuracy_pct_of_reading: NotNegative
@@ -86,10 +86,10 @@ class SigrokSettings(DriverSettings):
             command += ["-c", ":".join(f"{key}={value}" for key, value in self.config.items())]
         return [*command, "-C", self.channel, "--continuous", "-O", "analog"]
 
-    def line(self, who: str) -> ProcessLine:
+    def line(self, name: str) -> ProcessLine:
         """The program's output, not started yet."""
         advice = f"is the meter connected, and is {self.sigrok_driver} its driver?"
-        return ProcessLine(who, self.arguments(), "sigrok-cli", advice)
+        return ProcessLine(name, self.arguments(), "sigrok-cli", advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,11 @@ def parse_line(text: str) -> SigrokLine:
     return SigrokLine(match["channel"], value, match["unit"], flags)
 
 
-def judge(line: SigrokLine, quantity: Quantity) -> tuple[float | Status, str]:
+def reading_of(line: SigrokLine, quantity: Quantity) -> tuple[float | Status, str]:
     """The reading that a line brings, or why it brings none."""
     if line.unit != UNITS[quantity]:
         return Status.WRONG_FUNCTION, f"measures {line.unit}, not {UNITS[quantity]}"
-    if "AC" in line.flags or line.flags & _NO_PRESENT_VALUE:
+    if "AC" in line.flags or line.flags & _NOT_PRESENT_VALUE:
         return Status.WRONG_FUNCTION, f"shows {' '.join(sorted(line.flags))}"
     if math.isinf(line.value):
         return Status.OVERLOAD, ""
@@ -150,7 +150,7 @@ class Sigrok:
             interval_s=settings.interval_s,
             aperture_s=settings.interval_s,
             accuracy=Accuracy(
-                settings.accuracy_pct_of_reading / 100 + _FLOAT32,
+                settings.accuracy_pct_of_reading / 100 + _FLOAT32_ROUNDING,
                 settings.accuracy_floor,
                 "the rig (values are 32-bit floats)",
             ),
@@ -190,10 +190,10 @@ class Sigrok:
                 line = parse_line(raw.decode(errors="replace"))
                 if line.channel != self._settings.channel:
                     continue
-                reading, detail = judge(line, self._channel.quantity)
+                reading, detail = reading_of(line, self._channel.quantity)
             except ProtocolError as error:
                 reading, detail = Status.UNREADABLE, str(error)
-            found, said = sort_readings(self._channel.name, [t_ns], [reading], detail)
+            found, said = blocks_and_statuses(self._channel.name, [t_ns], [reading], detail)
             blocks += found
             statuses += said
         return Batch(tuple(blocks), tuple(statuses))

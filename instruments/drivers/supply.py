@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from instruments.driver_kit.base_settings import NotNegative, Positive, VisaAddress
-from instruments.driver_kit.batches import batch_of
+from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
 from instruments.drivers import Driver
@@ -180,7 +180,7 @@ class Supply:
         """Make sure that it measures; nothing is set."""
         self._scpi.send("*CLS")
         self._measure()
-        self._scpi.refuse_errors("to measure its output")
+        self._scpi.raise_device_errors("to measure its output")
         self._ticks.restart()
 
     def read(self) -> Batch:
@@ -192,9 +192,11 @@ class Supply:
         except ProtocolError as error:
             self._scpi.resynchronise()
             now_ns = self._clock()
-            return batch_of((name, now_ns, Status.UNREADABLE, str(error)) for name in _QUANTITIES)
+            return batch_of_readings(
+                (name, now_ns, Status.UNREADABLE, str(error)) for name in _QUANTITIES
+            )
         readings: list[tuple[str, int, float | Status, str]] = []
-        looks: list[ClockPair] = []
+        clock_pairs: list[ClockPair] = []
         refresh_ns = round(self._settings.refresh_s * 1e9)
         for quantity, (reading, asked_ns, answered_ns) in measured.items():
             detail = ""
@@ -205,8 +207,8 @@ class Supply:
             t_ns = (asked_ns + answered_ns) // 2 - refresh_ns // 2
             readings.append((quantity, t_ns, reading, detail))
             if took_ns > refresh_ns:
-                looks.append(ClockPair(quantity, t_ns, answered_ns, refresh_ns + took_ns))
-        return replace(batch_of(readings), clock_pairs=tuple(looks))
+                clock_pairs.append(ClockPair(quantity, t_ns, answered_ns, refresh_ns + took_ns))
+        return replace(batch_of_readings(readings), clock_pairs=tuple(clock_pairs))
 
     def close(self) -> None:
         """Give the front panel back; the output stays as it is."""
@@ -243,7 +245,7 @@ class Supply:
     def _refuse_switching(self) -> None:
         if not self._settings.power_cycle:
             raise SettingRefused(
-                f"{self._scpi.who}: the rig does not allow it: set power_cycle = true there, if "
+                f"{self._scpi.name}: the rig does not allow it: set power_cycle = true there, if "
                 "the drive on this output may lose its power"
             )
 
@@ -258,7 +260,7 @@ class Supply:
                 return
             if time.monotonic() > deadline:
                 raise SettingRefused(
-                    f"{self._scpi.who}: output {output} is {answer[:20]!r} after switching it "
+                    f"{self._scpi.name}: output {output} is {answer[:20]!r} after switching it "
                     f"{state}; has its protection tripped?"
                 )
             time.sleep(0.1)

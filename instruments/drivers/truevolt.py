@@ -29,11 +29,11 @@ from typing import Final, Literal, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings
-from instruments.driver_kit.batches import sort_readings
-from instruments.driver_kit.front_panel import PanelCheck
-from instruments.driver_kit.polling import PolledCounts
+from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.front_panel import FrontPanelCheck
+from instruments.driver_kit.polling import CounterPolling
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import RESET_S, ScpiMultimeter
+from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
@@ -52,13 +52,13 @@ from instruments.transports.lines import MessageLine
 POLL_S: Final = 0.18
 """At the longest: with the journal's 30 ms, a kill of labctl costs less than 250 ms."""
 
-_MOST_AT_ONCE: Final = 2000
+_MAX_READINGS_PER_QUERY: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
 _MEMORY_OVERFLOW: Final = 1 << 14
 """Questionable Data condition register: the oldest readings were lost."""
 _CONVERSION_U_S: Final = 0.5e-3
 """From the end of a window until the reading counts as complete; the manual does not say."""
-_FREE_RUN_LOOK_S: Final = 1.5
+_FREE_RUN_MEASURE_S: Final = 1.5
 _FREE_RUN_TOLERANCE: Final = 0.1
 
 
@@ -128,7 +128,7 @@ def parse_readings(answer: bytes) -> list[float | Status]:
     return readings
 
 
-def describe(settings: TruevoltSettings) -> Channel:
+def channel_of(settings: TruevoltSettings) -> Channel:
     """Its channel."""
     return Channel(
         name=settings.function,
@@ -154,11 +154,11 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, describe(settings))
+        super().__init__(name, settings, clock, line, channel_of(settings))
         self._model = MODELS[settings.model]
-        self._panel = PanelCheck(self._scpi, settings.function, settings.range)
-        self._looks = PolledCounts(POLL_S)
-        self._next_look_ns = 0
+        self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
+        self._polls = CounterPolling(POLL_S)
+        self._next_poll_ns = 0
         self._interval_ns = settings.interval_s * 1e9
         self._aperture_ns = settings.aperture_s * 1e9
         self._epoch = -1
@@ -172,7 +172,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         scpi.send("ABOR")
         scpi.send("*RST")
         scpi.send("*CLS")
-        scpi.ask("*OPC?", RESET_S)
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
         scpi.send(f"CONF:{node} {settings.range:g}")
         scpi.send(f"{node}:NPLC {settings.nplc:g}")
         scpi.send(f"{node}:ZERO:AUTO ONCE")
@@ -186,8 +186,8 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         else:
             scpi.send("SAMP:COUN 1")
             scpi.send("TRIG:COUN INF")
-        scpi.ask("*OPC?", RESET_S)
-        scpi.refuse_errors("its settings")
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.raise_device_errors("its settings")
         scpi.expect_function(settings.function)
         scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
         scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
@@ -195,75 +195,77 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             least = parse_quantity(scpi.ask("SAMP:TIM? MIN"))
             if settings.interval_s < least:
                 raise SettingRefused(
-                    f"{scpi.who}: interval_s = {settings.interval_s:g} is too short for NPLC "
+                    f"{scpi.name}: interval_s = {settings.interval_s:g} is too short for NPLC "
                     f"{settings.nplc:g}: it recommends at least {least:g} s"
                 )
             answer = scpi.expect_quantity("SAMP:TIM?", settings.interval_s, "the sample interval")
             self._interval_ns = answer * 1e9
-        self._begin()
+        self._start_acquisition()
         if not self._model.timed:
             self._interval_ns = self._measured_interval_ns()
         self._panel.restart()
-        self._next_look_ns = self._clock()
+        self._next_poll_ns = self._clock()
 
     def read(self) -> Batch:
         """Ask how many readings there are and take them out; one round about each 0.18 s."""
-        wait_s = (self._next_look_ns - self._clock()) * 1e-9
+        wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        points, overflow, answered_ns, pairs = self._look()
+        points, overflow, answered_ns, pairs = self._poll()
         if overflow:
-            return self._begin_again(Status.MEMORY_OVERFLOW, "readings were not taken in time")
-        if self._panel.due(answered_ns) and (moved := self._panel.moved()):
+            return self._restart_acquisition(
+                Status.MEMORY_OVERFLOW, "readings were not taken in time"
+            )
+        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
             # What is in the memory may be of the other function: it is given up.
-            lost = self._lost_here(*moved)
+            lost = self._loss_status(*changed)
             self.start()
             return Batch(statuses=(lost,))
         if points == 0:
             if self._model.timed and self._taken >= self._model.samples:
                 missed = (answered_ns - self._begun_ns) / self._interval_ns - self._taken
                 detail = f"one trigger gives {self._taken} samples; triggered again"
-                return self._begin_again(Status.LOST, detail, max(round(missed), 1))
+                return self._restart_acquisition(Status.LOST, detail, max(round(missed), 1))
             return Batch(clock_pairs=pairs)
         try:
-            asked = min(points, _MOST_AT_ONCE)
+            asked = min(points, _MAX_READINGS_PER_QUERY)
             readings = parse_readings(self._scpi.ask_bytes(f"R? {asked}"))
             if len(readings) > asked:
                 raise ProtocolError(f"{len(readings)} readings where {asked} were asked for")
         except ProtocolError as error:
             # They are erased in the meter, and nobody knows how many: the count is lost.
             self._scpi.resynchronise()
-            return self._begin_again(Status.UNREADABLE, str(error))
+            return self._restart_acquisition(Status.UNREADABLE, str(error))
         first = self._taken
         self._taken += len(readings)
         middle_ns = self._epoch * EPOCH_NS + round(self._aperture_ns / 2)
         t_ns = [middle_ns + round((first + i) * self._interval_ns) for i in range(len(readings))]
-        blocks, statuses = sort_readings(self._channel.name, t_ns, readings)
+        blocks, statuses = blocks_and_statuses(self._channel.name, t_ns, readings)
         return Batch(blocks, statuses, pairs)
 
     def close(self) -> None:
         """Stop sampling and give the front panel back."""
         self._scpi.close("ABOR", "SYST:LOC")
 
-    def _begin(self) -> None:
+    def _start_acquisition(self) -> None:
         self._scpi.send("INIT")
         self._begun_ns = self._clock()
         self._epoch += 1
         self._taken = 0
-        self._looks.restart()
+        self._polls.restart()
 
-    def _begin_again(self, status: Status, detail: str, count: int = 1) -> Batch:
-        lost = self._lost_here(status, detail, count)
+    def _restart_acquisition(self, status: Status, detail: str, count: int = 1) -> Batch:
+        lost = self._loss_status(status, detail, count)
         self._scpi.send("ABOR")
-        self._begin()
-        self._scpi.refuse_errors("to sample again")
+        self._start_acquisition()
+        self._scpi.raise_device_errors("to sample again")
         return Batch(statuses=(lost,))
 
-    def _lost_here(self, status: Status, detail: str, count: int = 1) -> StatusReading:
+    def _loss_status(self, status: Status, detail: str, count: int = 1) -> StatusReading:
         t_ns = self._epoch * EPOCH_NS + round(self._taken * self._interval_ns)
         return StatusReading(self._channel.name, t_ns, status, detail, count)
 
-    def _look(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
+    def _poll(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
         """Readings in memory, whether some were lost, when it answered, its clock."""
         for attempt in (1, 2):
             asked_ns = self._clock()
@@ -275,10 +277,10 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             except ProtocolError as error:
                 self._scpi.resynchronise()
                 if attempt == 2:
-                    raise ProtocolError(f"{self._scpi.who}: {error}") from None
+                    raise ProtocolError(f"{self._scpi.name}: {error}") from None
         complete = self._taken + points
-        self._looks.saw(complete, self._interval_ns, asked_ns, answered_ns)
-        self._next_look_ns = self._looks.next_ns(answered_ns, self._interval_ns)
+        self._polls.add_poll(complete, self._interval_ns, asked_ns, answered_ns)
+        self._next_poll_ns = self._polls.next_poll_ns(answered_ns, self._interval_ns)
         full = points >= self._model.memory and complete != self._model.samples
         overflow = bool(condition & _MEMORY_OVERFLOW) or full
         over = self._model.timed and complete >= self._model.samples
@@ -297,7 +299,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         """Interval of the free run, from the moments at which the count steps."""
         steps: list[tuple[int, int]] = []
         seen = -1
-        deadline = time.monotonic() + _FREE_RUN_LOOK_S
+        deadline = time.monotonic() + _FREE_RUN_MEASURE_S
         while time.monotonic() < deadline:
             points = int(parse_quantity(self._scpi.ask("DATA:POIN?")))
             if points != seen and seen >= 0:
@@ -305,7 +307,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             seen = points
         if len(steps) < 2:
             raise SettingRefused(
-                f"{self._scpi.who}: fewer than two readings in {_FREE_RUN_LOOK_S:g} s: "
+                f"{self._scpi.name}: fewer than two readings in {_FREE_RUN_MEASURE_S:g} s: "
                 "lower nplc, or use driver scpi_dmm"
             )
         (first, first_ns), (last, last_ns) = steps[0], steps[-1]
@@ -313,7 +315,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         expected_s = self._settings.interval_s
         if abs(interval_s - expected_s) > _FREE_RUN_TOLERANCE * expected_s:
             raise SettingRefused(
-                f"{self._scpi.who}: a {self._settings.model} has no sample timer and runs at "
+                f"{self._scpi.name}: a {self._settings.model} has no sample timer and runs at "
                 f"{interval_s:.4g} s a reading with NPLC {self._settings.nplc:g}: "
                 f"set interval_s = {interval_s:.3g}"
             )

@@ -22,15 +22,15 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from instruments.process_environment import helper_environment
+from instruments.process_environment import environment_without_secrets
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from instruments.simulated.meter_kit.config import CONFIG_NAME, MeterConfig, MetersConfig
 from instruments.simulated.meter_kit.faults import Fault, inject
 from instruments.simulated.meters.registry import DRIVERS
 
-_START_S: Final = 60.0
-_STOP_S: Final = 5.0
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}
 
@@ -136,10 +136,10 @@ class MetersProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
-            env=helper_environment(),
+            env=environment_without_secrets(),
         )
         assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], _START_S)
+        ready, _, _ = select.select([self.process.stdout], [], [], _START_TIMEOUT_S)
         line = self.process.stdout.readline() if ready else b""
         if not line.startswith(b"{"):
             self.stop()
@@ -154,7 +154,7 @@ class MetersProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(_STOP_S)
+                self.process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -319,13 +319,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if options.meters is not None:
         values["meters"] = json.loads(options.meters.read_text(encoding="utf-8"))
-    told = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stopped.set())
     with Bench(options.dir, BenchConfig.model_validate(values)) as bench:
         ready = {"pid": os.getpid(), "rig": str(bench.rig), "meters": dict(bench.addresses)}
         print(json.dumps(ready), flush=True)
-        told.wait()
+        stopped.wait()
     return 0
 
 

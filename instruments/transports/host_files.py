@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from instruments.errors import ConnectionLost, NoAnswer
-from instruments.process_environment import helper_environment
-from instruments.transports.ssh import LOST, complaint_of, ssh_command
+from instruments.process_environment import environment_without_secrets
+from instruments.transports.ssh import CONNECTION_FAILED, ssh_command, ssh_failure
 
-_GONE: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
-_CONNECT_WITHIN_S: Final = 11.0
-_CLOSE_WITHIN_S: Final = 1.0
+_GONE_ERRNOS: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
+_CONNECT_TIMEOUT_S: Final = 11.0
+_CLOSE_TIMEOUT_S: Final = 1.0
 _GLOB: Final = re.compile(r"(\*|\?|\[!?[A-Za-z0-9_.-]+\])")
 """What stands in no quotes in a shell: brackets with anything else in them may hold a command."""
 
 
-def read_script(patterns: Sequence[str], mark: str) -> str:
+def print_files_script(patterns: Sequence[str], mark: str) -> str:
     """Shell code that prints every regular file that the patterns name, between marks.
 
     Most files of sysfs are one line: the shell reads those itself, for a ``cat`` each takes seconds
@@ -49,8 +49,8 @@ def read_script(patterns: Sequence[str], mark: str) -> str:
     )
 
 
-def parse_files(output: bytes, mark: str) -> dict[str, str | None]:
-    """What :func:`read_script` printed: the text of each file, None where it cannot be read."""
+def parse_printed_files(output: bytes, mark: str) -> dict[str, str | None]:
+    """The text of each file in the output of the script; None for an unreadable file."""
     texts: dict[str, str | None] = {}
     parts = output.split(mark.encode())[1:-1]
     for begin, end in zip(parts[::2], parts[1::2], strict=False):
@@ -70,7 +70,7 @@ def _glob_word(pattern: str) -> str:
     )
 
 
-class Files(Protocol):
+class HostFiles(Protocol):
     """The small files of a machine."""
 
     def open(self) -> None:
@@ -89,9 +89,9 @@ class Files(Protocol):
         ...
 
 
-def files_of(who: str, host: str) -> Files:
-    """The files of ``host``: "local", or an ssh destination. ``who`` names the instrument."""
-    return LocalFiles() if host == "local" else RemoteFiles(who, host)
+def host_files(name: str, host: str) -> HostFiles:
+    """The files of ``host``: "local", or an ssh destination. ``name`` names the instrument."""
+    return LocalFiles() if host == "local" else RemoteFiles(name, host)
 
 
 class LocalFiles:
@@ -110,7 +110,7 @@ class LocalFiles:
                     if path.is_file():
                         texts[name] = path.read_text("utf-8", "replace")
                 except OSError as error:
-                    if error.errno not in _GONE:
+                    if error.errno not in _GONE_ERRNOS:
                         texts[name] = None
         return texts
 
@@ -121,8 +121,8 @@ class LocalFiles:
 class RemoteFiles:
     """The files of another machine, through one shell that stays open."""
 
-    def __init__(self, who: str, destination: str) -> None:
-        self._who = who
+    def __init__(self, name: str, destination: str) -> None:
+        self._name = name
         self._destination = destination
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -135,15 +135,15 @@ class RemoteFiles:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=helper_environment(),
+                env=environment_without_secrets(),
                 bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             raise ConnectionLost(
-                f"{self._who}: ssh cannot be started: {error.strerror}; install the OpenSSH client"
+                f"{self._name}: ssh cannot be started: {error.strerror}; install the OpenSSH client"
             ) from error
-        self._ask([], _CONNECT_WITHIN_S)
+        self._ask([], _CONNECT_TIMEOUT_S)
 
     def texts(self, patterns: Sequence[str], timeout_s: float = 2.0) -> dict[str, str | None]:
         """See :class:`Files`."""
@@ -157,7 +157,7 @@ class RemoteFiles:
         assert process.stdin and process.stdout and process.stderr
         process.stdin.close()
         try:
-            process.wait(_CLOSE_WITHIN_S)
+            process.wait(_CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -166,11 +166,11 @@ class RemoteFiles:
 
     def _ask(self, patterns: Sequence[str], timeout_s: float) -> dict[str, str | None]:
         if self._process is None:
-            raise ConnectionLost(f"{self._who}: not connected to {self._destination}")
+            raise ConnectionLost(f"{self._name}: not connected to {self._destination}")
         assert self._process.stdin and self._process.stdout
         mark = secrets.token_hex(12)
         try:
-            self._process.stdin.write(read_script(patterns, mark).encode())
+            self._process.stdin.write(print_files_script(patterns, mark).encode())
         except OSError as error:
             raise self._lost() from error
         answer, end = bytearray(), f"{mark}=\n".encode()
@@ -179,25 +179,25 @@ class RemoteFiles:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([self._process.stdout], [], [], left_s)[0]:
                 raise NoAnswer(
-                    f"{self._who}: {self._destination} did not answer within {timeout_s:g} s"
+                    f"{self._name}: {self._destination} did not answer within {timeout_s:g} s"
                 )
             chunk = os.read(self._process.stdout.fileno(), 1 << 16)
             if not chunk:
                 raise self._lost()
             answer += chunk
-        return parse_files(bytes(answer), mark)
+        return parse_printed_files(bytes(answer), mark)
 
     def _lost(self) -> ConnectionLost:
         """The connection is gone: ssh's own reason."""
         process = self._process
         assert process is not None and process.stderr is not None
         try:
-            code = process.wait(_CLOSE_WITHIN_S)
+            code = process.wait(_CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
         said = process.stderr.read(1 << 16).decode("utf-8", "replace")
-        if code == LOST:
-            return ConnectionLost(f"{self._who}: {complaint_of(said, self._destination).text}")
+        if code == CONNECTION_FAILED:
+            return ConnectionLost(f"{self._name}: {ssh_failure(said, self._destination).text}")
         last = said.strip().splitlines()[-1:] or [f"exit code {code}"]
-        return ConnectionLost(f"{self._who}: the shell of {self._destination} ended ({last[0]})")
+        return ConnectionLost(f"{self._name}: the shell of {self._destination} ended ({last[0]})")

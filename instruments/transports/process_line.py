@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import IO, Final
 
 from instruments.errors import ConnectionLost, SettingRefused
-from instruments.process_environment import helper_environment
+from instruments.process_environment import environment_without_secrets
 
-_STOP_S: Final = 1.0
+_STOP_TIMEOUT_S: Final = 1.0
 
 
 class ProcessLine:
@@ -21,29 +21,29 @@ class ProcessLine:
     It ends with this process, too: its standard input is a pipe from here.
     """
 
-    def __init__(self, who: str, command: Sequence[str], package: str, advice: str) -> None:
-        self._who = who
+    def __init__(self, name: str, command: Sequence[str], package: str, advice: str) -> None:
+        self._name = name
         self._command = list(command)
         self._package = package
         self._advice = advice
         self._process: subprocess.Popen[bytes] | None = None
-        self._complaints: IO[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
 
     def open(self) -> None:
         """Start it. Raises SettingRefused where it is not installed."""
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 closed with the process
         try:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._complaints,
-                env=helper_environment(),
+                stderr=self._stderr,
+                env=environment_without_secrets(),
                 process_group=0,  # Ctrl-C in a terminal is for labctl
             )
         except OSError as error:
             raise SettingRefused(
-                f"{self._who}: cannot start {self._command[0]}: {error}; install {self._package}"
+                f"{self._name}: cannot start {self._command[0]}: {error}; install {self._package}"
             ) from error
 
     def close(self) -> None:
@@ -52,20 +52,20 @@ class ProcessLine:
         if process is not None:
             process.terminate()
             try:
-                process.wait(_STOP_S)
+                process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
-        complaints, self._complaints = self._complaints, None
-        if complaints is not None:
-            complaints.close()
+        stderr, self._stderr = self._stderr, None
+        if stderr is not None:
+            stderr.close()
 
     def write(self, data: bytes) -> None:
         """It is only listened to. Raises ConnectionLost."""
-        raise ConnectionLost(f"{self._who}: {self._package} cannot be told {data[:20]!r}")
+        raise ConnectionLost(f"{self._name}: {self._package} cannot be told {data[:20]!r}")
 
     def discard(self, quiet_s: float = 0.0) -> None:
         """Throw away what was not read."""
@@ -75,20 +75,20 @@ class ProcessLine:
     def read_some(self, timeout_s: float) -> bytes:
         """What it has written; empty after ``timeout_s``. Its end is a ConnectionLost."""
         if self._process is None:
-            raise ConnectionLost(f"{self._who}: {self._package} is not running")
+            raise ConnectionLost(f"{self._name}: {self._package} is not running")
         output = self._process.stdout
         assert output is not None
         if not select.select([output], [], [], timeout_s)[0]:
             return b""
         data = os.read(output.fileno(), 65536)
         if not data:
-            raise self._ended()
+            raise self._ended_error()
         return data
 
-    def _ended(self) -> ConnectionLost:
-        said = ""
-        if self._complaints is not None:
-            self._complaints.seek(0)
-            said = self._complaints.read(2000).decode(errors="replace").strip().partition("\n")[0]
-        said = said or "it said nothing"
-        return ConnectionLost(f"{self._who}: {self._package} ended ({said}); {self._advice}")
+    def _ended_error(self) -> ConnectionLost:
+        message = ""
+        if self._stderr is not None:
+            self._stderr.seek(0)
+            message = self._stderr.read(2000).decode(errors="replace").strip().partition("\n")[0]
+        message = message or "it said nothing"
+        return ConnectionLost(f"{self._name}: {self._package} ended ({message}); {self._advice}")

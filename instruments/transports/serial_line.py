@@ -15,7 +15,7 @@ from instruments.transports.lines import DISCARD_AT_MOST_S, NOT_OPEN, ByteLine, 
 from instruments.transports.serial_ports import port_path
 
 
-def why_no_port(error: Exception) -> str:
+def port_error_text(error: Exception) -> str:
     """In words, with what can be done; pyserial says it twice or not at all."""
     code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
     match code:
@@ -38,8 +38,8 @@ class SerialLine:
     path that is, is looked up at each opening, so a device may come back under another name.
     """
 
-    def __init__(self, who: str, port: str, line_format: SerialFormat) -> None:
-        self._who = who
+    def __init__(self, name: str, port: str, line_format: SerialFormat) -> None:
+        self._name = name
         self._port = port
         self._format = line_format
         self._serial: Any = None
@@ -48,7 +48,7 @@ class SerialLine:
         """Open the port for this process alone."""
         import serial
 
-        path = port_path(self._who, self._port)
+        path = port_path(self._name, self._port)
         port = serial.Serial(
             baudrate=self._format.baud,
             bytesize=self._format.data_bits,
@@ -70,7 +70,7 @@ class SerialLine:
                 port.open()
         except (OSError, ValueError, termios.error) as error:
             raise ConnectionLost(
-                f"{self._who}: cannot open {self._port}: {why_no_port(error)}"
+                f"{self._name}: cannot open {self._port}: {port_error_text(error)}"
             ) from error
         self._serial = port
 
@@ -83,7 +83,7 @@ class SerialLine:
 
     def write(self, data: bytes) -> None:
         """Send all of ``data``."""
-        port = self._opened()
+        port = self._open_port()
         try:
             port.write(data)
         except OSError as error:
@@ -91,7 +91,7 @@ class SerialLine:
 
     def read_some(self, timeout_s: float) -> bytes:
         """Wait for the first byte, then take all that is there."""
-        port = self._opened()
+        port = self._open_port()
         try:
             if not select.select([port], [], [], timeout_s)[0]:
                 return b""
@@ -102,7 +102,7 @@ class SerialLine:
 
     def discard(self, quiet_s: float = 0.0) -> None:
         """Empty the input buffer; a device that never pauses is left after a second."""
-        port = self._opened()
+        port = self._open_port()
         deadline = time.monotonic() + quiet_s + DISCARD_AT_MOST_S
         try:
             port.reset_input_buffer()
@@ -111,16 +111,16 @@ class SerialLine:
         except (OSError, termios.error) as error:
             raise self._lost(error) from error
 
-    def _opened(self) -> Any:
+    def _open_port(self) -> Any:
         if self._serial is None:
-            raise ConnectionLost(f"{self._who}: {self._port} {NOT_OPEN}")
+            raise ConnectionLost(f"{self._name}: {self._port} {NOT_OPEN}")
         return self._serial
 
     def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost(f"{self._who}: lost {self._port}: {error}; is it still plugged in?")
+        return ConnectionLost(f"{self._name}: lost {self._port}: {error}; is it still plugged in?")
 
 
-def ask(
+def ask_for_reply(
     line: ByteLine,
     question: bytes,
     whole: Callable[[bytes], bytes],

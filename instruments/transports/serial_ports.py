@@ -59,15 +59,15 @@ def connected_ports() -> list[SerialPort]:
     return sorted(ports, key=lambda port: port.path)
 
 
-def port_path(who: str, port: str, there: Sequence[SerialPort] | None = None) -> str:
-    """The path of a port now. ``there`` are the ports to choose from: this machine's.
+def port_path(name: str, port: str, ports_there: Sequence[SerialPort] | None = None) -> str:
+    """The path of a port now. ``ports_there`` are the ports to choose from: this machine's.
 
     Raises ConnectionLost (not plugged in) and WrongInstrument (several are meant).
     """
     if not port.startswith(PREFIX):
         return port
     wanted = port.removeprefix(PREFIX)
-    ports = connected_ports() if there is None else there
+    ports = connected_ports() if ports_there is None else ports_there
     match = _VID_PID.fullmatch(wanted)
     if match is None:
         found = [item for item in ports if wanted and item.serial == wanted]
@@ -80,15 +80,15 @@ def port_path(who: str, port: str, there: Sequence[SerialPort] | None = None) ->
         ]
     if not found:
         known = ", ".join(item.usb for item in ports if item.usb) or "none"
-        raise ConnectionLost(f"{who}: no serial port is {port} (on USB: {known}); plug it in")
+        raise ConnectionLost(f"{name}: no serial port is {port} (on USB: {known}); plug it in")
     if len(found) > 1:
         which = ", ".join(f"{item.path} ({item.usb})" for item in found)
-        raise WrongInstrument(f"{who}: {port} means several: {which}; add the serial number")
+        raise WrongInstrument(f"{name}: {port} means several: {which}; add the serial number")
     return found[0].path
 
 
 def stable_path(port: str) -> str:
     """The path of a port that stays when it is plugged in again, where it has one."""
     path = port_path(port, port)
-    stays = {item.path: item.by_id for item in connected_ports()}
-    return stays.get(path, "") or path
+    by_id_of = {item.path: item.by_id for item in connected_ports()}
+    return by_id_of.get(path, "") or path

@@ -15,19 +15,19 @@ CONFIG_VARIABLE = "LABCTL_SSH_CONFIG"
 DESTINATION_PATTERN = r"^[A-Za-z0-9_.\[][A-Za-z0-9_.%:@\[\]+/-]*$"
 """``host``, ``user@host`` or ``ssh://user@host:port``; never an option, never two words."""
 
-LOST = 255
+CONNECTION_FAILED = 255
 """Exit code of ssh itself when the connection failed (ssh(1))."""
 
-CONNECT_WITHIN_S = 10
-ALIVE_EVERY_S = 2
-ALIVE_MISSED = 3
+CONNECT_TIMEOUT_S = 10
+ALIVE_INTERVAL_S = 2
+ALIVE_COUNT_MAX = 3
 
 _OPTIONS = (
     "BatchMode=yes",
-    f"ConnectTimeout={CONNECT_WITHIN_S}",
+    f"ConnectTimeout={CONNECT_TIMEOUT_S}",
     "ConnectionAttempts=1",
-    f"ServerAliveInterval={ALIVE_EVERY_S}",
-    f"ServerAliveCountMax={ALIVE_MISSED}",
+    f"ServerAliveInterval={ALIVE_INTERVAL_S}",
+    f"ServerAliveCountMax={ALIVE_COUNT_MAX}",
     "ClearAllForwardings=yes",
     "ForwardAgent=no",
     "ForwardX11=no",
@@ -52,18 +52,18 @@ def ssh_command(destination: str, *options: str, own_connection: bool = True) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """Why a connection failed. ``configuration``: it will fail again until something is changed."""
+class SshFailure:
+    """Why a connection failed. ``permanent``: it will fail again until something is changed."""
 
     text: str
-    configuration: bool
+    permanent: bool
 
 
-def complaint_of(stderr: str, destination: str) -> Complaint:
+def ssh_failure(stderr: str, destination: str) -> SshFailure:
     """What ssh's own words mean, and what to do about it."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\r\n")]
     said = lines[-1] if lines else "it said nothing"
-    for sign, meaning, configuration in (
+    for sign, meaning, permanent in (
         (
             "REMOTE HOST IDENTIFICATION HAS CHANGED",
             "its host key has changed: either it was installed anew (then: ssh-keygen -R HOST, and "
@@ -93,5 +93,5 @@ def complaint_of(stderr: str, destination: str) -> Complaint:
         ("not responding", "it does not answer any more", False),
     ):
         if sign in stderr:
-            return Complaint(f"host {destination}: {meaning}", configuration)
-    return Complaint(f"host {destination}: no connection ({said})", False)
+            return SshFailure(f"host {destination}: {meaning}", permanent)
+    return SshFailure(f"host {destination}: no connection ({said})", False)

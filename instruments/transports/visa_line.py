@@ -10,9 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from instruments.errors import ConnectionLost, NoAnswer
-from instruments.install_command import command_that_adds
+from instruments.install_command import install_command
 from instruments.transports.lines import NOT_OPEN, OPEN_TIMEOUT_S, SerialFormat
-from instruments.transports.serial_line import why_no_port
+from instruments.transports.serial_line import port_error_text
 
 if TYPE_CHECKING:
     import pyvisa
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _LOCAL_TIMEOUT_MS = 500
 
 
-_SERIAL_LOOK_S = 0.01
+_SERIAL_POLL_S = 0.01
 
 
-LIBRARIES = {"USB": "pyusb>=1.2", "GPIB": "gpib-ctypes>=0.3"}
+BUS_LIBRARIES = {"USB": "pyusb>=1.2", "GPIB": "gpib-ctypes>=0.3"}
 """What PyVISA-py needs for resources on these buses, and does not bring along."""
 
 
@@ -36,13 +36,13 @@ class VisaLine:
 
     def __init__(
         self,
-        who: str,
+        name: str,
         resource: str,
         library: str = "@py",
         serial_format: SerialFormat | None = None,
     ) -> None:
-        self._who = who
-        self._name = resource
+        self._name = name
+        self._resource = resource
         self._library = library
         self._serial_format = serial_format if resource.upper().startswith("ASRL") else None
         self._session: Any = None
@@ -56,15 +56,14 @@ class VisaLine:
             with _manager_lock:
                 manager: pyvisa.ResourceManager = pyvisa.ResourceManager(self._library)
             session: Any = manager.open_resource(
-                self._name,
+                self._resource,
                 open_timeout=int(OPEN_TIMEOUT_S * 1000),
                 read_termination="\n",
                 write_termination="",
             )
         except Exception as error:  # PyVISA-py raises bare Exceptions when it cannot connect
-            raise ConnectionLost(
-                f"{self._who}: cannot open {self._name}: {_why_no_session(self._name, error)}"
-            ) from error
+            reason = _open_error_text(self._resource, error)
+            raise ConnectionLost(f"{self._name}: cannot open {self._resource}: {reason}") from error
         self._session = session
         self._timeout_ms = 0
         if self._serial_format is not None:
@@ -76,7 +75,7 @@ class VisaLine:
             if code:
                 self.close()
                 raise ConnectionLost(
-                    f"{self._who}: {self._name} refused the connection (error {code}); "
+                    f"{self._name}: {self._resource} refused the connection (error {code}); "
                     "is its LAN interface on, and is no other program using it?"
                 )
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -97,7 +96,7 @@ class VisaLine:
 
     def write(self, data: bytes) -> None:
         """Send ``data`` as it is."""
-        session = self._opened()
+        session = self._open_session()
         try:
             session.write_raw(data)
         except Exception as error:
@@ -108,7 +107,7 @@ class VisaLine:
         from pyvisa.constants import StatusCode
         from pyvisa.errors import VisaIOError
 
-        session = self._opened()
+        session = self._open_session()
         deadline = time.monotonic() + timeout_s
         self._wait_for_bytes(timeout_s)
         remaining_ms = max(int((deadline - time.monotonic()) * 1000), 1)
@@ -119,7 +118,7 @@ class VisaLine:
         except VisaIOError as error:
             if error.error_code == StatusCode.error_timeout:
                 raise NoAnswer(
-                    f"{self._who}: no whole answer within {timeout_s:g} s on {self._name}"
+                    f"{self._name}: no whole answer within {timeout_s:g} s on {self._resource}"
                 ) from error
             raise self._lost(error) from error
         except Exception as error:
@@ -130,7 +129,7 @@ class VisaLine:
         """Empty the input buffer; lines that are no sockets or serial ports get a device clear."""
         from pyvisa.constants import BufferOperation
 
-        session = self._opened()
+        session = self._open_session()
         peer = self._socket()
         try:
             if self._serial_format is not None:
@@ -143,15 +142,15 @@ class VisaLine:
             # PyVISA-py would read for ever from a peer that has closed.
             while select.select([peer], [], [], quiet_s)[0]:
                 if not peer.recv(65536):
-                    raise ConnectionLost(f"{self._who}: {self._name} closed the connection")
+                    raise ConnectionLost(f"{self._name}: {self._resource} closed the connection")
         except ConnectionLost:
             raise
         except Exception as error:
             raise self._lost(error) from error
 
-    def _opened(self) -> Any:
+    def _open_session(self) -> Any:
         if self._session is None:
-            raise ConnectionLost(f"{self._who}: {self._name} {NOT_OPEN}")
+            raise ConnectionLost(f"{self._name}: {self._resource} {NOT_OPEN}")
         return self._session
 
     def _socket(self) -> socket.socket | None:
@@ -172,7 +171,7 @@ class VisaLine:
         except Exception as error:
             self.close()
             raise ConnectionLost(
-                f"{self._who}: {self._name} cannot be set to {serial_format}: {error}"
+                f"{self._name}: {self._resource} cannot be set to {serial_format}: {error}"
             ) from error
 
     def _discard_serial(self, quiet_s: float) -> None:
@@ -185,15 +184,15 @@ class VisaLine:
             if session.bytes_in_buffer:
                 session.flush(BufferOperation.discard_read_buffer)
                 deadline = time.monotonic() + quiet_s
-            time.sleep(_SERIAL_LOOK_S)
+            time.sleep(_SERIAL_POLL_S)
 
     def _wait_for_bytes(self, timeout_s: float) -> None:
         # PyVISA-py spins until its timeout when the peer has closed: look before reading.
         peer = self._socket()
         if peer is not None and select.select([peer], [], [], timeout_s)[0]:
-            self._refuse_closed_peer(peer)
+            self._raise_if_peer_closed(peer)
 
-    def _refuse_closed_peer(self, peer: socket.socket) -> None:
+    def _raise_if_peer_closed(self, peer: socket.socket) -> None:
         try:
             gone = peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -201,18 +200,18 @@ class VisaLine:
         except OSError as error:
             raise self._lost(error) from error
         if gone:
-            raise ConnectionLost(f"{self._who}: {self._name} closed the connection")
+            raise ConnectionLost(f"{self._name}: {self._resource} closed the connection")
 
     def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost(f"{self._who}: lost {self._name}: {error}")
+        return ConnectionLost(f"{self._name}: lost {self._resource}: {error}")
 
 
-def _why_no_session(resource: str, error: Exception) -> str:
+def _open_error_text(resource: str, error: Exception) -> str:
     """In words, with what can be done; PyVISA opens any name and trips over it later."""
     from pyvisa import rname
 
     if resource.upper().startswith("ASRL"):
-        return why_no_port(error)
+        return port_error_text(error)
     try:
         rname.ResourceName.from_string(resource)
     except rname.InvalidResourceName:
@@ -220,9 +219,9 @@ def _why_no_session(resource: str, error: Exception) -> str:
             "it is no VISA resource (such as TCPIP0::192.168.1.20::5025::SOCKET), and no path of "
             "a serial port"
         )
-    for bus, library in LIBRARIES.items():
+    for bus, library in BUS_LIBRARIES.items():
         if resource.upper().startswith(bus) and "Please install" in str(error):
             return (
-                f"{bus} needs a library that is not installed; add it: {command_that_adds(library)}"
+                f"{bus} needs a library that is not installed; add it: {install_command(library)}"
             )
     return f"{error}; is it switched on and connected?"

@@ -16,7 +16,7 @@ from typing import Literal
 import psutil
 import pytest
 
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
@@ -68,7 +68,7 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
     assert [await fio.finish() for fio in fios] == ["", "", ""]
     windows = [fio.window() for fio in fios]
     await asyncio.sleep(0.7)
-    truth = Truth(simulated.truth)
+    truth = GroundTruth(simulated.truth)
     to_monotonic = timebase.anchor.to_monotonic_ns
     begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
     assert windows[0] is not None and windows[-1] is not None

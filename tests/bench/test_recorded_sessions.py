@@ -54,9 +54,9 @@ def values(batches: list[Batch]) -> dict[str, list[float]]:
 
 
 def played(text: str) -> dict[str, list[float]]:
-    instrument: Instrument = started(recording.replayed(recording.parse_session(text)))
+    instrument: Instrument = started(recording.replayed_instrument(recording.parse_session(text)))
     batches: list[Batch] = []
-    with pytest.raises(recording.SessionEnded):
+    with pytest.raises(recording.RecordingEnded):
         while True:
             batches.append(instrument.read())
     instrument.close()
@@ -68,7 +68,7 @@ def test_a_recorded_session_is_read_again(running: Running, name: str) -> None:
     file = io.StringIO()
     driver = DRIVERS[CONFIGS[name].kind]
     settings: dict[str, Any] = {**CONFIGS[name].settings, **running.addresses[name]}
-    recorded = recording.begin_recording(file, name, driver, settings, time.monotonic_ns)
+    recorded = recording.recorded_instrument(file, name, driver, settings, time.monotonic_ns)
     try:
         read = values(read_count(started(recorded), COUNT.get(name, 3)))
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from instruments.simulated.bench import DEFAULT_METERS, BenchConfig
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.run.summary import summarise
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.cli.run.demo import compare
@@ -59,7 +59,7 @@ def test_each_drive_gets_its_own_watts_and_work(tmp_path: Path) -> None:
     record = RunRecord(path)
     summary = summarise(record)
     for name, one in summary.drives.items():
-        truth = Truth(benches[name].directory / "truth")
+        truth = GroundTruth(benches[name].directory / "truth")
         idle, work = compare(one, truth, record.header.anchor)
         assert idle.inside and work.inside, (name, idle, work)
     # the right one idles at 6.5 W where the left one takes 4, and its model works half as fast

@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 import pytest
 
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from instruments.simulated.drive.state_ring import StateReader
 
@@ -109,10 +109,10 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def truth_after(drive: DriveProcess, t_ns: int) -> Truth:
+def truth_after(drive: DriveProcess, t_ns: int) -> GroundTruth:
     """The truth, as soon as it is known to 100 ms after a time."""
-    until(lambda: Truth(drive.truth).end_ns > t_ns + 100_000_000)
-    return Truth(drive.truth)
+    until(lambda: GroundTruth(drive.truth).end_ns > t_ns + 100_000_000)
+    return GroundTruth(drive.truth)
 
 
 def nvme(drive: DriveProcess, *arguments: str) -> dict[str, Any]:
@@ -396,7 +396,7 @@ def test_sigterm_ends_it_and_leaves_a_whole_truth(tmp_path: Path) -> None:
             assert drive.process.wait(5) == 0
             assert client.is_closed()
         assert not drive.socket.exists()
-    truth = Truth(drive.truth)
+    truth = GroundTruth(drive.truth)
     assert truth.description["seed"] == 5
     assert truth.ticks["reads"][-1] == 10
     assert sum(burst.operations for burst in truth.bursts) == 10

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.throttling.pauses import NO_PAUSE_S
@@ -69,7 +69,7 @@ DRIVE: dict[str, object] = {
 }
 
 
-def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, Truth]:
+def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, GroundTruth]:
     (folder / "plan.toml").write_text(PLAN)
     with Bench(folder / "bench", configure(5, DRIVE)) as bench:
         done = subprocess.run(
@@ -79,7 +79,7 @@ def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, Truth]:
     assert done.returncode == 0, done.stderr
     (path,) = find_runs(folder / "runs")
     record = RunRecord(path)
-    return record, summarise(record), Truth(bench.directory / "truth")
+    return record, summarise(record), GroundTruth(bench.directory / "truth")
 
 
 def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
 
 
 def dips_are_where_less_was_written(
-    dips: list[ThrottleInterval], truth: Truth, to_monotonic: Callable[[int], int]
+    dips: list[ThrottleInterval], truth: GroundTruth, to_monotonic: Callable[[int], int]
 ) -> None:
     placed = 0
     for item in dips:
@@ -141,13 +141,13 @@ def dips_are_where_less_was_written(
     assert dips[0].period_s == pytest.approx(PERIOD_S, abs=2.0)
 
 
-def throttled_s(truth: Truth, low: int, high: int) -> float:
+def throttled_s(truth: GroundTruth, low: int, high: int) -> float:
     """Seconds between two moments in which the drive was at any level, pauses not counted."""
     stretches = truth.throttle_intervals()
     return sum(max(min(s.end_ns, high) - max(s.begin_ns, low), 0) for s in stretches) * 1e-9
 
 
-def joined_levels(truth: Truth, begin: int, end: int) -> list[tuple[int, int]]:
+def joined_levels(truth: GroundTruth, begin: int, end: int) -> list[tuple[int, int]]:
     """Throttling of any level inside a stretch; levels that follow one another as one, and those
     between which the drive was let go for so short a time that it may be told as one."""
     spans: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.cli.run.demo import DemoComparison, compare
@@ -49,7 +49,7 @@ class Ran:
     record: RunRecord
     summary: RunSummary
     comparisons: list[DemoComparison]
-    truth: Truth
+    truth: GroundTruth
 
 
 CASES: dict[str, tuple[int, dict[str, object], dict[str, Mapping[str, Any]]]] = {
@@ -113,7 +113,7 @@ def carry_out(name: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     assert json.loads(done.stdout)["outcome"] == "completed"
     record = RunRecord(path)
     summary = summarise(record)
-    truth = Truth(bench.directory / "truth")
+    truth = GroundTruth(bench.directory / "truth")
     return Ran(record, summary, compare(summary, truth, record.header.anchor), truth)
 
 

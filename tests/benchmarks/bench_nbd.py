@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from tests.benchmarks.figures import Figure, show
 
@@ -60,7 +60,7 @@ def measure(drive: DriveProcess, pattern: str, block: str, depth: int) -> Result
     job: dict[str, Any] = json.loads(out[out.index("{") :])["jobs"][0]
     figures = job["write" if "write" in pattern else "read"]
     time.sleep(0.6)  # the truth is flushed each 0.25 s
-    truth = Truth(drive.truth)
+    truth = GroundTruth(drive.truth)
     bursts = [burst for burst in truth.bursts if burst.begin_ns > begin_ns]
     watts = sum(truth.mean_watts(bursts[0].begin_ns, bursts[-1].end_ns).values())
     return Result(

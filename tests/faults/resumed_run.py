@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
@@ -164,7 +164,7 @@ def assert_true(record: RunRecord, summary: RunSummary, bench: Path, since_ns: i
     On a busy machine a meter may have had too few readings in a phase, and nowhere else a phase
     may be without watts.
     """
-    truth, anchor = Truth(bench / "truth"), record.anchor
+    truth, anchor = GroundTruth(bench / "truth"), record.anchor
     assert all(result.outcome == "completed" for result in summary.phases)
     judged = [result for result in summary.phases if result.begin_ns >= since_ns]
     for result in judged:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pytest
 
-from instruments.driver_kit.serial_display import Display, judge
+from instruments.driver_kit.serial_display import Display, reading_of
 from instruments.drivers import brymen_bm25x, es51922, fs9721
 from instruments.errors import ProtocolError
 
@@ -142,7 +142,7 @@ def test_a_meter_is_read_though_it_always_sends_a_symbol_of_its_own(volts: float
         accuracy_floor=0.001,
     )
     frame = next(frame for frame, expected in UT60.items() if expected[2] == volts)
-    assert judge(fs9721.decode(bytes.fromhex(frame)), settings)[0] == pytest.approx(volts)
+    assert reading_of(fs9721.decode(bytes.fromhex(frame)), settings)[0] == pytest.approx(volts)
 
 
 @pytest.mark.parametrize(

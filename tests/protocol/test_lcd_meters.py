@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments.driver_kit.serial_display import PushedDisplay, split_frames
+from instruments.driver_kit.serial_display import SerialDisplayMeter, split_frames
 from instruments.drivers import brymen_bm25x, fs9721
 from instruments.drivers.brymen_bm25x import BrymenBm25x, BrymenBm25xSettings
 from instruments.drivers.fs9721 import Fs9721, Fs9721Settings
@@ -74,7 +74,7 @@ def family(request: pytest.FixtureRequest) -> str:
 
 def meter(
     family: str, *arriving: bytes | Exception, step_ns: int = 400_000_000, **changes: Any
-) -> tuple[PushedDisplay, ExpectedExchange]:
+) -> tuple[SerialDisplayMeter, ExpectedExchange]:
     values = {
         "port": "/dev/ttyUSB0",
         "function": "voltage",
@@ -84,7 +84,7 @@ def meter(
     } | changes
     line = ExpectedExchange()
     clock = Clock(step_ns=step_ns)
-    instrument: PushedDisplay
+    instrument: SerialDisplayMeter
     if family == "fs9721":
         instrument = Fs9721("v", Fs9721Settings.model_validate(values), clock, line)
     else:

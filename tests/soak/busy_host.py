@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.run.summary import summarise
 from labctl.record.reader import RunRecord, find_runs
 from tests.bench.test_throttling import joined_levels
@@ -100,7 +100,7 @@ def lines_of(kind: str, seed: int, busy: bool) -> Iterator[str]:
             words = ("run", bench.rig, folder / "plan.toml", "--runs", folder / "runs", "--json")
             subprocess.run([*LABCTL, *words], check=True, stdout=subprocess.DEVNULL)
         (path,) = find_runs(folder / "runs")
-        record, truth = RunRecord(path), Truth(folder / "bench" / "truth")
+        record, truth = RunRecord(path), GroundTruth(folder / "bench" / "truth")
         summary, to_monotonic = summarise(record), record.header.anchor.to_monotonic_ns
     for item in summary.measured:
         begin_ns = to_monotonic(item.begin_ns)

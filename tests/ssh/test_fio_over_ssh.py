@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.process import start_drive
 from instruments.transports.ssh import CONFIG_VARIABLE
 from labctl.capture.host.remote_host import RemoteHost
@@ -58,7 +58,7 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
         finally:
             await host.close()
         await asyncio.sleep(0.7)  # the drive writes its truth twice a second
-        truth = Truth(drive.truth)
+        truth = GroundTruth(drive.truth)
     to_monotonic = timebase.anchor.to_monotonic_ns
     begin, end = truth.bursts[0].begin_ns, truth.bursts[-1].end_ns
     first, last = windows

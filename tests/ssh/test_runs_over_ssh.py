@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from instruments.simulated.bench import Bench
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.record.reader import RunRecord, find_runs
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 from tests.faults.test_runs import begun, kinds, run
@@ -107,7 +107,7 @@ def test_a_run_over_ssh_is_as_one_here(
     clock = next(item for item in summary["clocks"] if item["channel"] == "host.wall")
     assert abs(clock["offset_ms"]) < 20
     assert bench.drive is not None
-    truth = Truth(bench.drive.truth)
+    truth = GroundTruth(bench.drive.truth)
     for item in summary["phases"]:
         if item["phase"]["role"] != "measure":
             continue

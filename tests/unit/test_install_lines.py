@@ -13,14 +13,14 @@ import pytest
 from packaging.requirements import Requirement
 
 from instruments.drivers.mqtt import PAHO
-from instruments.transports.visa_line import LIBRARIES
+from instruments.transports.visa_line import BUS_LIBRARIES
 from labctl.installed import Extra
 from tests.unit.test_docs import PAGES, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = PROJECT["name"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-REQUIREMENTS = {*LIBRARIES.values(), *(text for some in EXTRAS.values() for text in some)}
+REQUIREMENTS = {*BUS_LIBRARIES.values(), *(text for some in EXTRAS.values() for text in some)}
 
 INSTALLS = ("install", "inject", "run", "upgrade", "download", "add", "wheel")
 FETCHES = re.compile(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from instruments.errors import ConnectionLost
-from instruments.install_command import command_that_adds
-from instruments.transports.visa_line import LIBRARIES, VisaLine
+from instruments.install_command import install_command
+from instruments.transports.visa_line import BUS_LIBRARIES, VisaLine
 from labctl.errors import MissingPart
 from labctl.installed import Extra, labctl_version, missing_of, need
 
@@ -35,13 +35,13 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_environment_with_pip_is_added_to_by_its_own_pip(environment: Path) -> None:
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.2\n")
     python = environment / "bin" / "python"
-    assert command_that_adds("duckdb>=1.0") == f"{python} -m pip install 'duckdb>=1.0'"
+    assert install_command("duckdb>=1.0") == f"{python} -m pip install 'duckdb>=1.0'"
 
 
 def test_an_environment_of_uv_has_no_pip(environment: Path) -> None:
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\nimplementation = CPython\nuv = 0.5\n")
     python = environment / "bin" / "python"
-    assert shlex.split(command_that_adds("a[b]>=1", "c")) == [
+    assert shlex.split(install_command("a[b]>=1", "c")) == [
         "uv", "pip", "install", "--python", str(python), "a[b]>=1", "c",
     ]  # fmt: skip
 
@@ -59,13 +59,13 @@ def test_pipx_finds_an_environment_where_it_keeps_them(
     (kept / "pyvenv.cfg").write_text("uv = 0.5\n")  # which may be pipx's tool
     monkeypatch.setattr(sys, "prefix", str(kept))
     monkeypatch.setenv(variable, str(tmp_path))
-    assert command_that_adds("duckdb>=1.0") == "pipx inject ssdwatts 'duckdb>=1.0'"
+    assert install_command("duckdb>=1.0") == "pipx inject ssdwatts 'duckdb>=1.0'"
 
 
 def test_pipx_is_told_where_an_environment_is_that_it_would_not_find(environment: Path) -> None:
     (environment / "pipx_metadata.json").write_text("{}")
     home = environment.parent.parent
-    assert command_that_adds("x") == f"PIPX_HOME={shlex.quote(str(home))} pipx inject ssdwatts x"
+    assert install_command("x") == f"PIPX_HOME={shlex.quote(str(home))} pipx inject ssdwatts x"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_bus_without_its_library_is_told_with_the_command(resource: str, bus: 
             pytest.skip(f"{module} is installed")
     with pytest.raises(ConnectionLost) as raised:
         VisaLine("v12", resource).open()
-    assert str(raised.value).endswith(f"add it: {command_that_adds(LIBRARIES[bus])}")
+    assert str(raised.value).endswith(f"add it: {install_command(BUS_LIBRARIES[bus])}")
 
 
 def _is_installed(module: str) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from instruments.drivers.hwmon import SensorName
-from instruments.drivers.sigrok import Word
-from instruments.transports.host_files import parse_files, read_script
+from instruments.drivers.sigrok import SafeWord
+from instruments.transports.host_files import parse_printed_files, print_files_script
 from labctl.capture.host.remote_host import TOKEN_BYTES
 from labctl.capture.run.resumption import host_session
 from labctl.config.rail import ChannelName, Name
@@ -46,7 +46,7 @@ def test_a_pattern_of_files_is_no_word_for_the_shell_of_a_host(
     pattern: str, tmp_path: Path
 ) -> None:
     """``directory`` of the drivers hwmon and ina2xx; the shell is the one that ssh would begin."""
-    script = read_script([f"/sys/{pattern}", pattern], "mark")
+    script = print_files_script([f"/sys/{pattern}", pattern], "mark")
     done = subprocess.run(["sh"], input=script.encode(), cwd=tmp_path, capture_output=True)
     assert not list(tmp_path.iterdir())
     assert done.returncode == 0 and done.stdout == b"mark=\n" and not done.stderr
@@ -56,8 +56,10 @@ def test_a_pattern_still_names_files(tmp_path: Path) -> None:
     for name in ("a1", "a2", "b1", "[x]", "c d", "e*"):
         (tmp_path / name).write_text(f"{name}\n")
     patterns = [f"{tmp_path}/{one}" for one in ("a[0-9]", "b?", "[!abe]*", "e*")]
-    done = subprocess.run(["sh"], input=read_script(patterns, "mark").encode(), capture_output=True)
-    found = {Path(path).name for path in parse_files(done.stdout, "mark")}
+    done = subprocess.run(
+        ["sh"], input=print_files_script(patterns, "mark").encode(), capture_output=True
+    )
+    found = {Path(path).name for path in parse_printed_files(done.stdout, "mark")}
     assert found == {"a1", "a2", "b1", "[x]", "c d", "e*"}
 
 
@@ -87,7 +89,7 @@ def test_a_channel_whose_file_could_not_be_named_is_refused_with_the_rig(sensor:
 
 
 @pytest.mark.parametrize(
-    "kind", [Name, ChannelName, PlanName, Tag, RunName, CommandId, SensorName, Word]
+    "kind", [Name, ChannelName, PlanName, Tag, RunName, CommandId, SensorName, SafeWord]
 )
 def test_a_pattern_of_a_name_ends_with_the_name(kind: Any) -> None:
     """In Python's re a "$" also stands before a line feed at the end."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.reading import Block
-from instruments.simulated.drive.model import TICK_NS, Ssd
+from instruments.simulated.drive.model import TICK_NS, DriveModel
 from instruments.simulated.drive.parameters import Parameters, load
 from instruments.simulated.drive.state_ring import TICK
 from labctl.capture.drive.smart_watch import EVERY_S
@@ -139,7 +139,7 @@ class VirtualRun:
 
 def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
     """Let the model do the load's I/O on a virtual clock."""
-    ssd = Ssd(parameters, bench.seed, 0)
+    ssd = DriveModel(parameters, bench.seed, 0)
     rng = random.Random(bench.seed)
     ticks: list[tuple[float, ...]] = []
     flags: list[tuple[bool, bool, bool, bool]] = []
@@ -186,7 +186,7 @@ def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
 
 
 def _work(
-    ssd: Ssd, work: Work, rng: random.Random, tick: Any, jitter_s: float
+    ssd: DriveModel, work: Work, rng: random.Random, tick: Any, jitter_s: float
 ) -> list[tuple[float, int, int]]:
     """Keep the queue full for the time of the phase; what fio's statuses said."""
     begin_ns = ssd.t_ns

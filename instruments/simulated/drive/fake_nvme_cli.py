@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from instruments.simulated.drive.model import Ssd
+from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.state_ring import replace_text
 
 _KELVIN = 273.15
@@ -71,10 +71,10 @@ exec cat "$state/$command.json"
 """
 
 
-class HostFace:
+class DriveHostFiles:
     """Keeps the files up to date; each is replaced at once, so a reader sees a whole one."""
 
-    def __init__(self, directory: Path, ssd: Ssd) -> None:
+    def __init__(self, directory: Path, ssd: DriveModel) -> None:
         self._ssd = ssd
         self._hwmon = directory / "hwmon"
         self._state = directory / "nvme-state"
@@ -108,7 +108,7 @@ class HostFace:
         ):
             replace_text(self._hwmon / name, f"{round(celsius * 1000)}\n")
 
-    def take_power_state(self) -> None:
+    def read_power_state(self) -> None:
         """Tell the drive the power state that the host has set."""
         self._ssd.power_state = int((self._state / "power-state").read_text(encoding="ascii"))
 

@@ -36,7 +36,7 @@ class TrueThrottling:
     level: int
 
 
-class TruthWriter:
+class GroundTruthWriter:
     """Owned by the drive process: collects ticks, and writes them when flushed."""
 
     def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
@@ -77,7 +77,7 @@ class TruthWriter:
         self._bursts.close()
 
 
-class Truth:
+class GroundTruth:
     """What was flushed when this was made. All times are nanoseconds of CLOCK_MONOTONIC."""
 
     def __init__(self, directory: Path) -> None:

@@ -55,7 +55,7 @@ class Burst:
     operations: int
 
 
-class _Supply:
+class _RailSupply:
     """One rail: constant power behind an impedance, and the sums that meters read."""
 
     def __init__(self, rail: RailParameters) -> None:
@@ -77,7 +77,7 @@ class _Supply:
         self.joules += watts * _TICK_S
 
 
-class Ssd:
+class DriveModel:
     """The drive."""
 
     def __init__(self, parameters: Parameters, seed: int, start_ns: int) -> None:
@@ -123,8 +123,8 @@ class Ssd:
         ]
         self._pending_joules = 0.0
         self._released_share = 1 - math.exp(-_TICK_S / (power.decoupling_ms * 1e-3))
-        self._rail_12v = _Supply(p.rails.rail_12v)
-        self._rail_3v3 = _Supply(p.rails.rail_3v3)
+        self._rail_12v = _RailSupply(p.rails.rail_12v)
+        self._rail_3v3 = _RailSupply(p.rails.rail_3v3)
 
         self.power_state = 0
         self._power_limits = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
@@ -169,7 +169,7 @@ class Ssd:
         if self._written.find(1, first, last + 1) < 0:
             return int(bus + self._read_overhead_ns * spread), UNWRITTEN_READ
         service_ns = self._die_ns * spread
-        if _follows(self._read_ends, offset, end):
+        if _is_sequential(self._read_ends, offset, end):
             service_ns *= self.parameters.nand.sequential_read_share
         stripe = offset // self._stripe_bytes
         stripes = (end - 1) // self._stripe_bytes - stripe + 1
@@ -190,7 +190,7 @@ class Ssd:
         charged = length if length > _MAPPING_UNIT_BYTES else _MAPPING_UNIT_BYTES
         kind, byte_ns = DIRECT_WRITE if self.cache_is_full else WRITE, self._write_byte_ns
         self._cached_bytes += length
-        if not _follows(self._write_ends, offset, end):
+        if not _is_sequential(self._write_ends, offset, end):
             self._random_written = True
             self._spare_used_bytes += charged
             if self.is_steady:
@@ -253,7 +253,7 @@ class Ssd:
             activity_watts += p.power.active_watts
             self.busy_ns += TICK_NS
         else:
-            activity_watts += self._rest(t_ns)
+            activity_watts += self._idle_tick(t_ns)
         high, low = self._rail_12v, self._rail_3v3
         rails = p.rails
         for supply, rail in ((high, rails.rail_12v), (low, rails.rail_3v3)):
@@ -311,7 +311,7 @@ class Ssd:
         self._occupy(self._next_die, programs, now_ns, self._program_ns)
         self._next_die = (self._next_die + programs) % self._dies
 
-    def _rest(self, t_ns: int) -> float:
+    def _idle_tick(self, t_ns: int) -> float:
         """A tick without I/O: end the burst, recover; the watts that this takes."""
         idle_ns = t_ns - self._last_end_ns
         self._random_written = False
@@ -411,7 +411,7 @@ class Ssd:
         self._joules[COLLECTED_WRITE] = (operation * amplification, byte * amplification)
 
 
-def _follows(ends: dict[int, None], offset: int, end: int) -> bool:
+def _is_sequential(ends: dict[int, None], offset: int, end: int) -> bool:
     """Whether a request begins where a recent one ended; remembers its own end."""
     sequential = offset in ends
     if sequential:

@@ -25,10 +25,10 @@ from typing import Final, Self
 
 from pydantic import ValidationError
 
-from instruments.process_environment import helper_environment
-from instruments.simulated.drive.fake_nvme_cli import HostFace
-from instruments.simulated.drive.ground_truth import TruthWriter
-from instruments.simulated.drive.model import TICK_NS, Ssd
+from instruments.process_environment import environment_without_secrets
+from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.ground_truth import GroundTruthWriter
+from instruments.simulated.drive.model import TICK_NS, DriveModel
 from instruments.simulated.drive.nbd import NbdServer
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.state_ring import StateWriter
@@ -37,8 +37,8 @@ _FLUSH_TICKS = 250  # truth and hwmon each 250 ms
 _COMMAND_TICKS = 20
 _SMART_TICKS = 500
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
-_START_SECONDS: Final = 20.0
-_STOP_SECONDS: Final = 5.0
+_START_TIMEOUT_S: Final = 20.0
+_STOP_TIMEOUT_S: Final = 5.0
 
 
 class SimulatedDrive:
@@ -46,10 +46,10 @@ class SimulatedDrive:
 
     def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
         start_ns = time.monotonic_ns()
-        self.ssd = Ssd(parameters, seed, start_ns)
-        self._trace = StateWriter(directory / "trace")
-        self._truth = TruthWriter(directory / "truth", parameters, seed)
-        self._face = HostFace(directory, self.ssd)
+        self.ssd = DriveModel(parameters, seed, start_ns)
+        self._state_ring = StateWriter(directory / "trace")
+        self._ground_truth = GroundTruthWriter(directory / "truth", parameters, seed)
+        self._host_files = DriveHostFiles(directory, self.ssd)
         self._ticks = 0
 
     def advance(self, now_ns: int) -> int:
@@ -57,23 +57,23 @@ class SimulatedDrive:
         ssd = self.ssd
         while ssd.t_ns + TICK_NS <= now_ns:
             tick = ssd.tick()
-            self._trace.append(*tick)
-            self._truth.append(tick)
+            self._state_ring.append(*tick)
+            self._ground_truth.append(tick)
             self._ticks += 1
             if self._ticks % _COMMAND_TICKS == 0:
-                self._face.take_power_state()
+                self._host_files.read_power_state()
             if self._ticks % _FLUSH_TICKS == 0:
-                self._truth.flush(ssd.ended_bursts())
-                self._face.update_temperatures()
+                self._ground_truth.flush(ssd.ended_bursts())
+                self._host_files.update_temperatures()
                 if self._ticks % _SMART_TICKS == 0:
-                    self._face.update_smart_log()
+                    self._host_files.update_smart_log()
         return ssd.t_ns + TICK_NS
 
     def close(self) -> None:
         """Write what is left."""
-        self._truth.flush(self.ssd.ended_bursts())
-        self._truth.close()
-        self._trace.close()
+        self._ground_truth.flush(self.ssd.ended_bursts())
+        self._ground_truth.close()
+        self._state_ring.close()
 
 
 @dataclass
@@ -118,7 +118,7 @@ class DriveProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(_STOP_SECONDS)
+                self.process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -158,11 +158,11 @@ def start_drive(
         command += ["--die-with-parent", str(os.getpid())]
     # A group of its own: Ctrl-C in a terminal is for labctl, not for the drive.
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, process_group=0, env=helper_environment()
+        command, stdout=subprocess.PIPE, process_group=0, env=environment_without_secrets()
     )
     drive = DriveProcess(directory, process)
     assert drive.process.stdout is not None
-    ready, _, _ = select.select([drive.process.stdout], [], [], _START_SECONDS)
+    ready, _, _ = select.select([drive.process.stdout], [], [], _START_TIMEOUT_S)
     line = drive.process.stdout.readline() if ready else b""
     if not line.startswith(b"{"):
         drive.stop()
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parameters = load(options.parameters, dict(override(text) for text in options.set))
     except (OSError, ValueError) as error:
-        print(f"{options.parameters}: {_mistakes(error)}", file=sys.stderr)
+        print(f"{options.parameters}: {_error_text(error)}", file=sys.stderr)
         return 2
     prctl(_PR_SET_TIMERSLACK, 1)
 
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _mistakes(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     lines = (

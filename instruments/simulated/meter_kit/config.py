@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 CONFIG_NAME: Final = "meters.json"
 
 
-TRACE_NAME: Final = "trace"
+STATE_RING_NAME: Final = "trace"
 
 
 Point = Literal[

@@ -33,7 +33,7 @@ _RESOLUTION = 1e-7
 _RESET_S = 0.05
 
 
-def number(text: str, extremes: dict[str, float]) -> float:
+def parse_number(text: str, extremes: dict[str, float]) -> float:
     """A parameter; words such as MIN and MAX from ``extremes``. Raises ScpiError."""
     if text.upper() in extremes:
         return extremes[text.upper()]
@@ -122,7 +122,7 @@ class DcMeter(ScpiServer):
             ranges = specifications.allowed_ranges(self.model, function)
             first = parameters.split(",")[0].strip() or "AUTO"
             extremes = {"AUTO": ranges[-1], "MAX": ranges[-1], "MIN": ranges[0], "DEF": ranges[-1]}
-            self._choose_range(number(first, extremes))
+            self._choose_range(parse_number(first, extremes))
 
         return configure
 
@@ -134,22 +134,24 @@ class DcMeter(ScpiServer):
         self.range = fitting[0]
 
     async def _set_range(self, parameters: str) -> None:
-        self._choose_range(number(parameters, {}))
+        self._choose_range(parse_number(parameters, {}))
         self.autorange = False
 
     async def _set_autorange(self, parameters: str) -> None:
         self.autorange = parameters.upper() in ("ON", "1")
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault; a panel that is moved shows the next larger range, now."""
         if fault is Fault.MOVED:
             ranges = specifications.allowed_ranges(self.model, self.function)
             self.range = min((r for r in ranges if r > self.range), default=ranges[0])
             return
-        await super().have(fault, seconds)
+        await super().begin_fault(fault, seconds)
 
     async def _set_nplc(self, parameters: str) -> None:
-        wanted = number(parameters, {"MIN": self.nplc_choices[0], "MAX": self.nplc_choices[-1]})
+        wanted = parse_number(
+            parameters, {"MIN": self.nplc_choices[0], "MAX": self.nplc_choices[-1]}
+        )
         if self.nplc_between is not None:
             if not self.nplc_between[0] <= wanted <= self.nplc_between[1]:
                 raise OUT_OF_RANGE

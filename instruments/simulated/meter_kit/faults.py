@@ -68,7 +68,7 @@ class SimulatedMeter(Protocol):
         """Begin to serve; how a driver reaches it: ``resource`` or ``port``."""
         ...
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault."""
         ...
 
@@ -116,7 +116,7 @@ class FaultControl:
         if fault not in meter.possible_faults:
             allowed = ", ".join(sorted(meter.possible_faults))
             raise ValueError(f"{meter.name} cannot have {fault}; it can: {allowed}")
-        await meter.have(fault, float(str(request.get("seconds", 1.0))))
+        await meter.begin_fault(fault, float(str(request.get("seconds", 1.0))))
 
 
 def inject(directory: Path, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:

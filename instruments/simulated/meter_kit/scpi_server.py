@@ -140,7 +140,7 @@ class ScpiServer(ScpiInterpreter):
         self._port = port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
-        self._back: asyncio.Task[None] | None = None
+        self._return_task: asyncio.Task[None] | None = None
 
     async def start(self) -> dict[str, str]:
         """Listen; the VISA resource."""
@@ -152,21 +152,23 @@ class ScpiServer(ScpiInterpreter):
 
     async def stop(self) -> None:
         """Stop listening and drop the clients."""
-        if self._back is not None:
-            self._back.cancel()
+        if self._return_task is not None:
+            self._return_task.cancel()
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault for some seconds."""
         self.faults.begin(fault, seconds)
         if fault is Fault.DISCONNECT:
             await self.stop()
-            self._back = asyncio.create_task(self._come_back(seconds), name=f"{self.name} back")
+            self._return_task = asyncio.create_task(
+                self._return_after(seconds), name=f"{self.name} back"
+            )
 
-    async def _come_back(self, seconds: float) -> None:
+    async def _return_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.start()
 

@@ -46,12 +46,12 @@ class SerialMeter:
             task.cancel()
         self._unplug()
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault for some seconds."""
         self.faults.begin(fault, seconds)
         if fault is Fault.DISCONNECT:
             self._unplug()
-            self._spawn(self._come_back(seconds))
+            self._spawn(self._return_after(seconds))
 
     async def serve(self) -> None:
         """Whatever the meter does by itself."""
@@ -91,7 +91,7 @@ class SerialMeter:
         for end in ends:
             os.close(end)
 
-    async def _come_back(self, seconds: float) -> None:
+    async def _return_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         self._plug_in()
 

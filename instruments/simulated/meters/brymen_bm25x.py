@@ -23,6 +23,17 @@ _SYMBOLS: Final[Symbols] = {
 }
 
 
+def brymen_frame(digits: str, symbols: set[str]) -> bytes:
+    """The frame of a display with four ``digits`` and ``symbols``."""
+    frame = bytearray(brymen_bm25x.PLACES)
+    frame[0] = brymen_bm25x.FIRST_BYTE
+    all_segments = segments_of(digits, brymen_bm25x.SEGMENTS, brymen_bm25x.LETTER_L)
+    for i, segments in enumerate(all_segments):
+        frame[3 + 2 * i] |= segments & 0x0E
+        frame[4 + 2 * i] |= segments >> 4
+    return with_symbols(frame, symbols, _SYMBOLS)
+
+
 class Bm257Meter(LcdMeter):
     """A BM257."""
 
@@ -31,10 +42,4 @@ class Bm257Meter(LcdMeter):
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:
         """See :class:`LcdMeter`."""
-        frame = bytearray(brymen_bm25x.PLACES)
-        frame[0] = brymen_bm25x.FIRST_BYTE
-        all_segments = segments_of(digits, brymen_bm25x.SEGMENTS, brymen_bm25x.LETTER_L)
-        for i, segments in enumerate(all_segments):
-            frame[3 + 2 * i] |= segments & 0x0E
-            frame[4 + 2 * i] |= segments >> 4
-        return with_symbols(frame, symbols, _SYMBOLS)
+        return brymen_frame(digits, symbols)

@@ -9,7 +9,7 @@ import numpy as np
 
 from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, number
+from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, parse_number
 from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, OUT_OF_RANGE
 
@@ -121,8 +121,8 @@ class Dmm6500Meter(DcMeter):
         fields = [field.strip() for field in parameters.split(",")]
         if fields[0].strip('"').upper() != "DURATIONLOOP":
             raise ILLEGAL_VALUE
-        duration_s = number(fields[1], {})
-        delay_s = number(fields[2], {}) if len(fields) > 2 else 0.0
+        duration_s = parse_number(fields[1], {})
+        delay_s = parse_number(fields[2], {}) if len(fields) > 2 else 0.0
         if not 500e-9 <= duration_s <= 1e5 or not (delay_s == 0 or 167e-9 <= delay_s <= 1e4):
             raise OUT_OF_RANGE
         self._loop = (duration_s, delay_s)
@@ -147,7 +147,7 @@ class Dmm6500Meter(DcMeter):
 
     async def _data(self, parameters: str) -> str:
         first, last, *_ = (field.strip() for field in parameters.split(","))
-        low, high = int(number(first, {})), int(number(last, {}))
+        low, high = int(parse_number(first, {})), int(parse_number(last, {}))
         total = self._total()
         if not 1 <= low <= high <= min(total, self._capacity):
             raise OUT_OF_RANGE

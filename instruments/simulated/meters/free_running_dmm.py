@@ -11,7 +11,7 @@ import numpy as np
 
 from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, ErrorsOf, number
+from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, ErrorsOf, parse_number
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
 from instruments.simulated.meter_kit.scpi_server import (
@@ -34,7 +34,7 @@ _CHANGE_S = 0.4
 """A Rigol is deaf while its relays switch."""
 
 
-class FreeRunning:
+class FreeRunningConverter:
     """Converts one window after another; the last one that is over is its reading."""
 
     def __init__(
@@ -107,12 +107,12 @@ class Dm3058Meter(ScpiServer):
         port: int = 0,
     ) -> None:
         super().__init__(name, f"Rigol Technologies,DM3058,SIM{name.upper()},01.01", port)
-        self._meter = FreeRunning("DM3058", probe, errors_of, clock, rng, self.faults)
+        self._meter = FreeRunningConverter("DM3058", probe, errors_of, clock, rng, self.faults)
         self._language = "AGILENT"
         self._ready = 0.0
         self.on("CMDSET", self._set_language)
         self.on("FUNCtion", self._tell_function, query=True)
-        self.on("TRIGger:SOURce", self._rigol_only)
+        self.on("TRIGger:SOURce", self._require_rigol_commands)
         for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
             self.on(f"FUNCtion:{node}:DC", self._set_function(function))
             self.on(f"MEASure:{node}:DC", self._set_range(function))
@@ -121,14 +121,14 @@ class Dm3058Meter(ScpiServer):
             self.on(f"RATE:{node}:DC", self._set_rate)
             self.on(f"RATE:{node}:DC", self._tell_rate, query=True)
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault."""
         if fault is Fault.MOVED:
             self._meter.move()
             return
-        await super().have(fault, seconds)
+        await super().begin_fault(fault, seconds)
 
-    async def _rigol_only(self, _parameters: str) -> None:
+    async def _require_rigol_commands(self, _parameters: str) -> None:
         if self._language != "RIGOL":
             raise UNDEFINED_HEADER
         await asyncio.sleep(max(self._ready - time.monotonic(), 0.0))
@@ -138,7 +138,7 @@ class Dm3058Meter(ScpiServer):
 
     def _set_function(self, function: str) -> Handler:
         async def choose(_parameters: str) -> None:
-            await self._rigol_only("")
+            await self._require_rigol_commands("")
             self._meter.choose(function)
             self._ready = time.monotonic() + _CHANGE_S
 
@@ -146,8 +146,8 @@ class Dm3058Meter(ScpiServer):
 
     def _set_range(self, function: str) -> Handler:
         async def choose(parameters: str) -> None:
-            await self._rigol_only("")
-            index = int(number(parameters, {"MIN": 0, "MAX": len(self._meter.ranges) - 1}))
+            await self._require_rigol_commands("")
+            index = int(parse_number(parameters, {"MIN": 0, "MAX": len(self._meter.ranges) - 1}))
             if self._meter.function != function:
                 raise ILLEGAL_VALUE
             if not 0 <= index < len(self._meter.ranges):
@@ -158,25 +158,25 @@ class Dm3058Meter(ScpiServer):
         return choose
 
     async def _set_rate(self, parameters: str) -> None:
-        await self._rigol_only("")
+        await self._require_rigol_commands("")
         if parameters.upper() not in ("S", "M", "F"):
             raise ILLEGAL_VALUE
         self._meter.rate = parameters.upper()
 
     async def _tell_function(self, _parameters: str) -> str:
-        await self._rigol_only("")
+        await self._require_rigol_commands("")
         return {"voltage": "DCV", "current": "DCI"}[self._meter.function]
 
     async def _tell_range(self, _parameters: str) -> str:
-        await self._rigol_only("")
+        await self._require_rigol_commands("")
         return str(self._meter.ranges.index(self._meter.range))
 
     async def _tell_rate(self, _parameters: str) -> str:
-        await self._rigol_only("")
+        await self._require_rigol_commands("")
         return self._meter.rate
 
     async def _measure(self, _parameters: str) -> str:
-        await self._rigol_only("")
+        await self._require_rigol_commands("")
         value = await self._meter.last()
         if self.faults.has(Fault.NAN):
             return "9.910000e+37"
@@ -204,7 +204,7 @@ class Xdm1041Meter(SerialMeter):
         rng: np.random.Generator,
     ) -> None:
         super().__init__(name, directory, clock, rng)
-        self._meter = FreeRunning("XDM1041", probe, errors_of, clock, rng, self.faults)
+        self._meter = FreeRunningConverter("XDM1041", probe, errors_of, clock, rng, self.faults)
         self._scpi = ScpiInterpreter(name, f"OWON,XDM1041,SIM{name.upper()},V4.1.0,3", self.faults)
         self._buffer = b""
         self._messages: asyncio.Queue[str] = asyncio.Queue()
@@ -220,12 +220,12 @@ class Xdm1041Meter(SerialMeter):
         address = await super().start()
         return {"resource": f"ASRL{address['port']}::INSTR"}
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault."""
         if fault is Fault.MOVED:
             self._meter.move()
             return
-        await super().have(fault, seconds)
+        await super().begin_fault(fault, seconds)
 
     def received(self, data: bytes) -> None:
         """Collect lines."""
@@ -254,7 +254,7 @@ class Xdm1041Meter(SerialMeter):
 
     def _configure(self, function: str) -> Handler:
         async def configure(parameters: str) -> None:
-            self._meter.choose(function, number(parameters, {"AUTO": 0.0}))
+            self._meter.choose(function, parse_number(parameters, {"AUTO": 0.0}))
 
         return configure
 

@@ -24,6 +24,15 @@ _SYMBOLS: Final[Symbols] = {
 }
 
 
+def fs9721_frame(digits: str, symbols: set[str]) -> bytes:
+    """The frame of a display with four ``digits`` and ``symbols``."""
+    frame = bytearray(fs9721.PLACES)
+    for i, segments in enumerate(segments_of(digits, fs9721.SEGMENTS, fs9721.LETTER_L)):
+        frame[1 + 2 * i] |= segments >> 4
+        frame[2 + 2 * i] |= segments & 0x0F
+    return with_symbols(frame, symbols | {"RS232"}, _SYMBOLS)
+
+
 class Vc820Meter(LcdMeter):
     """A VC820."""
 
@@ -32,8 +41,4 @@ class Vc820Meter(LcdMeter):
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:
         """See :class:`LcdMeter`."""
-        frame = bytearray(fs9721.PLACES)
-        for i, segments in enumerate(segments_of(digits, fs9721.SEGMENTS, fs9721.LETTER_L)):
-            frame[1 + 2 * i] |= segments >> 4
-            frame[2 + 2 * i] |= segments & 0x0F
-        return with_symbols(frame, symbols | {"RS232"}, _SYMBOLS)
+        return fs9721_frame(digits, symbols)

@@ -68,7 +68,7 @@ class Ina226Meter:
         self._task = asyncio.create_task(self._serve(), name=self.name)
         return {"directory": str(self._directory)}
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault; unbound from its driver, the whole directory is gone."""
         self.faults.begin(fault, seconds)
         if fault is Fault.DISCONNECT:

@@ -16,18 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from instruments.simulated.drive.state_ring import StateReader
-from instruments.simulated.meter_kit.config import (
-    CONFIG_NAME,
-    TRACE_NAME,
-    MetersConfig,
-)
+from instruments.simulated.meter_kit.config import CONFIG_NAME, STATE_RING_NAME, MetersConfig
 from instruments.simulated.meter_kit.faults import FaultControl, SimulatedMeter
 from instruments.simulated.meters.registry import make_meter
 
 
 async def serve(directory: Path, config: MetersConfig, until: asyncio.Event) -> None:
     """Serve all meters; print one JSON line with their addresses when they are ready."""
-    trace = StateReader(directory / TRACE_NAME)
+    trace = StateReader(directory / STATE_RING_NAME)
     meters: Mapping[str, SimulatedMeter] = {
         entry.name: make_meter(entry, config.seed, directory, trace) for entry in config.meters
     }

@@ -8,7 +8,7 @@ import numpy as np
 
 from instruments.drivers import truevolt
 from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, number
+from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, parse_number
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import (
@@ -80,13 +80,13 @@ class TruevoltMeter(DcMeter):
         self._timed = False
         self._timer_s = 1.0
 
-    async def have(self, fault: Fault, seconds: float) -> None:
+    async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Have a fault; a memory overflow loses what is in the memory, now."""
         if fault is Fault.MEMORY_OVERFLOW:
             self._taken += self._stored()
             self._overflowed = True
             return
-        await super().have(fault, seconds)
+        await super().begin_fault(fault, seconds)
 
     def _stored(self) -> int:
         """Readings in memory; those that fell out are counted as taken."""
@@ -119,7 +119,7 @@ class TruevoltMeter(DcMeter):
         stored = self._stored()
         if self._begun is None or stored == 0:
             raise STALE
-        count = min(int(number(parameters, {})) if parameters else stored, stored)
+        count = min(int(parse_number(parameters, {})) if parameters else stored, stored)
         index = np.arange(self._taken, self._taken + count, dtype=np.float64)
         self._taken += count
         content = ",".join(await self.measure(self._begun + index * self.interval_ns))
@@ -127,11 +127,11 @@ class TruevoltMeter(DcMeter):
         return f"#{len(length)}{length}{content}"
 
     async def _set_trigger_count(self, parameters: str) -> None:
-        self._trigger_count = number(parameters, {"INF": math.inf, "INFINITY": math.inf})
+        self._trigger_count = parse_number(parameters, {"INF": math.inf, "INFINITY": math.inf})
 
     async def _set_sample_count(self, parameters: str) -> None:
         most = 1e9 if self._facts.timed else 1e6
-        count = number(parameters, {"MIN": 1.0, "MAX": most})
+        count = parse_number(parameters, {"MIN": 1.0, "MAX": most})
         if not 1 <= count <= most:
             raise OUT_OF_RANGE
         self._sample_count = count
@@ -142,7 +142,7 @@ class TruevoltMeter(DcMeter):
         self._timed = parameters.upper().startswith("TIM")
 
     async def _set_timer(self, parameters: str) -> None:
-        wanted = number(parameters, {"MIN": self._least_timer_s})
+        wanted = parse_number(parameters, {"MIN": self._least_timer_s})
         if not 0 < wanted <= 3600:
             raise OUT_OF_RANGE
         self._timer_s = round(wanted, 6)

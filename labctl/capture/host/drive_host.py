@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from instruments.process_environment import helper_environment
+from instruments.process_environment import environment_without_secrets
 from labctl.capture.host.cpu import STAT
 from labctl.capture.host.load import PRESSURE, LoadSample
 from labctl.capture.host.machine import LocalMachine, Machine
@@ -194,7 +194,7 @@ class LocalHost:
             process = await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL", *argv),
                 cwd=directory,
-                env=helper_environment(),
+                env=environment_without_secrets(),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=writing,
                 stderr=asyncio.subprocess.PIPE,

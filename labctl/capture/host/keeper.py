@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from instruments.process_environment import helper_environment
-from instruments.transports.ssh import CONNECT_WITHIN_S, LOST, ssh_command
+from instruments.process_environment import environment_without_secrets
+from instruments.transports.ssh import CONNECT_TIMEOUT_S, CONNECTION_FAILED, ssh_command
 from labctl.capture.host.clock import ClockSample
 from labctl.capture.host.drive_host import PIPE_LIMIT
 from labctl.capture.host.load import LoadSample
@@ -27,7 +27,7 @@ from labctl.errors import RunFailed
 BEAT_EVERY_S = 1.0
 LOST_AFTER_S = 6
 """Without a beat for this long, the host kills fio; without an answer, we call the host lost."""
-READY_WITHIN_S = CONNECT_WITHIN_S + 10.0
+READY_WITHIN_S = CONNECT_TIMEOUT_S + 10.0
 CLOSE_WITHIN_S = 3.0
 CUT_WITHIN_S = 1.0
 _MOST_SAID = 200
@@ -79,7 +79,7 @@ class Keeper:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=helper_environment(),
+            env=environment_without_secrets(),
             start_new_session=True,
         )
         keeper = cls(destination, control, process, now_ns)
@@ -121,7 +121,7 @@ class Keeper:
     def _failure(self) -> RunFailed:
         said = "\n".join(self._said)
         code = self._process.returncode
-        if code == LOST:
+        if code == CONNECTION_FAILED:
             return unreachable(said, self._destination)
         if code == NO_ROOM:
             return RunFailed(
@@ -271,7 +271,7 @@ class RemoteProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=helper_environment(),
+            env=environment_without_secrets(),
             start_new_session=True,
             limit=PIPE_LIMIT,
         )
@@ -281,7 +281,7 @@ class RemoteProcess:
     def returncode(self) -> int | None:
         """See :class:`Spawned`; a shell's 128 + n is the signal n."""
         code = self._process.returncode
-        return 128 - code if code is not None and 128 < code < LOST else code
+        return 128 - code if code is not None and 128 < code < CONNECTION_FAILED else code
 
     @property
     def lost(self) -> str:
@@ -292,7 +292,7 @@ class RemoteProcess:
 
     async def wait(self) -> int:
         """See :class:`Spawned`."""
-        if await self._process.wait() == LOST:
+        if await self._process.wait() == CONNECTION_FAILED:
             await self._keeper.look()  # the connection, or a signal that ended the process?
         else:
             self._keeper.order("drop", self._name)

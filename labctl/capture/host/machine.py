@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from instruments.process_environment import helper_environment
+from instruments.process_environment import environment_without_secrets
 
 NOT_FOUND = 127
 """Exit code of a program that is not there, as a shell gives it (POSIX, 2.8.2)."""
@@ -76,7 +76,7 @@ class LocalMachine:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env=helper_environment(LC_ALL="C", PATH=self._path),
+                env=environment_without_secrets(LC_ALL="C", PATH=self._path),
             )
         except FileNotFoundError:
             return Completed(NOT_FOUND, "", f"{argv[0]}: not found")

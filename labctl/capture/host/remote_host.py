@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruments.driver_kit.polling import PolledCounts
+from instruments.driver_kit.polling import CounterPolling
 from instruments.reading import ClockPair
 from labctl.capture.host.clock import ClockSample, HostWallClock
 from labctl.capture.host.drive_host import HostMoment
@@ -194,16 +194,16 @@ class RemoteHost:
                     self._back.set()
 
     async def _follow(self, keeper: Keeper) -> None:
-        phasing = PolledCounts(LOOK_EVERY_S)
+        phasing = CounterPolling(LOOK_EVERY_S)
         while not keeper.closed.is_set():
             look = await self._look(keeper)
             wait_s = LOOK_EVERY_S
             if look is not None and look.tick_ns >= NS_PER_S:
                 # A clock that only tells whole seconds tells most when it is about to change.
                 count = look.wall_ns // look.tick_ns
-                phasing.saw(count, look.tick_ns, look.sent_ns, look.received_ns)
+                phasing.add_poll(count, look.tick_ns, look.sent_ns, look.received_ns)
                 now_ns = self._now_ns()
-                wait_s = (phasing.next_ns(now_ns, look.tick_ns) - now_ns) / NS_PER_S
+                wait_s = (phasing.next_poll_ns(now_ns, look.tick_ns) - now_ns) / NS_PER_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await keeper.closed.wait()

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from instruments.process_environment import helper_environment
-from instruments.transports.host_files import parse_files, read_script
-from instruments.transports.ssh import LOST, complaint_of, ssh_command
+from instruments.process_environment import environment_without_secrets
+from instruments.transports.host_files import parse_printed_files, print_files_script
+from instruments.transports.ssh import CONNECTION_FAILED, ssh_command, ssh_failure
 from labctl.capture.host.machine import TIMED_OUT, Completed, LocalMachine, Machine
 from labctl.errors import RunFailed
 
@@ -35,9 +35,9 @@ class HostRefused(HostUnreachable):
 
 def unreachable(stderr: str, destination: str) -> HostUnreachable:
     """The error for what ssh said when it gave up."""
-    complaint = complaint_of(stderr, destination)
-    kind = HostRefused if complaint.configuration else HostUnreachable
-    return kind(complaint.text)
+    failure = ssh_failure(stderr, destination)
+    kind = HostRefused if failure.permanent else HostUnreachable
+    return kind(failure.text)
 
 
 def machine_at(host: str, tools: str = "") -> Machine:
@@ -75,10 +75,10 @@ class SshMachine:
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         """See :class:`Machine`; all in one round trip."""
         mark = secrets.token_hex(12)
-        done = self._ask("exec sh", read_script(paths_or_globs, mark).encode(), 30.0, mark)
+        done = self._ask("exec sh", print_files_script(paths_or_globs, mark).encode(), 30.0, mark)
         if done is None:
             raise HostUnreachable(f"host {self._destination}: did not send its files within 30 s")
-        found = parse_files(done.stdout, mark)
+        found = parse_printed_files(done.stdout, mark)
         return {path: text for path, text in found.items() if text is not None}
 
     def resolve(self, path: str) -> str | None:
@@ -101,7 +101,7 @@ class SshMachine:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=helper_environment(),
+                env=environment_without_secrets(),
                 start_new_session=True,
             )
         except OSError as error:
@@ -113,7 +113,7 @@ class SshMachine:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=_AFTER_KILL_S)
             return None
-        if process.returncode == LOST:  # or the program's own 255
+        if process.returncode == CONNECTION_FAILED:  # or the program's own 255
             said = _after(mark, stderr)
             if control is not None and not self._is_up(control):
                 raise HostUnreachable(f"host {self._destination}: the connection was lost")
@@ -127,7 +127,11 @@ class SshMachine:
             check = shared_command(self._destination, control)
             check[1:1] = ["-O", "check"]
             done = subprocess.run(
-                check, capture_output=True, timeout=5, check=False, env=helper_environment()
+                check,
+                capture_output=True,
+                timeout=5,
+                check=False,
+                env=environment_without_secrets(),
             )
             return done.returncode == 0
         return False

@@ -67,7 +67,7 @@ def _port_row(port: SerialPort) -> dict[str, str]:
 def _asked(address: str, name: str, port: str) -> dict[str, Any]:
     result = {"address": address, "identity": "", "driver": "", "rig": [], "error": ""}
     try:
-        found = identify.ask(address)
+        found = identify.identify_address(address)
     except InstrumentError as error:
         return result | {"error": str(error).removeprefix(f"{address}: ")}
     if not found.identity:

@@ -37,7 +37,7 @@ def record(
     path = to or Path(f"{instrument}-{entry.driver}-{time.strftime('%Y%m%d-%H%M%S')}.session")
     try:
         with path.open("x", encoding="utf-8") as file:
-            made = recording.begin_recording(
+            made = recording.recorded_instrument(
                 file, instrument, entry.driver, found.settings_of(instrument), time.monotonic_ns
             )
             readings, error = _read(made, seconds)
@@ -80,7 +80,7 @@ def replay(
     """Play a recorded session through its driver."""
     try:
         session = recording.parse_session(file.read_text(encoding="utf-8"))
-        instrument = recording.replayed(session)
+        instrument = recording.replayed_instrument(session)
     except UnicodeDecodeError as error:
         raise _unplayable(file, "not a recorded session: it is no text") from error
     except OSError as error:
@@ -104,7 +104,7 @@ def replay(
         started = True
         while True:
             _print(instrument.read(), units, json_output)
-    except recording.SessionEnded:
+    except recording.RecordingEnded:
         if not started:
             failure = f"{file} ends before the first reading was asked for"
     except InstrumentError as error:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from instruments.simulated.bench import Bench, configure
-from instruments.simulated.drive.ground_truth import Truth
+from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.parameters import REFERENCE
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.cli.results.report import make_report, print_summary
@@ -68,7 +68,7 @@ def demo(
             bench.stop()
         record = RunRecord(outcome.path)
         summary = make_report(record)
-        comparisons = compare(summary, Truth(bench.directory / "truth"), record.header.anchor)
+        comparisons = compare(summary, GroundTruth(bench.directory / "truth"), record.header.anchor)
     if json_output:
         inside = [item.to_json() for item in comparisons]
         print(json.dumps({**outcome.to_json(), "truth": inside, "summary": summary.to_json()}))
@@ -131,7 +131,7 @@ class DemoComparison:
         }
 
 
-def compare(summary: RunSummary, truth: Truth, anchor: Anchor) -> list[DemoComparison]:
+def compare(summary: RunSummary, truth: GroundTruth, anchor: Anchor) -> list[DemoComparison]:
     """Every phase with a total, set against the truth over the same time."""
     return [
         DemoComparison(result.phase.label, result.watts, _true_watts(result, truth, anchor))
@@ -140,7 +140,7 @@ def compare(summary: RunSummary, truth: Truth, anchor: Anchor) -> list[DemoCompa
     ]
 
 
-def _true_watts(result: PhaseResult, truth: Truth, anchor: Anchor) -> float:
+def _true_watts(result: PhaseResult, truth: GroundTruth, anchor: Anchor) -> float:
     begin_ns = anchor.to_monotonic_ns(result.begin_ns)
     end_ns = anchor.to_monotonic_ns(result.end_ns)
     return sum(truth.mean_watts(begin_ns, end_ns).values())

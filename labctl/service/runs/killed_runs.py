@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from instruments.process_environment import helper_environment
+from instruments.process_environment import environment_without_secrets
 from labctl.capture.drive.changed_settings import left_changed
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
@@ -61,7 +61,7 @@ def finish_report(run: Path) -> list[str]:
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, errors="replace",
-            timeout=REPORT_WITHIN_S, check=False, env=helper_environment(),
+            timeout=REPORT_WITHIN_S, check=False, env=environment_without_secrets(),
         )  # fmt: skip
         said = done.stderr.strip() if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:

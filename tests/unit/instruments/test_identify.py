@@ -48,7 +48,7 @@ class ScpiMeter:
 @pytest.fixture
 def no_other_language(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A second is spent on each, and each leaves letters in the meter's line."""
-    monkeypatch.setattr(identify, "CANDIDATES", identify.CANDIDATES[-1:])
+    monkeypatch.setattr(identify, "SERIAL_CANDIDATES", identify.SERIAL_CANDIDATES[-1:])
     yield
 
 
@@ -56,7 +56,7 @@ def no_other_language(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_an_scpi_meter_on_a_serial_port_is_found_and_left_local() -> None:
     """source: *IDN? as an XDM1041 on a serial port was seen to answer in a public C# program."""
     meter = ScpiMeter(identity=IDENTITY, end=b"\n")
-    found = identify.ask(meter.path)
+    found = identify.identify_address(meter.path)
     meter.stop()
     assert (found.driver, found.model) == ("free_running_dmm", "XDM1041")
     assert meter.heard == [b" ", b"SYST:REM", b"*IDN?", b"*CLS", b"SYST:LOC"]
@@ -73,15 +73,15 @@ def test_an_scpi_meter_on_a_serial_port_is_found_and_left_local() -> None:
 @pytest.mark.usefixtures("no_other_language")
 def test_one_that_takes_commands_only_with_a_carriage_return() -> None:
     meter = ScpiMeter(identity=b"KEITHLEY INSTRUMENTS INC.,MODEL 2000,1,A17", end=b"\r\n")
-    found = identify.ask(meter.path)
+    found = identify.identify_address(meter.path)
     meter.stop()
     assert (found.driver, found.model, found.baud) == ("scpi_dmm", "2000", 9600)
 
 
 def test_a_device_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identify, "CANDIDATES", ())
+    monkeypatch.setattr(identify, "SERIAL_CANDIDATES", ())
     monkeypatch.setattr(identify, "_LISTEN_S", 0.05)
     meter = ScpiMeter(identity=b"no identity", end=b"\n")
-    found = identify.ask(meter.path)
+    found = identify.identify_address(meter.path)
     meter.stop()
     assert (found.identity, found.driver) == ("", "")

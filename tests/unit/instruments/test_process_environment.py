@@ -90,5 +90,7 @@ def test_every_program_that_is_started_is_given_an_environment_without_secrets()
     assert {"labctl/capture/host/drive_host.py", "instruments/transports/process_line.py"} <= {
         it[0] for it in found
     }
-    others = {file for file, environment in found if "helper_environment" not in environment}
+    others = {
+        file for file, environment in found if "environment_without_secrets" not in environment
+    }
     assert others == set(STARTED_WITH_SECRETS)

@@ -20,13 +20,13 @@ from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, Protoc
 from instruments.reading import Status
 from instruments.recording import (
     FIRST_LINE,
-    RecordedMoment,
+    RecordedEvent,
+    RecordingEnded,
     RecordingLine,
     ReplayLine,
-    SessionEnded,
     escape,
     parse_session,
-    replayed,
+    replayed_instrument,
     unescape,
 )
 from instruments.simulated.meters.es51922 import ut61e_frame
@@ -44,9 +44,9 @@ def test_any_bytes_survive_the_file(data: bytes) -> None:
     assert unescape(text) == data
 
 
-def file_of(driver: str, settings: dict[str, Any], *moments: RecordedMoment) -> str:
+def file_of(driver: str, settings: dict[str, Any], *events: RecordedEvent) -> str:
     header = json.dumps({"driver": driver, "name": "it", "settings": settings})
-    return "\n".join([FIRST_LINE, header, *map(str, moments)])
+    return "\n".join([FIRST_LINE, header, *map(str, events)])
 
 
 def recorded(driver: str, settings: dict[str, Any], line: ExpectedExchange, reads: int) -> str:
@@ -62,12 +62,12 @@ def recorded(driver: str, settings: dict[str, Any], line: ExpectedExchange, read
 
 
 def played(text: str) -> tuple[list[float], list[Status]]:
-    instrument = replayed(parse_session(text))
+    instrument = replayed_instrument(parse_session(text))
     values: list[float] = []
     statuses: list[Status] = []
     instrument.open()
     instrument.start()
-    with pytest.raises(SessionEnded):
+    with pytest.raises(RecordingEnded):
         while True:
             batch = instrument.read()
             values += [v for block in batch.blocks for v in block.values.tolist()]
@@ -85,26 +85,26 @@ def test_a_logger_that_is_asked() -> None:
 
 
 def test_what_was_raised_is_raised_again() -> None:
-    moments = [
-        RecordedMoment(0.0, "open"),
-        RecordedMoment(0.1, ">", b"A"),
-        RecordedMoment(0.2, "<", k204_reply([20.0, None, None, None])),
-        RecordedMoment(0.3, ">", b"A"),
-        RecordedMoment(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
+    events = [
+        RecordedEvent(0.0, "open"),
+        RecordedEvent(0.1, ">", b"A"),
+        RecordedEvent(0.2, "<", k204_reply([20.0, None, None, None])),
+        RecordedEvent(0.3, ">", b"A"),
+        RecordedEvent(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
     ]
-    instrument = replayed(parse_session(file_of("k204", K204, *moments)))
+    instrument = replayed_instrument(parse_session(file_of("k204", K204, *events)))
     instrument.open()
     instrument.start()
     with pytest.raises(ConnectionLost, match="case: lost /dev/ttyUSB1") as told:
         instrument.read()
-    assert not isinstance(told.value, SessionEnded)
+    assert not isinstance(told.value, RecordingEnded)
 
 
 def test_a_driver_that_says_something_else() -> None:
-    line = ReplayLine([RecordedMoment(0.0, ">", b"*IDN?\n"), RecordedMoment(0.1, "<", b"a\n")])
+    line = ReplayLine([RecordedEvent(0.0, ">", b"*IDN?\n"), RecordedEvent(0.1, "<", b"a\n")])
     with pytest.raises(ProtocolError, match="another version or other settings"):
         line.write(b"READ?\n")
-    line = ReplayLine([RecordedMoment(0.0, ">", b"*IDN?\n"), RecordedMoment(0.1, ">", b"x")])
+    line = ReplayLine([RecordedEvent(0.0, ">", b"*IDN?\n"), RecordedEvent(0.1, ">", b"x")])
     line.write(b"*IDN?\n")
     with pytest.raises(NoAnswer):
         line.read_line(1.0)
@@ -145,7 +145,7 @@ def test_a_driver_without_a_line_cannot_be_recorded() -> None:
         "accuracy_floor": 1.0,
     }
     with pytest.raises(InstrumentError, match="mqtt has no line"):
-        recording.begin_recording(io.StringIO(), "t", "mqtt", settings, Clock())
+        recording.recorded_instrument(io.StringIO(), "t", "mqtt", settings, Clock())
 
 
 def test_files_of_a_machine_are_recorded_too(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_files_of_a_machine_are_recorded_too(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"{text}\n")
     file = io.StringIO()
     settings = {"directory": str(tmp_path), "interval_s": 0.001}
-    recorded = recording.begin_recording(file, "t", "hwmon", settings, Clock())
+    recorded = recording.recorded_instrument(file, "t", "hwmon", settings, Clock())
     recorded.open()
     recorded.start()
     assert [block.values.tolist() for block in recorded.read().blocks] == [[41.85]]
@@ -162,13 +162,13 @@ def test_files_of_a_machine_are_recorded_too(tmp_path: Path) -> None:
         recorded.read()
     recorded.close()
 
-    instrument = replayed(parse_session(file.getvalue()))
+    instrument = replayed_instrument(parse_session(file.getvalue()))
     assert instrument.open().model == "nvme"
     instrument.start()
     assert [block.values.tolist() for block in instrument.read().blocks] == [[41.85]]
     with pytest.raises(ConnectionLost, match="vanished"):
         instrument.read()
-    with pytest.raises(SessionEnded):
+    with pytest.raises(RecordingEnded):
         instrument.read()
 
 
@@ -184,7 +184,7 @@ def test_what_a_program_printed_is_recorded_too(tmp_path: Path) -> None:
         "command": str(program),
     }
     file = io.StringIO()
-    recorded = recording.begin_recording(file, "odd", "sigrok", settings, Clock())
+    recorded = recording.recorded_instrument(file, "odd", "sigrok", settings, Clock())
     recorded.open()
     recorded.start()
     values: list[float] = []

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from instruments.simulated.drive.fake_nvme_cli import HostFace
-from instruments.simulated.drive.model import Ssd
+from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.parameters import load
 from labctl.analysis.power.drive_telemetry import counters_moved, own_power_readings
 from labctl.capture.drive import smart_watch as drive_watch
@@ -213,7 +213,7 @@ async def test_a_drive_that_hangs_does_not_hold_up_the_end(
 def test_a_real_command_of_the_simulated_drive_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    HostFace(tmp_path, Ssd(load(), 1, 0))
+    DriveHostFiles(tmp_path, DriveModel(load(), 1, 0))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     log, problem = SmartReader(LocalMachine(), "/dev/nvme0n1", "nvme").read()
     assert problem == ""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instruments.driver_kit.polling import PolledCounts
+from instruments.driver_kit.polling import CounterPolling
 
 S = 1_000_000_000
 PERIOD_S = 0.18
@@ -20,7 +20,7 @@ def test_eighty_looks_know_the_count_to_about_a_round_trip(
     interval_s: float, begin_s: float, drift_ppm: float, trip_s: float
 ) -> None:
     """The bounds of each look alone are an interval wide; together they must be far closer."""
-    looks = PolledCounts(PERIOD_S)
+    looks = CounterPolling(PERIOD_S)
     interval_ns = interval_s * S
     true_ns = interval_ns * (1 + drift_ppm * 1e-6)
     now = round((begin_s + interval_s) * S)
@@ -30,8 +30,8 @@ def test_eighty_looks_know_the_count_to_about_a_round_trip(
         count = int(((sent + received) / 2 - begin_s * S) // true_ns)
         lows.append(sent - (count + 1) * true_ns)
         highs.append(received - count * true_ns)
-        looks.saw(count, interval_ns, sent, received)
-        now = looks.next_ns(received, interval_ns)
+        looks.add_poll(count, interval_ns, sent, received)
+        now = looks.next_poll_ns(received, interval_ns)
         assert received + 0.2 * PERIOD_S * S <= now <= received + PERIOD_S * S
     assert max(lows) <= begin_s * S <= min(highs)
     known_ns = min(highs) - max(lows)
@@ -39,16 +39,16 @@ def test_eighty_looks_know_the_count_to_about_a_round_trip(
 
 
 def test_a_counter_that_begins_anew_is_searched_anew() -> None:
-    looks = PolledCounts(PERIOD_S)
-    looks.saw(100, 0.01 * S, 2 * S, 2 * S + 1000)
-    assert looks.next_ns(2 * S + 1000, 0.01 * S) != 2 * S + 1000 + round(PERIOD_S * S)
+    looks = CounterPolling(PERIOD_S)
+    looks.add_poll(100, 0.01 * S, 2 * S, 2 * S + 1000)
+    assert looks.next_poll_ns(2 * S + 1000, 0.01 * S) != 2 * S + 1000 + round(PERIOD_S * S)
     looks.restart()
-    assert looks.next_ns(2 * S, 0.01 * S) == 2 * S + round(PERIOD_S * S)
+    assert looks.next_poll_ns(2 * S, 0.01 * S) == 2 * S + round(PERIOD_S * S)
 
 
 def test_a_look_that_contradicts_the_others_begins_anew() -> None:
-    looks = PolledCounts(PERIOD_S)
+    looks = CounterPolling(PERIOD_S)
     for count, at_s in ((10, 1.005), (33, 1.235)):
-        looks.saw(count, 0.01 * S, round(at_s * S), round(at_s * S) + 100_000)
-    looks.saw(500, 0.01 * S, 2 * S, 2 * S + 100_000)
-    assert 2.16 * S < looks.next_ns(2 * S, 0.01 * S) <= 2.18 * S
+        looks.add_poll(count, 0.01 * S, round(at_s * S), round(at_s * S) + 100_000)
+    looks.add_poll(500, 0.01 * S, 2 * S, 2 * S + 100_000)
+    assert 2.16 * S < looks.next_poll_ns(2 * S, 0.01 * S) <= 2.18 * S

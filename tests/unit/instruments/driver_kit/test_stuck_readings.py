@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from instruments.driver_kit.stuck_readings import RepeatWatch
+from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.reading import Status
 
 
 def told(values: list[float]) -> list[Status | None]:
-    watch = RepeatWatch()
-    return [watch.look(value) for value in values]
+    watch = StuckReadingDetector()
+    return [watch.check(value) for value in values]
 
 
 def noisy(digits: float, count: int, seed: int = 1) -> list[float]:
@@ -34,10 +34,10 @@ def test_a_stuck_value_is_noticed_soon_and_until_it_moves(digits: float, within:
 
 
 def test_being_stuck_does_not_count_as_noise() -> None:
-    watch = RepeatWatch()
+    watch = StuckReadingDetector()
     for _ in range(5):
         for value in [*noisy(1.0, 60), *[1000.0] * 100]:
-            last = watch.look(value)
+            last = watch.check(value)
         assert last is Status.STUCK
 
 
@@ -59,8 +59,8 @@ def test_a_step_of_the_input_is_no_fault() -> None:
 
 
 def test_after_a_restart_the_noise_is_still_known() -> None:
-    watch = RepeatWatch()
+    watch = StuckReadingDetector()
     for value in noisy(100.0, 100):
-        watch.look(value)
+        watch.check(value)
     watch.restart()
-    assert [watch.look(7.0) for _ in range(12)][-1] is Status.STUCK
+    assert [watch.check(7.0) for _ in range(12)][-1] is Status.STUCK

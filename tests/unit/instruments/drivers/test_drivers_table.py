@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from instruments import drivers
 from instruments.driver_kit import specifications
-from instruments.driver_kit.batches import sort_readings
-from instruments.identify import driver_for
+from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.identify import driver_for_model
 from instruments.instrument import Instrument
 from instruments.reading import Status
 
@@ -165,19 +165,19 @@ def test_limits_of_the_service_guide() -> None:
 
 def test_sorting_numbers_from_statuses() -> None:
     over, none = Status.OVERLOAD, Status.NO_VALUE
-    blocks, statuses = sort_readings("v", [1, 2, 3, 4, 5], [over, over, 1.5, none, over])
+    blocks, statuses = blocks_and_statuses("v", [1, 2, 3, 4, 5], [over, over, 1.5, none, over])
     assert blocks[0].t_ns.tolist() == [3] and blocks[0].values.tolist() == [1.5]
     assert [(s.status, s.t_ns, s.count) for s in statuses] == [
         (over, 1, 2),
         (none, 4, 1),
         (over, 5, 1),
     ]
-    assert sort_readings("v", [], []) == ((), ())
+    assert blocks_and_statuses("v", [], []) == ((), ())
 
 
 def test_a_meter_that_can_stream_is_suggested_with_the_driver_that_streams() -> None:
     suggested = {
-        model: driver_for(model)[0] for model in ("34465A", "34401A", "DMM6500", "SDM3055")
+        model: driver_for_model(model)[0] for model in ("34465A", "34401A", "DMM6500", "SDM3055")
     }
     assert suggested == {
         "34465A": "truevolt", "34401A": "scpi_dmm", "DMM6500": "dmm6500", "SDM3055": "scpi_dmm",
@@ -195,4 +195,4 @@ def test_a_meter_that_can_stream_is_suggested_with_the_driver_that_streams() -> 
     ],
 )
 def test_a_model_is_suggested_by_what_it_answers(answered: str, driver: str, model: str) -> None:
-    assert driver_for(answered) == (driver, model)
+    assert driver_for_model(answered) == (driver, model)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from instruments.drivers.ina2xx import Ina2xx, Ina2xxSettings
 from instruments.errors import ConnectionLost, SettingRefused, WrongInstrument
 from instruments.reading import Batch, Status
-from instruments.transports.host_files import Files, LocalFiles
+from instruments.transports.host_files import HostFiles, LocalFiles
 
 LIMITS = {
     "voltage_pct_of_reading": 0.5,
@@ -39,7 +39,7 @@ def chip(tmp_path: Path) -> Path:
     return directory
 
 
-def monitor(directory: Path, files: Files | None = None, **changes: Any) -> Ina2xx:
+def monitor(directory: Path, files: HostFiles | None = None, **changes: Any) -> Ina2xx:
     values = {
         "model": "ina226",
         "directory": str(directory),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments.drivers.sigrok import Sigrok, SigrokSettings, judge, parse_line
+from instruments.drivers.sigrok import Sigrok, SigrokSettings, parse_line, reading_of
 from instruments.errors import ConnectionLost, ProtocolError, SettingRefused
 from instruments.reading import Batch, Quantity, Status
 
@@ -85,7 +85,7 @@ def test_what_is_no_line(bad: str) -> None:
     ],
 )
 def test_what_is_no_reading(text: str, status: Status) -> None:
-    assert judge(parse_line(text), Quantity.VOLTAGE)[0] is status
+    assert reading_of(parse_line(text), Quantity.VOLTAGE)[0] is status
 
 
 @needs_sigrok

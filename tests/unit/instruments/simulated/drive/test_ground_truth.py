@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from instruments.simulated.drive.fake_nvme_cli import HostFace
-from instruments.simulated.drive.ground_truth import Truth, TruthWriter
-from instruments.simulated.drive.model import TICK_NS, Ssd, Tick
+from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.ground_truth import GroundTruth, GroundTruthWriter
+from instruments.simulated.drive.model import TICK_NS, DriveModel, Tick
 from instruments.simulated.drive.parameters import Parameters, load, override
 from instruments.simulated.drive.state_ring import StateReader, StateWriter
 
 BLOCK = 131_072
 
 
-def hot_drive(**overrides: object) -> Ssd:
+def hot_drive(**overrides: object) -> DriveModel:
     """Reaches both throttle levels within a second or two of :func:`write`."""
     fast = {"thermal.composite_joules_per_kelvin": 0.2, "thermal.case_joules_per_kelvin": 0.3}
     named = {key.replace("__", "."): value for key, value in overrides.items()}
-    return Ssd(load(overrides={**fast, **named}), 1, 0)
+    return DriveModel(load(overrides={**fast, **named}), 1, 0)
 
 
-def write(ssd: Ssd, seconds: float) -> list[Tick]:
+def write(ssd: DriveModel, seconds: float) -> list[Tick]:
     """Write at 22 W, whatever the drive thinks of it; the ticks."""
     ticks = []
     for _ in range(round(seconds * 1000)):
@@ -38,9 +38,9 @@ def write(ssd: Ssd, seconds: float) -> list[Tick]:
     return ticks
 
 
-def smart_log(ssd: Ssd, directory: Path) -> dict[str, Any]:
+def smart_log(ssd: DriveModel, directory: Path) -> dict[str, Any]:
     directory.mkdir()
-    HostFace(directory, ssd)
+    DriveHostFiles(directory, ssd)
     path = directory / "nvme-state" / "smart-log.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
     return content
@@ -75,7 +75,7 @@ def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
 def test_trace_and_truth_agree(tmp_path: Path) -> None:
     ssd = hot_drive()
     trace = StateWriter(tmp_path / "trace")
-    writer = TruthWriter(tmp_path / "truth", ssd.parameters, 1)
+    writer = GroundTruthWriter(tmp_path / "truth", ssd.parameters, 1)
     for tick in write(ssd, 2) + [ssd.tick() for _ in range(2000)]:
         trace.append(*tick)
         writer.append(tick)
@@ -84,7 +84,7 @@ def test_trace_and_truth_agree(tmp_path: Path) -> None:
     with (tmp_path / "truth" / "ticks.bin").open("ab") as file:
         file.write(b"torn record")
 
-    truth = Truth(tmp_path / "truth")
+    truth = GroundTruth(tmp_path / "truth")
     window = 201 * TICK_NS, 1701 * TICK_NS  # marks are at 1, 11, 21 ms
     meter = StateReader(tmp_path / "trace")
     begin, end = (np.array([edge], dtype=np.int64) for edge in window)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instruments.simulated.drive.model import GRANULE_BYTES, TICK_NS, Burst, Ssd
+from instruments.simulated.drive.model import GRANULE_BYTES, TICK_NS, Burst, DriveModel
 from instruments.simulated.drive.parameters import load
 from instruments.simulated.drive.state_ring import TICK
 
@@ -26,7 +26,7 @@ class Load:
 
     def __init__(self, overrides: Mapping[str, object] | None = None, seed: int = 1) -> None:
         self.parameters = load(overrides=overrides)
-        self.ssd = Ssd(self.parameters, seed, 0)
+        self.ssd = DriveModel(self.parameters, seed, 0)
         self.ticks: list[tuple[float, ...]] = []
         self._random = random.Random(seed)
         self._position = 0
