@@ -8,6 +8,7 @@ that the number stands under does.
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from labctl.analysis.results import Estimate
 
@@ -130,3 +131,8 @@ def duration(seconds: float | None) -> str:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+
+
+def utc(t_ns: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time of the run in UTC, as a person reads it."""
+    return datetime.fromtimestamp(t_ns / 1e9, tz=UTC).strftime(pattern)

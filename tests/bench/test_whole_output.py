@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench
-from labctl.analysis.methods.all import methods_of
+from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.readings.phase_spans import RecordedOutput
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.summary import summarise

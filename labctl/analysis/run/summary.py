@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from labctl.analysis.power.budget import phase_energy, rail_result, total_watts, watts_above_idle
-from labctl.analysis.power.drive_telemetry import counters_moved, own_power, own_power_problem
+from labctl.analysis.power.drive_own_power import own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
 from labctl.analysis.power.unthrottled import unthrottled_part, unthrottled_pieces
@@ -27,6 +27,7 @@ from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
 from labctl.analysis.readings.live_iops import LIVE_IOPS
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_spans
+from labctl.analysis.readings.thermal_counters import counters_moved
 from labctl.analysis.results import (
     ClockResult,
     Estimate,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.analysis.methods.all import methods_of
+from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption, RunArgument
 from labctl.errors import JournalError

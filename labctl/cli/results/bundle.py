@@ -17,7 +17,7 @@ from labctl.cli.terminal.arguments import JsonOption, RunArgument
 from labctl.errors import JournalError
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord
-from labctl.report.data.files import summary_json
+from labctl.report.data.result_tables import summary_json
 
 DIFFERS = 1
 SHOWN = 20

@@ -66,7 +66,7 @@ def _write(record: RunRecord, summary: RunSummary) -> None:
         write_report(record, summary)
         if wants_review(record):
             # imported here: the libraries of every analysis take long to load
-            from labctl.analysis.methods.all import methods_of
+            from labctl.analysis.methods.method_results import methods_of
             from labctl.report.pages.review import write_review
 
             write_review(record, summary, methods_of(record, summary))

@@ -13,7 +13,7 @@ import numpy as np
 from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.analysis.run.timeline import Curve, Silence, Timeline
 from labctl.record.phase import Pattern, Phase, Role
-from labctl.report import key_figures
+from labctl.report import key_figures, numbers
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
@@ -65,7 +65,7 @@ class _TimeAxis:
         unit_s, unit = (1.0, "s") if seconds <= 300 else (60.0, "min")
         if seconds > 3 * 3600:
             unit_s, unit = 3600.0, "h"
-        start = key_figures.utc(line.begin_ns)
+        start = numbers.utc(line.begin_ns)
         return cls(line.begin_ns, line.end_ns, unit_s * 1e9, f"time since {start} UTC ({unit})")
 
     def at(self, t_ns: float) -> float:

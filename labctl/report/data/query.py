@@ -23,7 +23,7 @@ from labctl.installed import Extra, labctl_version, need
 from labctl.record.bundle import raw_files
 from labctl.record.reader import RunRecord, find_runs
 from labctl.report.csv_text import csv_text
-from labctl.report.data.files import Field
+from labctl.report.data.result_tables import Field
 
 if TYPE_CHECKING:
     import duckdb
@@ -120,7 +120,7 @@ def _parquet(path: Path, spare: Path) -> tuple[Path, ...]:
     if all(_fingerprint_of(file) == wanted for file in kept):
         return kept
     from labctl.analysis.run.summary import summarise
-    from labctl.report.data.files import drive_rows, phase_rows
+    from labctl.report.data.result_tables import drive_rows, phase_rows
 
     record = RunRecord(path)
     summary = summarise(record)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.methods.all import MethodResults, methods_of
+from labctl.analysis.methods.method_results import MethodResults, methods_of
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
     channel_series,
@@ -30,7 +30,7 @@ from labctl.errors import JournalError
 from labctl.record.header import Header
 from labctl.record.layout import CHANNELS_DIR
 from labctl.record.reader import RunRecord
-from labctl.report.data.files import Field, phase_rows
+from labctl.report.data.result_tables import Field, phase_rows
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -27,7 +27,7 @@ from labctl.printable import printable, printable_lines
 from labctl.record.header import RailInfo
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
-from labctl.report import key_figures, numbers
+from labctl.report import key_figures, numbers, slow_stretches
 from labctl.report.charts.theme import Chart
 from labctl.report.pages.chart_library import chart_library
 from labctl.report.panels import panels
@@ -132,7 +132,7 @@ def _environment() -> Environment:
         "prefixed_pm": numbers.prefixed_with_uncertainty,
         "scaled": numbers.scaled,
         "significant": numbers.significant,
-        "utc": key_figures.utc,
+        "utc": numbers.utc,
         "latency_mean_us": latency_mean_us,
         "latency_percentile_us": latency_percentile_us,
         "budget": _budget,
@@ -140,7 +140,7 @@ def _environment() -> Environment:
         "signed": _signed,
     }
     environment.globals |= {
-        "causes_in": key_figures.causes_in,
+        "causes_in": slow_stretches.causes_in,
         "by_drive": drives.by_drive,
         "Role": Role,
         "Estimate": Estimate,

@@ -9,7 +9,13 @@ from labctl.analysis.results import RunSummary
 from labctl.errors import ConfigurationError
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
-from labctl.report.data.files import cpu_csv, drives_csv, phases_csv, points_csv, summary_json
+from labctl.report.data.result_tables import (
+    cpu_csv,
+    drives_csv,
+    phases_csv,
+    points_csv,
+    summary_json,
+)
 from labctl.toml_reading import parse_toml
 
 SUMMARY_FILE = "summary.json"
@@ -28,7 +34,7 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     Gives the files that were written, the page last. Older ones are replaced, each in one step.
     """
     # altair and vl-convert take a second to load: only who wants charts waits for them
-    from labctl.report.charts.run import run_charts
+    from labctl.report.charts.run_charts import run_charts
     from labctl.report.charts.theme import png_of_svg, static_svg
     from labctl.report.pages.report import Drawn, report_page
 

@@ -10,27 +10,30 @@ from pathlib import Path
 
 import vl_convert
 
-from labctl.analysis.methods.all import MethodResults
 from labctl.analysis.methods.consistency import TAIL_S
+from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.record.reader import RunRecord
-from labctl.report.charts.drives import drive_charts
+from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, png_of_svg, static_svg
 from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.panels import panels
-from labctl.report.review_charts.bars import conditioned_figure, efficiency_figure, replay_figure
+from labctl.report.review_charts.conditioned import conditioned_figure
 from labctl.report.review_charts.consistency import consistency_figure, watts_per_second
-from labctl.report.review_charts.curves import mixed_figure, transfer_figure
-from labctl.report.review_charts.headline_bars import headline_bars
+from labctl.report.review_charts.efficiency import efficiency_figure
+from labctl.report.review_charts.headline import headline_figure
 from labctl.report.review_charts.matrix import matrices, matrix_figures
+from labctl.report.review_charts.mixed import mixed_figure
+from labctl.report.review_charts.replays import replay_figure
 from labctl.report.review_charts.review_chart import Figure
 from labctl.report.review_charts.saturation import saturation_figures
 from labctl.report.review_charts.soak import soak_figure
-from labctl.report.review_charts.steady import steady_figure
+from labctl.report.review_charts.steady_state import steady_figure
+from labctl.report.review_charts.transfer_sizes import transfer_figure
 from labctl.report.text.methods import methods_text
 
 FOLDER = "review"
@@ -47,7 +50,7 @@ def review_figures(
     """Every chart of the reviews that the run has data for."""
     measured = summary.measured
     figures = [
-        headline_bars(methods.averages),
+        headline_figure(methods.averages),
         efficiency_figure(summary.points, methods.idle),
     ]
     by_index = {item.phase.index: item for item in measured}

@@ -11,8 +11,9 @@ from typing import Any
 
 import altair as alt
 
-from labctl.analysis.results import Estimate
+from labctl.analysis.results import Estimate, PhaseResult
 from labctl.report.charts.theme import (
+    GROUPED,
     INK,
     PREFIXED,
     RED,
@@ -125,3 +126,69 @@ def bars(
         layers.append(triangle.encode(x=alt.value(6), y=y, tooltip=tooltip))
     size = {"width": 360, "height": max(60, 34 * len(order))}
     return plain(alt.layer(*layers).properties(**size))
+
+
+def throttling_columns(item: PhaseResult) -> Row:
+    """Whether a phase throttled, and what it did while it did not."""
+    return {
+        "throttled_s": item.throttled_s,
+        **estimate_columns("iops_unthrottled", item.iops_unthrottled),
+        **estimate_columns("watts_unthrottled", item.watts_unthrottled),
+    }
+
+
+def curves(
+    numbers: Sequence[Row],
+    series: str,
+    along: str,
+    order: Sequence[Any],
+    along_title: str,
+    shown: Sequence[tuple[str, str]],
+) -> tuple[Spec, Datasets]:
+    """A small chart a quantity, a line a series, over an ordinal axis."""
+    datasets = Datasets()
+    names = tuple(dict.fromkeys(str(row[series]) for row in numbers))
+    parts = []
+    for name, title in shown:
+        rows: list[Row] = [
+            {
+                "x": row[along],
+                "of": row[series],
+                "y": row[name],
+                "low": row[name] - (row.get(f"{name}_u") or 0.0),
+                "high": row[name] + (row.get(f"{name}_u") or 0.0),
+                "throttled_s": row["throttled_s"],
+            }
+            for row in numbers
+            if row[name] is not None
+        ]
+        if not rows:
+            continue
+        data = datasets.chart(rows)
+        top = max(float(row["high"]) for row in rows)
+        scale = alt.Scale(domain=[0, top * 1.12 or 1.0], nice=False)
+        x = alt.X(
+            "x:O", sort=list(order), title=along_title,
+            axis=alt.Axis(labelAngle=0, labelOverlap="greedy", grid=False),
+        )  # fmt: skip
+        labels = GROUPED if name == "mb_per_s" else PREFIXED
+        axis = alt.Axis(labelExpr=labels, tickCount=5, minExtent=34)
+        y = alt.Y("y:Q", title=title, scale=scale, axis=axis)
+        colour = alt.Color(
+            "of:N", title=None, scale=alt.Scale(domain=list(names), range=hues(names)),
+            legend=alt.Legend(orient="top", direction="horizontal"),
+        )  # fmt: skip
+        layers = [
+            data.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour),
+            data.mark_point(filled=True, size=36, opacity=1).encode(x=x, y=y, color=colour),
+            data.mark_rule(strokeWidth=1.2).encode(
+                x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour
+            ),
+        ]
+        marked = [row for row in rows if row["throttled_s"] > 0]
+        if marked:
+            triangle = datasets.chart(marked).mark_point(**TRIANGLE, yOffset=-12)
+            tooltip = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
+            layers.append(triangle.encode(x=x, y=y, tooltip=tooltip))
+        parts.append(plain(alt.layer(*layers).properties(width=HALF_WIDTH, height=200)))
+    return joined(parts, 2), datasets

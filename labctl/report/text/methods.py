@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
 
-from labctl.analysis.methods.all import MethodResults
 from labctl.analysis.methods.frontier import FrontierAnswer
+from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.methods.power_model import RailModel
 from labctl.analysis.methods.replays import KERNEL, Busy, ReplayResult
 from labctl.analysis.methods.soak import Recovery

@@ -15,7 +15,7 @@ from labctl.analysis.latency import latency_mean_us, latency_percentile_us
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
-from labctl.report import key_figures
+from labctl.report import key_figures, numbers, slow_stretches
 from labctl.report.numbers import (
     NOTHING,
     duration,
@@ -100,7 +100,7 @@ def _heading(summary: RunSummary) -> Text:
     drive = " ".join(part for part in (summary.drive_model, summary.drive_serial) if part)
     lasted = (summary.end_ns - summary.begin_ns) / 1e9
     second = (
-        f"{drive or 'drive not named'}, {key_figures.utc(summary.begin_ns)} UTC, {duration(lasted)}"
+        f"{drive or 'drive not named'}, {numbers.utc(summary.begin_ns)} UTC, {duration(lasted)}"
     )
     figures = [
         f"idle {with_uncertainty(summary.idle_watts)} W"
@@ -161,7 +161,7 @@ def _mark(summary: RunSummary, result: PhaseResult) -> str:
     marks = NOT_COMPLETED if result.outcome != "completed" else ""
     if result.throttled:
         marks += THROTTLED
-    elif key_figures.causes_in(summary, result):
+    elif slow_stretches.causes_in(summary, result):
         marks += OTHER_SLOWDOWN
     elif result.throttling is not None and result.throttling.verdict == OPEN:
         marks += NOT_EXCLUDED
@@ -247,7 +247,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
     if NOT_COMPLETED in marks:
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
     lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
-    for item in key_figures.slow_stretches(summary.throttling):
+    for item in slow_stretches.slow_stretches(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
         what = f"{item.cause.words}, {duration(item.seconds)}{times}"
         lines.append((f"{_label(summary, item.phase_index)}: {what}: {item.evidence}", ""))

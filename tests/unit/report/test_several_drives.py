@@ -12,13 +12,13 @@ import pytest
 
 from labctl.analysis.compare.comparison import compare
 from labctl.analysis.compare.gate import check_gate, parse_gate
-from labctl.analysis.methods.all import methods_of
+from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import compare_runs
 from labctl.errors import ConfigurationError, JournalError
-from labctl.report.charts.run import run_charts
-from labctl.report.data.files import drives_csv
+from labctl.report.charts.run_charts import run_charts
 from labctl.report.data.query import query
+from labctl.report.data.result_tables import drives_csv
 from labctl.report.data.run_data import open_run
 from labctl.report.pages.comparison import comparison_page
 from labctl.report.pages.report import report_page

@@ -18,7 +18,7 @@ from labctl.record.events import Event
 from labctl.record.layout import READING
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord
-from labctl.report.review_charts.bars import replay_figure
+from labctl.report.review_charts.replays import replay_figure
 from tests.unit.report_sample import summary_of
 
 PLAN = """

@@ -19,8 +19,8 @@ from labctl.capture.host.machine import LocalMachine
 from labctl.fio.results import final_result
 from labctl.record.events import Event, EventKind
 from labctl.record.phase import Pattern, Phase, Role
-from labctl.report.charts.cpu import cpu_chart
-from labctl.report.data.files import cpu_csv, phase_rows
+from labctl.report.charts.cpu_use import cpu_chart
+from labctl.report.data.result_tables import cpu_csv, phase_rows
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles
 from tests.unit.report_sample import plan, qd_sweep, summary_of

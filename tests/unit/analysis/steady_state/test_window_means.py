@@ -13,7 +13,7 @@ from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.steady_state.window_means import SCATTER, steady_rounds_of, window_means
 from labctl.config.plan import parse_plan
 from labctl.record.events import Event
-from labctl.report.data.files import phases_csv, points_csv
+from labctl.report.data.result_tables import phases_csv, points_csv
 from labctl.report.text.table import table_text
 from tests.unit.report_sample import summary_of
 

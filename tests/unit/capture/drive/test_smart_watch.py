@@ -17,7 +17,8 @@ import pytest
 from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
 from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.parameters import load
-from labctl.analysis.power.drive_telemetry import counters_moved, own_power_readings
+from labctl.analysis.power.drive_own_power import own_power_readings
+from labctl.analysis.readings.thermal_counters import counters_moved
 from labctl.capture.drive import smart_watch as drive_watch
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host.machine import Completed, LocalMachine

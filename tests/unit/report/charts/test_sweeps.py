@@ -12,7 +12,7 @@ from altair.vegalite.v6.schema.core import load_schema
 
 from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.config.sweeps import Sweep
-from labctl.report.charts.run import run_charts
+from labctl.report.charts.run_charts import run_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, png_of_svg, static_svg
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, record_of, summary_of, throttled

@@ -14,9 +14,9 @@ import pytest
 from altair.utils.schemapi import validate_jsonschema
 from altair.vegalite.v6.schema.core import load_schema
 
-from labctl.analysis.methods.all import methods_of
 from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.methods.consistency import consistency
+from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.results import RunSummary, TemperatureResult
 from labctl.analysis.steady_state.rounds import tracked_report
 from labctl.cli.results.report import make_report
@@ -25,14 +25,16 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.theme import static_svg
 from labctl.report.pages.report_files import wants_review
 from labctl.report.pages.review import review_figures, write_review
-from labctl.report.review_charts.bars import conditioned_figure, efficiency_figure
+from labctl.report.review_charts.conditioned import conditioned_figure
 from labctl.report.review_charts.consistency import WattsPerSecond, consistency_figure
-from labctl.report.review_charts.curves import mixed_figure, transfer_figure
-from labctl.report.review_charts.headline_bars import headline_bars
+from labctl.report.review_charts.efficiency import efficiency_figure
+from labctl.report.review_charts.headline import headline_figure
 from labctl.report.review_charts.matrix import matrix_figures
+from labctl.report.review_charts.mixed import mixed_figure
 from labctl.report.review_charts.review_chart import Figure
 from labctl.report.review_charts.saturation import saturation_figures
-from labctl.report.review_charts.steady import steady_figure
+from labctl.report.review_charts.steady_state import steady_figure
+from labctl.report.review_charts.transfer_sizes import transfer_figure
 from tests.unit.report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
 
 SIZES = Sweep(
@@ -81,7 +83,7 @@ def check(figure: Figure | None) -> list[dict[str, str]]:
 def test_headline_bars_have_the_averages(tmp_path: Path) -> None:
     record, summary = reviewed(tmp_path)
     found = methods_of(record, summary).averages
-    rows = check(headline_bars(found))
+    rows = check(headline_figure(found))
     assert [row["figure"] for row in rows] == [
         "randread 4k, mean of QD 1, 2, 4",
         "randrw 4k QD3, mean of six mixes",
@@ -89,7 +91,7 @@ def test_headline_bars_have_the_averages(tmp_path: Path) -> None:
     assert float(rows[0]["iops"]) == found[0].iops
     assert found[0].watts is not None
     assert float(rows[0]["watts_u"]) == found[0].watts.u
-    assert headline_bars(()) is None
+    assert headline_figure(()) is None
 
 
 def test_efficiency_has_a_bar_for_each_workload_and_each_idling(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_large_blocks_have_their_headline_in_mb_per_s_and_on_a_scale_of_their_ow
 ) -> None:
     large = qd_sweep().model_copy(update={"name": "sequential", "block_size": (131072,)})
     record, summary = drive_of_rounds(tmp_path, qd_sweep(), large)
-    figure = headline_bars(methods_of(record, summary).averages)
+    figure = headline_figure(methods_of(record, summary).averages)
     check(figure)
     assert figure is not None
     titles = re.findall(r'"title": "(IOPS|MB/s|mean power \(W\))"', json.dumps(figure.chart.spec))

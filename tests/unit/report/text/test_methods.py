@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.methods.all import methods_of
+from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.analyse import analyse
 from labctl.report.text.methods import methods_text

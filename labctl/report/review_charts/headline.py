@@ -9,7 +9,7 @@ from labctl.report.charts.theme import Datasets, finished
 from labctl.report.review_charts.review_chart import Figure, estimate_columns, work_and_watts
 
 
-def headline_bars(averages: Sequence[HeadlineAverage]) -> Figure | None:
+def headline_figure(averages: Sequence[HeadlineAverage]) -> Figure | None:
     """A bar for each headline average: IOPS, and beside it the watts they took."""
     if not averages:
         return None

@@ -14,7 +14,7 @@ from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_per
 from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
 from labctl.analysis.run import drives
 from labctl.fio.results import Direction
-from labctl.report import key_figures
+from labctl.report import key_figures, slow_stretches
 from labctl.report.csv_text import csv_text
 
 Field = str | int | float | None
@@ -153,7 +153,7 @@ def phase_row(
         "unthrottled_s": result.unthrottled_s,
         **_estimate("watts_unthrottled", result.watts_unthrottled),
         **_estimate("iops_unthrottled", result.iops_unthrottled),
-        "slowed_by": "; ".join(key_figures.causes_in(summary, result)),
+        "slowed_by": "; ".join(slow_stretches.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
         **_cpu(result.cpu),
         "notes": "; ".join(result.notes),

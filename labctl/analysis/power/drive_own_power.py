@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import RailSeries
 from labctl.analysis.results import OwnPower
-from labctl.record.drive_state import THERMAL_COUNTERS
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import READING
 from labctl.record.reader import RunRecord
@@ -51,29 +50,6 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
         f"{found.meter_watts:.2f} W ({found.difference:+.0%}, {found.looks} looks): is a rail not "
         "measured, or a shunt not what the rig says?",
     )
-
-
-def counters_moved(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
-    """Thermal counters that differ between the first and the last look: (before, after).
-
-    A counter that moved and moved back (a critical warning) is there with its highest value as
-    "after". Empty when none moved, and also when the drive was never asked.
-    """
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for event in events:
-        if event.kind == EventKind.DRIVE_STATE:
-            found = event.data.get("smart")
-        elif event.kind == EventKind.DRIVE_COUNTERS:
-            found = event.data.get("counters")
-        else:
-            continue
-        for name in THERMAL_COUNTERS:
-            value = found.get(name) if isinstance(found, dict) else None
-            if isinstance(value, int):
-                first.setdefault(name, value)
-                last[name] = max(value, last.get(name, value))
-    return {name: (first[name], last[name]) for name in first if last[name] != first[name]}
 
 
 def own_power_readings(events: Iterable[Event]) -> NDArray[np.void]:

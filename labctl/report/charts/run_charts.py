@@ -5,9 +5,9 @@ from __future__ import annotations
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
-from labctl.report.charts.cpu import cpu_chart
-from labctl.report.charts.drives import drive_charts
+from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.charts.over_time import time_chart
+from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart
 
