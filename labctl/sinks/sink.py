@@ -52,7 +52,7 @@ class Sink(Protocol):
     async def drain(self) -> None:
         """Wait until everything taken is stored, however long that takes."""
 
-    async def beat(self, point: Point) -> None:
+    async def heartbeat(self, point: Point) -> None:
         """Take a sign of life; it may be dropped."""
 
     def report(self) -> SinkReport:

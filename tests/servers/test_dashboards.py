@@ -207,8 +207,8 @@ def test_alert_rules_fire_for_whom_they_should(database: SampleDatabase) -> None
     assert last_of_each_rig("labctl-over-wctemp")["bench-1"] > 0
     assert last_of_each_rig("labctl-meter-silent") == {"bench-1": 1}
     assert last_of_each_rig("labctl-run-failed") == {}, "that run failed yesterday"
-    beats = last_of_each_rig("labctl-heartbeat-lost")
-    assert beats == {"bench-1": pytest.approx(-1, abs=1.1), "bench-2": 1, "bench-3": 0}
+    heartbeats = last_of_each_rig("labctl-heartbeat-lost")
+    assert heartbeats == {"bench-1": pytest.approx(-1, abs=1.1), "bench-2": 1, "bench-3": 0}
 
 
 _TAGS = ("time", "rig", "drive")

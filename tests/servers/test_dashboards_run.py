@@ -160,10 +160,14 @@ def test_while_it_was_on_the_rig_told_how_it_was(run: RealRun) -> None:
     )
     assert series["tags"] == {"rig": "bench"}
     *on, last = [dict(zip(series["columns"], row, strict=True)) for row in series["values"]]
-    for beat in on:
-        assert (beat["state"], beat["queue_length"], beat["alive"]) == ("running", 0, 1)
-        assert beat["meters_ok"] == 1
-        assert beat["journal_lag_s"] is not None
+    for heartbeat in on:
+        assert (heartbeat["state"], heartbeat["queue_length"], heartbeat["alive"]) == (
+            "running",
+            0,
+            1,
+        )
+        assert heartbeat["meters_ok"] == 1
+        assert heartbeat["journal_lag_s"] is not None
     assert on and (last["state"], last["alive"]) == ("idle", 0)
 
 

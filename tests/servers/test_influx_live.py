@@ -56,8 +56,8 @@ def test_a_run_is_shipped_while_it_is_on(
     assert told == []
     assert_same(influx.points(bucket), points_of(run.path))
     known = '"meters_ok", "alive", "queue_length"'
-    beats = influx.influxql(f'SELECT last("state"), {known} FROM rig', bucket)
-    assert beats[0]["values"][0][1:] == ["idle", 1, 0, 2]
+    heartbeats = influx.influxql(f'SELECT last("state"), {known} FROM rig', bucket)
+    assert heartbeats[0]["values"][0][1:] == ["idle", 1, 0, 2]
 
 
 def test_without_its_server_a_run_ends_in_time_and_is_sent_later(

@@ -116,7 +116,6 @@ PUBLISHER = """
 import asyncio, sys
 from pathlib import Path
 from labctl.service.runs.shipping import ship
-from labctl.sinks.mqtt.presence import MqttPresence
 from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.mqtt.sink import MqttSink
 settings = MqttSettings(host="127.0.0.1", port=int(sys.argv[2]))

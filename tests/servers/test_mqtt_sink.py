@@ -19,11 +19,9 @@ from labctl.record.events import Event
 from labctl.record.header import DriveInfo, RailInfo
 from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
-from labctl.sinks.mqtt.presence import MqttPresence
 from labctl.sinks.mqtt.retained_topics import forget
 from labctl.sinks.mqtt.sink import MqttSink
 from labctl.sinks.mqtt.topics import level
-from labctl.sinks.schema import rig_point
 from tests.servers.influx_run import MadeRun, S
 from tests.servers.mqtt_run import (
     LIMIT_S,
@@ -143,43 +141,6 @@ async def test_who_else_goes_offline_does_not_take_this_one_along(
         topic = "labctl/bench/availability"
         await listener.until(lambda: (topic, b"offline", False) in listener.heard)
         await listener.until(lambda: listener.last()[topic] == b"online")
-    assert (await retained(broker))["labctl/bench/availability"] == b"offline"
-
-
-async def test_a_daemon_stays_online_when_its_run_is_over(
-    broker: Mosquitto, tmp_path: Path
-) -> None:
-    """The daemon gives the heartbeats; state, phase and availability are right all the same."""
-    run = MadeRun(tmp_path)
-    run.grow(0.0)
-    async with (
-        asyncio.timeout(LIMIT_S),
-        Listener(broker) as listener,
-        MqttPresence(settings_of(broker), "bench", [].append, QUICK) as daemon,
-    ):
-        daemon.beat(rig_point("bench", S, "idle", queue_length=2, meters_ok=True))
-        await listener.until_told("labctl/bench/heartbeat")
-        over = asyncio.Event()
-        sink = sink_of(run, broker, [])
-        shipping = asyncio.create_task(ship(run.path, [sink], over=over, beats=False))
-        run.grow(4.0)
-        await listener.until_told("labctl/bench/phase")
-        assert listener.said("labctl/bench/state")[-1]["state"] == "running"
-        run.grow(1e9)
-        over.set()
-        await shipping
-        daemon.beat(rig_point("bench", 2 * S, "idle", queue_length=1, meters_ok=False))
-        await listener.until(
-            lambda: (
-                listener.last()["labctl/bench/availability"] == b"online"
-                and listener.said("labctl/bench/heartbeat")[-1]["t_ns"] == 2 * S
-            )
-        )
-        now = await retained(broker)
-        state = json.loads(now["labctl/bench/state"])
-        assert (state["state"], state["outcome"]) == ("idle", "completed")
-        beat = json.loads(now["labctl/bench/heartbeat"])
-        assert (beat["queue_length"], beat["meters_ok"]) == (1, False)
     assert (await retained(broker))["labctl/bench/availability"] == b"offline"
 
 

@@ -88,7 +88,7 @@ _KEYS = st.sampled_from(
 def test_whatever_is_told_the_view_can_be_made(messages: list[tuple[str, Any]]) -> None:
     rigs = RemoteRigs("labctl")
     for path, content in messages:
-        rigs.heard(f"labctl/bench/{path}", json.dumps(content).encode())
+        rigs.take(f"labctl/bench/{path}", json.dumps(content).encode())
     for rig in rigs.rigs():
         rig.view()
 
@@ -114,7 +114,7 @@ def test_a_phase_of_every_kind_can_be_shown(role: Role, pattern: Pattern) -> Non
         messages.state(5, "running", None, None),
         messages.phase(started_point(phase, 5, tags), 5, active=True),
     ):
-        rigs.heard(message.topic, message.payload)
+        rigs.take(message.topic, message.payload)
     (rig,) = rigs.rigs()
     seen = rig.view().phase
     assert seen is not None and seen.label and seen.label in shown(rigs)
@@ -123,13 +123,13 @@ def test_a_phase_of_every_kind_can_be_shown(role: Role, pattern: Pattern) -> Non
 def test_nothing_that_is_told_reaches_the_terminal_but_as_words_on_few_lines() -> None:
     rigs, nasty = RemoteRigs("labctl"), "\x1b]0;x\x07\x1b[2J\n\u202e" * 500
     topic = "labctl/rig%1B%5B2J%0A"
-    rigs.heard(f"{topic}/availability", b"online")
+    rigs.take(f"{topic}/availability", b"online")
     for path, values in (
         ("state", {"state": "running", "plan": nasty}),
         ("power/a%1B%0A", {"volts": 12.0, "amps": 0.5}),
         ("event/e", {"title": nasty, "time": nasty}),
     ):
-        rigs.heard(f"{topic}/{path}", json.dumps(values).encode())
+        rigs.take(f"{topic}/{path}", json.dumps(values).encode())
     text = shown(rigs)
     assert all(mark.isprintable() or mark == "\n" for mark in text)
     assert REMOTE_KEYS in text and "12.000 V" in text
@@ -137,9 +137,9 @@ def test_nothing_that_is_told_reaches_the_terminal_but_as_words_on_few_lines() -
 
 def test_what_was_looked_at_does_not_change_and_names_are_not_kept_without_end() -> None:
     rigs = RemoteRigs("labctl")
-    rigs.heard("labctl/bench/power/12V", b'{"volts": 12.0}')
+    rigs.take("labctl/bench/power/12V", b'{"volts": 12.0}')
     (before,) = rigs.rigs()
     for number in range(10 * MOST_NAMES):
-        rigs.heard(f"labctl/bench/power/{number}", b'{"volts": 1.0}')
+        rigs.take(f"labctl/bench/power/{number}", b'{"volts": 1.0}')
     assert list(before.power) == ["12V"]
     assert len(rigs.rigs()[0].power) == MOST_NAMES

@@ -348,7 +348,6 @@ OPTIONAL = {
     "labctl.sinks.influxdb.sink": "influx",
     "labctl.sinks.mqtt.home_assistant": "mqtt",
     "labctl.sinks.mqtt.connection": "mqtt",
-    "labctl.sinks.mqtt.presence": "mqtt",
     "labctl.sinks.mqtt.sink": "mqtt",
 }
 """Modules of labctl that cannot be imported without an extra."""

@@ -239,15 +239,15 @@ async def _listen(
     by_topic = {command_topic(settings, rig): rig for rig in rigs}
     waiting: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(MOST_WAITING)
 
-    async def greet(client: Any) -> None:
+    async def on_connect(client: Any) -> None:
         for topic in by_topic:
             await client.subscribe(topic, qos=1)
 
-    def heard(topic: str, content: bytes) -> None:
+    def on_message(topic: str, content: bytes) -> None:
         if topic in by_topic and not waiting.full():
             waiting.put_nowait((by_topic[topic], content[: MOST_PAYLOAD_BYTES + 1]))
 
-    publisher = MqttPublisher(settings, tell, greet=greet, heard=heard)
+    publisher = MqttPublisher(settings, tell, on_connect=on_connect, on_message=on_message)
     publisher.start()
     try:
         while True:

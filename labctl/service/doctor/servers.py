@@ -52,16 +52,16 @@ async def check_mqtt(settings: MqttSettings) -> AsyncIterator[Check]:
         yield check
     publisher = MqttPublisher(settings, lambda _: None)
     publisher.start()
-    greeted = False
+    connected = False
     try:
         async with asyncio.timeout(ANSWER_S):
-            await publisher.until_greeted()
-            greeted = True
+            await publisher.until_connected()
+            connected = True
     except TimeoutError:
         pass
     finally:
         await publisher.stop()
-    if greeted:
+    if connected:
         yield ok("mqtt", f"{settings.destination} takes messages")
     else:
         wrong = publisher.trouble or f"no answer within {ANSWER_S:.0f} s"

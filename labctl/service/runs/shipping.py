@@ -30,33 +30,34 @@ if TYPE_CHECKING:
     from labctl.sinks.sink import Sink, SinkReport
 
 POLL_S = 0.2
-"""How often a run that is on is looked at. The journal is written within 30 ms."""
+"""How often the journal of a run is read while the run is on; it is written within 30 ms."""
 
-BEAT_S = 5.0
+HEARTBEAT_EVERY_S = 5.0
 GRACE_S = 10.0
-"""How long a run that has ended waits for its last points to be stored."""
+"""How long the process of a run that has ended waits for its last points to be stored."""
 
 CLOSED_AFTER_S = 1.0
-"""After the ``run_ended`` event the journal hands over its last readings."""
+"""After the ``run_ended`` event the last readings are written to the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """What came of shipping one run to one sink. ``complete``: everything recorded is stored;
-    ``problem`` is why the run's phases are not, in words."""
+    """The result of shipping one run to one sink."""
 
     run: Path
     report: SinkReport
     complete: bool
+    """Whether everything recorded is stored."""
     problem: str = ""
+    """Why the results of the run's phases are not stored, in words."""
 
 
 Progress = Callable[[str, float, float, int], None]
-"""Called with the sink's name, seconds of the run sent, seconds there are, lines stored."""
+"""Called with the sink's name, seconds of the run sent, seconds recorded, lines stored."""
 
 
 def _no_progress(name: str, done_s: float, total_s: float, sent: int) -> None:
-    """Nobody is looking."""
+    """No progress is shown."""
 
 
 async def ship(
@@ -64,22 +65,21 @@ async def ship(
     sinks: Sequence[Sink],
     *,
     over: asyncio.Event | None = None,
-    beats: bool = True,
     progress: Progress = _no_progress,
 ) -> list[Shipped]:
     """Send a run to each sink from its cursor.
 
     With ``over`` the run is followed while it is on, until ``over`` is set or the journal says
-    that it ended, with heartbeats of its rig if ``beats``; without, what is there is sent. Comes
+    that it ended, with heartbeats of its rig; without, what is recorded by now is sent. Comes
     back when all is stored. Raises JournalError when this is no run, LabctlError when a sink
     cannot be opened.
     """
     record = RunRecord(path)
     results = await asyncio.gather(
-        *(_to(record, sink, over, beats, progress) for sink in sinks), return_exceptions=True
+        *(_to(record, sink, over, progress) for sink in sinks), return_exceptions=True
     )
     shipped = []
-    for result in results:  # one sink that cannot be opened does not hold up the others
+    for result in results:  # the others are sent although one sink cannot be opened
         if isinstance(result, BaseException):
             raise result
         shipped.append(result)
@@ -90,7 +90,6 @@ async def _to(
     record: RunRecord,
     sink: Sink,
     over: asyncio.Event | None,
-    beats: bool,
     progress: Progress,
 ) -> Shipped:
     from labctl.sinks.follow.follower import Follower
@@ -98,7 +97,7 @@ async def _to(
     async with sink:
         follower = Follower(record.path, sink.cursor)
         if over is not None:
-            await _live(follower, sink, over, beats)
+            await _live(follower, sink, over)
         still_on = over is None and is_being_recorded(record)
         now = RunClock(record.anchor).now_ns
         while (part := follower.advance(now() if still_on else None)) is not None:
@@ -110,21 +109,21 @@ async def _to(
         return Shipped(record.path, sink.report(), complete, follower.problem)
 
 
-async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool) -> None:
+async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
     clock = RunClock(follower.record.anchor)
     rig = follower.header.rig_name
     queue = await asyncio.to_thread(_queue)
-    next_beat = 0.0
+    next_heartbeat_s = 0.0
     ended_at: float | None = None
     while not over.is_set():
         while (part := follower.advance(clock.now_ns())) is not None:
             await sink.put(part)
         now = time.monotonic()
-        if beats and now >= next_beat and not follower.ended:
-            next_beat = now + BEAT_S
-            state = "running" if follower.header.phases else "idle"  # a record of the meters alone
+        if now >= next_heartbeat_s and not follower.ended:
+            next_heartbeat_s = now + HEARTBEAT_EVERY_S
+            state = "running" if follower.header.phases else "idle"  # an idle record has no phases
             waiting = await asyncio.to_thread(_waiting, queue, rig)
-            await sink.beat(_beat(follower, clock.now_ns(), state, waiting, alive=True))
+            await sink.heartbeat(_heartbeat(follower, clock.now_ns(), state, waiting, alive=True))
         await sink.flush()
         if follower.ended:
             ended_at = ended_at or now
@@ -133,9 +132,8 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event, beats: bool
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await over.wait()
-    if beats:
-        waiting = await asyncio.to_thread(_waiting, queue, rig)
-        await sink.beat(_beat(follower, clock.now_ns(), "idle", waiting, alive=False))
+    waiting = await asyncio.to_thread(_waiting, queue, rig)
+    await sink.heartbeat(_heartbeat(follower, clock.now_ns(), "idle", waiting, alive=False))
 
 
 def _queue() -> Queue | None:
@@ -156,10 +154,10 @@ def _waiting(queue: Queue | None, rig: str) -> int | None:
     return sum(job.rig == rig and job.state is JobState.QUEUED for job in jobs)
 
 
-def _beat(
+def _heartbeat(
     follower: Follower, now_ns: int, state: str, waiting: int | None, *, alive: bool
 ) -> Point:
-    """A sign of life of a rig."""
+    """A heartbeat of the rig."""
     return rig_point(
         follower.header.rig_name,
         now_ns,
@@ -174,12 +172,8 @@ def _beat(
 class LiveShipping:
     """Ships a run while it is on, in a thread of its own. Nothing here raises into the run."""
 
-    def __init__(self, factories: Sequence[SinkFactory], tell: Tell, *, beats: bool = True) -> None:
-        """``tell`` gets sentences for a person, from the shipping thread.
-
-        ``beats`` is for a run on its own; a daemon gives its rig's heartbeats itself.
-        """
-        self._beats = beats
+    def __init__(self, factories: Sequence[SinkFactory], tell: Tell) -> None:
+        """``tell`` gets sentences for a person, from the shipping thread."""
         self._factories = tuple(factories)
         self._tell = tell
         self._path: Path | None = None
@@ -191,7 +185,7 @@ class LiveShipping:
         self._complete = False
 
     def begin(self, path: Path) -> None:
-        """The run's directory is there: follow it."""
+        """Begin to ship: the run's directory exists."""
         if not self._factories:
             return
         self._path = path
@@ -199,9 +193,9 @@ class LiveShipping:
         self._thread.start()
 
     def finish(self, grace_s: float = GRACE_S) -> bool:
-        """The run is over: send the rest, for at most ``grace_s``; whether all of it is stored.
+        """Send the rest of a run that has ended, for at most ``grace_s``; whether all is stored.
 
-        What is missing then, ``labctl ship`` sends.
+        ``labctl ship`` sends what is missing then.
         """
         if self._thread is None or self._path is None:
             return True
@@ -224,7 +218,7 @@ class LiveShipping:
         try:
             asyncio.run(self._main())
         except asyncio.CancelledError:
-            return  # the grace is over
+            return  # grace_s has passed
         except LabctlError as error:
             self._tell(str(error))
         except Exception as error:  # a bug in a sink must not take the run down
@@ -238,7 +232,7 @@ class LiveShipping:
         self._task = asyncio.current_task()
         self._ready.set()
         sinks = [make(self._path, self._tell) for make in self._factories]
-        shipped = await ship(self._path, sinks, over=self._over, beats=self._beats)
+        shipped = await ship(self._path, sinks, over=self._over)
         self._complete = all(one.complete for one in shipped)
         for problem in {one.problem for one in shipped if one.problem}:
             self._tell(problem)

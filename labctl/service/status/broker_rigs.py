@@ -126,8 +126,8 @@ class RemoteRigs:
         with self._lock:
             return [self._rigs[name].copy() for name in sorted(self._rigs)]
 
-    def heard(self, topic: str, content: bytes) -> None:
-        """Take a message, whatever it is."""
+    def take(self, topic: str, content: bytes) -> None:
+        """Take a message; one that no rig would publish is ignored."""
         if not topic.startswith(self._prefix) or len(content) > MOST_PAYLOAD_BYTES:
             return
         level, _, path = topic.removeprefix(self._prefix).partition("/")
@@ -184,14 +184,16 @@ class BrokerListener:
 
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
 
-        async def greet(client: Any) -> None:
+        async def on_connect(client: Any) -> None:
             await client.subscribe(f"{self._settings.prefix}/+/#", qos=0)
 
-        publisher = MqttPublisher(self._settings, self._tell, greet=greet, heard=self.rigs.heard)
+        publisher = MqttPublisher(
+            self._settings, self._tell, on_connect=on_connect, on_message=self.rigs.take
+        )
         publisher.start()
 
         async def answered() -> None:
-            await publisher.until_greeted()
+            await publisher.until_connected()
             self._ready.set()
 
         waiting = asyncio.create_task(answered(), name="answered")

@@ -116,7 +116,7 @@ class InfluxSink:
             cursor, self._buffer_cursor = self._buffer_cursor, None
             await self._send(batch, cursor)
 
-    async def beat(self, point: Point) -> None:
+    async def heartbeat(self, point: Point) -> None:
         """A sign of life, unless the server is busy or away: it is of no use later."""
         text = line(point)
         if text is not None and not self._places.locked() and not self._writer.trouble:

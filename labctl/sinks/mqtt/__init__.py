@@ -1,1 +1,1 @@
-"""MQTT: settings, topics, messages, presence, sink, retained topics, Home Assistant."""
+"""MQTT: settings, topics, messages, sink, retained topics, Home Assistant."""

@@ -1,9 +1,8 @@
-"""Keeps connected to a broker for ever, and sends what there is to send.
+"""A connection to an MQTT broker that is made again whenever it is lost.
 
-aiomqtt does not reconnect: a loop around its ``async with`` does, with growing pauses. What must
-arrive waits in a queue until the broker has acknowledged it; of what only shows the present, the
-newest is kept and sent when it can be. So nothing grows while the broker is away but the queue,
-and that is bounded by whoever fills it.
+aiomqtt does not reconnect: a loop around its ``async with`` does, with growing pauses. A message
+that must arrive waits in a queue until the broker has acknowledged it; of a live value only the
+newest is kept. So while the broker is away only the queue grows, and its users bound it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ AT_ONCE = 100
 """Messages under way before their acknowledgements are waited for."""
 
 KEEPALIVE_S = 15
-FAREWELL_S = 2.0
-MOST_HEARD = 1_000
+GOODBYE_WITHIN_S = 2.0
+MOST_INCOMING = 1_000
 
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _BAD_LOGIN = (134, 135)
@@ -42,7 +41,7 @@ _BAD_LOGIN = (134, 135)
 
 _SILENT = logging.getLogger("labctl.sinks.mqtt.client")
 _SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False  # what matters is told once, in a sentence
+_SILENT.propagate = False  # trouble is reported once, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,13 @@ class ReconnectPace:
 
 
 class _Client(aiomqtt.Client):
-    """One connection, of which nothing is left when it failed or is over."""
+    """One connection; its socket is closed also when connecting failed."""
 
     async def __aenter__(self) -> Self:
         try:
             return await super().__aenter__()
         except BaseException:
-            self._client.disconnect()  # else the line stays open when nobody answers
+            self._client.disconnect()  # else the socket stays open when the broker does not answer
             raise
 
     async def __aexit__(
@@ -74,7 +73,7 @@ class _Client(aiomqtt.Client):
             await super().__aexit__(exc_type, exc, tb)
         finally:
             if self._disconnected.done() and not self._disconnected.cancelled():
-                self._disconnected.exception()  # seen: else asyncio prints it
+                self._disconnected.exception()  # retrieved: else asyncio logs it
 
 
 async def client_for(
@@ -92,7 +91,7 @@ async def client_for(
         will=last,
         timeout=answer_s,
         keepalive=KEEPALIVE_S,
-        max_queued_incoming_messages=MOST_HEARD,
+        max_queued_incoming_messages=MOST_INCOMING,
         tls_context=context,
         socket_options=(_NO_DELAY,),
         logger=_SILENT,
@@ -106,17 +105,17 @@ def _credentials(settings: MqttSettings) -> tuple[str, ssl.SSLContext | None]:
 
 
 def new_identifier() -> str:
-    """A name for one client. Whoever connects again must keep it: then the broker ends the old
-    connection, and its last will comes before the new one's greeting and not after it."""
+    """A client identifier. A client that reconnects must keep it: then the broker ends the old
+    connection, and publishes its last will before the new connection's ``online``."""
     return f"labctl-{secrets.token_hex(6)}"
 
 
-async def say_nothing(client: aiomqtt.Client) -> None:
-    """A greeting for those who have none."""
+async def no_setup(client: aiomqtt.Client) -> None:
+    """Nothing to do on a new connection."""
 
 
-def hear_nothing(topic: str, content: bytes) -> None:
-    """For those who subscribe to nothing."""
+def ignore_message(topic: str, content: bytes) -> None:
+    """For a client that subscribes to nothing."""
 
 
 @dataclass(slots=True)
@@ -134,20 +133,20 @@ class MqttPublisher:
         tell: Callable[[str], None],
         *,
         availability: Availability | None = None,
-        greet: Callable[[aiomqtt.Client], Awaitable[None]] = say_nothing,
-        heard: Callable[[str, bytes], None] = hear_nothing,
+        on_connect: Callable[[aiomqtt.Client], Awaitable[None]] = no_setup,
+        on_message: Callable[[str, bytes], None] = ignore_message,
         pace: ReconnectPace | None = None,
     ) -> None:
-        """``greet`` is called first on each connection; ``heard`` gets what was subscribed to."""
+        """``on_connect`` is awaited on each new connection; ``on_message`` gets what comes in."""
         self.accepted = 0
         self.delivered = 0
-        """Messages of :meth:`deliver`: taken, and acknowledged by the broker with all before."""
+        """Messages of :meth:`deliver`: accepted; and acknowledged, as are all before them."""
         self.trouble = ""
         """What is wrong now, in words; empty when the broker takes what is sent."""
         self._settings = settings
         self._tell = tell
-        self._greet = greet
-        self._heard = heard
+        self._on_connect = on_connect
+        self._on_message = on_message
         self._availability = availability
         self._leaving = False
         self._pace = pace or ReconnectPace()
@@ -157,10 +156,10 @@ class MqttPublisher:
         self._unsent: dict[str, Message] = {}
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
-        self._told = ""
+        self._reported = ""
         self._pause_s = self._pace.first_s
         self._client: aiomqtt.Client | None = None
-        self._greeted = False
+        self._connected = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -169,12 +168,12 @@ class MqttPublisher:
         self._task.add_done_callback(lambda _: self._progress.set())
 
     async def stop(self) -> None:
-        """Say goodbye when there is somebody to hear it, and let go at once."""
+        """Publish ``offline`` where there is a connection, and disconnect at once."""
         self._leaving = True
         if self._client is not None and self._availability is not None:
             self._unsent.pop(self._availability.online.topic, None)
             with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
-                async with asyncio.timeout(FAREWELL_S):
+                async with asyncio.timeout(GOODBYE_WITHIN_S):
                     await self._publish(self._client, self._availability.offline)
         if self._task is not None:
             self._task.cancel()
@@ -187,8 +186,8 @@ class MqttPublisher:
         self._work.set()
 
     def show(self, message: Message) -> None:
-        """Send this unless a newer one of its topic comes first. A retained one is sent again on
-        each new connection: the broker may have lost it."""
+        """Send a message, unless a newer one of its topic comes first. A retained one is sent again
+        on each new connection: the broker may have lost it."""
         if message.retain:
             self._retained[message.topic] = message
         self._unsent[message.topic] = message
@@ -202,9 +201,9 @@ class MqttPublisher:
         """Wait until everything is sent and acknowledged, however long that takes."""
         await self._until(lambda: not self._queue and not self._unsent and not self.trouble)
 
-    async def until_greeted(self) -> None:
-        """Wait until there is a connection on which all is well."""
-        await self._until(lambda: self._greeted and not self.trouble)
+    async def until_connected(self) -> None:
+        """Wait until there is a connection, and ``on_connect`` has returned on it."""
+        await self._until(lambda: self._connected and not self.trouble)
 
     async def _until(self, reached: Callable[[], bool]) -> None:
         while not reached():
@@ -224,8 +223,8 @@ class MqttPublisher:
                     tasks.create_task(self._listen(client), name="mqtt-listen")
                     tasks.create_task(self._send(client), name="mqtt-send")
             except* (aiomqtt.MqttError, OSError, UnicodeDecodeError) as group:
-                self._client, self._greeted = None, False
-                self._complain(_first(group))
+                self._client, self._connected = None, False
+                self._report_trouble(_first(group))
             await asyncio.sleep(self._pause_s * random.uniform(0.75, 1.25))
             self._pause_s = min(self._pause_s * 2, self._pace.most_s)
 
@@ -233,23 +232,23 @@ class MqttPublisher:
         """Raises MqttError when the connection is lost."""
         async for message in client.messages:
             if isinstance(message.payload, bytes):
-                self._hear(str(message.topic), message.payload)
+                self._dispatch(str(message.topic), message.payload)
 
-    def _hear(self, topic: str, content: bytes) -> None:
+    def _dispatch(self, topic: str, content: bytes) -> None:
         present = self._availability
         if present is None or topic != present.offline.topic:
-            self._heard(topic, content)
+            self._on_message(topic, content)
         elif content == present.offline.payload and not self._leaving:
-            # by a connection that was before this one, or is beside it
+            # published for an earlier connection, or for another one beside this
             self.show(present.online)
 
     async def _send(self, client: aiomqtt.Client) -> None:
-        self._client = client  # from now on there is somebody to say goodbye to
+        self._client = client  # from now on stop() publishes offline
         if self._availability is not None:
             await self._publish(client, self._availability.online)
             await client.subscribe(self._availability.online.topic, qos=1)
-        await self._greet(client)
-        self._greeted = True
+        await self._on_connect(client)
+        self._connected = True
         self._unsent |= {**self._retained, **self._unsent}
         while True:
             self._work.clear()
@@ -281,16 +280,16 @@ class MqttPublisher:
     async def _publish(self, client: aiomqtt.Client, message: Message) -> None:
         await client.publish(message.topic, message.payload, message.qos, message.retain)
 
-    def _complain(self, error: BaseException) -> None:
-        """Once for each outage, and again when the reason becomes another kind."""
+    def _report_trouble(self, error: BaseException) -> None:
+        """Report an outage once, and again when the broker refuses instead of being away."""
         refused = isinstance(error, MqttConnectError)
         kind = "refuses" if refused else "cannot be reached:"
         self.trouble = str(error) or type(error).__name__
         if refused and _is_bad_login(error):
             self.trouble += f"; are user and password right? ({PASSWORD_VARIABLE} or password_file)"
-        if kind == self._told:
+        if kind == self._reported:
             return
-        self._told = kind
+        self._reported = kind
         self._tell(
             f"MQTT broker {self._settings.destination} {kind} {self.trouble}; "
             "no event is lost, it is sent when it can be"
@@ -299,8 +298,8 @@ class MqttPublisher:
     def _trouble_over(self) -> None:
         self._pause_s = self._pace.first_s
         self.trouble = ""
-        if self._told:
-            self._told = ""
+        if self._reported:
+            self._reported = ""
             self._tell(f"MQTT broker {self._settings.destination} takes messages again")
 
 

@@ -1,4 +1,4 @@
-"""What happens on a rig as MQTT messages."""
+"""The MQTT messages of a rig and of a run: state, heartbeat, phase, result, event, live values."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from labctl.sinks.mqtt.topics import (
 from labctl.sinks.schema import Point, PointSeries, drive_tags, run_tags
 
 NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
-"""The tag that tells the series of a measurement apart."""
+"""The tag that names a series of a measurement."""
 
 _NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct", "power_state")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is published; ``qos`` 1 is repeated until the broker has it."""
+    """One MQTT message; with ``qos`` 1 it is sent until the broker acknowledges it."""
 
     topic: str
     payload: bytes
@@ -38,7 +38,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What is said on coming, and on going or by the broker when the connection breaks."""
+    """Published on connecting; on disconnecting, or as the last will when the connection breaks."""
 
     online: Message
     offline: Message
@@ -55,8 +55,8 @@ class RigMessages:
         phases: int = 0,
         drives: Mapping[str, str] | None = None,
     ) -> None:
-        """``tags`` are what each message says of where it comes from; ``rig`` is among them.
-        ``drives``: of several drives their names in the rig, by what their points call them."""
+        """``tags`` stand in each message; ``rig`` is among them. ``drives``: of several drives the
+        name in the rig, by the value of the points' tag ``drive``."""
         self.base = base_topic(prefix, tags["rig"])
         self._tags = dict(tags)
         self._drives = dict(drives or {})
@@ -65,13 +65,13 @@ class RigMessages:
 
     @classmethod
     def of_run(cls, prefix: str, header: Header) -> RigMessages:
-        """Those of a run."""
+        """The messages of one run."""
         drives = {tags["drive"]: name for name, tags in drive_tags(header).items()}
         return cls(prefix, run_tags(header), header.plan_name, len(header.phases), drives)
 
     @property
     def availability(self) -> Availability:
-        """Whether somebody tells about this rig now."""
+        """Whether a process publishes for this rig now."""
         topic = TOPICS["availability"]
         name = topic_name(self.base, "availability")
         online, offline = (
@@ -80,16 +80,16 @@ class RigMessages:
         return Availability(online, offline)
 
     def is_of_all(self, tags: Mapping[str, str]) -> bool:
-        """Whether something is not one drive's alone, where there are several."""
+        """Whether tags are of all drives together, not of one of several."""
         return tags.get("drive") not in self._drives
 
     def state(self, t_ns: int, state: str, outcome: str | None, reason: str | None) -> Message:
-        """What the rig is doing, and how its run ended."""
+        """The state of the rig, and the outcome of its last run."""
         values = {"state": state, "plan": self._plan, "outcome": outcome, "reason": reason}
         return self._message("state", t_ns, values)
 
     def heartbeat(self, point: Point) -> Message:
-        """A sign of life."""
+        """A heartbeat."""
         known = TOPICS["heartbeat"].fields
         values = {name: value for name, value in point.fields.items() if name in known}
         return self._message("heartbeat", point.t_ns, values)
@@ -114,7 +114,7 @@ class RigMessages:
         return self._message("drive_result", point.t_ns, values, name)
 
     def event(self, point: Point) -> Message:
-        """An event. Told twice it has the same id."""
+        """An event. Sent again it has the same id."""
         kind, severity = point.tags["kind"], point.tags["severity"]
         title = point.fields.get("title")
         values = {
@@ -127,7 +127,7 @@ class RigMessages:
         return self._message("event", point.t_ns, values, kind)
 
     def newest(self, series: PointSeries) -> tuple[int, Message]:
-        """The last values of a series, and their time."""
+        """The newest values of a series, and their time (ns)."""
         kind, tag = series.measurement, NAMED_BY[series.measurement]
         t_ns = int(series.t_ns[-1])
         columns = {name: column[-1] for name, column in series.columns.items()}
@@ -155,5 +155,5 @@ class RigMessages:
 
 
 def _whose(tags: Mapping[str, str]) -> dict[str, str]:
-    """The drive that something is of, which of several may be one alone."""
+    """The tag ``drive``, where it is there."""
     return {"drive": tags["drive"]} if "drive" in tags else {}

@@ -1,4 +1,4 @@
-"""Which broker a rig's runs are told to: the ``[sinks.mqtt]`` section of a rig or the site file.
+"""The broker that a rig's runs are sent to: ``[sinks.mqtt]`` of a rig or of the site file.
 
 The password comes from ``LABCTL_MQTT_PASSWORD`` or from the file that ``password_file`` names.
 """
@@ -27,7 +27,7 @@ class MqttSettings(BrokerSettings):
     prefix: Annotated[str, Field(min_length=1, max_length=200)] = "labctl"
     """What the topics begin with; may have several levels."""
     bin_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
-    """Live values are means over this."""
+    """Live values are means over bins of this width."""
     home_assistant: bool = False
     """Announce the rig's sensors to Home Assistant."""
     home_assistant_prefix: Annotated[str, Field(min_length=1, max_length=200)] = "homeassistant"
@@ -43,12 +43,12 @@ class MqttSettings(BrokerSettings):
 
     @property
     def destination(self) -> str:
-        """Where the messages go, in words and without any secret."""
+        """Broker and prefix for a person, without any secret."""
         return f"{self.address} ({self.prefix}/)"
 
     @property
     def bin_ns(self) -> int:
-        """The width of the bins."""
+        """The width of the bins, ns."""
         return round(self.bin_s * NS_PER_S)
 
     def password(self) -> str:
@@ -62,8 +62,7 @@ class MqttSettings(BrokerSettings):
 
 
 def mqtt_settings(rig_text: str, rig_name: str) -> MqttSettings | None:
-    """Where the runs of a rig of this machine are told; None when neither it nor the site file
-    says so.
+    """The broker of a rig of this machine; None when neither it nor the site file names one.
 
     Raises ConfigurationError with every mistake.
     """
@@ -85,7 +84,7 @@ def at_broker(host: str, port: int | None) -> MqttSettings:
 
 
 def _broker_of(values: Section) -> object:
-    """TLS or not, host and port."""
+    """TLS or not, host and port: secrets are for this broker alone."""
     tls = bool(values.get("tls"))
     port = values.get("port") or (TLS_PORT if tls else PLAIN_PORT)
     return tls, str(values.get("host")).lower(), port

@@ -1,8 +1,8 @@
-"""The MQTT sink: events until they are acknowledged, and what the rig is doing now.
+"""The MQTT sink: delivers events and results, and publishes the rig's state and live values.
 
-*Live* (beside a run that is on) it shows everything and stands behind ``availability``; otherwise
-it only delivers what was not delivered, and puts right what a broker still says of a run that
-ended while it was away.
+*Live* (beside a run that is on) it publishes everything, ``availability`` too; otherwise it only
+delivers what was not delivered yet, and corrects the retained state of a run that ended while the
+broker was away.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ RUNNING, IDLE = "running", "idle"
 
 
 class MqttSink:
-    """Tells one broker of one run.
+    """Sends one run to one broker.
 
-    The cursor moves when all messages before it are acknowledged, so each is told at least once;
-    one that is told again has the same id. Of live values only the newest is ever kept.
+    The cursor moves when all messages before it are acknowledged, so each is delivered at least
+    once; one delivered again has the same id. Of live values only the newest is kept.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class MqttSink:
             settings,
             tell,
             availability=self._messages.availability if live else None,
-            greet=self._announce if live else self._look,
-            heard=self._heard,
+            on_connect=self._announce if live else self._read_state,
+            on_message=self._on_message,
             pace=pace,
         )
         self._file: CursorFile | None = None
@@ -75,8 +75,8 @@ class MqttSink:
         self._shown_ns: dict[str, int] = {}
         self._state: tuple[str, str | None] | None = None
         self._phase: Point | None = None
-        self._found_state: bytes | None = None
-        self._take_up(record)
+        self._retained_state: bytes | None = None
+        self._replay_events(record)
 
     @property
     def cursor(self) -> Cursor:
@@ -99,7 +99,7 @@ class MqttSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop at once; the cursor says from where the next one goes on."""
+        """Stop at once; the next sink continues from the cursor."""
         await self._publisher.stop()
         self._move_cursor()
         assert self._file is not None
@@ -120,26 +120,26 @@ class MqttSink:
         self._move_cursor()
 
     async def flush(self) -> None:
-        """Everything taken is on its way already."""
+        """Nothing is held back: only the cursor moves."""
         self._move_cursor()
 
     async def drain(self) -> None:
         """Wait until everything is sent and acknowledged, and keep the cursor."""
         if not self._live:
-            await self._publisher.until_greeted()
-            self._put_right()
+            await self._publisher.until_connected()
+            self._correct_retained()
         await self._publisher.until_sent()
         self._move_cursor()
         assert self._file is not None
         self._file.save()
 
-    async def beat(self, point: Point) -> None:
-        """A sign of life."""
+    async def heartbeat(self, point: Point) -> None:
+        """Publish a heartbeat, and the state where it changed."""
         self._show(point.t_ns, self._messages.heartbeat(point))
         self._show_state(point.t_ns, str(point.fields["state"]))
 
     def report(self) -> SinkReport:
-        """What was done so far."""
+        """What has been delivered so far."""
         return SinkReport(
             name=self.name,
             destination=self._settings.destination,
@@ -162,7 +162,7 @@ class MqttSink:
                     self._show_phase(point.t_ns, active=True)
 
     def _show(self, t_ns: int, message: Message) -> None:
-        """Show it unless something newer was shown there before."""
+        """Publish a live message, unless a newer one of its topic was published before."""
         if t_ns >= self._shown_ns.get(message.topic, t_ns):
             self._shown_ns[message.topic] = t_ns
             self._publisher.show(message)
@@ -172,7 +172,7 @@ class MqttSink:
             self._show(t_ns, self._messages.phase(self._phase, t_ns, active))
 
     def _show_state(self, t_ns: int, state: str) -> None:
-        """What the rig is doing, when that changed."""
+        """Publish the state of the rig, where it changed."""
         end = None if state == RUNNING else RunRecord(self._run).end
         outcome, reason = _outcome(end)
         if (state, outcome) != self._state:
@@ -187,8 +187,8 @@ class MqttSink:
         if kind in (EventKind.RUN_ENDED, EventKind.PHASE_ENDED):
             self._show_phase(t_ns, active=False)
 
-    def _take_up(self, record: RunRecord) -> None:
-        """How things stand: where the journal is taken up, what says so may lie before."""
+    def _replay_events(self, record: RunRecord) -> None:
+        """State and phase at the cursor: the events that set them may come before it."""
         phases = {phase.index: phase for phase in self._header.phases}
         for event in record.events:
             phase = phases.get(event.data.get("index", -1))
@@ -204,24 +204,24 @@ class MqttSink:
             for message in discovery(self._header, self._messages.base, self._settings):
                 await client.publish(message.topic, message.payload, message.qos, message.retain)
 
-    async def _look(self, client: aiomqtt.Client) -> None:
-        """See what the broker says of the rig: it comes before the second answer."""
+    async def _read_state(self, client: aiomqtt.Client) -> None:
+        """Read the retained state: it arrives before the acknowledgement of ``unsubscribe``."""
         topic = self._state_topic()
-        self._found_state = None
+        self._retained_state = None
         await client.subscribe(topic, qos=0)
         await client.unsubscribe(topic)
 
-    def _heard(self, topic: str, content: bytes) -> None:
+    def _on_message(self, topic: str, content: bytes) -> None:
         if topic == self._state_topic():
-            self._found_state = content
+            self._retained_state = content
 
     def _state_topic(self) -> str:
         return topic_name(self._messages.base, "state")
 
-    def _put_right(self) -> None:
-        """What the broker keeps of this run's rig, unless somebody newer stands behind it."""
+    def _correct_retained(self) -> None:
+        """Replace the retained state of this run's rig, unless a later run published it."""
         end = RunRecord(self._run).end
-        if end is None or _is_of_another_run(self._found_state, self._header.run_id, end.t_ns):
+        if end is None or _is_of_another_run(self._retained_state, self._header.run_id, end.t_ns):
             return
         self._show_state(end.t_ns, IDLE)
         self._show_phase(end.t_ns, active=False)
@@ -240,7 +240,7 @@ def _outcome(end: Event | None) -> tuple[str | None, str | None]:
 
 
 def _is_of_another_run(found: bytes | None, run: str, ended_ns: int) -> bool:
-    """Whether a retained state was told by a run later than the one that ended then."""
+    """Whether a retained state was published by a run later than the one that ended then."""
     try:
         state = json.loads(found or b"{}")
         return state.get("run", run) != run and int(state.get("t_ns", 0)) > ended_ns

@@ -1,8 +1,8 @@
-"""The topic tree and what each message says, as data: ``docs/mqtt.md`` is held against it.
+"""The topic tree and the fields of each message, as data; a test compares ``docs/mqtt.md`` with it.
 
-Every topic lies below ``<prefix>/<rig>/``. A name in a topic is percent-encoded: what is not a
-letter, a digit or one of ``_ . - ~`` stands as ``%XX`` of its UTF-8, so no name can break the tree
-and each can be read back. The names as they are stand in the messages.
+Every topic is below ``<prefix>/<rig>/``. A name in a topic is percent-encoded: what is not a
+letter, a digit or one of ``_ . - ~`` becomes ``%XX`` of its UTF-8, so no name adds a level and
+each can be decoded. Messages hold the names unencoded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labctl.sinks.schema import SCHEMA, FieldKind, shortened
 ONLINE, OFFLINE = b"online", b"offline"
 
 LONGEST_LEVEL = 200
-"""Characters of a name in a topic; the whole one stands in the message."""
+"""Characters of a name in a topic; the message holds the whole name."""
 
 _TYPES: Mapping[FieldKind, type] = {
     FieldKind.FLOAT: float,
@@ -34,8 +34,8 @@ _TYPES: Mapping[FieldKind, type] = {
 class Topic:
     """One kind of message.
 
-    ``path`` lies below the rig; each level in ``<>`` is a name. ``fields`` are what its JSON object
-    may hold (what is not known is left out), ``families`` prefixes of fields named after rails
+    ``path`` is below the rig's topic; each level in ``<>`` is a name. ``fields`` are those of its
+    JSON object (an unknown value is left out), ``families`` prefixes of fields named after rails
     and sensors. Without fields the payload is a word.
     """
 
@@ -80,7 +80,7 @@ _PHASE: Mapping[str, type] = {
     "power_state": int,
 }
 DATABASE_ONLY = ("qd", "run_part")
-"""Fields of a phase that say again, for queries, what a message has under another name."""
+"""Fields of a phase for database queries; a message has them under another name."""
 
 _RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
 
@@ -170,7 +170,7 @@ def payload(kind: str, values: Mapping[str, object]) -> bytes:
 
 
 def moment(t_ns: int) -> dict[str, object]:
-    """A time for a person and for a program; only the latter where no calendar has it."""
+    """``time`` (ISO 8601, UTC) and ``t_ns``; only ``t_ns`` where the date is out of range."""
     seconds, rest_ns = divmod(t_ns, NS_PER_S)
     try:
         when = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)

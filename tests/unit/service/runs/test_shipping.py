@@ -32,7 +32,7 @@ class Collected:
         self.name = "collected"
         self.fails_in = fails_in
         self.lines: list[str] = []
-        self.beats: list[Point] = []
+        self.heartbeats: list[Point] = []
         self.cursor = Cursor()
 
     def _maybe(self, place: str) -> None:
@@ -61,8 +61,8 @@ class Collected:
     async def drain(self) -> None:
         self._maybe("drain")
 
-    async def beat(self, point: Point) -> None:
-        self.beats.append(point)
+    async def heartbeat(self, point: Point) -> None:
+        self.heartbeats.append(point)
 
     def report(self) -> SinkReport:
         return SinkReport(self.name, "memory", len(self.lines), 0, "")
