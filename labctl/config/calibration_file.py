@@ -6,8 +6,6 @@ into its header; its readings stay as they were read, and the analysis subtracts
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.atomic_write import write_atomically
 from labctl.record.calibration_used import CrossCheck, Text, UsedCalibration, Zero, day_of
 
 FORMAT = 1
@@ -86,13 +85,9 @@ def _wrong(path: Path, what: str) -> Mistake:
 
 def save_calibration(path: Path, calibration: Calibration) -> None:
     """Write the file in one step. Raises JournalError when it cannot be written."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.write_bytes(_FILE.dump_json(calibration, indent=1) + b"\n")
-        fresh.replace(path)
+        write_atomically(path, _FILE.dump_json(calibration, indent=1) + b"\n", durable=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise JournalError(
             f"cannot write {path}: {error.strerror or error}; the calibration is kept beside the "
             "rig file: put the rig where you may write"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import shutil
 import zipfile
@@ -28,6 +27,7 @@ from typing import IO, Any
 from labctl.errors import JournalError
 from labctl.installed import labctl_version
 from labctl.printable import printable
+from labctl.record.atomic_write import replacing
 from labctl.record.json_values import UNREADABLE, parse_json, printable_texts
 from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE
 from labctl.record.reader import RunRecord
@@ -113,11 +113,13 @@ def write_bundle(record: RunRecord, summary_json: str, target: Path) -> Manifest
 
     Raises JournalError when it cannot be written.
     """
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
     members: dict[str, Member] = {}
     folder = PurePosixPath(record.path.resolve().name)
     try:
-        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+        with (
+            replacing(target) as fresh,
+            zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive,
+        ):
             for file in raw_files(record.path):
                 name = str(folder / PurePosixPath(file.relative_to(record.path)))
                 with file.open("rb") as stream:
@@ -126,14 +128,11 @@ def write_bundle(record: RunRecord, summary_json: str, target: Path) -> Manifest
             members[name] = _add_text(archive, name, summary_json)
             manifest = Manifest(record.header.run_id, members, _versions())
             _add_text(archive, MANIFEST, manifest.to_json())
-        fresh.replace(target)
     except UnicodeEncodeError as error:
         name = printable(str(error.object))
         raise JournalError(f"cannot write {target}: rename {name}, it is no UTF-8") from error
     except OSError as error:
         raise JournalError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return manifest
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from instruments.reading import Block, ClockPair
 from labctl.errors import JournalError
-from labctl.record.durable_file import write_durably
+from labctl.record.atomic_write import write_atomically
 from labctl.record.events import Event, EventKind
 from labctl.record.header import Header
 from labctl.record.layout import (
@@ -260,7 +260,8 @@ def create(root: Path, header: Header) -> Path:
         (path / CHANNELS_DIR).mkdir()
         (path / FIO_DIR).mkdir()
         header = replace(header, run_id=path.name)
-        write_durably(path / HEADER_FILE, json.dumps(header.to_json(), indent=1) + "\n")
+        text = json.dumps(header.to_json(), indent=1) + "\n"
+        write_atomically(path / HEADER_FILE, text, durable=True)
     except OSError as error:
         raise JournalError(f"cannot make a run in {root}: {error.strerror or error}") from error
     return path

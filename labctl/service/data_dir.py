@@ -19,13 +19,13 @@ Only its owner can read it: plans and serial numbers are nobody else's business.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from labctl.errors import LabctlError
+from labctl.record.atomic_write import write_atomically
 
 HOME_VARIABLE = "LABCTL_HOME"
 _PRIVATE_FOLDER = 0o700
@@ -119,22 +119,8 @@ def make_folder(path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a small file so that after a loss of power it is either the old one or the new one,
-    and only its owner can read it. Raises OSError."""
-    fresh = path.with_name(f"{path.name}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(fresh, flags, _PRIVATE_FILE)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
-    fresh.replace(path)
-    sync_folder(path.parent)
+    """Write a small file in one step, durably; only its owner can read it. Raises OSError."""
+    write_atomically(path, text, durable=True, mode=_PRIVATE_FILE)
 
 
 def read_small(path: Path, most_bytes: int) -> str:
@@ -151,12 +137,3 @@ def read_small(path: Path, most_bytes: int) -> str:
 
 def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,13 +7,13 @@ refused, or folded onto it when asked.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from labctl.record.atomic_write import replacing
 from labctl.trace.chunks import Chunk, IoTrace, Op, TraceError
 
 ALIGN_BYTES = 512
@@ -48,13 +48,12 @@ def convert(
     (and ``wrap`` is not asked for), the trace has several disks and none was picked, or the file
     cannot be written.
     """
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
     version = 3 if trace.has_times else 2
     ios = wrapped = 0
     seen: set[int] = set()
     last_us = 0
     try:
-        with fresh.open("w", encoding="ascii") as log:
+        with replacing(target) as fresh, fresh.open("w", encoding="ascii") as log:
             log.write(f"fio version {version} iolog\n")
             log.writelines(_marks(version, file_name, ("add", "open"), 0))
             for chunk in trace.chunks:
@@ -69,14 +68,11 @@ def convert(
                     times = np.zeros(len(part), np.int64)
                 log.writelines(_lines(version, file_name, part, times.tolist()))
             log.writelines(_marks(version, file_name, ("close",), last_us))
-        if not ios:
-            what = "" if disk is None else f" of disk {disk}"
-            raise TraceError(f"{trace.path}: no I/O{what} in it")
-        fresh.replace(target)
+            if not ios:
+                what = "" if disk is None else f" of disk {disk}"
+                raise TraceError(f"{trace.path}: no I/O{what} in it")
     except OSError as error:
         raise TraceError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return Conversion(target, version, ios, wrapped, trace.bad.count, trace.bad.shown)
 
 

@@ -11,7 +11,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.installed import Extra, labctl_version, need
+from labctl.record.atomic_write import replacing
 from labctl.record.bundle import raw_files
 from labctl.record.reader import RunRecord, find_runs
 from labctl.report.csv_text import csv_text
@@ -189,7 +189,6 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
     if not rows:
         rows = [{"run": None, "index": None}]
     types = {name: _type(name, (row[name] for row in rows)) for name in rows[0]}
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(types), lineterminator="\n")
     writer.writeheader()
@@ -197,21 +196,17 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as plain:
         plain.write(text.getvalue())
         plain.flush()
-        fresh.touch()
-        try:
-            with duckdb.connect() as connection:
-                connection.execute(
-                    "CREATE TABLE made AS SELECT * FROM read_csv($file, header = true, "
-                    f"delim = ',', quote = '\"', nullstr = '', columns = {_struct(types)})",
-                    {"file": plain.name},
-                )
-                connection.execute(
-                    f"COPY made TO {_quoted(str(fresh))} "
-                    f"(FORMAT parquet, KV_METADATA {{made_of: {_quoted(made_of)}}})"
-                )
-            fresh.replace(file)
-        finally:
-            fresh.unlink(missing_ok=True)
+        with replacing(file) as fresh, duckdb.connect() as connection:
+            fresh.touch()
+            connection.execute(
+                "CREATE TABLE made AS SELECT * FROM read_csv($file, header = true, "
+                f"delim = ',', quote = '\"', nullstr = '', columns = {_struct(types)})",
+                {"file": plain.name},
+            )
+            connection.execute(
+                f"COPY made TO {_quoted(str(fresh))} "
+                f"(FORMAT parquet, KV_METADATA {{made_of: {_quoted(made_of)}}})"
+            )
 
 
 def _type(column: str, values: Iterable[Field]) -> str:

@@ -12,13 +12,13 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import vl_convert
 
+from labctl.record.atomic_write import write_atomically
 from labctl.report.charts.theme import vegalite_version
 
 _EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -72,14 +72,8 @@ def _kept(file: Path) -> str | None:
 
 
 def _keep(file: Path, script: str) -> None:
-    """Write it beside, private, and put it in place in one step. Raises OSError."""
+    """Write it, private, with its digest before it. Raises OSError."""
     data = script.encode()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
-        Path(fresh).replace(file)
-    except OSError:
-        Path(fresh).unlink(missing_ok=True)
-        raise
+    digest = hashlib.sha256(data).hexdigest().encode()
+    write_atomically(file, digest + b"\n" + data, mode=0o600)

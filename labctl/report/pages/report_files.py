@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.errors import ConfigurationError
+from labctl.record.atomic_write import write_atomically
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import (
@@ -38,13 +38,19 @@ def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
     from labctl.report.charts.theme import png_of_svg, static_svg
     from labctl.report.pages.report import Drawn, report_page
 
-    written = [_replace(record.path / name, data) for name, data in _tables(summary).items()]
+    written = [
+        write_atomically(record.path / name, data) for name, data in _tables(summary).items()
+    ]
     drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
     folder = record.path / CHARTS_DIR
     if drawn:
         folder.mkdir(exist_ok=True)
-    written += [_replace(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn]
-    written.append(_replace(record.path / PAGE_FILE, report_page(record, summary, drawn).encode()))
+    written += [
+        write_atomically(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn
+    ]
+    written.append(
+        write_atomically(record.path / PAGE_FILE, report_page(record, summary, drawn).encode())
+    )
     return written
 
 
@@ -96,11 +102,3 @@ def is_made(record: RunRecord) -> bool:
         return last.stat().st_mtime_ns >= (record.path / EVENTS_FILE).stat().st_mtime_ns
     except OSError:
         return False
-
-
-def _replace(path: Path, data: bytes) -> Path:
-    """Write a file so that a reader never sees half of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(data)
-    fresh.replace(path)
-    return path

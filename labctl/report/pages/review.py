@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
+from labctl.record.atomic_write import write_atomically
 from labctl.record.reader import RunRecord
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
@@ -116,7 +116,7 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
          "panels": panels(summary.points), "text": methods_text(methods), "folder": FOLDER},
     )  # fmt: skip
     files[record.path / REVIEW_FILE] = page.encode()
-    return [_replace(path, data) for path, data in files.items()]
+    return [write_atomically(path, data) for path, data in files.items()]
 
 
 def _parts(
@@ -158,11 +158,3 @@ def _of(drive: str, chart: Chart) -> Chart:
     if not drive:
         return chart
     return replace(chart, name=f"{drive}-{chart.name}", title=f"{drive}: {chart.title}")
-
-
-def _replace(path: Path, data: bytes) -> Path:
-    """Write a file so that a reader never sees half of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(data)
-    fresh.replace(path)
-    return path

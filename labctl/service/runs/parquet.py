@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from labctl.errors import JournalError
 from labctl.installed import Extra, need
+from labctl.record.atomic_write import sync_folder
 from labctl.record.layout import EVENTS_FILE, HEADER_FILE, HOST_CLOCK, READING
 from labctl.record.reader import RunRecord
-from labctl.service.data_dir import sync_folder
 
 ROWS_AT_ONCE = 1 << 20
 

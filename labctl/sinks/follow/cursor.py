@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from labctl.errors import LabctlError
-from labctl.record.durable_file import write_durably
+from labctl.record.atomic_write import write_atomically
 from labctl.sinks.sink import FORMAT, Cursor
 
 SINKS_DIR = "sinks"
@@ -82,7 +82,7 @@ class CursorFile:
         self._saved_at = time.monotonic()
         data = {"format": FORMAT, **asdict(self._unsaved)}
         try:
-            write_durably(self._path, json.dumps(data, indent=1) + "\n")
+            write_atomically(self._path, json.dumps(data, indent=1) + "\n", durable=True)
         except OSError as error:
             if not self._failed:
                 self._tell(

@@ -196,13 +196,13 @@ def test_a_file_cut_at_any_byte_hides_no_other_job_and_its_number_is_not_used_ag
 
 
 def test_what_a_loss_of_power_leaves_behind_is_in_nobodys_way(queue: Queue, tmp_path: Path) -> None:
-    """A power cut leaves a ``.new`` of any length beside whole files."""
+    """A power cut leaves a file of any length, under another name, beside whole files."""
     queue.add(job)
     folder = tmp_path / "home" / "queue"
     whole = (folder / "jobs" / "000001.json").read_bytes()
     for size in range(0, len(whole), 7):
-        (folder / "jobs" / "000001.json.new").write_bytes(whole[:size])
-        (folder / "jobs" / "000002.json.new").write_bytes(whole[:size])
+        (folder / "jobs" / ".000001.json.4711").write_bytes(whole[:size])
+        (folder / "jobs" / ".000002.json.4711").write_bytes(whole[:size])
         (folder / "order.json").write_bytes(b"[1, 2"[: size % 5])
         assert numbers(queue) == [1] and queue.problems == ()
     queue.note(1) if queue.claim("bench", attempt()) else pytest.fail("not taken")
