@@ -4,10 +4,10 @@
 InstrumentError
 ├── ConnectionLost     the line is gone: close, wait, open again
 ├── NoAnswer           the line is there, but nothing came before the deadline
-├── ProtocolError      an answer that cannot be what was asked for
-├── WrongInstrument    it is a different make or model than the rig says
+├── ProtocolError      an answer that the query cannot have
+├── WrongInstrument    another make or model than the rig names
 ├── SettingRefused     the instrument does not have that range, function or speed
-└── DriverUnusable     a driver that another package brings cannot be loaded
+└── DriverUnusable     the driver of another package cannot be loaded
 ```
 
 A message names the instrument, what was expected, and what to do next.
@@ -27,7 +27,7 @@ class NoAnswer(InstrumentError):
 
 
 class ProtocolError(InstrumentError):
-    """The instrument answered, but not in its own language."""
+    """The instrument's answer cannot be understood."""
 
 
 class WrongInstrument(InstrumentError):
@@ -39,4 +39,4 @@ class SettingRefused(InstrumentError):
 
 
 class DriverUnusable(InstrumentError):
-    """Another package's driver cannot be imported, or is none."""
+    """Another package's driver cannot be imported, or is not a driver."""

@@ -1,7 +1,7 @@
-"""What is connected, and who it is.
+"""Finds the instruments that are connected: their addresses, identities and drivers.
 
-Listing opens nothing. Asking sends ``*IDN?`` to a VISA resource; a serial port, which may belong
-to anything, is only listened to and asked when somebody names it. Messages name the address.
+Listing opens nothing. Identifying sends ``*IDN?`` to a VISA resource. A serial port may belong to
+anything, so nothing is sent to one that the user has not named. Messages name the address.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _POLLED_DRIVER: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
 _SCPI_BAUD: Final = ((115_200, b"\n"), (9600, b"\r\n"))
-"""As meters on serial ports come from their makers: USB inside (XDM1041), and RS-232."""
+"""Factory settings of serial SCPI meters: with USB inside (XDM1041), and with RS-232."""
 _COMMAS_OF_IDENTITY: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FoundInstrument:
-    """Who answered at an address, and which driver reads it (empty: none is known)."""
+    """The instrument at an address, and the driver that reads it (empty: none is known)."""
 
     address: str
     identity: str
     driver: str = ""
     model: str = ""
     baud: int = 0
-    """At which a serial SCPI meter answered."""
+    """The baud rate at which a serial SCPI meter answered."""
 
 
 def visa_resources(library: str = "@py") -> list[str]:
-    """What VISA finds on USB, GPIB and by LAN discovery; no serial ports.
+    """The resources that VISA finds on USB, GPIB and by LAN discovery; no serial ports.
 
     Raises InstrumentError where that VISA cannot be used.
     """
@@ -68,7 +68,7 @@ def visa_resources(library: str = "@py") -> list[str]:
 
 
 def identify_visa(resource: str, library: str = "@py") -> FoundInstrument:
-    """Who is at a VISA resource. Raises ConnectionLost, NoAnswer."""
+    """The instrument at a VISA resource. Raises ConnectionLost, NoAnswer."""
     line = VisaLine(resource, resource, library)
     line.open()
     try:
@@ -87,10 +87,10 @@ def _model_of(identity: str) -> str:
 
 
 def driver_for_model(model: str) -> tuple[str, str]:
-    """The driver that names this model, and the model as its settings spell it.
+    """The driver that knows this model, and the model as that driver's settings spell it.
 
-    One that asks for each reading comes last: a meter that also has another driver is read
-    better by that, from its memory and on its own clock.
+    ``scpi_dmm`` comes last because it asks for each reading: a driver that reads the meter's
+    memory, with the meter's clock, is better.
     """
     for name in sorted(drivers.names(), key=lambda name: (name == _POLLED_DRIVER, name)):
         field = drivers.settings_model(name).model_fields.get("model")
@@ -154,13 +154,13 @@ SERIAL_CANDIDATES: Final = (
         lambda data: bool(extech380803.find_reply(data)),
     ),
 )
-"""Meters that push are listened to before any that must be asked."""
+"""Meters that send by themselves come before those that must be asked."""
 
 
 def identify_serial(port: str) -> FoundInstrument:
-    """Who is at a serial port: listens, then asks in each known meter's language.
+    """The instrument at a serial port: listens, then sends each known meter's query.
 
-    SCPI comes last: its letters are commands to those that are asked with one letter.
+    SCPI comes last: its letters are commands to the meters whose queries are one letter.
     Raises ConnectionLost, WrongInstrument.
     """
     for candidate in SERIAL_CANDIDATES:
@@ -183,7 +183,7 @@ def identify_serial(port: str) -> FoundInstrument:
 
 
 def _scpi_identity(line: SerialLine, end: bytes) -> str:
-    """What is answered to ``*IDN?``; empty: nothing. Errors it saw before are cleared."""
+    """The answer to ``*IDN?``; empty: none. The meter's error queue is cleared."""
     line.open()
     try:
         line.discard()
@@ -212,7 +212,7 @@ def _hears_known_meter(line: SerialLine, candidate: _SerialCandidate) -> bool:
 
 
 def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
-    """The section of a rig for it. What only its owner knows is left as a comment to fill in."""
+    """The rig's section for it, line by line; required keys that are not known are comments."""
     if not found.driver:
         return []
     known = {"model": found.model, "port": port or found.address, "resource": found.address}
@@ -232,7 +232,7 @@ def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
 
 
 def identify_address(address: str) -> FoundInstrument:
-    """Who is at an address: a VISA resource has ``::``, else a path or ``usb:…`` a serial port.
+    """The instrument at an address: a VISA resource (with ``::``), a path or ``usb:…``.
 
     Raises InstrumentError.
     """

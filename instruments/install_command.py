@@ -1,4 +1,4 @@
-"""The Python environment that this program runs in, and what to type to add a library to it."""
+"""The command line that adds a library to the Python environment of this program."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def install_command(*requirements: str) -> str:
 
 
 def _pipx_homes() -> list[Path]:
-    """Where pipx looks by itself: ``$PIPX_HOME``, else the user's data directory, the one before
-    pipx 1.3 first."""
+    """The directories where pipx searches: ``$PIPX_HOME``, else the usual ones.
+
+    Before pipx 1.3 that was ``~/.local/pipx``; since then it is in the user's data directory.
+    """
     chosen = os.environ.get("PIPX_HOME")
     data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share")
     homes = [Path(chosen)] if chosen else [Path("~/.local/pipx"), data / "pipx"]

@@ -1,9 +1,9 @@
-"""The contract between an instrument and whoever reads it.
+"""The contract between an instrument and the program that reads it.
 
 One owner thread calls, in this order: ``open``, ``start``, ``read`` again and again, ``close``.
 No method is ever called by two threads at once, so drivers need no locks. After ``close`` or
 any ``InstrumentError`` the owner may call ``open`` again (the meter
-was unplugged and is back); ``open`` starts from nothing, ``start`` sends all settings again.
+was unplugged and is back): ``open`` then connects anew, and ``start`` sends all settings again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Instrument(Protocol):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What it yields. Follows from the settings alone: known before ``open``."""
+        """The channels it yields. They follow from the settings alone: known before ``open``."""
         ...
 
     def open(self) -> Identity:
@@ -37,15 +37,15 @@ class Instrument(Protocol):
         ...
 
     def read(self) -> Batch:
-        """Return what has come in since the last call; waits at most 0.5 s for something.
+        """The readings since the last call; waits at most 0.5 s for some.
 
-        An empty batch is fine: the owner decides when silence is too long. Raises
+        An empty batch is allowed: the owner decides when silence is too long. Raises
         ConnectionLost, NoAnswer, ProtocolError.
         """
         ...
 
     def close(self) -> None:
-        """Stop measuring, give the front panel back, let go of the line.
+        """Stop measuring, give the front panel back, close the line.
 
         Takes at most 2 s and never raises: it is also called when the line is already dead.
         """
@@ -54,7 +54,7 @@ class Instrument(Protocol):
 
 @runtime_checkable
 class PowerSwitch(Protocol):
-    """An instrument that feeds the drive and may take its power away, where the rig allows it."""
+    """An instrument that feeds the drive, and may switch its power where the rig allows it."""
 
     @property
     def may_switch(self) -> bool:
@@ -62,9 +62,9 @@ class PowerSwitch(Protocol):
         ...
 
     def switch(self, on: bool) -> None:
-        """Switch the drive's power, after ``open``. ``close`` leaves it as it is then.
+        """Switch the drive's power, after ``open``. ``close`` leaves it as it is.
 
-        Raises SettingRefused where the rig does not allow it or the output does not do as it is
-        told, and what ``open`` raises.
+        Raises SettingRefused where the rig does not allow it or the output does not switch, and
+        what ``open`` raises.
         """
         ...

@@ -1,4 +1,4 @@
-"""The environment of programs that are started: without this program's secrets."""
+"""The environment variables for programs that are started: without this program's secrets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import re
 
 _SECRET = re.compile(r"LABCTL_(.*_)?(TOKEN|PASSWORD|NOTIFY)")
-"""Variables that hold secrets by their names; the addresses of notices hold tokens."""
+"""Names of variables that hold secrets; the addresses of notices contain tokens."""
 
 
 def environment_without_secrets(**changes: str) -> dict[str, str]:
-    """The environment for a program that helps with a measurement (fio, ssh, nvme, the program of
-    a meter), with ``changes``: it has no use for the tokens and passwords of servers."""
+    """This process's environment with ``changes``, without tokens and passwords of servers.
+
+    It is for the programs of a measurement (fio, ssh, nvme, a meter's program), which need none.
+    """
     kept = {name: text for name, text in os.environ.items() if not _SECRET.fullmatch(name)}
     return kept | changes

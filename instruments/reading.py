@@ -1,7 +1,7 @@
-"""What an instrument yields: channels that are described once, and blocks of tiny readings.
+"""What an instrument yields: channels, described once, and blocks of readings.
 
 A reading is a time and a value. Everything else about it (unit, range, integration time,
-accuracy, which clock stamped it) stands once in its ``Channel``. A reading that is not
+accuracy, which clock stamped it) is given once, in its ``Channel``. A reading that is not
 a number is a ``StatusReading``, never a value.
 
 The time of a reading is always **the middle of its integration window**.
@@ -43,14 +43,14 @@ UNITS: dict[Quantity, str] = {
 
 
 class Clock(StrEnum):
-    """Who stamped the readings of a channel."""
+    """The clock that stamped the readings of a channel."""
 
     HOST = "host"
     DEVICE = "device"
 
 
 class Status(StrEnum):
-    """Why a reading is not a number, or what happened to the series."""
+    """Why a reading is not a number, or what happened to the series of readings."""
 
     OVERLOAD = "overload"
     NO_VALUE = "no_value"
@@ -77,7 +77,7 @@ BESIDE_VALUES = frozenset(
         Status.MARKER,
     }
 )
-"""Statuses that say something of the series; the readings around them hold."""
+"""Statuses about the series of readings: the values around them stay valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Accuracy:
     """Limits of error of a reading: ±(``of_reading`` · abs(reading) + ``floor``).
 
     ``of_reading`` is a fraction (50e-6 = 0.005 %), ``floor`` is in the channel's unit (the
-    "% of range" part times the range, plus the counts). ``source`` says where they stand.
+    "% of range" part times the range, plus the counts). ``source`` is where they are published.
     """
 
     of_reading: float
@@ -102,11 +102,12 @@ class Channel:
     """One quantity of one instrument, described once.
 
     ``interval_s`` is the nominal time between readings and ``aperture_s`` the integration time
-    of one. ``clock_tick_s`` is the resolution of a *look* at a device clock (0 for a host clock):
-    see ``ClockPair``. ``time_u_s`` is the half-width of what stays unknown about a reading's
-    time when its clock is mapped perfectly (conversion latency, a USB adapter's latency timer,
-    half the resolution of the device's own stamps: a driver centres those). ``mains_hz`` is what
-    the integration time was chosen for; 0 where nobody said it.
+    of one. ``clock_tick_s`` is the resolution of a device clock as the host samples it (0 for a
+    host clock): see ``ClockPair``. ``time_u_s`` is the half-width of the uncertainty of a
+    reading's time that remains when its clock is mapped perfectly (conversion latency, a USB
+    adapter's latency timer, half the resolution of the device's own stamps: a driver centres
+    those). ``mains_hz`` is the mains frequency that the integration time was chosen for; 0 where
+    it is not known.
     """
 
     name: str
@@ -143,7 +144,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class StatusReading:
-    """A reading that is not a number, on the clock of its channel. ``count`` readings alike."""
+    """``count`` readings with one status instead of a value, on the clock of their channel."""
 
     channel: str
     t_ns: int
@@ -154,22 +155,21 @@ class StatusReading:
 
 @dataclass(frozen=True, slots=True)
 class ClockPair:
-    """One look at a device clock.
+    """One sample of a device clock.
 
     At some moment between ``host_ns - round_trip_ns`` and ``host_ns`` (host clock) the device
     clock stood between ``device_ns`` and ``device_ns`` + the channel's ``clock_tick_s``. A
-    device that cannot be asked (it pushes) has ``round_trip_ns`` = 0: then only the later
-    bound is known.
+    device that only sends has ``round_trip_ns`` = 0: then only the later bound is known.
 
     A device clock begins anew when the device is started again (reconnected, memory overflow):
     a new *epoch*. The k-th epoch of an instrument begins at k times 1e6 s (1e15 ns), so
-    ``device_ns // 10**15`` tells epochs apart, for pairs and for readings; each is mapped with
-    its own pairs alone. A process that goes on with a recording lifts what the driver counts from
-    0 above the epochs that are there; device time that goes backwards is a new epoch too.
+    ``device_ns // EPOCH_NS`` tells epochs apart, for pairs and for readings; each epoch is mapped
+    with its own pairs alone. A driver counts epochs from 0. A process that resumes a run adds the
+    number of epochs that the run already has. Device time that goes backwards is a new epoch too.
 
-    Of a channel on the host's clock it is an answer that came later than the channel's
-    ``time_u_s`` allows for: the reading of ``device_ns`` lies within half of ``round_trip_ns``
-    of it.
+    For a channel on the host's clock a pair marks an answer that came later than the channel's
+    ``time_u_s`` allows for: the time of the reading ``device_ns`` is known to ± half of
+    ``round_trip_ns``.
     """
 
     channel: str
@@ -180,7 +180,7 @@ class ClockPair:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one call of ``read`` brought; any part may be empty."""
+    """The result of one call of ``read``; any part may be empty."""
 
     blocks: tuple[Block, ...] = ()
     statuses: tuple[StatusReading, ...] = ()
@@ -189,7 +189,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who an instrument says it is."""
+    """The identity that an instrument gives: maker, model, serial number, firmware."""
 
     maker: str
     model: str

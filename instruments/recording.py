@@ -1,6 +1,6 @@
-r"""Sessions with an instrument as a text file: recorded from its line, and played to its driver.
+r"""Records what goes over an instrument's line in a text file, and replays it to the driver.
 
-So the owner of a meter can send one, and its driver can be tested against it. The file:
+So a user can send the recording of a meter, and its driver is tested against it. The file:
 
     labctl session 1
     {"driver": "k204", "name": "case", "settings": {…}}
@@ -9,11 +9,11 @@ So the owner of a meter can send one, and its driver can be tested against it. T
     0.046810 < \x02\x80…\x03
     1.513370 ! NoAnswer case: no whole answer within 1.5 s
 
-Seconds since the beginning, what happened (``>`` sent, ``<`` received, ``!`` raised), and the
-bytes: printable ASCII as it is, the rest as ``\xNN``, a backslash twice. What was received and
-thrown away (``discard``), and waiting in vain for bytes, is not in it. Of instruments that are
-files of a machine, what was asked for is ``>`` and a JSON array of patterns, and ``<`` a JSON
-object with what the files had.
+Each line has the seconds since the beginning, the kind of event (``>`` sent, ``<`` received, ``!``
+raised), and the bytes: printable ASCII as it is, other bytes as ``\xNN``, a backslash twice. Bytes
+that were discarded, and waits that ended without bytes, are not recorded. For instruments that
+are files of a host, ``>`` is the JSON array of the patterns that were read, and ``<`` the JSON
+object of the texts that the files had.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Protocol, TextIO, TypeVar
 
 from instruments import drivers, errors
@@ -36,13 +37,13 @@ from instruments.transports.host_files import HostFiles
 FIRST_LINE: Final = "labctl session 1"
 Result = TypeVar("Result")
 _WAITS_AT_THE_END: Final = 2
-"""How often a driver may wait for more than there is: it may be about to call it silence, or to
-make readings of what it has. A look that does not wait is free."""
+"""How often a driver may wait after the last bytes: it may be about to report silence, or to make
+readings of what it has. A read that does not wait is not counted."""
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|(\\))")
 
 
 class AnyLine(Protocol):
-    """Both kinds of line in one."""
+    """A line that gives messages and bytes: both kinds of line in one."""
 
     def open(self) -> None:
         """Connect."""
@@ -70,16 +71,25 @@ class AnyLine(Protocol):
 
 
 class RecordingEnded(ConnectionLost):
-    """A recording is over: nothing more was said."""
+    """The recording has no more events."""
+
+
+class EventKind(StrEnum):
+    """What happened on a line, as the file writes it."""
+
+    OPEN = "open"
+    CLOSE = "close"
+    SENT = ">"
+    RECEIVED = "<"
+    RAISED = "!"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """One thing that happened on a line."""
+    """One event on a line."""
 
     t_s: float
-    kind: str
-    """``open``, ``close``, ``>``, ``<`` or ``!``."""
+    kind: EventKind
     data: bytes = b""
 
     def __str__(self) -> str:
@@ -88,7 +98,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A recording: which driver, with which settings, and all that happened."""
+    """A recording: the driver, its settings, and all events."""
 
     driver: str
     name: str
@@ -112,27 +122,27 @@ def unescape(text: str) -> bytes:
 
 
 class _RecordWriter:
-    """Writes down what happens, with the seconds since the beginning."""
+    """Writes events to a file, with the seconds since the beginning."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._begin = time.monotonic()
 
-    def note(self, kind: str, data: bytes = b"") -> None:
-        """One moment."""
+    def write(self, kind: EventKind, data: bytes = b"") -> None:
+        """Write one event."""
         self._file.write(f"{RecordedEvent(time.monotonic() - self._begin, kind, data)}\n")
 
-    def call(self, call: Callable[[], Result]) -> Result:
-        """What ``call`` gives; what it raises is noted."""
+    def call(self, function: Callable[[], Result]) -> Result:
+        """The result of ``function``; an InstrumentError it raises is written too."""
         try:
-            return call()
+            return function()
         except InstrumentError as error:
-            self.note("!", f"{type(error).__name__} {error}".encode())
+            self.write(EventKind.RAISED, f"{type(error).__name__} {error}".encode())
             raise
 
 
 class RecordingLine:
-    """A line that writes down what goes over another one."""
+    """A line that records what goes over another line."""
 
     def __init__(self, line: AnyLine, file: TextIO) -> None:
         self._line = line
@@ -140,17 +150,17 @@ class RecordingLine:
 
     def open(self) -> None:
         """Connect."""
-        self._record.note("open")
+        self._record.write(EventKind.OPEN)
         self._record.call(self._line.open)
 
     def close(self) -> None:
         """Let go."""
         self._line.close()
-        self._record.note("close")
+        self._record.write(EventKind.CLOSE)
 
     def write(self, data: bytes) -> None:
         """Send."""
-        self._record.note(">", data)
+        self._record.write(EventKind.SENT, data)
         self._record.call(lambda: self._line.write(data))
 
     def discard(self, quiet_s: float = 0.0) -> None:
@@ -168,12 +178,12 @@ class RecordingLine:
     def _received(self, read: Callable[[], bytes]) -> bytes:
         data = self._record.call(read)
         if data:
-            self._record.note("<", data)
+            self._record.write(EventKind.RECEIVED, data)
         return data
 
 
 class RecordingFiles:
-    """Files of a machine, with a note of what each look brought."""
+    """Files of a host; each read is recorded."""
 
     def __init__(self, files: HostFiles, file: TextIO) -> None:
         self._files = files
@@ -181,54 +191,56 @@ class RecordingFiles:
 
     def open(self) -> None:
         """Connect."""
-        self._record.note("open")
+        self._record.write(EventKind.OPEN)
         self._record.call(self._files.open)
 
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
         """See :class:`~instruments.transports.host_files.Files`."""
-        self._record.note(">", json.dumps(list(patterns)).encode())
+        self._record.write(EventKind.SENT, json.dumps(list(patterns)).encode())
         found = self._record.call(lambda: self._files.texts(patterns))
-        self._record.note("<", json.dumps(found).encode())
+        self._record.write(EventKind.RECEIVED, json.dumps(found).encode())
         return found
 
     def close(self) -> None:
         """Let go."""
         self._files.close()
-        self._record.note("close")
+        self._record.write(EventKind.CLOSE)
 
 
 class ReplayLine:
-    """A line that plays a recording. It gives the host's clock, too: that of the recording.
+    """A line that plays a recording; :meth:`clock` is the host's clock of the recording.
 
-    What the driver sends must be what was sent; it may ask for bytes as often as it likes.
+    The driver must send what was sent then; it may read as often as it likes.
     """
 
     def __init__(self, events: Iterable[RecordedEvent]) -> None:
-        self._left = deque(event for event in events if event.kind not in ("open", "close"))
-        self._to_come = sum(event.kind == "<" for event in self._left)
+        self._left = deque(
+            event for event in events if event.kind not in (EventKind.OPEN, EventKind.CLOSE)
+        )
+        self._to_come = sum(event.kind is EventKind.RECEIVED for event in self._left)
         self._now_s = 0.0
         self._waits_left = _WAITS_AT_THE_END
 
     def clock(self) -> int:
-        """When the last thing that was played happened, ns."""
+        """Time of the event that was played last, in ns since the beginning."""
         return round(self._now_s * 1e9)
 
     def open(self) -> None:
-        """Nothing is there to be opened."""
+        """Nothing to open."""
 
     def close(self) -> None:
         """Nothing is there to be closed."""
 
     def write(self, data: bytes) -> None:
-        """Go on to where this was sent. Raises ProtocolError where something else was."""
-        while self._left and self._left[0].kind != ">":
+        """Go on to the next bytes sent. Raises ProtocolError where they differ, RecordingEnded."""
+        while self._left and self._left[0].kind is not EventKind.SENT:
             self._play()
         if not self._left:
             raise RecordingEnded("the recording is over")
         sent = self._play()
         if sent.data != data:
             if not self._to_come:
-                raise RecordingEnded("the recording is over: it has the driver's good-bye here")
+                raise RecordingEnded("the recording is over: the driver closed the line here")
             raise ProtocolError(
                 f"the driver sends {escape(data)!r}, the recording has {escape(sent.data)!r} "
                 f"at {sent.t_s:.3f} s: it was made with another version or other settings"
@@ -236,7 +248,7 @@ class ReplayLine:
         self._raise_next()
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """What was thrown away is not in the recording."""
+        """Discarded bytes are not in the recording."""
 
     def read_line(self, timeout_s: float) -> bytes:
         """The next answer."""
@@ -248,25 +260,25 @@ class ReplayLine:
         return data
 
     def read_some(self, timeout_s: float) -> bytes:
-        """The next bytes; empty where the recording has something sent first."""
+        """The next bytes received; empty where bytes were sent first."""
         self._raise_next()
-        if self._left and self._left[0].kind == "<":
+        if self._left and self._left[0].kind is EventKind.RECEIVED:
             return self._play().data
         if not self._to_come and timeout_s > 0:
             if not self._waits_left:
                 raise RecordingEnded("the recording is over")
             self._waits_left -= 1
-        time.sleep(timeout_s)  # it was waited for in vain then, too
+        time.sleep(timeout_s)  # nothing came then either
         return b""
 
     def _play(self) -> RecordedEvent:
         event = self._left.popleft()
-        self._to_come -= event.kind == "<"
+        self._to_come -= event.kind is EventKind.RECEIVED
         self._now_s = event.t_s
         return event
 
     def _raise_next(self) -> None:
-        if self._left and self._left[0].kind == "!":
+        if self._left and self._left[0].kind is EventKind.RAISED:
             kind, _, message = self._play().data.decode(errors="replace").partition(" ")
             raised = getattr(errors, kind, ConnectionLost)
             raise raised(message)
@@ -279,10 +291,10 @@ class ReplayFiles:
         self._line = line
 
     def open(self) -> None:
-        """Nothing is there to be connected."""
+        """Nothing to connect."""
 
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
-        """What the same look brought then. Raises what it raised, and SessionEnded."""
+        """The texts of the recorded read. Raises what it raised, and RecordingEnded."""
         self._line.write(json.dumps(list(patterns)).encode())
         found: dict[str, str | None] = json.loads(self._line.read_line(0.0))
         return found
@@ -294,7 +306,7 @@ class ReplayFiles:
 def recorded_instrument(
     file: TextIO, name: str, driver: str, settings: Mapping[str, Any], clock: HostClock
 ) -> Instrument:
-    """An instrument whose session is written to ``file``.
+    """An instrument whose line is recorded in ``file``.
 
     Raises KeyError for an unknown driver, pydantic.ValidationError for its settings, and
     InstrumentError for a driver without a line or files.
@@ -313,9 +325,9 @@ def recorded_instrument(
 
 
 def parse_session(text: str) -> RecordedSession:
-    """The session in a file. Raises ProtocolError, saying which line is wrong.
+    """The session in a file. Raises ProtocolError, which names the line that is wrong.
 
-    A last line that was cut short (its recorder was killed) and makes no sense is left out.
+    A last line that was cut short (its recorder was killed) is left out.
     """
     lines = text.splitlines()
     if not lines or lines[0].strip() != FIRST_LINE:
@@ -324,7 +336,7 @@ def parse_session(text: str) -> RecordedSession:
     try:
         header = json.loads(lines[1])
         events = []
-        for number, line in enumerate(lines[2:], start=3):  # noqa: B007 told when it fails
+        for number, line in enumerate(lines[2:], start=3):  # noqa: B007 used in the message
             if line.strip():
                 events.append(_parse_event(line))
     except (ValueError, IndexError) as error:
@@ -342,13 +354,13 @@ def parse_session(text: str) -> RecordedSession:
 def _parse_event(line: str) -> RecordedEvent:
     t_s, _, rest = line.partition(" ")
     kind, _, data = rest.partition(" ")
-    if kind not in ("open", "close", ">", "<", "!"):
+    if kind not in list(EventKind):
         raise ValueError(f"{kind!r} is not open, close, >, < or !")
-    return RecordedEvent(float(t_s), kind, unescape(data))
+    return RecordedEvent(float(t_s), EventKind(kind), unescape(data))
 
 
 def replayed_instrument(session: RecordedSession) -> Instrument:
-    """The driver of a session, on its recording. Raises KeyError, pydantic.ValidationError."""
+    """The session's driver on its recording. Raises KeyError, pydantic.ValidationError."""
     line = ReplayLine(session.events)
     model = drivers.settings_model(session.driver)
     played = ReplayFiles(line) if issubclass(model, HostFilesSettings) else line

@@ -1,6 +1,6 @@
 """Small files of a machine: this one's, or another's over ssh.
 
-The other machine needs a POSIX shell (dash and busybox will do) and ``cat``. All files of a look
+The other machine needs a POSIX shell (dash and busybox will do) and ``cat``. All files of one read
 come in one round trip.
 """
 
@@ -27,13 +27,13 @@ _GONE_ERRNOS: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
 _CONNECT_TIMEOUT_S: Final = 11.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _GLOB: Final = re.compile(r"(\*|\?|\[!?[A-Za-z0-9_.-]+\])")
-"""What stands in no quotes in a shell: brackets with anything else in them may hold a command."""
+"""The parts of a pattern that the shell gets unquoted: other brackets may hold a command."""
 
 
 def print_files_script(patterns: Sequence[str], mark: str) -> str:
     """Shell code that prints every regular file that the patterns name, between marks.
 
-    Most files of sysfs are one line: the shell reads those itself, for a ``cat`` each takes seconds
+    The shell itself reads files of one line, as most of sysfs are: one ``cat`` a file takes seconds
     where there are many drives or the processor is slow.
     """
     words = " ".join(_glob_word(pattern) for pattern in patterns)
@@ -62,7 +62,7 @@ def parse_printed_files(output: bytes, mark: str) -> dict[str, str | None]:
 
 
 def _glob_word(pattern: str) -> str:
-    """A pattern as a word of the shell: only its ``*``, ``?`` and ``[…]`` mean something."""
+    """A pattern as a word of the shell: only its ``*``, ``?`` and ``[…]`` are special."""
     parts = _GLOB.split(pattern)
     return "".join(
         part if number % 2 else shlex.quote(part) if part else ""
@@ -85,7 +85,7 @@ class HostFiles(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the connection; never raises."""
+        """Close the connection; never raises."""
         ...
 
 
@@ -188,7 +188,7 @@ class RemoteFiles:
         return parse_printed_files(bytes(answer), mark)
 
     def _lost(self) -> ConnectionLost:
-        """The connection is gone: ssh's own reason."""
+        """The error of a lost connection, with ssh's own reason."""
         process = self._process
         assert process is not None and process.stderr is not None
         try:
@@ -196,8 +196,8 @@ class RemoteFiles:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        said = process.stderr.read(1 << 16).decode("utf-8", "replace")
+        message = process.stderr.read(1 << 16).decode("utf-8", "replace")
         if code == CONNECTION_FAILED:
-            return ConnectionLost(f"{self._name}: {ssh_failure(said, self._destination).text}")
-        last = said.strip().splitlines()[-1:] or [f"exit code {code}"]
+            return ConnectionLost(f"{self._name}: {ssh_failure(message, self._destination).text}")
+        last = message.strip().splitlines()[-1:] or [f"exit code {code}"]
         return ConnectionLost(f"{self._name}: the shell of {self._destination} ended ({last[0]})")

@@ -1,8 +1,8 @@
-"""Lines to instruments: a VISA session or a serial port, each owned by one thread.
+"""What a line to an instrument can do (protocols), and the format of serial lines.
 
-A driver is given a line, so a test can hand it one that plays an expected exchange. Lines turn
-every way a connection can fail into :class:`~instruments.errors.ConnectionLost` (gone) or
-:class:`~instruments.errors.NoAnswer` (nothing came in time).
+A driver takes its line as an argument, so a test can give it one that plays an expected exchange.
+One thread owns a line. Lines turn every failure of a connection into ``ConnectionLost`` (gone) or
+``NoAnswer`` (nothing came in time).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-OPEN_TIMEOUT_S = 1.5
-DISCARD_AT_MOST_S = 1.0
 NOT_OPEN = "is not open"
 
 
@@ -23,7 +21,7 @@ class Line(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go. Never raises."""
+        """Close the connection. Never raises."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -31,7 +29,7 @@ class Line(Protocol):
         ...
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Throw away what was not read, until nothing has come for ``quiet_s``.
+        """Discard unread bytes, until none has come for ``quiet_s``.
 
         Raises ConnectionLost.
         """
@@ -47,10 +45,10 @@ class MessageLine(Line, Protocol):
 
 
 class ByteLine(Line, Protocol):
-    """A line that brings bytes whenever it likes: serial meters."""
+    """A line on which bytes come at any time: serial meters."""
 
     def read_some(self, timeout_s: float) -> bytes:
-        """What has come in; waits for the first byte, empty after ``timeout_s``.
+        """The bytes that have come in; waits for the first one, empty after ``timeout_s``.
 
         Raises ConnectionLost.
         """
@@ -59,7 +57,7 @@ class ByteLine(Line, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SerialFormat:
-    """How bytes travel on a serial line; ``rts`` and ``dtr`` power many optical adapters."""
+    """Format of the bytes on a serial line; ``rts`` and ``dtr`` power many optical adapters."""
 
     baud: int
     data_bits: int = 8
@@ -70,6 +68,6 @@ class SerialFormat:
 
     @property
     def byte_s(self) -> float:
-        """Seconds one byte takes, with start, parity and stop bits."""
+        """Duration of one byte in seconds, with start, parity and stop bits."""
         bits = 1 + self.data_bits + (self.parity != "N") + self.stop_bits
         return bits / self.baud

@@ -1,4 +1,4 @@
-"""An MQTT broker: where it is and how to log in. What the sink and the instrument share."""
+"""An MQTT broker's address and login: settings that the sink and the instrument share."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ TLS_PORT = 8883
 
 
 class BrokerSettings(BaseModel):
-    """The keys that say which broker, in the words of the rig."""
+    """The keys of a broker in a rig."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """1883, or 8883 with TLS, where it is left out."""
+    """Default: 1883, or 8883 with TLS."""
     user: str = ""
     password_file: str | None = None
     tls: bool = False
     ca_file: str | None = None
-    """Who signed the broker's certificate; else the authorities that the system trusts."""
+    """Certificates that sign the broker's; default: the authorities that the system trusts."""
     certificate_file: str | None = None
     key_file: str | None = None
     """The client's own certificate, for brokers that ask for one, and its key."""
@@ -54,11 +54,11 @@ class BrokerSettings(BaseModel):
 
     @property
     def address(self) -> str:
-        """Where the broker is, for a person."""
+        """Host and port, for messages."""
         return f"{self.host}:{self.port_used}"
 
     def password_in_file(self) -> str:
-        """What stands in ``password_file`` now; empty without one.
+        """The present content of ``password_file``; empty without one.
 
         Raises OSError or UnicodeDecodeError.
         """

@@ -16,9 +16,9 @@ _STOP_TIMEOUT_S: Final = 1.0
 
 
 class ProcessLine:
-    """What a program writes to its standard output. ``advice`` is told when it ends by itself.
+    """The standard output of a program. ``advice`` ends the error of a program that ended itself.
 
-    It ends with this process, too: its standard input is a pipe from here.
+    The program also ends with this process: its standard input is a pipe from here.
     """
 
     def __init__(self, name: str, command: Sequence[str], package: str, advice: str) -> None:
@@ -47,7 +47,7 @@ class ProcessLine:
             ) from error
 
     def close(self) -> None:
-        """End it, by force if need be."""
+        """End the program: SIGTERM, then SIGKILL after 1 s."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
@@ -64,16 +64,16 @@ class ProcessLine:
             stderr.close()
 
     def write(self, data: bytes) -> None:
-        """It is only listened to. Raises ConnectionLost."""
-        raise ConnectionLost(f"{self._name}: {self._package} cannot be told {data[:20]!r}")
+        """Always raises ConnectionLost: the program takes no input."""
+        raise ConnectionLost(f"{self._name}: {self._package} takes no input: {data[:20]!r}")
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Throw away what was not read."""
+        """Discard unread output."""
         while self.read_some(quiet_s):
             pass
 
     def read_some(self, timeout_s: float) -> bytes:
-        """What it has written; empty after ``timeout_s``. Its end is a ConnectionLost."""
+        """New output; empty after ``timeout_s``. Raises ConnectionLost when the program ends."""
         if self._process is None:
             raise ConnectionLost(f"{self._name}: {self._package} is not running")
         output = self._process.stdout

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from instruments.errors import ConnectionLost, NoAnswer
-from instruments.transports.lines import DISCARD_AT_MOST_S, NOT_OPEN, ByteLine, SerialFormat
+from instruments.transports.lines import NOT_OPEN, ByteLine, SerialFormat
 from instruments.transports.serial_ports import port_path
+
+_DISCARD_TIMEOUT_S = 1.0
 
 
 def port_error_text(error: Exception) -> str:
-    """In words, with what can be done; pyserial says it twice or not at all."""
+    """Why a port cannot be opened, and what can be done; pyserial's own message is unclear."""
     code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
     match code:
         case errno.ENOENT | errno.ENODEV | errno.ENXIO:
@@ -34,8 +36,8 @@ def port_error_text(error: Exception) -> str:
 class SerialLine:
     """One serial port (a pty works too).
 
-    ``port`` is a path or names a USB device (:mod:`instruments.transports.serial_ports`): which
-    path that is, is looked up at each opening, so a device may come back under another name.
+    ``port`` is a path or names a USB device (:mod:`instruments.transports.serial_ports`),
+    whose path is looked up at each opening: it may come back under another path.
     """
 
     def __init__(self, name: str, port: str, line_format: SerialFormat) -> None:
@@ -54,7 +56,7 @@ class SerialLine:
             bytesize=self._format.data_bits,
             parity=self._format.parity,
             stopbits=self._format.stop_bits,
-            timeout=0,  # we wait with select: a new timeout would set the whole port anew
+            timeout=0,  # select waits: setting a timeout would configure the whole port again
             exclusive=True,
             write_timeout=1.0,
         )
@@ -65,7 +67,7 @@ class SerialLine:
             try:
                 port.open()
             except termios.error:
-                # A pseudo terminal has no parity, and glibc says so at the second opening.
+                # A pseudo terminal has no parity: glibc reports that at the second opening.
                 port.bytesize, port.parity = 8, "N"
                 port.open()
         except (OSError, ValueError, termios.error) as error:
@@ -101,9 +103,9 @@ class SerialLine:
             raise self._lost(error) from error
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Empty the input buffer; a device that never pauses is left after a second."""
+        """Empty the input buffer; gives up after 1 s on a device that never pauses."""
         port = self._open_port()
-        deadline = time.monotonic() + quiet_s + DISCARD_AT_MOST_S
+        deadline = time.monotonic() + quiet_s + _DISCARD_TIMEOUT_S
         try:
             port.reset_input_buffer()
             while time.monotonic() < deadline and select.select([port], [], [], quiet_s)[0]:
@@ -122,23 +124,23 @@ class SerialLine:
 
 def ask_for_reply(
     line: ByteLine,
-    question: bytes,
-    whole: Callable[[bytes], bytes],
+    query: bytes,
+    find_reply: Callable[[bytes], bytes],
     timeout_s: float,
     no_answer: str,
 ) -> bytes:
-    """What comes after ``question``: an answer, or all that came where it is not whole in time.
+    """Send ``query``; the reply, or all bytes that came where no whole reply came in time.
 
-    ``whole`` finds the answer in what has come in; empty: not yet. Raises NoAnswer, saying
-    ``no_answer``, where nothing comes, and ConnectionLost.
+    ``find_reply`` gives the whole reply in the bytes so far, or nothing. Raises NoAnswer with the
+    message ``no_answer`` where nothing comes, and ConnectionLost.
     """
-    line.write(question)
+    line.write(query)
     deadline = time.monotonic() + timeout_s
     data = b""
     while (left_s := deadline - time.monotonic()) > 0:
         data += line.read_some(left_s)
-        if answer := whole(data):
-            return answer
+        if reply := find_reply(data):
+            return reply
     if not data:
         raise NoAnswer(no_answer)
     return data

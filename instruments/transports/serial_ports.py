@@ -1,7 +1,8 @@
-"""Serial ports by what is plugged in: a USB device keeps its serial number, not its name.
+"""Finds serial ports by the USB device: its serial number stays the same, its path may not.
 
-A port is written as a path (best one that stays, in ``/dev/serial/by-id``), ``usb:SERIAL``,
-``usb:VID:PID`` or ``usb:VID:PID:SERIAL`` (VID and PID in hexadecimal, as ``lsusb`` shows them).
+A port is written as a path (best one in ``/dev/serial/by-id``, which stays the same),
+``usb:SERIAL``, ``usb:VID:PID`` or ``usb:VID:PID:SERIAL`` (VID and PID in hexadecimal, as
+``lsusb`` shows them).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _VID_PID: Final = re.compile(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})(?::(.+))?")
 
 @dataclass(frozen=True, slots=True)
 class SerialPort:
-    """One port that is there now."""
+    """One serial port of this machine."""
 
     path: str
     description: str = ""
@@ -33,7 +34,7 @@ class SerialPort:
 
     @property
     def usb(self) -> str:
-        """How a rig names it wherever it is plugged in; empty where it is not on USB."""
+        """Its name in a rig, which holds on every USB socket; empty where it is not on USB."""
         if self.vid is None or self.pid is None:
             return ""
         serial = f":{self.serial}" if self.serial else ""
@@ -60,7 +61,7 @@ def connected_ports() -> list[SerialPort]:
 
 
 def port_path(name: str, port: str, ports_there: Sequence[SerialPort] | None = None) -> str:
-    """The path of a port now. ``ports_there`` are the ports to choose from: this machine's.
+    """The present path of a port. ``ports_there``: choose from these, not this machine's.
 
     Raises ConnectionLost (not plugged in) and WrongInstrument (several are meant).
     """
@@ -88,7 +89,7 @@ def port_path(name: str, port: str, ports_there: Sequence[SerialPort] | None = N
 
 
 def stable_path(port: str) -> str:
-    """The path of a port that stays when it is plugged in again, where it has one."""
+    """The port's path in ``/dev/serial/by-id``, which stays the same; else its present path."""
     path = port_path(port, port)
     by_id_of = {item.path: item.by_id for item in connected_ports()}
     return by_id_of.get(path, "") or path

@@ -1,7 +1,7 @@
-"""The OpenSSH client: how it is called, and what its complaints mean.
+"""The OpenSSH client: its command line, and what its error messages mean.
 
-Destinations, keys, agents and jump hosts are the user's own (``ssh_config(5)``). Nothing is ever
-asked on a terminal, and nothing waits for ever.
+Destinations, keys, agents and jump hosts are the user's own (``ssh_config(5)``). ssh never asks
+on a terminal, and every wait has a limit.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def ssh_command(destination: str, *options: str, own_connection: bool = True) ->
 
 @dataclass(frozen=True, slots=True)
 class SshFailure:
-    """Why a connection failed. ``permanent``: it will fail again until something is changed."""
+    """Why a connection failed. ``permanent``: it fails again until a user changes something."""
 
     text: str
     permanent: bool
 
 
 def ssh_failure(stderr: str, destination: str) -> SshFailure:
-    """What ssh's own words mean, and what to do about it."""
+    """The meaning of ssh's error output, and what to do about it."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\r\n")]
-    said = lines[-1] if lines else "it said nothing"
+    message = lines[-1] if lines else "it said nothing"
     for sign, meaning, permanent in (
         (
             "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -82,7 +82,7 @@ def ssh_failure(stderr: str, destination: str) -> SshFailure:
         ),
         (
             "Permission denied",
-            f"it refuses the login ({said}); labctl asks for no password: set up a key "
+            f"it refuses the login ({message}); labctl asks for no password: set up a key "
             f"(ssh-copy-id {destination}) or an agent",
             True,
         ),
@@ -94,4 +94,4 @@ def ssh_failure(stderr: str, destination: str) -> SshFailure:
     ):
         if sign in stderr:
             return SshFailure(f"host {destination}: {meaning}", permanent)
-    return SshFailure(f"host {destination}: no connection ({said})", False)
+    return SshFailure(f"host {destination}: no connection ({message})", False)

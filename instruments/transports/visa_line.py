@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.install_command import install_command
-from instruments.transports.lines import NOT_OPEN, OPEN_TIMEOUT_S, SerialFormat
+from instruments.transports.lines import NOT_OPEN, SerialFormat
 from instruments.transports.serial_line import port_error_text
+
+OPEN_TIMEOUT_S = 1.5
 
 if TYPE_CHECKING:
     import pyvisa
@@ -25,7 +27,7 @@ _SERIAL_POLL_S = 0.01
 
 
 BUS_LIBRARIES = {"USB": "pyusb>=1.2", "GPIB": "gpib-ctypes>=0.3"}
-"""What PyVISA-py needs for resources on these buses, and does not bring along."""
+"""Libraries that PyVISA-py needs for resources on these buses, and does not install."""
 
 
 _manager_lock = threading.Lock()
@@ -49,8 +51,8 @@ class VisaLine:
         self._timeout_ms = 0
 
     def open(self) -> None:
-        """Open the session; a refused or unreachable address is a ConnectionLost."""
-        import pyvisa  # 0.2 s: only who measures pays it
+        """Open the session. Raises ConnectionLost where the address refuses or is unreachable."""
+        import pyvisa  # takes 0.2 s: loaded only to measure
 
         try:
             with _manager_lock:
@@ -70,7 +72,7 @@ class VisaLine:
             self._set_up_serial(self._serial_format)
         peer = self._socket()
         if peer is not None:
-            # PyVISA-py calls a refused connection a success.
+            # PyVISA-py reports a refused connection as a success.
             code = peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
                 self.close()
@@ -85,7 +87,7 @@ class VisaLine:
         session, self._session = self._session, None
         if session is None:
             return
-        with contextlib.suppress(Exception):  # not every library and bus can
+        with contextlib.suppress(Exception):  # not every library and bus supports it
             from pyvisa.constants import RENLineOperation
 
             if hasattr(session, "control_ren"):
@@ -126,7 +128,7 @@ class VisaLine:
         return answer
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Empty the input buffer; lines that are no sockets or serial ports get a device clear."""
+        """Empty the input buffer; on other buses (USB, GPIB …) send a device clear."""
         from pyvisa.constants import BufferOperation
 
         session = self._open_session()
@@ -139,7 +141,7 @@ class VisaLine:
                 session.clear()
                 return
             session.flush(BufferOperation.discard_receive_buffer)
-            # PyVISA-py would read for ever from a peer that has closed.
+            # PyVISA-py would read endlessly from a peer that has closed.
             while select.select([peer], [], [], quiet_s)[0]:
                 if not peer.recv(65536):
                     raise ConnectionLost(f"{self._name}: {self._resource} closed the connection")
@@ -187,7 +189,7 @@ class VisaLine:
             time.sleep(_SERIAL_POLL_S)
 
     def _wait_for_bytes(self, timeout_s: float) -> None:
-        # PyVISA-py spins until its timeout when the peer has closed: look before reading.
+        # PyVISA-py polls until its timeout when the peer has closed: check before reading.
         peer = self._socket()
         if peer is not None and select.select([peer], [], [], timeout_s)[0]:
             self._raise_if_peer_closed(peer)
@@ -207,7 +209,7 @@ class VisaLine:
 
 
 def _open_error_text(resource: str, error: Exception) -> str:
-    """In words, with what can be done; PyVISA opens any name and trips over it later."""
+    """Why a session cannot be opened, and what can be done; PyVISA's own message is unclear."""
     from pyvisa import rname
 
     if resource.upper().startswith("ASRL"):

@@ -20,6 +20,7 @@ from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, Protoc
 from instruments.reading import Status
 from instruments.recording import (
     FIRST_LINE,
+    EventKind,
     RecordedEvent,
     RecordingEnded,
     RecordingLine,
@@ -86,11 +87,11 @@ def test_a_logger_that_is_asked() -> None:
 
 def test_what_was_raised_is_raised_again() -> None:
     events = [
-        RecordedEvent(0.0, "open"),
-        RecordedEvent(0.1, ">", b"A"),
-        RecordedEvent(0.2, "<", k204_reply([20.0, None, None, None])),
-        RecordedEvent(0.3, ">", b"A"),
-        RecordedEvent(0.4, "!", b"ConnectionLost case: lost /dev/ttyUSB1"),
+        RecordedEvent(0.0, EventKind.OPEN),
+        RecordedEvent(0.1, EventKind.SENT, b"A"),
+        RecordedEvent(0.2, EventKind.RECEIVED, k204_reply([20.0, None, None, None])),
+        RecordedEvent(0.3, EventKind.SENT, b"A"),
+        RecordedEvent(0.4, EventKind.RAISED, b"ConnectionLost case: lost /dev/ttyUSB1"),
     ]
     instrument = replayed_instrument(parse_session(file_of("k204", K204, *events)))
     instrument.open()
@@ -101,10 +102,17 @@ def test_what_was_raised_is_raised_again() -> None:
 
 
 def test_a_driver_that_says_something_else() -> None:
-    line = ReplayLine([RecordedEvent(0.0, ">", b"*IDN?\n"), RecordedEvent(0.1, "<", b"a\n")])
+    line = ReplayLine(
+        [
+            RecordedEvent(0.0, EventKind.SENT, b"*IDN?\n"),
+            RecordedEvent(0.1, EventKind.RECEIVED, b"a\n"),
+        ]
+    )
     with pytest.raises(ProtocolError, match="another version or other settings"):
         line.write(b"READ?\n")
-    line = ReplayLine([RecordedEvent(0.0, ">", b"*IDN?\n"), RecordedEvent(0.1, ">", b"x")])
+    line = ReplayLine(
+        [RecordedEvent(0.0, EventKind.SENT, b"*IDN?\n"), RecordedEvent(0.1, EventKind.SENT, b"x")]
+    )
     line.write(b"*IDN?\n")
     with pytest.raises(NoAnswer):
         line.read_line(1.0)

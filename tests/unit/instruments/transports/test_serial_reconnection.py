@@ -17,8 +17,8 @@ from instruments import drivers
 from instruments.errors import ConnectionLost, WrongInstrument
 from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.transports import serial_ports
-from instruments.transports.lines import OPEN_TIMEOUT_S
 from instruments.transports.serial_ports import SerialPort, port_path
+from instruments.transports.visa_line import OPEN_TIMEOUT_S
 from labctl.capture.meters.acquisition import LAST_RETRY_S, Acquisition
 from tests.unit.capture.meters.test_acquisition import Seen
 
