@@ -1,11 +1,4 @@
-"""A thermal soak: from when on the temperature stands, where the drive throttled, its recovery.
-
-A temperature stands when, over a window, the means of its five fifths range over no more than
-``STANDS.range`` and their least-squares line rises or falls by no more than ``STANDS.line``: the
-form of SNIA's steady-state rule, with limits in °C. No standard gives them for an SSD: 1 °C is one
-step of a drive's own sensor, and with a thermal time constant of ten minutes a drift of 0.5 °C in
-five minutes leaves about 1 °C to come.
-"""
+"""A thermal soak: when the temperature became steady, where the drive throttled, its recovery."""
 
 from __future__ import annotations
 
@@ -43,10 +36,10 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """A phase that lasts until the temperature stands; times are seconds since it began.
+    """A phase that lasts until the temperature is steady; times are seconds since it began.
 
-    ``steady_after_s``: the end of the first window in which it stood, None if it never did.
-    ``throttled``: where the drive first held itself back because of its heat, None if it did not.
+    ``steady_after_s``: the end of the first steady window, None without one.
+    ``throttled``: where the drive first throttled because of its heat, None if it did not.
     """
 
     phase_index: int
@@ -81,7 +74,7 @@ def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
         return None
     sensor, t_s, celsius = series
     window_s = item.phase.steady_temperature_s
-    steady = _told_s(record, item)
+    steady = _recorded_steady_s(record, item)
     if steady is None:
         steady = steady_after_s(t_s, celsius, window_s)
     throttled = next(
@@ -113,16 +106,16 @@ def _soak(record: RunRecord, summary: RunSummary, number: int) -> Soak | None:
     )
 
 
-def _told_s(record: RunRecord, item: PhaseResult) -> float | None:
-    """When the run saw that the temperature stood, and ended the phase."""
-    told = [
+def _recorded_steady_s(record: RunRecord, item: PhaseResult) -> float | None:
+    """When the run found the temperature steady and ended the phase, seconds since it began."""
+    times_ns = [
         event.t_ns
         for event in record.events
         if event.kind == EventKind.TEMPERATURE_STEADY
         and event.data.get("index") == item.phase.index
         and event.data.get("reached")
     ]
-    return (min(told[-1], item.end_ns) - item.begin_ns) * 1e-9 if told else None
+    return (min(times_ns[-1], item.end_ns) - item.begin_ns) * 1e-9 if times_ns else None
 
 
 def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Floats] | None:

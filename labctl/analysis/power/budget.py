@@ -55,7 +55,7 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
 
 
 def _not_covered_line(power: RailPower, step_watts: float) -> Component:
-    """What the drive may have taken while its watts were not measured.
+    """What the drive may have drawn while its watts were not measured.
 
     Where the current was read without the voltage it bounds the watts: the voltage hardly moves.
     Where it was not read, watts may also have been at the level of the phase before or after.
@@ -99,8 +99,8 @@ def _meter_lines(
 ) -> list[Component]:
     """What the data sheet allows, in watts: the part of the reading, and the floor.
 
-    Of a channel with a zero also its line. The floor stays whole: nobody says which part of it is
-    offset, and it bounds how far the zero may have wandered since.
+    Of a channel with a zero also its line. The floor stays whole: no data sheet says which part
+    of it is offset, and it bounds the drift of the zero since.
     """
     info, scale = channel.info, channel.scale
     meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()
@@ -139,7 +139,7 @@ def _meter_lines(
 
 
 def _interpolation_line(power: RailPower) -> Component:
-    """V and I at different instants: what they do together between readings is not seen."""
+    """V and I are read at different instants: their covariance between readings is not measured."""
     slower = power.volts_interval_ns > LOST * power.amps_interval_ns
     sampling = power.volts_scatter.u * abs(power.amps.mean) if slower else 0.0
     common = power.volts.std * power.amps.std / math.sqrt(3.0)
@@ -153,7 +153,7 @@ def _interpolation_line(power: RailPower) -> Component:
 
 
 def phase_energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
-    """Joules of a phase: mean watts × duration; the doubt of both edges counts (each ±)."""
+    """Joules of a phase: mean watts × duration, with the uncertainty of both edges in U."""
     joules = watts.value * duration_s
     edges = 2.0 * math.sqrt(2.0 / 3.0) * boundary_u_ns * 1e-9 * abs(watts.value)
     return Estimate(value=joules, u=math.hypot(watts.u * duration_s, edges))

@@ -24,17 +24,17 @@ as theirs (a converter on the board) differs by a few per cent."""
 
 
 def own_power(record: RunRecord, rails: Sequence[RailSeries]) -> OwnPower | None:
-    """Both means over all looks at the drive's reading; None where it has none.
+    """Both means over all samples of the drive's reading; None without one.
 
-    Only looks count at which every rail was measured.
+    Only samples at which every rail was measured count.
     """
     if not rails or len(rails) != len(record.header.rails):
         return None
     pairs = []
-    for look in own_power_readings(record.events):
-        total = phase_power(rails, int(look["t"]) - MEAN_OVER_NS, int(look["t"]), 0).total
+    for sample in own_power_readings(record.events):
+        total = phase_power(rails, int(sample["t"]) - MEAN_OVER_NS, int(sample["t"]), 0).total
         if total is not None:
-            pairs.append((float(look["v"]), total.mean))
+            pairs.append((float(sample["v"]), total.mean))
     if not pairs:
         return None
     drive_watts, meter_watts = np.mean(pairs, axis=0)
@@ -46,17 +46,17 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
     if found is None or abs(found.difference) <= APART:
         return ()
     return (
-        f"the drive itself says {found.drive_watts:.2f} W where the meters say "
-        f"{found.meter_watts:.2f} W ({found.difference:+.0%}, {found.looks} looks): is a rail not "
-        "measured, or a shunt not what the rig says?",
+        f"the drive itself reports {found.drive_watts:.2f} W where the meters read "
+        f"{found.meter_watts:.2f} W ({found.difference:+.0%}, {found.looks} samples): is a rail "
+        "not measured, or a shunt not what the rig says?",
     )
 
 
 def own_power_readings(events: Iterable[Event]) -> NDArray[np.void]:
     """The drive's own power readings, dtype READING (ns on the run's timebase, watts)."""
-    told = [
+    samples = [
         (event.t_ns, float(event.data["watts"]))
         for event in events
         if event.kind == EventKind.DRIVE_POWER and isinstance(event.data.get("watts"), int | float)
     ]
-    return np.array(told, READING)
+    return np.array(samples, READING)

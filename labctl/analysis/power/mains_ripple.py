@@ -1,4 +1,4 @@
-"""Mains ripple in a mean: what integration and many readings leave of it.
+"""The mains ripple that integration and averaging leave in a mean.
 
 A reading shorter than a mains period holds some of the supply's ripple. Many readings average it
 out, unless they come at (nearly) the same place of it each time: then it is a constant error that
@@ -23,7 +23,7 @@ HARMONICS = (1, 2)
 """Of the mains: half-wave and full-wave rectified."""
 
 NOTEWORTHY = 0.1
-"""Part of the ripple from which a reader is told."""
+"""Part of the ripple from which a run has a line among its problems."""
 
 
 def left_of_ripple(info: ChannelInfo, duration_s: float) -> float:

@@ -23,25 +23,25 @@ from labctl.analysis.stats.running_stats import RunningStats
 from labctl.analysis.stats.uncertainty import Scatter
 
 CHUNK = 32_768
-"""Readings a channel that are worked on at a time: what fits in a core's cache."""
+"""Readings of a channel that are processed at a time: what fits in a core's cache."""
 
-LET_GO_EVERY = 64
+RELEASE_EVERY = 64
 """Parts after which the pages of the files are given back (about 130 MB of readings)."""
 
 FEWEST_READINGS = 2
 """Readings of each channel below which a rail has no watts in a phase."""
 
 LOST = 1.5
-"""Usual intervals between two readings from which on readings are missing."""
+"""Multiple of the usual interval between two readings from which readings are missing."""
 
 LEAST_COVERED = 0.80
-"""Share of a phase below which readings give a rail no watts. What a drive did in the rest is
-not known: it may have begun to throttle there. A fifth of a phase at most can be bounded by what
-was seen around it; beyond that the bound would be a guess about most of the phase. Readings that
-only fall out because they straddle an edge of the phase are not held against a rail."""
+"""Share of a phase that readings must cover for a rail to have watts. What the drive did in the
+rest is unknown; it may have begun to throttle. Up to a fifth of a phase can be bounded by the
+readings around it; for more the bound would be a guess about most of the phase. Readings that are
+left out only because they straddle an edge of the phase do not count as missing."""
 
 BRIDGED = 2.5
-"""Usual intervals over which V is still interpolated (one lost reading)."""
+"""Multiple of the usual interval over which V is still interpolated (one lost reading)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RailPower:
     volts_interval_ns: float
     amps_interval_ns: float
     shunt: ShuntState | None = None
-    """How the shunt was; amps and watts are corrected by its factor."""
+    """State of the shunt; amps and watts are corrected by its factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ def rail_watts(
 ) -> tuple[Floats, Floats]:
     """Times and watts of one rail: V·I at I's times, without those where V is missing.
 
-    Times are in any one unit since any one moment, ascending, and so is ``bridged``: the
-    longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` lies
-    between where V is measured and the drive: (V − I·R)·I. This is the one place where watts are
-    made, for sinks and results alike. (What the terminal shows and limits go by is the product of
-    the newest volts and amps, and never a result.)
+    Times ascend, in any unit from any origin; ``bridged`` is in the same unit: the
+    longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` is the
+    resistance between where V is measured and the drive: (V − I·R)·I. All watts of sinks and
+    results are calculated here. (The live view and the limits use the product of the newest volts
+    and amps, which is never a result.)
     """
     if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
         return t_amps, (volts - amps * drop_ohm if drop_ohm else volts) * amps
@@ -128,9 +128,9 @@ def phase_power(
         parts = [worker.part(number) for worker in workers]
         if whole:
             total.add(_together(parts, workers.index(grid), workers))
-        if number % LET_GO_EVERY == LET_GO_EVERY - 1:
+        if number % RELEASE_EVERY == RELEASE_EVERY - 1:
             for worker in workers:
-                worker.let_go()
+                worker.release_pages()
     results = {}
     uncorrected = 0.0
     for worker in workers:
@@ -140,7 +140,7 @@ def phase_power(
         else:
             results[worker.rail.info.name] = corrected_for_shunt(power, begin_ns, end_ns)
             uncorrected += power.watts.mean
-        worker.let_go()
+        worker.release_pages()
     if len(results) < len(rails) or total.n < FEWEST_READINGS:
         return PhasePower(results, None, None, tuple(missing))
     factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
@@ -149,7 +149,7 @@ def phase_power(
 
 
 def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
-    """The power with its amps and watts corrected by what is known of the shunt's temperature."""
+    """The power with amps and watts corrected for the temperature of the shunt."""
     info = power.rail.info
     if not info.shunt_ohm:
         return power
@@ -191,7 +191,7 @@ def _together(
 
 
 class _RailWorker:
-    """Works through one rail of one phase, part by part, and gives each part's watts."""
+    """Processes one rail of one phase part by part, and gives each part's watts."""
 
     def __init__(self, rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> None:
         self.rail = rail
@@ -270,14 +270,14 @@ class _RailWorker:
 
     def _covered(self) -> float:
         duration = self._end_ns - self._begin_ns
-        return min(max(self._watts_cover.stood_for_ns() / duration, 0.0), 1.0)
+        return min(max(self._watts_cover.covered_ns() / duration, 0.0), 1.0)
 
     def _gaps(self) -> float:
         duration = self._end_ns - self._begin_ns
         return self._watts_cover.missing_ns(duration, self._edge_ns) / duration
 
     def result(self) -> RailPower | None:
-        """What the parts amount to; None when too few readings were good or gaps too long."""
+        """The result of all parts; None with too few good readings or too long gaps."""
         if not self._read or self._gaps() > 1.0 - LEAST_COVERED:
             return None
         duration = self._end_ns - self._begin_ns
@@ -296,14 +296,14 @@ class _RailWorker:
             amps_interval_ns=self.amps_interval,
         )
 
-    def let_go(self) -> None:
+    def release_pages(self) -> None:
         """Give back the memory of what was read."""
-        self.rail.volts.let_go()
-        self.rail.amps.let_go()
+        self.rail.volts.release_pages()
+        self.rail.amps.release_pages()
 
 
 class _Cover:
-    """How much of a phase a series of times stands for, each for one interval around it."""
+    """How much of a phase readings cover, each reading one interval around its time."""
 
     def __init__(self, interval_ns: float) -> None:
         self._interval_ns = interval_ns
@@ -324,12 +324,12 @@ class _Cover:
             lost = steps[steps > LOST * self._interval_ns]
             self._gaps_ns += float((lost - self._interval_ns).sum())
 
-    def stood_for_ns(self) -> float:
-        """Time that the readings stand for."""
+    def covered_ns(self) -> float:
+        """Time that the readings cover, ns."""
         return self._last_ns - self._first_ns + self._interval_ns - self._gaps_ns
 
     def missing_ns(self, duration_ns: int, edge_ns: float) -> float:
-        """Time without readings, but for up to ``edge_ns`` at each end of the phase."""
+        """Time without readings, ns, apart from up to ``edge_ns`` at each end of the phase."""
         if math.isnan(self._first_ns):
             return float(duration_ns)
         ends = (self._first_ns, duration_ns - self._last_ns)
@@ -338,7 +338,7 @@ class _Cover:
 
 
 def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> float:
-    """How far from an edge of the phase a reading may lie wholly inside it for that alone."""
+    """Distance from an edge of the phase within which no reading need be wholly inside it, ns."""
     return max(
         channel.info.aperture_s * 1e9 + channel.doubt_ns(begin_ns, end_ns)
         for channel in (rail.volts, rail.amps)

@@ -1,4 +1,4 @@
-"""What two phases of one run have in common in their uncertainty, and what sets them apart.
+"""The uncertainty that two phases of one run share, and the ratio of their watts.
 
 The gain error of a meter is the same in every phase of a run. In the ratio of two phases' watts it
 cancels as far as each rail has the same share in both; the rest of it, and everything else of the

@@ -1,9 +1,9 @@
-"""What stands in a rail to measure its current: a shunt or an ammeter, and what it does.
+"""The shunt or ammeter in a rail, its temperature, and its effect on the watts.
 
-A shunt's resistance moves with its temperature: R = R₀ · (1 + α · (T − T₀)), T being that of
-what is around it and the rise of its own heat, θ · R₀ · mean(I²), in equilibrium. What is known
-of it is corrected; what is not known is in the budget. Its drop belongs to the supply, not to the
-drive.
+A shunt's resistance moves with its temperature: R = R₀ · (1 + α · (T − T₀)), where T is the
+temperature around it plus the rise from its own heat, θ · R₀ · mean(I²), in equilibrium. Known
+effects are corrected, unknown ones are in the budget. The power lost in it is the supply's, not
+the drive's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from labctl.record.header import RailInfo
 from labctl.record.timebase import NS_PER_S
 
 UNKNOWN_KELVIN = 25.0
-"""How far from its reference a shunt may be whose temperature was to be measured, and was not."""
+"""Assumed half-width around the reference temperature of a shunt of unknown temperature."""
 
 BESIDE_NS = 10 * NS_PER_S
-"""A temperature moves slowly: readings so close to a phase count, too, for a short one may have
-none of its own."""
+"""Readings so close to a phase count as well: temperatures move slowly, and a short phase may have
+no reading of its own."""
 
 PPM = 1e-6
 
@@ -66,7 +66,7 @@ def temperature_of_shunt(
 def shunt_state(
     info: RailInfo, amps: Series, celsius: float, celsius_limit: float, measured: str = ""
 ) -> ShuntState | None:
-    """How a shunt was in a phase; ``amps`` are reckoned with its nominal resistance.
+    """State of a shunt in a phase; ``amps`` are calculated with its nominal resistance.
 
     None without a shunt, and where its resistance is not said to move.
     """

@@ -1,4 +1,4 @@
-"""Watts and IOPS of the part of a phase in which the drive did not hold itself back."""
+"""Watts and IOPS of the part of a phase in which the drive did not throttle."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from labctl.analysis.results import Component, Estimate
 from labctl.analysis.stats.uncertainty import combined, scatter_of, student_factor
 
 GUARD_NS = 1_000_000_000
-"""Left out on either side of throttling: its edges are known to about half a second, and a drive
-may fall or rise over a second."""
+"""Left out on either side of throttling: its edges are known to about half a second, and the change
+of a drive may take a second."""
 
 SHORTEST_NS = 2_000_000_000
-"""A piece between two throttled stretches that is shorter than this is not looked at."""
+"""A piece between two throttled stretches that is shorter than this is left out."""
 
 LEAST_S = 3.0
-"""Less than this in all is too little to give a number for."""
+"""Below this in all no number is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class UnthrottledPart:
 def unthrottled_pieces(
     begin_ns: int, end_ns: int, throttled: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """What is left of a phase between its throttled stretches, a guard away from each."""
+    """(begin_ns, end_ns) of the parts of a phase ``GUARD_NS`` away from throttled stretches."""
     pieces = []
     at = begin_ns
     for low, high in throttled:
@@ -57,7 +57,10 @@ def unthrottled_part(
     pieces: Sequence[tuple[int, int]],
     boundary_u_ns: int,
 ) -> UnthrottledPart:
-    """From all rails of the rig and the live IOPS of the phase (middles of their intervals)."""
+    """Watts and IOPS in ``pieces`` of a phase.
+
+    ``rails``: all of the rig. ``t_ns`` are the middles of the intervals of fio's ``iops``.
+    """
     seconds = sum(high - low for low, high in pieces) / 1e9
     if seconds < LEAST_S:
         return UnthrottledPart(seconds, None, None)

@@ -1,4 +1,4 @@
-"""Zero offsets: what a channel reads where there is nothing to read, and whether that is so."""
+"""Zero offsets: whether readings can be those of a channel with zero input."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from labctl.analysis.readings.channel_series import Floats
 from labctl.record.header import ChannelInfo
 
 OBVIOUS = 5.0
-"""From so many floors of its limits of error on a reading is no zero of any meter: a drive that
-idles is hundreds away."""
+"""Multiple of a meter's floor beyond which a reading is no zero: an idle drive reads hundreds of
+floors."""
 
 THERMAL_EMF_VOLTS = 100e-6
 """What the junctions of a shunt and its leads may add: some µV/K (copper against tin, lead or
@@ -20,7 +20,7 @@ FEWEST_READINGS = 5
 
 
 def why_not_zero(info: ChannelInfo, values: Floats) -> str:
-    """Why readings are not those of a channel with nothing to read; empty when they may be.
+    """Why readings are not those of a channel with zero input; empty when they may be.
 
     The mean must be near zero, and the readings quiet: a drive that sleeps and wakes has a small
     mean, but is never quiet.

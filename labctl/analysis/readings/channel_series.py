@@ -20,16 +20,16 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 GUESS_FROM = 4096
-"""Readings from which on the place of a moment is guessed before it is searched."""
+"""Readings from which the place of a moment is estimated before it is searched."""
 
 CHECKED_AT_ONCE = 1 << 17
 """Readings whose order is checked at a time."""
 
-LET_GO_EVERY = 16
+RELEASE_EVERY = 16
 """Checks after which the pages of the file are given back (32 MB of readings)."""
 
 INTERVAL_FROM = 1024
-"""Readings of which the usual interval is taken."""
+"""Readings from which the usual interval is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class ChannelSeries:
             return self.info.interval_s * 1e9
         return float(np.median(np.diff(stamps)))
 
-    def let_go(self) -> None:
+    def release_pages(self) -> None:
         """Give the mapped pages of the file back to the kernel's cache.
 
-        Without it every page that was ever looked at counts as memory of this process.
+        Without it every page that was ever read counts as memory of this process.
         """
-        _let_go(self.raw)
+        _release_pages(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class RailSeries:
 def _first_from(stamps: Ints, moment: int) -> int:
     """The number of the first stamp that is not before ``moment``.
 
-    Readings come almost evenly, so the place is guessed and only its surroundings are searched:
-    a plain binary search would touch pages all over the file, each a page fault.
+    Readings are almost evenly spaced, so the place is estimated and only its surroundings are
+    searched: a plain binary search would touch pages all over the file, each a page fault.
     """
     n = len(stamps)
     if n < GUESS_FROM:
@@ -164,7 +164,7 @@ def _first_from(stamps: Ints, moment: int) -> int:
     return int(np.searchsorted(stamps, moment))
 
 
-def _let_go(array: NDArray[np.generic]) -> None:
+def _release_pages(array: NDArray[np.generic]) -> None:
     base = array.base
     while isinstance(base, np.ndarray):
         base = base.base
@@ -175,7 +175,7 @@ def _let_go(array: NDArray[np.generic]) -> None:
 def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
     """Readings in order of time, each time once, all of them numbers; and what had to be done.
 
-    The views that came in are given back as they are where nothing is wrong, as it should be.
+    Without anything to correct, the arrays that came in are returned, not copies.
     """
     ascending, finite = True, True
     for low in range(0, len(stamps), CHECKED_AT_ONCE):
@@ -184,9 +184,9 @@ def ordered(stamps: Ints, raw: Floats) -> tuple[Ints, Floats, tuple[str, ...]]:
         with np.errstate(invalid="ignore", over="ignore"):
             total = float(raw[low : low + CHECKED_AT_ONCE].sum())
         finite = finite and abs(total) < MOST
-        if low // CHECKED_AT_ONCE % LET_GO_EVERY == LET_GO_EVERY - 1:
-            _let_go(raw)
-    _let_go(raw)
+        if low // CHECKED_AT_ONCE % RELEASE_EVERY == RELEASE_EVERY - 1:
+            _release_pages(raw)
+    _release_pages(raw)
     if ascending and finite:
         return stamps, raw, ()
     problems = []
@@ -214,7 +214,7 @@ def _readings(count: int) -> str:
 
 
 def host_series(record: RunRecord, name: str) -> ChannelSeries:
-    """A channel on the host's clock that need not stand in the header (fio's live figures)."""
+    """A channel on the host's clock that the header need not list (fio's live figures)."""
     readings = np.asarray(record.readings(name))
     info = ChannelInfo(name=name, quantity="", unit="")
     stamps, raw, problems = ordered(readings["t"], readings["v"])
@@ -235,7 +235,7 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
         stamps, pairs["device_ns"] = without_setbacks(stamps, pairs["device_ns"])
     stamps, raw, problems = ordered(stamps, readings["v"])
     if device:
-        stamps, raw, unmapped = _with_looks(stamps, raw, pairs["device_ns"])
+        stamps, raw, unmapped = _with_clock_samples(stamps, raw, pairs["device_ns"])
         problems += unmapped
     if device and len(stamps):
         clock = fit_clock(pairs, info.clock_tick_s, int(stamps[0]), int(stamps[-1]))
@@ -245,17 +245,19 @@ def channel_series(record: RunRecord, info: ChannelInfo) -> ChannelSeries:
     return replace(series, late=np.asarray(late)) if len(late) else series
 
 
-def _with_looks(stamps: Ints, raw: Floats, looks: Ints) -> tuple[Ints, Floats, tuple[str, ...]]:
-    """Ascending readings without those of epochs of their device's clock that it was never looked
-    at in: cut off within the first moments, they cannot be mapped."""
-    begins = np.unique(looks // EPOCH_NS) * EPOCH_NS
+def _with_clock_samples(
+    stamps: Ints, raw: Floats, clock_ns: Ints
+) -> tuple[Ints, Floats, tuple[str, ...]]:
+    """Ascending readings without those of epochs of their device's clock that have no clock
+    samples: such an epoch was cut off within its first moments and cannot be mapped."""
+    begins = np.unique(clock_ns // EPOCH_NS) * EPOCH_NS
     lows = np.searchsorted(stamps, begins).tolist()
     highs = np.searchsorted(stamps, begins + EPOCH_NS).tolist()
     unmapped = len(stamps) - (sum(highs) - sum(lows))
-    if not unmapped or not len(looks):
+    if not unmapped or not len(clock_ns):
         return stamps, raw, ()
     known = np.concatenate([np.arange(*span) for span in zip(lows, highs, strict=True)])
-    problem = f"{_readings(unmapped)} without a look at the device's clock, dropped"
+    problem = f"{_readings(unmapped)} without a sample of the device's clock, dropped"
     return stamps[known], raw[known], (problem,)
 
 

@@ -1,16 +1,16 @@
 """From a device clock to the timebase of the run, with a bound on what stays unknown.
 
 Model: while a device clock runs without restart, host time = device time + offset +
-drift · device time, wandering at most ``WANDER_NS`` around that line. Every look at the clock
+drift · device time, wandering at most ``WANDER_NS`` around that line. Every sample of the clock
 (:class:`instruments.reading.ClockPair`) bounds the offset:
 
 - the answer came at ``host_ns``, so the offset is at most ``host_ns - device_ns``;
 - the question went out at ``host_ns - round_trip_ns`` and the clock then stood below
   ``device_ns + tick``, so the offset there is at least the difference of those two.
 
-The lines through all these gates are a band; the mapping is its middle and the uncertainty
-its half-width, a bound and not a guess. Where a device only pushes there is no lower gate: the
-mapping is the highest line under all differences (lower envelope).
+The lines within all these bounds form a band. The mapping is its middle, and the uncertainty is
+its half-width, a true bound. A device that only pushes gives no lower bound: there the mapping is
+the highest line under all differences (lower envelope).
 """
 
 from __future__ import annotations
@@ -33,22 +33,25 @@ STEEPEST_NS_PER_S = 1e6
 """Largest drift taken for possible, 1000 ppm: ten times a cheap quartz (±100 ppm)."""
 
 WANDER_NS = 20_000.0
-"""How far a clock may leave its straight line without being called contradictory: scheduling
-and rounding of the looks themselves (measured on loopback: a query takes ~90 µs)."""
+"""How far a clock may leave its straight line before its samples count as contradictory: the
+scheduling and rounding of the samples themselves (a query over loopback takes about 90 µs)."""
 
 QUARTZ_NS_PER_S = 1e5
 """100 ppm: what a cheap quartz may drift."""
 
 FEWEST_FOR_DRIFT = 16
-"""Looks at a device that only pushes from which on its drift is fitted."""
+"""Samples of a device that only pushes from which its drift is fitted."""
 
 MAX_PIECES = 64
+"""Most straight pieces of one epoch."""
+
 FEW_PAIRS = 2
+"""A stretch of so few samples that contradicts all others is an outlier."""
 
 Ints = NDArray[np.int64]
 
 Start = tuple[int, int]
-"""From which device time and from which host time on a piece holds."""
+"""Device time and host time, ns, from which a piece is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class ClockMap:
         return begun[-1] if begun else self.pieces[0]
 
     def u_between_ns(self, begin_ns: int, end_ns: int) -> float:
-        """The worst half-width of doubt between two moments of the timebase, ns."""
+        """The larger half-width of doubt at two moments of the timebase, ns (not between them)."""
         if not self.pieces:
             return self.u_ns
         return max(
@@ -139,31 +142,31 @@ class ClockMap:
 
 
 def fit_clock(pairs: NDArray[np.void], tick_s: float, first_ns: int, last_ns: int) -> ClockMap:
-    """The mapping that looks at a device clock allow.
+    """The mapping that the samples of a device clock allow.
 
     ``pairs`` has the dtype ``labctl.record.layout.CLOCK_PAIR``; ``tick_s`` is the resolution of the
     device clock; ``first_ns`` and ``last_ns`` are the device times of the first and the last
     reading, over which the doubt is kept small. Raises ValueError when there are no pairs.
     """
     if not len(pairs):
-        raise ValueError("a device clock that was never looked at cannot be mapped")
+        raise ValueError("a device clock without samples cannot be mapped")
     device = np.ascontiguousarray(pairs["device_ns"])
     order = np.argsort(device, kind="stable")
-    looks = _Looks(
+    samples = _ClockSamples(
         device=device[order],
         host=np.ascontiguousarray(pairs["host_ns"])[order],
         round_trip=np.ascontiguousarray(pairs["round_trip_ns"])[order],
         tick=tick_s * 1e9,
     )
-    epoch = looks.device // EPOCH_NS
+    epoch = samples.device // EPOCH_NS
     bounds = [0, *(np.flatnonzero(np.diff(epoch)) + 1).tolist(), len(epoch)]
     pieces: list[ClockPiece] = []
     problems: list[str] = []
     worst_ns, longest, drift_ppm = 0.0, -1, 0.0
     for begin, end in itertools.pairwise(bounds):
-        part = looks.part(begin, end)
+        part = samples.part(begin, end)
         number = int(epoch[begin])
-        before = int(looks.host[begin - 1]) if begin else int(part.host[0])
+        before = int(samples.host[begin - 1]) if begin else int(part.host[0])
         start = (number * EPOCH_NS, (before + int(part.host[0])) // 2)
         fitted, trouble = _fit_epoch(part, start)
         problems += trouble
@@ -187,26 +190,26 @@ def fit_clock(pairs: NDArray[np.void], tick_s: float, first_ns: int, last_ns: in
     )
 
 
-def without_setbacks(stamps: Ints, looks: Ints) -> tuple[Ints, Ints]:
-    """Device times of readings and of looks, each in recorded order, made to ascend.
+def without_setbacks(stamps: Ints, samples: Ints) -> tuple[Ints, Ints]:
+    """Device times of readings and of clock samples, each in recorded order, made to ascend.
 
     Where a second process went on with a recording its device times begin anew: each part is
-    raised by ``SESSION_NS`` above the one before, and so becomes epochs of its own. A look that
-    goes back while no reading does is a wrong look, and left to the fit. Raises ValueError when
-    it cannot be told which looks belong to which readings.
+    raised by ``SESSION_NS`` above the one before, and so becomes epochs of its own. A sample that
+    goes back while no reading does is an outlier, which the fit drops. Raises ValueError when it
+    is ambiguous which samples belong to which readings.
     """
-    looked_back = np.flatnonzero(np.diff(looks) < 0) + 1
-    if not len(looked_back):
-        return stamps, looks
+    sampled_back = np.flatnonzero(np.diff(samples) < 0) + 1
+    if not len(sampled_back):
+        return stamps, samples
     read_back = np.flatnonzero(np.diff(stamps) < 0) + 1
     if not len(read_back):
-        return stamps, looks
-    if len(read_back) != len(looked_back):
+        return stamps, samples
+    if len(read_back) != len(sampled_back):
         raise ValueError(
             f"its device time begins anew {len(read_back)} times in the readings and "
-            f"{len(looked_back)} times in the looks at its clock: it cannot be mapped"
+            f"{len(sampled_back)} times in the samples of its clock: it cannot be mapped"
         )
-    return _raised(stamps, read_back), _raised(looks, looked_back)
+    return _raised(stamps, read_back), _raised(samples, sampled_back)
 
 
 def _raised(times: Ints, setbacks: NDArray[np.intp]) -> Ints:
@@ -217,7 +220,7 @@ def _raised(times: Ints, setbacks: NDArray[np.intp]) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looks:
+class _ClockSamples:
     """Clock pairs, device time ascending, all in ns."""
 
     device: Ints
@@ -228,19 +231,21 @@ class _Looks:
     def __len__(self) -> int:
         return len(self.device)
 
-    def part(self, begin: int, end: int) -> _Looks:
+    def part(self, begin: int, end: int) -> _ClockSamples:
         return self.only(slice(begin, end))
 
-    def only(self, chosen: slice | NDArray[np.bool_]) -> _Looks:
-        return _Looks(self.device[chosen], self.host[chosen], self.round_trip[chosen], self.tick)
+    def only(self, chosen: slice | NDArray[np.bool_]) -> _ClockSamples:
+        return _ClockSamples(
+            self.device[chosen], self.host[chosen], self.round_trip[chosen], self.tick
+        )
 
     def refs(self) -> tuple[int, int]:
-        """A device time and a difference host − device in the middle of things."""
+        """Device time and difference host − device of the middle sample, ns."""
         middle = len(self) // 2
         return int(self.device[middle]), int(self.host[middle] - self.device[middle])
 
     def gates(self, device_ref: int, offset_ref: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """x (s) and y (ns) of the upper gates, then of the lower gates."""
+        """x (s) and y (ns) of the upper bounds, then of the lower bounds."""
         x: Floats = (self.device - device_ref).astype(np.float64) * 1e-9
         upper = (self.host - self.device - offset_ref).astype(np.float64)
         asked = self.round_trip > 0
@@ -248,39 +253,39 @@ class _Looks:
         return x, upper + WANDER_NS, x[asked] + self.tick * 1e-9, lower - WANDER_NS
 
 
-def _fit_epoch(looks: _Looks, start: Start) -> tuple[list[ClockPiece], list[str]]:
-    """Straight pieces over one epoch; more than one only where the looks contradict a line."""
-    if not (looks.round_trip > 0).any():
-        return [_envelope_piece(looks, start)], []
-    whole = _band_of(looks)
+def _fit_epoch(samples: _ClockSamples, start: Start) -> tuple[list[ClockPiece], list[str]]:
+    """Straight pieces over one epoch; more than one only where the samples contradict a line."""
+    if not (samples.round_trip > 0).any():
+        return [_envelope_piece(samples, start)], []
+    whole = _band_of(samples)
     if whole is not None:
-        return [_band_piece(looks, whole, start, WANDER_NS)], []
-    bounds = _straight_stretches(looks)
-    odd = np.zeros(len(looks), dtype=bool)
+        return [_band_piece(samples, whole, start, WANDER_NS)], []
+    bounds = _straight_stretches(samples)
+    odd = np.zeros(len(samples), dtype=bool)
     for begin, end in itertools.pairwise(bounds):
         if end - begin <= FEW_PAIRS:
             odd[begin:end] = True
     if odd.any() and not odd.all():
-        kept = looks.only(~odd)
+        kept = samples.only(~odd)
         band = _band_of(kept)
         if band is not None:
             count = int(odd.sum())
-            words = f"looks at the clock that contradict all others, dropped: {count}"
+            words = f"samples of the clock that contradict all others, dropped: {count}"
             return [_band_piece(kept, band, start, WANDER_NS)], [words]
-    return _bent_pieces(looks, bounds, start)
+    return _bent_pieces(samples, bounds, start)
 
 
 def _bent_pieces(
-    looks: _Looks, bounds: list[int], first: Start
+    samples: _ClockSamples, bounds: list[int], first: Start
 ) -> tuple[list[ClockPiece], list[str]]:
-    """A piece for each half stretch: the whole stretch is a knife edge, no margin in it."""
+    """A piece for each half of a stretch: a line through a whole stretch has no margin left."""
     halved = sorted({*bounds, *((a + b) // 2 for a, b in itertools.pairwise(bounds))})
     pieces = []
     for begin, end in itertools.pairwise(halved):
-        part = looks.part(begin, end)
+        part = samples.part(begin, end)
         start = (int(part.device[0]), int(part.host[0])) if begin else first
         gates = part.round_trip[part.round_trip > 0]
-        floor_ns = WANDER_NS + (float(gates.min()) + looks.tick) / 2 if len(gates) else WANDER_NS
+        floor_ns = WANDER_NS + (float(gates.min()) + samples.tick) / 2 if len(gates) else WANDER_NS
         band = _band_of(part)
         if band is None or not len(gates):
             pieces.append(_envelope_piece(part, start))
@@ -290,37 +295,37 @@ def _bent_pieces(
     return pieces, [words]
 
 
-def _band_of(looks: _Looks) -> Band | None:
-    return band_between(*looks.gates(*looks.refs()), STEEPEST_NS_PER_S)
+def _band_of(samples: _ClockSamples) -> Band | None:
+    return band_between(*samples.gates(*samples.refs()), STEEPEST_NS_PER_S)
 
 
-def _straight_stretches(looks: _Looks) -> list[int]:
-    """Bounds of the longest stretches, greedily from the left, whose looks allow a line."""
+def _straight_stretches(samples: _ClockSamples) -> list[int]:
+    """Bounds of the longest stretches, greedily from the left, whose samples allow a line."""
     bounds = [0]
-    while bounds[-1] < len(looks) and len(bounds) < MAX_PIECES:
+    while bounds[-1] < len(samples) and len(bounds) < MAX_PIECES:
         begin, step = bounds[-1], 1
         good = begin + 1
-        while good < len(looks) and _band_of(looks.part(begin, min(good + step, len(looks)))):
-            good = min(good + step, len(looks))
+        while good < len(samples) and _band_of(samples.part(begin, min(good + step, len(samples)))):
+            good = min(good + step, len(samples))
             step *= 2
-        bad = min(good + step, len(looks) + 1)
+        bad = min(good + step, len(samples) + 1)
         while bad - good > 1:
             middle = (good + bad) // 2
-            if middle <= len(looks) and _band_of(looks.part(begin, middle)):
+            if middle <= len(samples) and _band_of(samples.part(begin, middle)):
                 good = middle
             else:
                 bad = middle
         bounds.append(good)
-    if bounds[-1] < len(looks):
-        bounds.append(len(looks))
+    if bounds[-1] < len(samples):
+        bounds.append(len(samples))
     return bounds
 
 
-def _band_piece(looks: _Looks, band: Band, start: Start, floor_ns: float) -> ClockPiece:
-    """The line through the middles of the band at both ends of the looks."""
-    device_ref, offset_ref = looks.refs()
-    x_begin = float(looks.device[0] - device_ref) * 1e-9
-    x_end = float(looks.device[-1] - device_ref) * 1e-9
+def _band_piece(samples: _ClockSamples, band: Band, start: Start, floor_ns: float) -> ClockPiece:
+    """The line through the middles of the band at both ends of the samples."""
+    device_ref, offset_ref = samples.refs()
+    x_begin = float(samples.device[0] - device_ref) * 1e-9
+    x_end = float(samples.device[-1] - device_ref) * 1e-9
     middle_begin = sum(band.limits(x_begin)) / 2
     middle_end = sum(band.limits(x_end)) / 2
     if x_end > x_begin:
@@ -338,19 +343,19 @@ def _band_piece(looks: _Looks, band: Band, start: Start, floor_ns: float) -> Clo
     )
 
 
-def _envelope_piece(looks: _Looks, start: Start) -> ClockPiece:
-    """The highest line under all differences. Its doubt: how the envelopes of four interleaved
-    quarters of the looks differ from it (each has a quarter of the chances for a fast one).
-    From few looks no drift is taken; any that a quartz can have is left in the doubt."""
-    device_ref, offset_ref = looks.refs()
-    x, y, _, _ = looks.gates(device_ref, offset_ref)
+def _envelope_piece(samples: _ClockSamples, start: Start) -> ClockPiece:
+    """The highest line under all differences. Its doubt is the difference to the envelopes of four
+    interleaved quarters of the samples, each with a quarter of the chances of a fast answer. Few
+    samples give no drift: the doubt then holds any drift that a quartz can have."""
+    device_ref, offset_ref = samples.refs()
+    x, y, _, _ = samples.gates(device_ref, offset_ref)
     y = y - WANDER_NS
-    if len(looks) >= FEWEST_FOR_DRIFT:
+    if len(samples) >= FEWEST_FOR_DRIFT:
         height, slope = highest_line_below(x, y, STEEPEST_NS_PER_S)
         others = [highest_line_below(x[i::4], y[i::4], STEEPEST_NS_PER_S) for i in range(4)]
     else:
         height, slope = float(y.min()), 0.0
-        spread = float(y.max()) - height + looks.tick
+        spread = float(y.max()) - height + samples.tick
         others = [(height + spread, QUARTZ_NS_PER_S), (height - spread, -QUARTZ_NS_PER_S)]
     heights = [height, *(other[0] for other in others)]
     slopes = [slope, *(other[1] for other in others)]

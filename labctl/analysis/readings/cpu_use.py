@@ -1,4 +1,4 @@
-"""What each core of the drive's host did in a phase, from looks at ``/proc/stat`` around it."""
+"""What each core of the drive's host did in a phase, from samples of ``/proc/stat`` around it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from labctl.fio.results import FioResult
 from labctl.record.events import Event, EventKind
 
 OFF_BY_AT_MOST = 0.1
-"""Share of a phase by which the looks may lie off its edges, both together: so much of what is
-said of the phase is of the time around it."""
+"""Share of a phase by which both samples together may miss its edges: so much of the result
+is of the time around the phase."""
 
 FEWEST_TICKS = 20
-"""Of a core between two looks. A tick is 10 ms; with fewer, each is more than 5 %."""
+"""Of a core between two samples. A tick is 10 ms; with fewer, each is more than 5 %."""
 
 _USER, _SYSTEM, _IDLE = (0, 1), (2, 5, 6), (3, 4)
 """Columns of /proc/stat (proc_stat(5)): user and nice; system, irq and softirq; idle and iowait. A
@@ -35,8 +35,8 @@ class CpuSample:
 
 
 def cpu_samples(events: Iterable[Event]) -> tuple[CpuSample, ...]:
-    """Every look of a run, in order of time; what is no look is left out."""
-    looks = []
+    """Every CPU sample of a run, in order of time; malformed ones are left out."""
+    samples = []
     for event in events:
         cores = event.data.get("cores") if event.kind == EventKind.CPU_TIMES else None
         if not isinstance(cores, dict):
@@ -49,17 +49,17 @@ def cpu_samples(events: Iterable[Event]) -> tuple[CpuSample, ...]:
             and all(type(n) is int and 0 <= n < MOST_TICKS for n in ticks)
         }
         if counted:
-            looks.append(CpuSample(event.t_ns, counted))
-    return tuple(sorted(looks, key=lambda look: look.t_ns))
+            samples.append(CpuSample(event.t_ns, counted))
+    return tuple(sorted(samples, key=lambda sample: sample.t_ns))
 
 
-def cpu_use(looks: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
-    """What each core did in a phase. None where no looks lie near enough to both of its edges.
+def cpu_use(samples: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
+    """What each core did in a phase. None without samples near enough to both of its edges.
 
     A core that was not there all the time (hot-plugged), or whose counters stood still, is left
     out.
     """
-    begin, end = _nearest(looks, span.begin_ns), _nearest(looks, span.end_ns)
+    begin, end = _nearest(samples, span.begin_ns), _nearest(samples, span.end_ns)
     if begin is None or end is None or end.t_ns <= begin.t_ns:
         return None
     off_ns = abs(begin.t_ns - span.begin_ns) + abs(end.t_ns - span.end_ns)
@@ -95,8 +95,12 @@ def mean_cpu_use(parts: Sequence[CpuUse | None]) -> CpuUse | None:
         return None
 
     def mean(values: Sequence[float | None]) -> float | None:
-        told = [value for value in values if value is not None]
-        return sum(told) / len(told) if told and len(told) == len(values) else None
+        known_values = [value for value in values if value is not None]
+        return (
+            sum(known_values) / len(known_values)
+            if known_values and len(known_values) == len(values)
+            else None
+        )
 
     cores = [core for core in known[0].cores_pct if all(core in one.cores_pct for one in known)]
     return CpuUse(
@@ -112,7 +116,7 @@ def _number(core: str) -> tuple[int, str]:
     return (int(core), core) if core.isdecimal() else (1 << 30, core)
 
 
-def _nearest(looks: Sequence[CpuSample], t_ns: int) -> CpuSample | None:
-    place = bisect_left(looks, t_ns, key=lambda look: look.t_ns)
-    beside = looks[max(place - 1, 0) : place + 1]
-    return min(beside, key=lambda look: abs(look.t_ns - t_ns), default=None)
+def _nearest(samples: Sequence[CpuSample], t_ns: int) -> CpuSample | None:
+    place = bisect_left(samples, t_ns, key=lambda sample: sample.t_ns)
+    beside = samples[max(place - 1, 0) : place + 1]
+    return min(beside, key=lambda sample: abs(sample.t_ns - t_ns), default=None)

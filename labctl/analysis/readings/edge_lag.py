@@ -1,11 +1,11 @@
-"""The data checks the clocks: at an edge of a phase the current steps with the workload, and the
-voltage sags with it.
+"""Residual lag of a meter behind the workload, from the steps at the edges of phases.
 
-The edge is known from fio's I/O, the step is seen in the meter's readings, each a mean over its
-aperture. The lag between both is estimated by fitting "level, idle gap, level" as the meter
-would show it, for every lag of a grid; what several lags explain alike counts as doubt. All edges
-have one lag, so it is what explains all of them together: many edges that fall between the same two
-readings tell no more than one.
+This is a check of the clock fits by the data. At an edge of a phase the current steps with the
+workload and the voltage sags. The time of the edge is known from fio's I/O, the step from the
+meter's readings, each a mean over its aperture. For every lag of a grid "level, idle gap, level"
+is fitted as the meter would show it; lags that fit equally well make up the uncertainty. All edges
+share one lag, so they are fitted together: many edges between the same two readings tell no more
+than one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from labctl.analysis.results import COVERAGE_FACTOR, EdgeLag, RailResult
 from labctl.analysis.stats.uncertainty import student_factor
 
 READINGS_A_SIDE = 60
+"""Readings on each side of an edge that are fitted."""
+
 GRID = 161
+"""Lags that are tried at a time."""
+
 MOST_READINGS = 400
 """Readings around one edge that are fitted; of a faster meter every n-th."""
 
 DIGIT_FROM = 4096
-"""Readings of a run by which its meter's last digit is told."""
+"""Readings of a run from which the step of its meter's last digit is estimated."""
 
 MAX_EDGES = 64
 """Edges used of a run: the largest steps."""
@@ -40,22 +44,22 @@ SIGNIFICANT = 5.0
 """A step counts from this many standard deviations of a reading on."""
 
 SMALLEST_STEP = {"amps": 0.02, "volts": 0.0005}
-"""… and from this fraction of the larger level on: a current that steps by less has other causes,
-and a supply's volts wander by so much on their own."""
+"""A step also needs this fraction of the larger level: smaller steps of the current have other
+causes, and the volts of a supply wander by so much on their own."""
 
 INCONSISTENT_FROM = 1.5
-"""A lag is called wrong from so many U on, on top of what its clock allows: that is k = 3, three
-honest channels in a thousand."""
+"""Multiple of U, on top of the uncertainty of its clock, from which a lag is inconsistent. It
+makes k = 3: three correct channels in a thousand are called inconsistent."""
 
 
 MOST_COST = 12.5
-"""How much one edge may speak against a lag, at most: as much as one reading that is five standard
-deviations away. A drive that rises slowly at one edge must not decide for all."""
+"""Largest cost that one edge adds to a lag: that of one reading five standard deviations away. A
+drive whose power rises slowly at one edge must not decide for all edges."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """One edge: its step, the lag that explains it best, and what is unknown of its own time."""
+    """One edge: its step, the lag that fits it best, and the uncertainty of its own time."""
 
     step: float
     lag_ns: float
@@ -68,7 +72,7 @@ class _Edge:
 def rail_lags(
     rail: RailSeries, spans: Sequence[PhaseSpan], idle: RailResult | None
 ) -> tuple[EdgeLag, ...]:
-    """Residual lag of each channel of a rail whose steps are seen; ``idle`` is the rail at rest."""
+    """Residual lag of each channel of a rail that shows steps; ``idle`` is the rail when idle."""
     amps = volts = None
     if idle is not None:
         amps = idle.amps.mean
@@ -88,28 +92,27 @@ def edge_lag(
     idle_level: float | None,
     smallest_step: float = SMALLEST_STEP["amps"],
 ) -> EdgeLag | None:
-    """Residual lag of a rail's channel behind the workload; None when no edge has a step to see
-    it by.
+    """Residual lag of a rail's channel behind the workload; None when no edge has a clear step.
 
-    ``idle_level`` is what the channel comes to in the pause between two phases.
+    ``idle_level`` is the level of the channel in the pause between two phases.
     """
     edges = [
         (before, after)
         for before, after in itertools.pairwise(spans)
         if 0 <= after.begin_ns - before.end_ns <= LONGEST_GAP_NS
     ]
-    doubt_ns, digit = 0.0, _digit(channel)
+    doubt_ns, digit = 0.0, _half_digit(channel)
     found: list[_Edge] = []
     for before, after in edges:
         doubt_ns = max(doubt_ns, channel.doubt_ns(before.end_ns, after.begin_ns))
-        seen = _one_edge(channel, before, after, idle_level, smallest_step, digit)
-        channel.let_go()
+        seen = _fitted_edge(channel, before, after, idle_level, smallest_step, digit)
+        channel.release_pages()
         if seen is not None:
             found.append(seen)
     if not found:
         return None
     seen_best = sorted(found, key=lambda edge: -edge.step)[:MAX_EDGES]
-    mean, variance = _together(seen_best)
+    mean, variance = _common_lag(seen_best)
     u_ns = COVERAGE_FACTOR * math.sqrt(variance)
     if len(seen_best) > 1:
         weights = np.array([1.0 / (edge.spread_ns**2 + edge.boundary_ns**2) for edge in seen_best])
@@ -139,7 +142,7 @@ def lag_problems(lags: Sequence[EdgeLag]) -> tuple[str, ...]:
     )
 
 
-def _one_edge(
+def _fitted_edge(
     channel: ChannelSeries,
     before: PhaseSpan,
     after: PhaseSpan,
@@ -182,7 +185,8 @@ def _one_edge(
     if abs(step) < SIGNIFICANT * noise or abs(step) < smallest_step * largest:
         return None
     gap_ns = float(edge_ns - before.end_ns) if idle_level is not None else 0.0
-    # an edge that is known to a part of the aperture is a reading known to that part of the step
+    # the uncertainty of the edge's time makes the reading across it uncertain by that part of the
+    # step
     unknown = min(boundary_ns / aperture_ns, 1.0) * abs(step) / math.sqrt(3.0)
     noise = max(math.hypot(noise, unknown), 1e-3 * abs(step))
     fit = _Fit(t, values, aperture_ns, gap_ns, idle_level or 0.0, noise)
@@ -199,11 +203,11 @@ def _one_edge(
     return _Edge(abs(step), mean, spread, float(boundary_ns), fit, least)
 
 
-def _together(edges: Sequence[_Edge]) -> tuple[float, float]:
-    """The lag that explains all edges, and its variance: ns, ns².
+def _common_lag(edges: Sequence[_Edge]) -> tuple[float, float]:
+    """The lag that fits all edges best, in ns, and its variance in ns².
 
-    What is unknown of the edges' times may be the same at all of them (the clock of a drive's
-    host), so it does not average out.
+    The error of the edges' times may be the same at all of them (the clock of a drive's host), so
+    it does not average out.
     """
     low = min(edge.lag_ns - 4 * edge.spread_ns for edge in edges)
     high = max(edge.lag_ns + 4 * edge.spread_ns for edge in edges)
@@ -223,11 +227,11 @@ def _together(edges: Sequence[_Edge]) -> tuple[float, float]:
     return mean, spread**2 + boundary / 3
 
 
-def _digit(channel: ChannelSeries) -> float:
-    """Half of the smallest step between any readings: of a meter with few digits its last one."""
+def _half_digit(channel: ChannelSeries) -> float:
+    """Half of the smallest step between any two readings: half a digit of a coarse meter."""
     some = channel.raw[:: max(len(channel) // DIGIT_FROM, 1)]
     different = np.unique(some[np.isfinite(some)])
-    channel.let_go()
+    channel.release_pages()
     return float(np.diff(different).min()) * channel.scale / 2 if len(different) > 1 else 0.0
 
 
@@ -257,8 +261,8 @@ class _Fit:
         return mean, math.sqrt(float(weights @ (lags - mean) ** 2)), least
 
     def costs(self, lags: Floats) -> Floats:
-        """Squares of what each lag leaves unexplained (the two levels are solved for each);
-        infinite where it leaves no readings on one side."""
+        """Sum of squared residuals for each lag, the two levels solved by least squares;
+        infinite where a lag leaves no readings on one side."""
         starts = (self.t - self.aperture_ns / 2)[None, :]
         before = np.clip((lags[:, None] - self.gap_ns - starts) / self.aperture_ns, 0.0, 1.0)
         after = 1.0 - np.clip((lags[:, None] - starts) / self.aperture_ns, 0.0, 1.0)

@@ -1,9 +1,9 @@
 """What fio printed in a phase, and whether that is all of it.
 
-fio prints its totals every half second, and once more when its last I/O has ended. When the file is
-cut (a full disk, a copy that was broken off), what stands last in it is a status of some moment,
-which looks the same. The journal says how much fio printed and what it said last. In older records
-it does not: there the last document itself is looked at.
+fio prints its totals every half second, and once more after its last I/O. In a truncated file (a
+full disk, an aborted copy) the last document is a status of some earlier moment, in the same form.
+The journal records how much fio printed and its last totals; for older records without them the
+last document itself is examined.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from labctl.record.reader import RunRecord
 
 FIO_STDOUT = "stdout"
 TAIL_BYTES = 1 << 18
-"""What is read of the end of fio's output: the last document is a few 10 KiB."""
+"""Bytes read from the end of fio's output: the last document has a few 10 KiB."""
 SHORT_BY_NS = 500_000_000
-"""fio tells its totals this often: an output that is cut mostly ends earlier than its phase by
-more. The rest of them end with I/Os in flight, as whole ones do not."""
+"""fio prints its totals this often: a truncated output mostly ends earlier before its phase's end.
+The others end with I/Os in flight, which a whole output does not."""
 
 
 def read_output(record: RunRecord, span: PhaseSpan) -> tuple[PhaseSpan, FioResult | None]:
-    """What fio said at the end of a phase. Where its output is not whole it says nothing, and the
-    phase has failed for that reason (``unfit``), unless it was interrupted: its output may have
-    been put aside for another attempt."""
+    """fio's result at the end of a phase, and the span with its outcome.
+
+    Without a whole output there is no result, and the phase has failed for that reason
+    (``unfit``), unless it was interrupted: its output may have been moved for another attempt.
+    """
     document = phase_document(record, span.phase)
     unfit = _unfit(record, span, document)
     if not unfit:
@@ -55,7 +57,7 @@ def phase_document(record: RunRecord, phase: Phase) -> dict[str, Any] | None:
 
 
 def _unfit(record: RunRecord, span: PhaseSpan, document: dict[str, Any] | None) -> str:
-    """Why the output of a phase is not to be believed, or an empty text."""
+    """Why the output of a phase is not whole; empty where it is."""
     file = record.fio_dir(span.phase) / FIO_STDOUT
     why = ""
     if span.printed is None and (span.outcome != "completed" or not span.phase.pattern.io):
@@ -80,8 +82,8 @@ def _last(document: dict[str, Any] | None) -> tuple[int, int]:
 
 
 def _cut(span: PhaseSpan, document: dict[str, Any] | None) -> bool:
-    """Whether the last document of a completed phase was not the last that fio printed: it counts
-    I/Os that had not ended, or tells of a shorter time than the phase took."""
+    """Whether the last document of a completed phase is not the last one that fio printed: it
+    counts unfinished I/Os, or covers a shorter time than the phase."""
     if document is None:
         return True
     status, phase = status_of(document), span.phase

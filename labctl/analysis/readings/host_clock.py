@@ -1,4 +1,4 @@
-"""The wall clock of a drive's host behind ssh, mapped by every look at it that was recorded."""
+"""The wall clock of a drive's host behind ssh, mapped by all recorded samples of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fio said while a phase was on: read and write IOPS together, over the time of the phase."""
+"""IOPS that fio reported during a phase, reads and writes together, over time."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
 def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
     """The phase's IOPS with the uncertainty (k = 2) that their scatter over the phase gives.
 
-    Scatter alone: it does not hold what would differ if the phase were done again. None when
-    there are no IOPS; with an infinite uncertainty when there are too few intervals to tell.
+    It holds scatter within the phase only, not what a repetition of the phase would change. None
+    without IOPS; the uncertainty is infinite when there are too few intervals.
     """
     if not result.iops:
         return None

@@ -16,12 +16,12 @@ from labctl.record.reader import RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
 CLOCK_TIMES = ("clock_begin_ns", "runtime_ns", "begin_not_before_ns", "begin_not_after_ns")
-"""What a phase on a host behind ssh says besides: see
+"""Further fields of a phase on a host behind ssh: see
 ``labctl.capture.phases.fio_window.ClockWindow``."""
 SIGNALLED_NS = 2_000_000
 """fio prints milliseconds, and reads its clocks within about one of each other."""
 LATEST_NS = 1 << 62
-"""Beyond it a number is no time: it would not fit an int64 together with another."""
+"""Largest number that counts as a time: a sum of two still fits an int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PhaseSpan:
 
     ``boundary_u_ns`` is the half-width of doubt of both edges. ``outcome`` is "completed",
     "failed" or "interrupted" (it never ended: the run was cut off, or is still on). ``printed`` is
-    None in older records and where fio did not begin; ``unfit``: why its output is not believed.
+    None in older records and where fio did not begin; ``unfit``: why its output is not whole.
     """
 
     phase: Phase
@@ -90,7 +90,7 @@ def phase_spans(record: RunRecord, last_ns: int) -> tuple[PhaseSpan, ...]:
 
 
 def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
-    """A line for each event of a phase that cannot be used, or not in full."""
+    """A line for each event of a phase that cannot be used in full."""
     phases = {phase.index: phase for phase in record.header.phases}
     lines = []
     for event in record.events:
@@ -107,7 +107,7 @@ def phase_event_problems(record: RunRecord) -> tuple[str, ...]:
 
 
 def _trouble(event: Event, phases: Mapping[int, Phase]) -> str | None:
-    """Why an event about a phase tells nothing; None when it does (or is about something else)."""
+    """Why an event about a phase cannot be used; None when it can (or is about something else)."""
     if event.kind not in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
         return None
     index = event.data.get("index")
@@ -127,7 +127,7 @@ def _span(
     marks: Sequence[int],
     last_ns: int,
 ) -> PhaseSpan:
-    """``marks``: when phases were started and the run ended; none of them lies in the phase."""
+    """``marks``: when phases were started and the run ended; no phase contains any of them."""
     if ended is None:
         begin_ns = started_ns if started_ns is not None else last_ns
         end_ns = min([last_ns, *(mark for mark in marks if mark > begin_ns)])
@@ -147,13 +147,13 @@ def _span(
 
 
 def _printed(data: Mapping[str, Any]) -> RecordedOutput | None:
-    told = [data.get(field.name) for field in fields(RecordedOutput)]
-    whole = [one for one in told if isinstance(one, int) and not isinstance(one, bool)]
-    return RecordedOutput(*whole) if len(whole) == len(told) else None
+    values = [data.get(field.name) for field in fields(RecordedOutput)]
+    whole = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
+    return RecordedOutput(*whole) if len(whole) == len(values) else None
 
 
 def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseSpan:
-    """A phase of a host behind ssh, by all looks at its clock: the capture knew only the first.
+    """A phase of a host behind ssh, by all samples of its clock: the capture had only the first.
 
     The mapping is of the host's wall clock; our own signals bound it from both sides.
     """

@@ -9,9 +9,9 @@ from labctl.record.events import Event, EventKind
 
 
 def counters_moved(events: Iterable[Event]) -> dict[str, tuple[int, int]]:
-    """Thermal counters that differ between the first and the last look: (before, after).
+    """Thermal counters that differ between the first and the last sample: (before, after).
 
-    A counter that moved and moved back (a critical warning) is there with its highest value as
+    A counter that moved and moved back (a critical warning) is listed with its highest value as
     "after". Empty when none moved, and also when the drive was never asked.
     """
     first: dict[str, int] = {}

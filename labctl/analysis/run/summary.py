@@ -92,10 +92,10 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     throttling = find_throttling(signals)
     by_index = {phase.index: phase for phase in signals}
     phases = []
-    looks = cpu_samples(record.events)
+    cpu = cpu_samples(record.events)
     breaks = [event.t_ns for event in record.events if event.kind in UNPLANNED_BREAKS]
     for number, span in enumerate(spans):
-        before = _followed(spans[number - 1], span, breaks) if number else None
+        before = _phase_before(spans[number - 1], span, breaks) if number else None
         result = _phase_result(
             record,
             channels,
@@ -106,11 +106,11 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
             results[number],
             totals[number],
             watts_above_idle(results[number], idle_rails, totals[number]) if idle_watts else None,
-            looks,
+            cpu,
         )
         if span.phase.index in by_index:
             phase = by_index[span.phase.index]
-            result = _about_throttling(result, phase, throttling, rails, span.boundary_u_ns)
+            result = _with_throttling(result, phase, throttling, rails, span.boundary_u_ns)
         phases.append(result)
     gaps = [
         item.gap_before_ms
@@ -167,7 +167,7 @@ UNPLANNED_BREAKS = (EventKind.PAUSED, EventKind.HOST_LOST, EventKind.RUN_RESUMED
 """Events after which the next phase does not follow the one before without idle time."""
 
 
-def _followed(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> PhaseSpan | None:
+def _phase_before(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> PhaseSpan | None:
     """``before``, unless something came between it and ``span`` that was not planned.
 
     A phase that was done again later than those that follow it in the plan has none before it.
@@ -256,7 +256,7 @@ def _phase_result(
     rails: dict[str, RailResult],
     watts: Estimate | None,
     marginal: Estimate | None,
-    looks: Sequence[CpuSample],
+    cpu: Sequence[CpuSample],
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []
@@ -288,7 +288,7 @@ def _phase_result(
         throttled_s=0.0,
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
-        cpu=cpu_use(looks, span, fio),
+        cpu=cpu_use(cpu, span, fio),
     )
 
 
@@ -313,7 +313,7 @@ def _temperatures(
     return found
 
 
-def _about_throttling(
+def _with_throttling(
     result: PhaseResult,
     phase: PhaseSignals,
     throttling: Sequence[ThrottleInterval],

@@ -81,7 +81,7 @@ class Timeline:
 def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) -> Timeline:
     """The run from ``begin_ns`` to ``end_ns``, in at most ``bins`` bins.
 
-    A channel whose clock was never looked at has no place in time and is left out. Raises
+    A channel whose device clock has no samples has no place in time and is left out. Raises
     ValueError when the run has no duration.
     """
     if end_ns <= begin_ns:
@@ -211,7 +211,7 @@ class _Walk:
         cuts = self._cuts(channel, len(channel))
         for low, high in zip(cuts[0][:-1], cuts[0][1:], strict=True):
             bins.add(*self._good(channel, low, high))
-            channel.let_go()
+            channel.release_pages()
         silences = self._silences(channel)
         return bins.trace(self._begin_ns, silences), silences
 
@@ -250,8 +250,8 @@ class _Walk:
             volts_low = max(volts_cuts[number] - 1, 0)
             volts_high = min(volts_cuts[number + 1] + 1, len(volts))
             yield self._good(amps, low, high), self._good(volts, volts_low, volts_high), bridged_ns
-            amps.let_go()
-            volts.let_go()
+            amps.release_pages()
+            volts.release_pages()
 
     def _good(self, channel: ChannelSeries, low: int, high: int) -> tuple[Floats, Floats]:
         """Times and values of some readings, without any that is not a number."""
@@ -282,7 +282,7 @@ class _Walk:
             apart = np.diff(channel.stamps[begin : begin + _PIECE + 1])
             # a clock drifts far less than a hundredth
             long = begin + np.flatnonzero(apart > 0.99 * far_ns)
-            channel.let_go()
+            channel.release_pages()
             ends += [*long.tolist(), *(long + 1).tolist()]
         t_ns = channel.clock.to_host_ns(channel.stamps[np.sort(ends)])
         bounds = np.clip([self._begin_ns, *t_ns, self._end_ns], self._begin_ns, self._end_ns)

@@ -1,7 +1,7 @@
 """Where the level of a series changes: least-squares segmentation.
 
-The search is PELT (Killick, Fearnhead & Eckley 2012) with the candidates of each point worked on
-as one array: for a phase of 360 points 4 ms, where ruptures takes 130 to 500 ms.
+The search is PELT (Killick, Fearnhead & Eckley 2012). The candidates of each point are one numpy
+array: a phase of 360 points takes 4 ms, where ruptures takes 130 to 500 ms.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FEWEST_STEPS = 9
+"""Points below which no scatter is estimated from steps."""
 
 MOST_DEPENDENT = 6.0
-"""Differences of means of two points over those of single points, scaled back: 1 for independent
-ones, 1.7 for a random walk, more than 4 for a drive on a host that other programs keep busy."""
+"""Largest accepted ratio of the scatter estimated from means of two points to that of single
+points: 1 for independent points, 1.7 for a random walk, more than 4 for a drive on a host that
+other programs keep busy."""
 
 CALM_POINTS = 40
 CALM_PARTS = 20
 FAR_CALMER = 3.0
-"""The first part of a series of so many points, or the calmest of ``CALM_PARTS``, tells how much it
-scatters by itself, if the whole scatters this many times as much."""
+"""A series is judged by the scatter of a calm part, ``CALM_POINTS`` long, where the whole series
+scatters ``FAR_CALMER`` times as much. The calm part is the first one, or the calmest
+1/``CALM_PARTS`` of all parts."""
 
 CALMEST = 1.5
-"""How much more such parts scatter than the calmest of them seem to."""
+"""Factor by which the scatter of a calm part is raised: the calmest of many parts is calmer than
+their usual scatter, by chance."""
 
 LONGEST = 1200
-"""Longest segment looked for, in points; it bounds the work on series without any change."""
+"""Longest segment searched for, in points: a bound on the work for series without any change."""
 
 
 def segment_bounds(y: Floats, penalty: float, shortest: int) -> list[int]:
@@ -66,9 +70,9 @@ def scatter_of_steps(y: Floats) -> float:
     """Robust standard deviation of single points, from the steps between them.
 
     The lower quartile of absolute differences (/ 0.4506 for differences of a normal distribution):
-    up to half of the steps may be changes of level. Differences of means of two points
-    are looked at too, scaled back, so that dependence is not taken for quiet; ``MOST_DEPENDENT``
-    times as much at most, or they are changes of level.
+    up to half of the steps may be changes of level. Points that depend on each other differ little
+    from their neighbours, so the scatter of means of two points, scaled to single points, counts
+    where it is larger, up to ``MOST_DEPENDENT`` times; beyond that it comes from changes of level.
     """
     if len(y) < FEWEST_STEPS:
         return 0.0
@@ -84,9 +88,10 @@ def _spread(y: Floats) -> float:
 
 
 def calm_scatter(y: Floats) -> float:
-    """:func:`scatter_of_steps`, of the calm parts of a series where these are far calmer than all.
+    """:func:`scatter_of_steps`, of a calm part of the series where it has one.
 
-    A series that goes up and down at every second step scatters by what is looked for.
+    In a series that changes its level at every second step, the steps themselves would count as
+    scatter.
     """
     whole = scatter_of_steps(y)
     starts = range(0, len(y) - CALM_POINTS + 1, CALM_POINTS // 2)

@@ -1,9 +1,9 @@
-"""The band of all straight lines that pass between points above and points below.
+"""The band of all straight lines that pass between upper points and lower points.
 
-A look at a device clock bounds its offset from above and from below; the offset itself runs on
-a straight line (offset and drift). So the lines that pass under every upper point and over every
-lower point are all that the looks allow: a convex polygon in (slope, height). Nothing here
-is fitted and no outlier can pull at it: a late answer is a wide gate.
+A sample of a device clock bounds its offset from above and from below, and the offset follows a
+straight line (offset and drift). The lines under every upper point and over every lower point are
+those that the samples allow: a convex polygon in (slope, height). Nothing is fitted, so no outlier
+distorts the result: a late answer only gives wide bounds.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Band:
 def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The corners of the lower convex hull of points, x ascending.
 
-    Every pass drops the points that lie on or above the chord of their neighbours (none of
-    them can be a corner); passes end when none is left, usually after about log n.
+    Each pass drops the points on or above the chord of their neighbours, which cannot be corners.
+    About log n passes are needed.
     """
     order = np.lexsort((y, x))
     x, y = x[order], y[order]
@@ -81,9 +81,9 @@ def band_between(
     low, high = int(open_[0]), int(open_[-1])
     inside = list(slopes[low : high + 1])
     if low > 0:
-        inside.insert(0, _zero(slopes[low - 1], width[low - 1], slopes[low], width[low]))
+        inside.insert(0, _zero_crossing(slopes[low - 1], width[low - 1], slopes[low], width[low]))
     if high + 1 < len(slopes):
-        inside.append(_zero(slopes[high], width[high], slopes[high + 1], width[high + 1]))
+        inside.append(_zero_crossing(slopes[high], width[high], slopes[high + 1], width[high + 1]))
     allowed = np.array(inside)
     return Band(
         slopes=np.concatenate([allowed, allowed]),
@@ -91,15 +91,15 @@ def band_between(
     )
 
 
-def _zero(x0: float, y0: float, x1: float, y1: float) -> float:
+def _zero_crossing(x0: float, y0: float, x1: float, y1: float) -> float:
     return float(x0 + (x1 - x0) * (0.0 - y0) / (y1 - y0)) if y1 != y0 else float(x0)
 
 
 def highest_line_below(x: Floats, y: Floats, steepest: float) -> tuple[float, float]:
     """(height, slope) of the line under all points with the least mean distance to them.
 
-    It is the edge of the lower hull that spans the mean of ``x`` (the linear programme "raise
-    the line at mean x" has its optimum there), with its slope kept within ±``steepest``.
+    It is the edge of the lower hull at the mean of ``x``, where the linear programme "raise the
+    line at mean x" has its optimum. Its slope is limited to ±``steepest``.
     """
     x_hull, y_hull = lower_hull(x, y)
     slope = 0.0

@@ -1,4 +1,4 @@
-"""Mean, extremes and scatter of a stream of readings, part by part, each read once."""
+"""Mean, extremes and scatter of a series of readings that comes part by part, read once."""
 
 from __future__ import annotations
 

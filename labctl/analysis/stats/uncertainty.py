@@ -26,12 +26,13 @@ _STUDENT = (
 """Degrees of freedom and t for 95.45 %: JCGM 100:2008, table G.2."""
 
 MIN_BLOCKS = 16
-"""Fewest blocks of which a scatter is taken, where there are enough readings."""
+"""Fewest blocks from which a scatter is estimated, where there are enough readings."""
 
 FEW_BLOCKS = 8
 """Fewest blocks where there are few readings."""
 
 RECTANGULAR = math.sqrt(3.0)
+"""Half-width of a rectangular distribution over its standard deviation (GUM 4.3.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,12 @@ class Scatter:
 def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Scatter:
     """The type A uncertainty of a mean of ``n`` readings that may depend on each other.
 
-    ``blocks`` are means of equal runs of consecutive readings (the readings themselves when there
-    are few), ``variance`` is that of single readings. Blocks are paired again and again
-    (Flyvbjerg & Petersen 1989); at each size the variance of the mean comes from the squared
-    steps between neighbouring blocks (von Neumann 1941), and the largest counts. Dependence
-    over any time up to 1/16 of the phase is thus seen; a slow change of level that the readings
-    follow is no scatter and hardly counts. O(n).
+    ``blocks`` are means of equal numbers of consecutive readings (the readings themselves when
+    there are few), ``variance`` is that of single readings. Neighbouring blocks are merged in
+    pairs repeatedly (Flyvbjerg & Petersen 1989). At each size the variance of the mean follows
+    from the squared steps between neighbouring blocks (von Neumann 1941), and the largest
+    counts. So dependence over up to 1/16 of the phase is detected, and a slow change of level
+    that the readings follow hardly counts as scatter. O(n).
     """
     if n < 2:
         return Scatter(u=math.inf, dof=1.0, n_effective=float(n))
@@ -156,10 +157,10 @@ def difference_components(
 ) -> list[Component]:
     """The budget of a difference between two phases on the same meters.
 
-    A meter's error of reading is the same in both: only its part of the difference is left
-    (``share`` = difference / value). A zero that was taken before the run is the same in both,
-    too: only the difference of both lines is left. What the data sheet gives as a floor holds
-    noise and non-linearity too, so nothing of it is taken to cancel: both phases count in full.
+    A meter's gain error is the same in both, so only its part of the difference is left
+    (``share`` = difference / value). A zero taken before the run is the same in both as well, so
+    only the difference of both lines is left. The floor of a data sheet also contains noise and
+    non-linearity, so nothing of it cancels: both phases count in full.
     """
     zeros = {item.source: item.watts for item in others if item.part == "zero"}
     kept = []

@@ -1,7 +1,7 @@
-"""Rounds: the same work done again and again, followed until it is steady.
+"""Rounds: the same work repeated until it is steady.
 
-Steady is asked of IOPS, watts and temperature at once: a drive that still warms up, or whose
-watts still creep, has no result yet although its IOPS stand still.
+IOPS, watts and temperature must be steady at once: a drive that still warms up, or whose
+watts still creep, has no result yet although its IOPS are steady.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""When a temperature is steady."""
+"""When a temperature is steady: the form of SNIA's steady-state rule with limits in °C.
+
+No standard gives such limits for an SSD. 1 °C is one step of a drive's own sensor, and with a
+thermal time constant of ten minutes a drift of 0.5 °C in five minutes leaves about 1 °C to come.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,9 @@ STEADY_CELSIUS = SteadyLimits(range=1.0, line=0.5, of_average=False)
 
 
 def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
-    """Whether the temperature stood over the last ``window_s`` seconds of the readings.
+    """Whether the temperature was steady over the last ``window_s`` seconds of the readings.
 
-    ``t_s`` ascends. False while the readings are of less than that time, or too few in a fifth.
+    ``t_s`` ascends. False when the readings span less than that time, or are too few in a fifth.
     """
     if not len(t_s) or t_s[-1] - t_s[0] < window_s:
         return False
@@ -30,8 +34,7 @@ def is_steady(t_s: Floats, celsius: Floats, window_s: float) -> bool:
 
 
 def steady_after_s(t_s: Floats, celsius: Floats, window_s: float) -> float | None:
-    """The end of the first window in which the temperature stood, to a second; None if it never
-    did."""
+    """The end (s) of the first window in which the temperature was steady, to a second, or None."""
     if not len(t_s):
         return None
     for moment in np.arange(t_s[0] + window_s, t_s[-1] + 1.0, 1.0):

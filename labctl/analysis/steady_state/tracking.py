@@ -1,4 +1,4 @@
-"""Variables that are followed from round to round until all of them are steady together.
+"""Quantities that are tracked from round to round until all are steady in one window.
 
 IOPS and watts are judged as SNIA's PTS judges performance; temperature has limits of its own.
 """
@@ -22,7 +22,7 @@ from labctl.analysis.steady_state.rule import (
 
 @dataclass(frozen=True, slots=True)
 class SteadyLimits:
-    """What a window may do: its range and its line as parts of the average, or absolutely."""
+    """Limits of a steady window's range and line, as fractions of the average or absolute."""
 
     range: float = RANGE_LIMIT
     line: float = LINE_LIMIT
@@ -41,7 +41,7 @@ class SteadyLimits:
 
 
 PTS = SteadyLimits()
-"""What the standard asks of performance; here also of watts."""
+"""The limits of the standard for performance; here also for watts."""
 
 CELSIUS = SteadyLimits(range=2.0, line=1.5, of_average=False)
 """Temperature has no standard, and a share of °C means nothing because 0 °C is no zero: 2 °C of
@@ -69,7 +69,7 @@ class SteadyWindow:
 
 @dataclass(frozen=True, slots=True)
 class TrackedQuantity:
-    """A variable that is followed from round to round."""
+    """A quantity that is tracked from round to round."""
 
     name: str
     unit: str

@@ -109,7 +109,7 @@ class BinStream(ABC):
                 return []
             points = self.compute(begin, end)
             for channel in self.channels:
-                channel.let_go()
+                channel.release_pages()
             if not self._again:
                 self._done = max(self._done, min(complete, self._shown))
             if points:

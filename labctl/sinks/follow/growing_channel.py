@@ -201,10 +201,10 @@ class GrowingChannel:
             (high for _, high in spans), default=0
         )
 
-    def let_go(self) -> None:
+    def release_pages(self) -> None:
         """Give mapped pages back: otherwise all that was ever read counts as memory."""
         for session in self._sessions:
-            session.series.let_go()
+            session.series.release_pages()
 
 
 def _size(path: Path) -> int:

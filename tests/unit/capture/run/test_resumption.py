@@ -177,7 +177,7 @@ def test_readings_of_a_clock_that_was_never_looked_at_are_dropped_and_told(tmp_p
     journal.readings("i12", Block("voltage", np.array([0, 10**7]), np.ones(2)))
     journal.close()
     summary = summarise(RunRecord(path))
-    told = f"{CHANNEL}: 2 readings without a look at the device's clock, dropped"
+    told = f"{CHANNEL}: 2 readings without a sample of the device's clock, dropped"
     assert told in summary.problems
     assert summary.end_ns < base + 10 * NS_PER_S
 

@@ -35,7 +35,7 @@ def test_drive_and_meters_are_compared_over_the_same_seconds(
     found = summary.own_power
     assert found is not None and found.looks == len(summary.phases)
     assert found.difference == pytest.approx(share - 1, abs=0.02)
-    assert any("the drive itself says" in line for line in summary.problems) is told
+    assert any("the drive itself reports" in line for line in summary.problems) is told
 
 
 def test_a_drive_that_does_not_measure_itself_is_not_compared(tmp_path: Path) -> None:
