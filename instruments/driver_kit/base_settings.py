@@ -1,4 +1,4 @@
-"""What the settings of several drivers have in common."""
+"""Base classes of drivers' settings: accuracy, serial port, host files, VISA, multimeter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AccuracySettings(DriverSettings):
 
     @property
     def rig_accuracy(self) -> Accuracy | None:
-        """What the rig says of the accuracy, if it does."""
+        """The limits of error in the rig; None where it gives none."""
         if self.accuracy_pct_of_reading is None or self.accuracy_floor is None:
             return None
         return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
@@ -57,7 +57,7 @@ class SerialSettings(DriverSettings):
     """An instrument on a serial port."""
 
     line_format: ClassVar[SerialFormat]
-    """How its bytes travel."""
+    """Format of its bytes on the line."""
 
     port: Annotated[str, Field(min_length=1)]
     """A path, best ``/dev/serial/by-id/…``, or ``usb:…``: see
@@ -80,7 +80,7 @@ class HostFilesSettings(DriverSettings):
 
 
 class VisaAddress(DriverSettings):
-    """Where an instrument on VISA is, and how to talk to it."""
+    """The address of a VISA instrument, and the settings of its line."""
 
     resource: Annotated[str, Field(min_length=1)]
     """``TCPIP0::192.168.1.20::5025::SOCKET``, ``TCPIP0::…::INSTR`` (VXI-11), ``…::hislip0::INSTR``,
@@ -90,7 +90,7 @@ class VisaAddress(DriverSettings):
     """Serial number it must have; empty: any."""
     timeout_s: Annotated[float, Field(gt=0, le=1.8)] = 1.5
     baud: Annotated[int, Field(gt=0)] | None = None
-    """Of a serial resource; None: what the instrument has when it comes from its maker."""
+    """Of a serial resource; None: the factory setting."""
     data_bits: Literal[7, 8] = 8
     parity: Literal["none", "even", "odd"] = "none"
     stop_bits: Literal[1, 2] = 1
@@ -117,7 +117,7 @@ class VisaAddress(DriverSettings):
 
     @property
     def default_baud(self) -> int:
-        """What it has on a serial port when it comes from its maker."""
+        """The factory setting of its serial port."""
         return 9600
 
     def line(self, name: str) -> VisaLine:
@@ -171,7 +171,7 @@ class MultimeterSettings(VisaSettings):
         return specifications.allowed_ranges(self.model, self.function)
 
     def limits(self) -> Accuracy:
-        """The rig's limits of error, or those of the manual."""
+        """The limits of error in the rig, or else those of the manual."""
         if self.rig_accuracy is not None:
             return self.rig_accuracy
         known = specifications.accuracy(self.model, self.function, self.range)
@@ -179,7 +179,7 @@ class MultimeterSettings(VisaSettings):
         return known
 
     def limits_without_auto_zero(self) -> Accuracy:
-        """The same while auto-zero is off; what the rig says is taken to hold for that."""
+        """The limits of error while auto-zero is off; the rig's hold for that state."""
         if self.rig_accuracy is not None:
             return self.rig_accuracy
         return specifications.without_auto_zero(

@@ -1,4 +1,4 @@
-"""Sorts readings into a block of numbers and the statuses of those that are none."""
+"""Makes batches of readings: numbers in blocks, statuses for readings that are no numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from instruments.reading import Batch, Block, Status, StatusReading
 def blocks_and_statuses(
     channel: str, t_ns: Sequence[int], readings: Sequence[float | Status], detail: str = ""
 ) -> tuple[tuple[Block, ...], tuple[StatusReading, ...]]:
-    """One block with the numbers (none if there are none), one status for each row of alikes."""
+    """One block with the numbers, if any, and one status for each run of equal statuses."""
     numbers = [
         (t, value) for t, value in zip(t_ns, readings, strict=True) if not isinstance(value, Status)
     ]
@@ -35,11 +35,11 @@ def blocks_and_statuses(
 
 
 def batch_of_readings(readings: Iterable[tuple[str, int, float | Status, str]]) -> Batch:
-    """One reading each of several channels: its channel, ns, what it is, and why it is none."""
+    """A batch of single readings: channel, time in ns, value or status, detail of a status."""
     blocks: list[Block] = []
     statuses: list[StatusReading] = []
     for channel, t_ns, reading, detail in readings:
-        found, told = blocks_and_statuses(channel, [t_ns], [reading], detail)
-        blocks += found
-        statuses += told
+        some_blocks, some_statuses = blocks_and_statuses(channel, [t_ns], [reading], detail)
+        blocks += some_blocks
+        statuses += some_statuses
     return Batch(tuple(blocks), tuple(statuses))

@@ -1,4 +1,4 @@
-"""Notices that somebody moved a SCPI meter's function or range at its front panel."""
+"""Detects that somebody changed a SCPI meter's function or range at its front panel."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import math
 import re
 from typing import Final
 
-from instruments.driver_kit.scpi import ScpiSession, parse_quantity
+from instruments.driver_kit.scpi import DC_FUNCTIONS, ScpiSession, parse_quantity
 from instruments.errors import ProtocolError
 from instruments.reading import Status
 
 CHECK_S: Final = 2.5
-"""Two short questions; sooner than a meter that was stopped at its panel counts as silent."""
+"""Two short queries; more often than a meter stopped at its panel would count as silent."""
 
 _FUNCTION = re.compile(r"[A-Z]+(:[A-Z]+)*")
-_FUNCTIONS = {"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")}
 
 
 class FrontPanelCheck:
-    """Asks now and then for the function and the range in effect (``None``: any range is fine)."""
+    """Queries the function and the range in effect from time to time (range None: any)."""
 
     def __init__(self, scpi: ScpiSession, function: str, range_: float | None) -> None:
         self._scpi = scpi
@@ -31,15 +30,15 @@ class FrontPanelCheck:
         self._next_ns = None
 
     def due(self, now_ns: int) -> bool:
-        """Whether it is time to ask (``now_ns`` on the host's clock); the first look counts on."""
+        """Whether a check is due at ``now_ns`` (host's clock); the first call starts the wait."""
         if self._next_ns is not None and now_ns < self._next_ns:
             return False
         first, self._next_ns = self._next_ns is None, now_ns + round(CHECK_S * 1e9)
         return not first
 
     def changed(self) -> tuple[Status, str] | None:
-        """What is set instead; None while all is as it should be, or the answer no answer."""
-        wanted = _FUNCTIONS[self._function]
+        """Status and detail of a change; None without one, or where an answer is unreadable."""
+        wanted = DC_FUNCTIONS[self._function]
         try:
             function = self._scpi.ask("FUNC?").strip('"').upper()
             if not _FUNCTION.fullmatch(function):

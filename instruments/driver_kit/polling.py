@@ -1,4 +1,4 @@
-"""When to ask a meter: on ticks that do not drift, or at the moment that tells most."""
+"""When to poll a meter: on ticks that do not drift, or when a poll says most about its clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Ticks:
-    """Ticks of ``period_s``; those that were missed are left out."""
+    """Ticks each ``period_s`` seconds; ticks that were missed are skipped."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
@@ -18,7 +18,7 @@ class Ticks:
         self._next = time.monotonic()
 
     def wait(self, at_most_s: float) -> bool:
-        """Sleep until the next tick, or ``at_most_s``; whether the tick has come."""
+        """Sleep until the next tick, at most ``at_most_s`` seconds; whether the tick has come."""
         wait_s = self._next - time.monotonic()
         if wait_s > at_most_s:
             time.sleep(at_most_s)
@@ -30,21 +30,21 @@ class Ticks:
         return True
 
 
-_WANDER: Final = 2e-4
-"""Rate by which what is known of a device clock goes stale: four times a usual crystal's error."""
+_DRIFT: Final = 2e-4
+"""How fast the bounds of a device clock widen: four times the error of a usual crystal."""
 
-_SOONEST: Final = 0.25
-_OTHERWISE: Final = 0.6
-"""Parts of the period: no look comes sooner than the one, and the other is taken where the middle
-of the unknown lies outside; it keeps looks and counts from going in step."""
+_MIN_SHARE: Final = 0.25
+_ELSE_SHARE: Final = 0.6
+"""Shares of the period: no poll comes sooner than the first. The second is used where the middle of
+the bounds is not within the period; it keeps polls and counts from running in step."""
 
 
 class CounterPolling:
-    """Times looks at a counter so that each halves what is unknown of when it counts.
+    """Times the polls of a counter so that each halves the uncertainty of when it counts.
 
-    A device that has counted ``n`` intervals tells only that its clock stands somewhere in the
-    next one. A look at the middle of what is still unknown of the next count's moment cuts that
-    in two, whichever way the answer falls: ten looks turn 250 ms into less than 1 ms.
+    A device that has counted ``n`` intervals is somewhere in the next one. A poll in the middle of
+    the bounds of the next count's time halves them, whatever the answer: ten polls turn 250 ms
+    into less than 1 ms.
     """
 
     def __init__(self, period_s: float) -> None:
@@ -54,18 +54,18 @@ class CounterPolling:
         self._delay_ns = 0.0
 
     def restart(self) -> None:
-        """The counter began anew: nothing is known."""
+        """The counter was restarted: nothing is known about it."""
         self._bounds = None
 
     def add_poll(self, count: float, interval_ns: float, sent_ns: int, received_ns: int) -> None:
-        """A look: at some moment between the two host times, ``count`` was the number.
+        """Take a poll: between the two host times the counter stood at ``count``.
 
         A device that stamps its readings counts in fractions: its last stamp over the interval.
         """
         low = sent_ns - (count + 1) * interval_ns
         high = received_ns - count * interval_ns
         if self._bounds is not None:
-            stale = _WANDER * (received_ns - self._seen_ns)
+            stale = _DRIFT * (received_ns - self._seen_ns)
             closer = max(low, self._bounds[0] - stale), min(high, self._bounds[1] + stale)
             low, high = closer if closer[0] <= closer[1] else (low, high)
         self._bounds = low, high
@@ -73,15 +73,17 @@ class CounterPolling:
         self._delay_ns = (received_ns - sent_ns) / 2
 
     def next_poll_ns(self, now_ns: int, interval_ns: float) -> int:
-        """When to look next: a period from now at the latest, at the middle of the unknown.
+        """Time of the next poll: at most one period from now, in the middle of the bounds.
 
-        What is counted waits in the device until it is looked at, so a look is never put off. A
-        middle that does not come in time is met later, for then the looks come sooner.
+        The counted readings wait in the device, so a poll is never later than one period. A
+        middle that comes later than that is met by a later poll, as polls then come sooner.
         """
         latest = now_ns + self._period_ns
         if self._bounds is None:
             return latest
-        begin = max(latest - interval_ns, now_ns + _SOONEST * self._period_ns)
+        begin = max(latest - interval_ns, now_ns + _MIN_SHARE * self._period_ns)
         middle = sum(self._bounds) / 2 - self._delay_ns
-        look = begin + (middle - begin) % interval_ns
-        return round(look) if look <= latest else now_ns + round(_OTHERWISE * self._period_ns)
+        poll_ns = begin + (middle - begin) % interval_ns
+        return (
+            round(poll_ns) if poll_ns <= latest else now_ns + round(_ELSE_SHARE * self._period_ns)
+        )

@@ -1,4 +1,4 @@
-"""SCPI: what its answers mean, and a session that asks.
+"""SCPI: parsers of answers, and a session that sends commands and queries.
 
 The first half is pure: numbers, sentinels, blocks, identities, the error queue. The sentinels
 are those of SCPI-99 volume 1, 7.2.1.5: ±9.9E37 infinity, 9.91E37 not a number.
@@ -18,12 +18,15 @@ INFINITY: Final = 9.9e37
 NOT_A_NUMBER: Final = 9.91e37
 _SENTINEL_WIDTH: Final = 5e34
 _OVERLOAD_FROM: Final = 1e9
-"""What some say for infinity (an XDM1041); others have less digits of 9.9E37."""
+"""Infinity of an XDM1041; other meters send 9.9E37 with fewer digits."""
 _MAX_VOLTS_OR_AMPS: Final = 1e4
-"""No multimeter or bench supply reads that: a digit or a point was lost on the way."""
+"""No multimeter or bench supply reads more: a digit or a decimal point was lost."""
 _MAX_SECONDS: Final = 1e9
 _MAX_ERRORS: Final = 20
 """The error queue of the usual multimeters holds 20."""
+
+DC_FUNCTIONS: Final = {"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")}
+"""What meters answer to ``FUNC?``, without quotation marks."""
 
 QUIET_S: Final = 0.1
 """A meter that is not measuring answers faster than this."""
@@ -36,9 +39,9 @@ _FACTORS["M"] = 1e6
 
 
 def parse_reading(text: str) -> float | Status:
-    """A reading in V, A or W, or why it is none. Raises ProtocolError where it is neither.
+    """A reading in V, A or W, or the status of one without a value. Raises ProtocolError.
 
-    A comma for the point (a meter or gateway with a local number format) is understood.
+    A comma for the point (a meter or gateway with a local number format) is accepted.
     """
     text = text.strip()
     comma = _DECIMAL_COMMA.fullmatch(text)
@@ -61,7 +64,7 @@ def parse_reading(text: str) -> float | Status:
 
 
 def parse_seconds(text: str) -> float:
-    """A time stamp since a beginning. Raises ProtocolError."""
+    """A time stamp in seconds since a start. Raises ProtocolError."""
     if not _NUMBER.fullmatch(text.strip()) or not 0 <= float(text) < _MAX_SECONDS:
         raise ProtocolError(f"expected seconds, got {text[:60]!r}")
     return float(text)
@@ -140,7 +143,7 @@ _PROMPT_HINT: Final = (
 
 
 def is_model(model: str, answered: str) -> bool:
-    """Whether ``model`` is a word of what was answered as model, or one with a variant (``-SC``).
+    """Whether ``model`` is a word of the answered model, which may have a variant (``-SC``).
 
     A DP832 is no DP832A: their limits of error differ.
     """
@@ -166,7 +169,7 @@ class ScpiSession:
         self._late_answer_expected = False
 
     def close(self, *final_commands: str) -> None:
-        """Send ``final_commands`` if the line still takes them, and let go. Never raises."""
+        """Send ``final_commands`` if the line still works, and close it. Never raises."""
         self._late_answer_expected = False  # no query follows that could take it for its own
         try:
             for command in final_commands:
@@ -179,15 +182,15 @@ class ScpiSession:
     def send(self, command: str) -> None:
         """Send a command that has no answer.
 
-        After a query whose answer did not come in time the line is emptied first: an answer
-        that comes after all would be taken for that to the next query.
+        After a query whose answer did not come in time the line is emptied first: a late answer
+        would be taken for the answer to the next query.
         """
         if self._late_answer_expected:
             self.resynchronise()
         self._line.write(command.encode("ascii") + self._command_end)
 
     def ask_bytes(self, query: str, timeout_s: float | None = None) -> bytes:
-        """Send a query; its answer as it came. Raises NoAnswer, ConnectionLost."""
+        """Send a query; its answer as received. Raises NoAnswer, ConnectionLost."""
         self.send(query)
         try:
             return self._line.read_line(self.timeout_s if timeout_s is None else timeout_s)
@@ -204,15 +207,15 @@ class ScpiSession:
             raise ProtocolError(f"{self.name}: answered {answer[:40]!r} to {query}") from None
 
     def resynchronise(self, quiet_s: float = QUIET_S) -> None:
-        """Throw away answers that nobody waits for any more, until it is quiet.
+        """Discard late answers, until none has come for ``quiet_s`` seconds.
 
-        Without the wait the right answer to this query would be taken for that to the next one.
+        Without the wait a late answer would be taken for the answer to the next query.
         """
         self._line.discard(quiet_s)
         self._late_answer_expected = False
 
     def identify(self) -> Identity:
-        """Ask who it is; a stale answer of an earlier client is passed over once."""
+        """The answer to ``*IDN?``; one stale answer to an earlier client is skipped."""
         try:
             return parse_identity(self.ask("*IDN?"))
         except ProtocolError:
@@ -225,7 +228,7 @@ class ScpiSession:
             raise ProtocolError(f"{self.name}: {error}; switch the meter off and on") from None
 
     def expect_identity(self, model: str, serial: str = "") -> Identity:
-        """Ask who it is and refuse another one. An empty ``model`` or ``serial`` is any.
+        """Query the identity and refuse another one. An empty ``model`` or ``serial``: any.
 
         Raises WrongInstrument.
         """
@@ -256,7 +259,7 @@ class ScpiSession:
             raise SettingRefused(f"{self.name}: refused {doing}: {'; '.join(errors)}")
 
     def expect_quantity(self, query: str, expected: float, what: str) -> float:
-        """Verify that a setting took: the answer is within 1 % of ``expected``.
+        """Verify that a setting took effect: the answer is within 1 % of ``expected``.
 
         Raises SettingRefused, ProtocolError.
         """
@@ -270,9 +273,8 @@ class ScpiSession:
 
     def expect_function(self, quantity: str) -> None:
         """Verify the function in effect: ``voltage`` or ``current``, DC. Raises SettingRefused."""
-        wanted = {"voltage": "VOLT", "current": "CURR"}[quantity]
         answer = self.ask("FUNC?").strip('"').upper()
-        if answer not in (wanted, f"{wanted}:DC"):
+        if answer not in DC_FUNCTIONS[quantity]:
             raise SettingRefused(
                 f"{self.name}: measures {answer} after setting DC {quantity}; "
                 "did somebody touch the front panel?"

@@ -10,7 +10,7 @@ from instruments.reading import Channel, HostClock, Identity
 from instruments.transports.lines import MessageLine
 
 RESET_TIMEOUT_S: Final = 3.0
-"""The longest that ``*RST`` and a setup may take; what a stop waits for a meter, at most."""
+"""Longest duration of ``*RST`` and a setup; a stop waits no longer for a meter."""
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
 
@@ -47,8 +47,8 @@ class ScpiMultimeter(Generic[Settings]):
         return self._scpi.expect_identity(self._expected_model(), self._settings.serial)
 
     def _prepare_remote_control(self) -> None:
-        """What must be said before it answers as it should."""
+        """Send what the meter needs before it takes commands."""
 
     def _expected_model(self) -> str:
-        """A word of what ``*IDN?`` answers as model; empty: any."""
+        """A word of the model in the answer to ``*IDN?``; empty: any."""
         return self._settings.model

@@ -1,15 +1,15 @@
-"""Multimeters that push what their display shows, frame after frame, and cannot be asked.
+"""Multimeters that send what their display shows, frame after frame, and take no queries.
 
-What the families have in common is here: judging a display, and the instrument. A frame has all
-that the display shows, so a switch turned at night is a status, not a wrong value. A frame is
-sent when its conversion is over: its time is the arrival of its last byte less its time on the
-wire and half a conversion.
+The common part of these families: from a display to a reading, and the instrument. A frame has
+all that the display shows, so a turned switch gives a status, not a wrong value. The meter sends
+a frame at the end of its conversion: the reading's time is the arrival of the last byte less the
+duration of the frame on the line and half a conversion.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -36,14 +36,14 @@ from instruments.transports.lines import ByteLine
 _RANGE_TOLERANCE: Final = 1.01
 _REPORT_DUPLICATES_EVERY_NS: Final = 60_000_000_000
 _MIN_SPACING: Final = 0.55
-"""Of the interval, between two readings: serial adapters and this program's pauses shift them."""
+"""Least share of the interval between two readings: adapters and pauses shift their arrival."""
 _STUCK_FROM_S: Final = 600.0
 """A display with few digits rightly shows the same ones for minutes while the drive idles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What a display shows. ``value`` is in ``unit``; it is None with an overload."""
+    """The content of a display. ``value`` is in ``unit``; None is an overload."""
 
     function: str
     unit: str
@@ -59,7 +59,7 @@ class Display:
     """Maximum, minimum or peak instead of the present value."""
     low_battery: bool = False
     maker_symbols: int = 0
-    """Bits that each maker gives a meaning of its own: some are always set, some are MAX or MIN."""
+    """Bits with a meaning of the maker's own: some are always set, some are MAX or MIN."""
 
     @property
     def overload(self) -> bool:
@@ -69,21 +69,21 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class MeterFamily:
-    """How the meters of a family send."""
+    """How the meters of a family send their frames."""
 
     maker: str
     model: str
     frame_bytes: int
     split: Callable[[bytes], tuple[list[bytes], bytes]]
-    """Frames and broken pieces of them, in order, and the rest that is not finished."""
+    """Splits bytes into frames and broken pieces, in order, and an unfinished rest."""
     decode: Callable[[bytes], Display]
-    """What a frame says. Raises ProtocolError where it is none."""
+    """The display of a frame. Raises ProtocolError where it is no frame."""
     time_u_of_interval: float = 0.5
-    """Where in its interval it integrates is not documented: half the width of the doubt."""
+    """``time_u_s`` as a share of the interval: when the meter integrates is not documented."""
 
 
 class SerialDisplaySettings(SerialSettings, ABC):
-    """The serial port and what the switch must stand at."""
+    """The serial port, and the function and range that the meter's switch must select."""
 
     function: DcFunction
     range: Positive
@@ -97,7 +97,7 @@ class SerialDisplaySettings(SerialSettings, ABC):
 
 
 def reading_of(display: Display, settings: SerialDisplaySettings) -> tuple[float | Status, str]:
-    """The reading a display brings under these settings, or why it brings none."""
+    """The value of a display under these settings, or a status, and the status's detail."""
     if display.function != settings.function or not display.dc:
         kind = "AC" if display.ac else "DC" if display.dc else ""
         shown = f"{kind} {display.function}".strip()
@@ -157,7 +157,7 @@ class SerialDisplayMeter:
 
     @classmethod
     def family_for(cls, settings: SerialDisplaySettings) -> MeterFamily:
-        """How a meter with these settings sends."""
+        """The family of a meter with these settings."""
         return cls.family
 
     @property
@@ -166,13 +166,13 @@ class SerialDisplayMeter:
         return (self._channel,)
 
     def open(self) -> Identity:
-        """Open the port. The meter cannot be asked who it is."""
+        """Open the port. The meter gives no identity."""
         self._line.open()
         notes = ("it cannot be asked for its identity",)
         return Identity(self._family.maker, self._family.model, notes=notes)
 
     def start(self) -> None:
-        """Forget what was sent before; the meter pushes by itself."""
+        """Discard what was sent before; the meter sends by itself."""
         self._line.discard()
         self._unfinished = self._previous_frame = b""
         self._accounted_ns = None
@@ -189,7 +189,7 @@ class SerialDisplayMeter:
         pieces, self._unfinished = self._family.split(self._unfinished + data)
         if pieces and not self._synchronised:
             self._synchronised = True
-            if len(pieces[0]) < self._family.frame_bytes:  # we came in the middle of it
+            if len(pieces[0]) < self._family.frame_bytes:  # the port was opened within it
                 del pieces[0]
         if not pieces:
             return Batch()
@@ -204,13 +204,13 @@ class SerialDisplayMeter:
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         self._line.close()
 
     def _without_repeated_frames(
         self, pieces: list[bytes], arrived_ns: int
     ) -> tuple[list[bytes], tuple[StatusReading, ...]]:
-        """The pieces without those sent again, whose number is told.
+        """The pieces without repeated frames, and a status with the number of those.
 
         A frame equal to the one before is the same reading if the meter has had no time for
         another. After a pause of this program several come at once, and it has had it.
@@ -252,9 +252,9 @@ class SerialDisplayMeter:
         return blocks, statuses
 
     def _check_maker_symbols(self, value: float, display: Display) -> tuple[float | Status, str]:
-        """The value, or that a symbol of the maker's own is not as it was with the first value.
+        """The value, or a status where a symbol of the maker's own differs from the first value's.
 
-        What it was then holds for good, so that one that changed while the line was down is told.
+        The first value's symbols stay the reference after a lost connection.
         """
         if self._own_symbols is None:
             self._own_symbols = display.maker_symbols
@@ -263,9 +263,9 @@ class SerialDisplayMeter:
         return Status.WRONG_FUNCTION, "a symbol of its maker's own came or went: MAX or MIN?"
 
     def _warnings(self, display: Display, t_ns: int) -> tuple[StatusReading, ...]:
-        """What is told of the series, once; no reading is lost, and none is counted.
+        """Statuses that stand beside the value, once each; their count is 0.
 
-        It is told just before the value, which is later and ends the span.
+        Their time is just before that of the value, which ends their span.
         """
         name = self._channel.name
         found_statuses: list[StatusReading] = []
@@ -282,24 +282,35 @@ class SerialDisplayMeter:
 
 
 class LcdMeterSettings(SerialDisplaySettings):
-    """The models of these families differ: how good the meter is must be said."""
+    """Settings of a family whose models differ: the rig must give the limits of error."""
 
     accuracy_pct_of_reading: NotNegative
     accuracy_floor: NotNegative
     """V or A: the counts of the manual times the value of a count in ``range``."""
 
     def limits(self) -> Accuracy:
-        """What the rig says."""
+        """The limits of error in the rig."""
         return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
 
 
 def bytes_in_place(data: bytes, places: bytes) -> bool:
-    """Whether each byte of ``data`` is at its place; ``data`` may be the beginning of a frame."""
+    """Whether each byte of ``data`` has its number; ``data`` may be the beginning of a frame."""
     return all(byte & 0xF0 == place for byte, place in zip(data, places, strict=False))
 
 
+def displayed_count(
+    segments: Sequence[int], digit_of: Mapping[int, int], letter_l: int
+) -> int | None:
+    """The number that segments show; None for OL. Raises ProtocolError for other patterns."""
+    if letter_l in segments:
+        return None
+    if not all(item in digit_of for item in segments):
+        raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
+    return int("".join(str(digit_of[item]) for item in segments))
+
+
 def split_frames(data: bytes, places: bytes) -> tuple[list[bytes], bytes]:
-    """Frames and what stands between them, in order, and the rest that is not finished.
+    """Frames and the noise between them, in order, and an unfinished rest.
 
     ``places`` has the high half of each byte of a frame, times 16. A piece that is no frame is
     shorter or does not fit its places.

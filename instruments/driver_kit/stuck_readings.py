@@ -1,8 +1,8 @@
-"""Notices readings that repeat to the last digit more often than the meter's own noise allows.
+"""Detects readings that repeat to the last digit more often than the meter's noise allows.
 
-How often a reading repeats by chance is learnt from the readings themselves, so it holds for a
-meter whose noise is many digits as for one that shows the same digits for seconds. Without a
-single change nothing can be learnt: a meter that is stuck from the start looks like a quiet one.
+The detector learns from the readings how often one repeats by chance, so it works for a meter
+with noise of many digits and for one that shows the same digits for seconds. Without a single
+change it can learn nothing: a meter that is stuck from the start looks like a quiet one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from instruments.reading import Block, Status, StatusReading
 CHANCE: Final = 1e-9
 """Of a false alarm at one reading: once in three years at ten readings a second."""
 _LEARN_FROM: Final = 30
-"""Pairs of readings before anything is said."""
+"""Pairs of readings before the first alarm."""
 _REMEMBER: Final = 1000
-"""Pairs that weigh in: what a drive draws, and so how often digits repeat, changes."""
+"""Pairs that count: the drive's power changes, and with it how often digits repeat."""
 
 
 class StuckReadingDetector:
-    """Looks at one reading after another of one channel.
+    """Checks one reading after another of one channel.
 
     Fewer than ``at_least`` repeats in a row are never an alarm.
     """
@@ -36,7 +36,7 @@ class StuckReadingDetector:
         self._doubles = 0
 
     def restart(self) -> None:
-        """The meter was set up anew; what was learnt of its noise holds on."""
+        """The meter was set up again; what was learnt about its noise is kept."""
         self._previous = None
         self._run = 0
         self._doubles = 0
@@ -80,6 +80,6 @@ class StuckReadingDetector:
             self._equal = self._equal * forget + self._run
 
     def _needed(self) -> float:
-        """How many repeats in a row are no chance any more."""
+        """The number of repeats in a row that is no longer chance."""
         share = (self._equal + 1) / (self._pairs + 2)
         return max(math.log(CHANCE) / math.log(share), self._at_least)

@@ -31,7 +31,7 @@ GROUP = "labctl.instruments"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What an entry point must lead to.
+    """A driver: its settings and its instrument. An entry point must lead to one.
 
     ``settings`` validates the keys of the rig (frozen, unknown keys forbidden); ``instrument``
     is called with the instrument's name, the settings and the host's clock.
@@ -96,7 +96,7 @@ def _load(driver: str) -> Driver:
     package = point.dist.name if point.dist is not None else point.value
     try:
         loaded = point.load()
-    except Exception as error:  # whatever another package's code does
+    except Exception as error:  # another package's code may raise anything
         raise DriverUnusable(
             f"driver {driver} of {package} cannot be loaded: {type(error).__name__}: {error}; "
             "repair or uninstall that package"
@@ -110,12 +110,12 @@ def _load(driver: str) -> Driver:
 
 
 def _others() -> Mapping[str, EntryPoint]:
-    """Drivers of other packages by name; a name that is in the table is not theirs to take."""
+    """Drivers of other packages by name; they cannot replace a built-in one."""
     return _installed(tuple(sys.path))
 
 
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    from importlib.metadata import entry_points  # 20 ms: only who asks for such a driver pays it
+    from importlib.metadata import entry_points  # takes 20 ms: only for such a driver
 
     return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}

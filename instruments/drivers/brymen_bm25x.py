@@ -25,6 +25,7 @@ from instruments.driver_kit.serial_display import (
     MeterFamily,
     SerialDisplayMeter,
     bytes_in_place,
+    displayed_count,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -53,7 +54,7 @@ _TEMPERATURE: Final = {0x1E: "°C", 0x4E: "°F"}
 
 
 def decode(frame: bytes) -> Display:
-    """What a frame says. Raises ProtocolError where it is none."""
+    """The display of a frame. Raises ProtocolError where it is no frame."""
     if len(frame) != len(PLACES) or not bytes_in_place(frame, PLACES) or frame[0] != FIRST_BYTE:
         raise ProtocolError(f"expected 02 and 14 numbered bytes, got {frame[:20].hex(' ')}")
     low = [byte & 0x0F for byte in frame]
@@ -93,16 +94,12 @@ def decode(frame: bytes) -> Display:
         function, unit = "temperature", _TEMPERATURE[segments.pop()]
         decimals = max(decimals - 1, 0)
     digit = (prefixes[0] if prefixes else 1.0) * 10.0**-decimals
-    value: float | None = None
-    if LETTER_L not in segments:
-        if not all(item in SEGMENTS for item in segments):
-            raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
-        count = int("".join(str(SEGMENTS[item]) for item in segments))
-        value = (-count if low[3] & 1 else count) * digit
+    count = displayed_count(segments, SEGMENTS, LETTER_L)
+    sign = -1 if low[3] & 1 else 1
     return Display(
         function=function,
         unit=unit,
-        value=value,
+        value=None if count is None else sign * count * digit,
         full_scale=digit * COUNTS,
         dc=bool(low[1] & 4),
         ac=bool(low[1] & 2),

@@ -104,7 +104,7 @@ class Dmm6500Settings(NplcSettings):
 
 
 def channel_of(settings: Dmm6500Settings) -> Channel:
-    """Its channel."""
+    """The channel of a meter with these settings."""
     return Channel(
         name=settings.function,
         quantity=Quantity(settings.function),
@@ -171,7 +171,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         scpi.send(f"SENS:{node}:AZER OFF")
         scpi.send("SENS:AZER:ONCE")
         scpi.send("FORM:DATA ASC")
-        # The seven digits it has otherwise are 10 ms after a day.
+        # The default of seven digits resolves only 10 ms after a day.
         scpi.send("FORM:ASC:PREC 16")
         scpi.send(f'TRAC:FILL:MODE CONT,"{BUFFER}"')
         scpi.send(f'TRAC:CLE "{BUFFER}"')
@@ -194,7 +194,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._next_poll_ns = self._polled_ns = self._clock()
 
     def read(self) -> Batch:
-        """Look how far the buffer is filled and read what is new; a round about each 0.18 s."""
+        """Poll how far the buffer is filled and read what is new, about each 0.18 s."""
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
@@ -220,7 +220,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         return replace(batch, statuses=(*batch.statuses, status))
 
     def close(self) -> None:
-        """Stop, and let the panel measure for itself again."""
+        """Stop, and give the front panel back to continuous measurement."""
         self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
 
     def _arm(self) -> None:
@@ -309,7 +309,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
                 try:
                     stamped += self._ask_data(low, high)
                 except ProtocolError as error:
-                    # Nothing is lost by a garbled answer: what is in the buffer is read again.
+                    # A garbled answer loses nothing: the buffer is read again.
                     self._scpi.resynchronise()
                     self._unreadable += 1
                     if self._unreadable >= _MAX_UNREADABLE_IN_A_ROW:
@@ -355,7 +355,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         return Batch(blocks, (*lost, *statuses), self._clock_pairs(check))
 
     def _follow_interval(self, stamps_s: list[float]) -> None:
-        """The interval the meter really has: the median, which single gaps do not move."""
+        """Measure the meter's real interval: the median, which single gaps do not change."""
         self._steps_s += [b - a for a, b in pairwise(stamps_s) if b > a]
         if len(self._steps_s) >= _STEPS_TO_TUNE:
             self._interval_ns = median(self._steps_s) * 1e9

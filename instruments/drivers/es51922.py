@@ -72,7 +72,7 @@ _HOLD_ES51932: Final = 0b1000
 
 
 def decode(frame: bytes, hold_bit: int = _HOLD) -> Display:
-    """What a frame says. Raises ProtocolError where it is none."""
+    """The display of a frame. Raises ProtocolError where it is no frame."""
     if len(frame) != FRAME_BYTES or frame[12:] != _CR_LF:
         raise ProtocolError(f"expected 14 bytes that end with CR LF, got {frame[:20]!r}")
     if any(byte >> 4 != 3 for byte in frame[:12]):

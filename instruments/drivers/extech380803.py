@@ -159,7 +159,7 @@ class Extech380803:
         return Identity("Extech", "380803", notes=("it cannot be asked for its identity",))
 
     def start(self) -> None:
-        """It has no settings; begin to ask."""
+        """Begin to poll; the meter has no settings."""
         self._ticks.restart()
 
     def read(self) -> Batch:
@@ -180,7 +180,7 @@ class Extech380803:
         return batch_of_readings((channel.name, t_ns, reading, "") for channel, reading in readings)
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         self._line.close()
 
     def _ask(self) -> bytes:

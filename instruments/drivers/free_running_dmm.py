@@ -1,4 +1,4 @@
-"""SCPI multimeters that measure all the time and answer their last reading.
+"""SCPI multimeters that measure continuously and answer their last reading.
 
 Rigol DM3058, DM3058E, DM3068 in Rigol's own command set, and Owon XDM1041, XDM1241. Facts from
 the DM3058 Programming Guide and, for the Owon, whose maker publishes no list of commands, from
@@ -25,7 +25,7 @@ from pydantic import model_validator
 
 from instruments.driver_kit.base_settings import MultimeterSettings, Positive
 from instruments.driver_kit.polling import Ticks
-from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
+from instruments.driver_kit.scpi import DC_FUNCTIONS, QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
@@ -124,7 +124,7 @@ _RIGOL = _Dialect(
 _OWON = _Dialect(
     setup=("CONF:{node} {literal}", "RATE {rate}"),
     read="MEAS1?",
-    functions={"voltage": ("VOLT", "VOLT:DC"), "current": ("CURR", "CURR:DC")},
+    functions=DC_FUNCTIONS,
     function_query="FUNC?",
     range_query="RANGE?",
     rate_query="RATE?",
@@ -196,7 +196,7 @@ class FreeRunningDmmSettings(MultimeterSettings):
 
 
 def channel_of(settings: FreeRunningDmmSettings) -> Channel:
-    """Its channel."""
+    """The channel of a meter with these settings."""
     return Channel(
         name=settings.function,
         quantity=Quantity(settings.function),
@@ -227,7 +227,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         self._next_check_ns = 0
 
     def start(self) -> None:
-        """Set up, and wait until the meter says it is so: it has no way to say it is ready."""
+        """Set up, and query until the settings are in effect: the meter has no ready signal."""
         settings = self._settings
         index = settings.ranges.index(settings.range)
         literal, rate = owon_literal(settings.range), _RATES[settings.rate]
@@ -281,7 +281,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         self._scpi.close(*self._dialect.local)
 
     def _settling_problem(self) -> str:
-        """What is not as it was set, or why that cannot be told; empty: all is well."""
+        """Which setting is not in effect, or why it cannot be read; empty: all are."""
         try:
             wrong = self._mismatch()
         except (ProtocolError, NoAnswer) as error:
@@ -290,7 +290,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         return wrong[1] if wrong else ""
 
     def _panel_change(self) -> tuple[Status, str] | None:
-        """What somebody moved; None while all is well, or the answer is no answer."""
+        """Status and detail of a changed setting; None without one, or for an unreadable answer."""
         try:
             wrong = self._mismatch()
         except ProtocolError:
@@ -299,7 +299,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         return (wrong[0], f"{wrong[1]}: front panel touched") if wrong else None
 
     def _mismatch(self) -> tuple[Status, str] | None:
-        """What is set that should not be. Raises ProtocolError, NoAnswer."""
+        """Status and detail of a setting that differs. Raises ProtocolError, NoAnswer."""
         dialect, node = self._dialect, self._node
         function = self._scpi.ask(dialect.function_query).strip('"').upper()
         if not _WORD.fullmatch(function):

@@ -28,6 +28,7 @@ from instruments.driver_kit.serial_display import (
     MeterFamily,
     SerialDisplayMeter,
     bytes_in_place,
+    displayed_count,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -64,7 +65,7 @@ _FUNCTIONS: Final = {
 
 
 def decode(frame: bytes) -> Display:
-    """What a frame says. Raises ProtocolError where it is none."""
+    """The display of a frame. Raises ProtocolError where it is no frame."""
     if len(frame) != len(PLACES) or not bytes_in_place(frame, PLACES):
         raise ProtocolError(f"expected 14 bytes numbered 1 to 14, got {frame[:20].hex(' ')}")
     low = [byte & 0x0F for byte in frame]
@@ -96,16 +97,12 @@ def decode(frame: bytes) -> Display:
         if low[place] & 8:
             digit *= share
     segments = [(low[1 + 2 * i] & 7) << 4 | low[2 + 2 * i] for i in range(4)]
-    value: float | None = None
-    if LETTER_L not in segments:
-        if not all(item in SEGMENTS for item in segments):
-            raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
-        count = int("".join(str(SEGMENTS[item]) for item in segments))
-        value = (-count if low[1] & 8 else count) * digit
+    count = displayed_count(segments, SEGMENTS, LETTER_L)
+    sign = -1 if low[1] & 8 else 1
     return Display(
         function=function,
         unit=unit,
-        value=value,
+        value=None if count is None else sign * count * digit,
         full_scale=digit * COUNTS,
         dc=bool(low[0] & 4),
         ac=bool(low[0] & 8),

@@ -138,7 +138,7 @@ class Hwmon:
         )
 
     def close(self) -> None:
-        """Let go of the host, if it is another machine."""
+        """Close the connection to another host."""
         self._files.close()
 
     def _celsius(self, path: str, texts: Mapping[str, str | None]) -> float | Status:

@@ -196,7 +196,7 @@ class Ina2xx:
         return batch_of_readings((("voltage", t_ns, volts, ""), ("current", t_ns, amps, detail)))
 
     def close(self) -> None:
-        """Let go of the host, if it is another machine."""
+        """Close the connection to another host."""
         self._files.close()
 
     def _number(self, name: str, unit: float) -> float | None:

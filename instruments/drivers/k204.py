@@ -165,7 +165,7 @@ class K204:
         return Identity("Center", "309 / K204", notes=("it cannot be asked for its identity",))
 
     def start(self) -> None:
-        """It has no settings; begin to ask."""
+        """Begin to poll; the meter has no settings."""
         self._low_battery = False
         self._ticks.restart()
 
@@ -195,7 +195,7 @@ class K204:
         return batch
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         self._line.close()
 
     def _ask(self) -> bytes:

@@ -196,7 +196,7 @@ class Mqtt:
         self._stale = False
 
     def read(self) -> Batch:
-        """What arrived. A value that stays away for too long is said once."""
+        """The readings that arrived; one NO_VALUE status when none came for too long."""
         deadline = time.monotonic() + READ_WAIT_S
         while not self._arrived and (left := deadline - time.monotonic()) > 0:
             self._loop(left)
@@ -215,7 +215,7 @@ class Mqtt:
         return Batch(statuses=(status,))
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Disconnect."""
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(OSError, ValueError):  # the line may be dead
@@ -273,7 +273,7 @@ class Mqtt:
         self._arrived.append((t_ns, value, detail))
 
     def _loop(self, seconds: float) -> None:
-        """Let the line do its work. Raises ConnectionLost."""
+        """Let the client receive and send for ``seconds``. Raises ConnectionLost."""
         assert self._client is not None
         trouble = self._client.loop(seconds)
         if trouble and not self._arrived and not self._refused:

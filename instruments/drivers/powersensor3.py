@@ -175,7 +175,7 @@ class PowerSensor3:
         self._unaveraged = None
 
     def read(self) -> Batch:
-        """What came in for about 50 ms."""
+        """The readings of about 50 ms."""
         deadline = time.monotonic() + BATCH_S
         parts = [self._rest]
         while time.monotonic() < deadline:
@@ -189,7 +189,7 @@ class PowerSensor3:
         return self._batch(frames, arrived_ns)
 
     def close(self) -> None:
-        """Stop the stream and let go of the port."""
+        """Stop the stream and close the port."""
         try:
             self._line.write(b"T")
         except ConnectionLost:
@@ -378,7 +378,7 @@ class PowerSensor3:
                 blocks.append(Block(channel.name, t_ns, np.ascontiguousarray(values[:, place])))
 
     def _clock_pairs(self, device_ns: int, arrived_ns: int) -> tuple[ClockPair, ...]:
-        """A look at the clock each half second: the one with the least delay of them."""
+        """A clock pair each half second: the one with the least delay in that time."""
         best, delay_ns = self._best_pair, arrived_ns - device_ns
         if best is None or delay_ns < best.host_ns - best.device_ns:
             self._best_pair = best = ClockPair("", device_ns, arrived_ns, 0)

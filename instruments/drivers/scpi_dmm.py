@@ -1,4 +1,4 @@
-"""SCPI multimeters that are asked for each reading: ``READ?``.
+"""SCPI multimeters that measure on request: ``READ?``.
 
 Siglent SDM3045X, SDM3055, SDM3065X; HP, Agilent or Keysight 34401A, 34410A, 34411A, 34460A,
 34461A, 34465A, 34470A; Keithley 2000; Fluke 8845A, 8846A; and others as ``generic``.
@@ -205,7 +205,7 @@ def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
 
 
 def channel_of(settings: ScpiDmmSettings) -> Channel:
-    """Its channel."""
+    """The channel of a meter with these settings."""
     return Channel(
         name=settings.function,
         quantity=Quantity(settings.function),

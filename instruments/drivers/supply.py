@@ -5,8 +5,8 @@ ones with ``MEAS:VOLT?`` and ``MEAS:CURR?``. Facts from the DP800 Programming Gu
 CH1`` answers volts, amps and watts in one) and the E36300 Programming Guide (``MEAS:VOLT? (@1)``).
 
 A supply feeds the drive, so nothing here sets it up: no reset, no voltage, no current limit, and
-closing leaves the output as it is. With ``power_cycle = true`` the output may be switched off and
-on again, on request, by :meth:`Supply.power_cycle` and :meth:`Supply.switch`.
+closing leaves the output as it is. With ``power_cycle = true`` the output may be
+switched on request, by ``Supply.switch``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
 from instruments.drivers import Driver
-from instruments.errors import InstrumentError, ProtocolError, SettingRefused
+from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
     Accuracy,
     Batch,
@@ -213,24 +213,6 @@ class Supply:
     def close(self) -> None:
         """Give the front panel back; the output stays as it is."""
         self._scpi.close("SYST:LOC")
-
-    def power_cycle(self, off_s: float) -> None:
-        """Switch the output off for ``off_s`` seconds and on again: the drive loses its power.
-
-        Called by the thread that owns the instrument. Whatever goes wrong in between, the
-        output is told to switch on. Raises SettingRefused where the rig does not allow it, or
-        where the output does not do as it is told, and whatever the line raises.
-        """
-        self._refuse_switching()
-        try:
-            self._switch("OFF")
-            time.sleep(off_s)
-        except InstrumentError:
-            self._scpi.resynchronise()
-            raise
-        finally:
-            self._switch("ON")
-        self._ticks.restart()
 
     @property
     def may_switch(self) -> bool:

@@ -129,7 +129,7 @@ def parse_readings(answer: bytes) -> list[float | Status]:
 
 
 def channel_of(settings: TruevoltSettings) -> Channel:
-    """Its channel."""
+    """The channel of a meter with these settings."""
     return Channel(
         name=settings.function,
         quantity=Quantity(settings.function),
@@ -207,7 +207,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         self._next_poll_ns = self._clock()
 
     def read(self) -> Batch:
-        """Ask how many readings there are and take them out; one round about each 0.18 s."""
+        """Poll how many readings there are and read them out, about each 0.18 s."""
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
@@ -217,7 +217,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
                 Status.MEMORY_OVERFLOW, "readings were not taken in time"
             )
         if self._panel.due(answered_ns) and (changed := self._panel.changed()):
-            # What is in the memory may be of the other function: it is given up.
+            # Readings in the memory may be of the other function: they are dropped.
             lost = self._loss_status(*changed)
             self.start()
             return Batch(statuses=(lost,))
@@ -233,7 +233,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             if len(readings) > asked:
                 raise ProtocolError(f"{len(readings)} readings where {asked} were asked for")
         except ProtocolError as error:
-            # They are erased in the meter, and nobody knows how many: the count is lost.
+            # The meter has erased an unknown number of readings: the count is lost.
             self._scpi.resynchronise()
             return self._restart_acquisition(Status.UNREADABLE, str(error))
         first = self._taken
@@ -266,7 +266,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         return StatusReading(self._channel.name, t_ns, status, detail, count)
 
     def _poll(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
-        """Readings in memory, whether some were lost, when it answered, its clock."""
+        """Readings in memory, whether some were lost, time of the answer, clock pairs."""
         for attempt in (1, 2):
             asked_ns = self._clock()
             answer = self._scpi.ask("DATA:POIN?;:STAT:QUES:COND?")

@@ -254,10 +254,11 @@ def test_a_supply_and_its_switch(create: Any) -> None:
     _, shown = numbers(batches, "voltage")
     assert np.all(np.abs(shown - VOLTS_12) <= volts.accuracy.limit(12) + 1e-3)
     assert np.all(numbers(batches, "current")[1] > 0.5 - current.accuracy.limit(1))
-    instrument.power_cycle(0.0)
+    instrument.switch(on=False)
+    instrument.switch(on=True)
     numbers_again(instrument)
     with pytest.raises(SettingRefused, match="power_cycle = true"):
-        started(create("psu")).power_cycle(0.0)
+        started(create("psu")).switch(on=False)
 
 
 def test_a_bench_of_other_meters(tmp_path: Path) -> None:

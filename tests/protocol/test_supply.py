@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from instruments.drivers.supply import Supply, SupplySettings
-from instruments.errors import NoAnswer, SettingRefused, WrongInstrument
+from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import Status
 from tests.protocol.exchange import Clock, ExpectedExchange
 
@@ -99,7 +99,7 @@ def test_a_late_answer_has_no_known_time() -> None:
 
 
 @pytest.mark.parametrize("model", list(SWITCH))
-def test_a_power_cycle(model: str) -> None:
+def test_switching_the_output_off_and_on(model: str) -> None:
     command, query, said = SWITCH[model]
     with ExpectedExchange(
         (command.format("OFF"), None),
@@ -108,25 +108,14 @@ def test_a_power_cycle(model: str) -> None:
         (query, said["OFF"]),
         (query, said["ON"]),
     ) as line:
-        supply(line, model, power_cycle=True).power_cycle(0.0)
+        instrument = supply(line, model, power_cycle=True)
+        instrument.switch(on=False)
+        instrument.switch(on=True)
 
 
-def test_no_power_cycle_unless_the_rig_allows_it() -> None:
+def test_the_output_is_not_switched_unless_the_rig_allows_it() -> None:
     with ExpectedExchange() as line, pytest.raises(SettingRefused, match="power_cycle = true"):
-        supply(line).power_cycle(0.0)
-
-
-def test_the_output_is_switched_on_again_whatever_happens() -> None:
-    with (
-        ExpectedExchange(
-            (":OUTP CH2,OFF", None),
-            (":OUTP? CH2", NoAnswer("psu: nothing")),
-            (":OUTP CH2,ON", None),
-            (":OUTP? CH2", "ON"),
-        ) as line,
-        pytest.raises(NoAnswer),
-    ):
-        supply(line, power_cycle=True).power_cycle(0.0)
+        supply(line).switch(on=False)
 
 
 def test_settings() -> None:

@@ -172,9 +172,6 @@ class DcMeter(ScpiServer):
     async def _tell_function(self, _parameters: str) -> str:
         return '"VOLT"' if self.function == "voltage" else '"CURR"'
 
-    async def _ignore(self, _parameters: str) -> None:
-        return None
-
     async def _reset(self, _parameters: str) -> None:
         await self._abort("")
         self.preset()

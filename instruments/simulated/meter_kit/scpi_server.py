@@ -70,8 +70,8 @@ class ScpiInterpreter:
         self.on("*OPC", self._one, query=True)
         self.on("*CLS", self._clear)
         self.on("SYSTem:ERRor[:NEXT]", self._next_error, query=True)
-        self.on("SYSTem:LOCal", self._nothing)
-        self.on("SYSTem:REMote", self._nothing)
+        self.on("SYSTem:LOCal", self._ignore)
+        self.on("SYSTem:REMote", self._ignore)
 
     def on(self, notation: str, handler: Handler, query: bool = False) -> None:
         """Let ``handler`` answer a header."""
@@ -122,7 +122,7 @@ class ScpiInterpreter:
     async def _clear(self, _parameters: str) -> None:
         self._errors.clear()
 
-    async def _nothing(self, _parameters: str) -> None:
+    async def _ignore(self, _parameters: str) -> None:
         return None
 
     async def _next_error(self, _parameters: str) -> str:
