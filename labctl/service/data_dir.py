@@ -5,16 +5,16 @@ $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
   queue/jobs/000007.json   one job a file, replaced in one step
   queue/order.json         the order that a person gave them
   queue/paused/<rig>       this rig begins no further job
-  rigs/<key>.lock          held by whoever uses the rig; the key is of its drive
+  rigs/<key>.lock          locked by the process that uses the rig; the key is a hash of its drives
   rigs/<key>.json          what runs on it now
   work/000007/             the job's plan, and what its runs printed
   plans/*.toml             plans that may be queued by name
-  notices/*.json           what is still to be told
+  notices/*.json           notices that wait to be sent
   runs/                    the daemon's runs
-  idle/                    what the meters showed between them
+  idle/                    records of the meters between the runs
 ```
 
-Only its owner can read it: plans and serial numbers are nobody else's business.
+Only its owner can read it, since it holds plans and serial numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HomeUnusable(LabctlError):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The data directory, and what is where in it."""
+    """The data directory and the paths in it."""
 
     path: Path
 
@@ -61,7 +61,7 @@ class Home:
 
     @property
     def notices(self) -> Path:
-        """What is still to be told."""
+        """Notices that wait to be sent."""
         return self.path / "notices"
 
     @property
@@ -71,12 +71,12 @@ class Home:
 
     @property
     def idle(self) -> Path:
-        """What the meters showed between the runs."""
+        """Records of the meters between the runs."""
         return self.path / "idle"
 
     @property
     def daemon_file(self) -> Path:
-        """What the daemon that was started last looks after."""
+        """Process and rigs of the daemon that was started last."""
         return self.path / "daemon.json"
 
     def work(self, job: int) -> Path:
@@ -124,8 +124,8 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_small(path: Path, most_bytes: int) -> str:
-    """The text of a file. Raises OSError, or ValueError when it is larger or no text, or nothing
-    that just can be read (a pipe would keep whoever opens it waiting)."""
+    """The text of a regular file. Raises OSError, or ValueError when it is larger, no UTF-8, or no
+    regular file (opening a pipe would block)."""
     with open(path, "rb", opener=_open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("no file that can be read")

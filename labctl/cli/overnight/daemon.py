@@ -16,7 +16,7 @@ from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.daemon.daemon import Daemon
 from labctl.service.daemon.mqtt_commands import take_commands
-from labctl.service.daemon.periodic import tell_in_the_morning, watch_disk
+from labctl.service.daemon.periodic import send_morning_summaries, watch_disk
 from labctl.service.daemon.settings import service_settings
 from labctl.service.data_dir import find_home
 
@@ -36,7 +36,7 @@ def serve(
     """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
     found = _rigs(rigs or ())
     home = find_home()
-    extras = (tell_in_the_morning, watch_disk, take_commands)
+    extras = (send_morning_summaries, watch_disk, take_commands)
     if runs is None:
         # a directory that others may read is chosen with --runs; its umask is the user's
         os.umask(PRIVATE)

@@ -53,7 +53,7 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
         lines.append("  it goes on when a daemon is started: labctl daemon")
     if rig.paused and rig.state != "paused":
         lines.append("  paused: no further job begins")
-    if rig.view is not None and rig.look is not None:
+    if rig.view is not None and rig.run_view is not None:
         lines.append(f"  {_phase(rig)}")
         now = moment_line(rig.view)
         if now:
@@ -126,14 +126,14 @@ def _what(rig: RigStatus) -> str:
 
 
 def _phase(rig: RigStatus) -> str:
-    assert rig.view is not None and rig.look is not None
+    assert rig.view is not None and rig.run_view is not None
     phase = rig.view.phase
     if phase is None:
-        return "the run has ended, its report is being made" if rig.look.ended else "connecting"
+        return "the run has ended, its report is being made" if rig.run_view.ended else "connecting"
     text = f"phase {phase.index + 1}/{rig.view.phases_total} {phase.label}"
-    text += f", {rig.look.share_done:.0%} of the run"
+    text += f", {rig.run_view.share_done:.0%} of the run"
     if rig.view.ends_ns is not None:
-        left_s = (rig.view.ends_ns - rig.look.now_ns()) / 1e9
+        left_s = (rig.view.ends_ns - rig.run_view.now_ns()) / 1e9
         text += time.strftime(", ends %H:%M", time.localtime(time.time() + left_s))
     return text
 
@@ -148,7 +148,7 @@ def _last(job: Job) -> str:
 
 
 def _rig_json(rig: RigStatus, status: LocalStatus) -> dict[str, Any]:
-    look = rig.look
+    run_view = rig.run_view
     return {
         "rig": rig.name,
         "state": rig.state,
@@ -156,8 +156,8 @@ def _rig_json(rig: RigStatus, status: LocalStatus) -> dict[str, Any]:
         "served": rig.served,
         "run": None if rig.use is None else rig.use.run,
         "pid": None if rig.use is None else rig.use.pid,
-        "phases_done": None if look is None else look.phases_done,
-        "share_done": None if look is None else round(look.share_done, 4),
+        "phases_done": None if run_view is None else run_view.phases_done,
+        "share_done": None if run_view is None else round(run_view.share_done, 4),
         "now": None if rig.view is None else _view_json(rig.view),
         "job": None
         if rig.running is None

@@ -73,11 +73,11 @@ def watch(broker: BrokerOption = None) -> None:
         finally:
             listener.close()
         return
-    looker, queue = StatusReader(find_home()), Queue(find_home())
+    reader, queue = StatusReader(find_home()), Queue(find_home())
     newest: list[LocalStatus] = []
 
     def draw() -> RenderableType:
-        newest[:] = [looker.status()]
+        newest[:] = [reader.status()]
         return local_screen(newest[0], state)
 
     def press(key: str) -> None:
@@ -127,16 +127,16 @@ def _now(rig: RigStatus) -> Iterator[RenderableType]:
     if rig.paused and rig.state != "paused":
         title += "   (paused: no further job begins)"
     yield Text(title, style="bold")
-    if rig.view is not None and rig.look is not None:
-        yield _picture(rig.view, rig.look.now_ns())
+    if rig.view is not None and rig.run_view is not None:
+        yield _picture(rig.view, rig.run_view.now_ns())
 
 
 def _events(rig: RigStatus) -> list[Text]:
     """The newest events of the run that is on, the newest last."""
-    if rig.look is None:
+    if rig.run_view is None:
         return []
-    phases = {phase.index: phase for phase in rig.look.header.phases}
-    return [_event_line(event, phases) for event in list(rig.look.events)[-EVENTS_SHOWN:]]
+    phases = {phase.index: phase for phase in rig.run_view.header.phases}
+    return [_event_line(event, phases) for event in list(rig.run_view.events)[-EVENTS_SHOWN:]]
 
 
 @dataclass(frozen=True)

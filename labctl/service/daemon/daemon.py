@@ -1,4 +1,4 @@
-"""The daemon: a worker for each rig, and what they share. All its state is on disk."""
+"""The daemon: a worker for each rig, notices and the watchdog. All its state is on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labctl.installed import Extra, need
 from labctl.service.daemon import systemd
 from labctl.service.daemon.notices import Notices
 from labctl.service.daemon.settings import ServiceSettings, service_settings
-from labctl.service.daemon.worker import Tell, Worker, WorkerFolder
+from labctl.service.daemon.worker import Tell, Worker, WorkerContext
 from labctl.service.data_dir import Home, write_private
 from labctl.service.locks.processes import identity_of
 from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
@@ -26,11 +26,11 @@ from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
 ORPHANS_WITHIN_S = 45.0
 """A run whose daemon was killed ends itself; its rig is free after that."""
 STALLED_AFTER_S = 120.0
-"""A worker that was not seen for so long holds back the watchdog's sign of life."""
+"""A worker inactive for so long stops the keep-alive messages to systemd's watchdog."""
 FAILED_TASK_AGAIN_S = 10.0
 
 SideTask = Callable[["Daemon"], Coroutine[Any, Any, None]]
-"""Something else that the daemon does while it lives (commands over MQTT, the morning summary)."""
+"""A task beside the workers (commands over MQTT, the morning summary)."""
 
 
 @dataclass
@@ -55,13 +55,13 @@ class Daemon:
         """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
         self.home.make()
         locks = [await self._lock(rig) for rig in self.rigs]
-        place = WorkerFolder(
+        context = WorkerContext(
             self.home, self.runs.absolute(), self.tell, self.notices, lambda: self.settings.idle
         )
         self.workers = [
-            Worker(rig, lock, place) for rig, lock in zip(self.rigs, locks, strict=True)
+            Worker(rig, lock, context) for rig, lock in zip(self.rigs, locks, strict=True)
         ]
-        self._note_itself()
+        self._write_daemon_file()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,7 +71,7 @@ class Daemon:
         self.tell(f"labctl daemon (pid {os.getpid()}) works off the queue on {names}")
         systemd.notify("READY=1", f"STATUS=works off the queue on {names}")
         beside = [
-            asyncio.create_task(self._for_ever(make), name=name)
+            asyncio.create_task(self._restarting(make), name=name)
             for name, make in (
                 ("notices", self.notices.deliver),
                 ("watchdog", self._watchdog),
@@ -82,7 +82,7 @@ class Daemon:
             )
         ]
         working = [
-            asyncio.create_task(self._for_ever(worker.work), name=f"worker-{worker.rig.name}")
+            asyncio.create_task(self._restarting(worker.work), name=f"worker-{worker.rig.name}")
             for worker in self.workers
         ]
         await stop.wait()
@@ -114,7 +114,7 @@ class Daemon:
         self.tell("rigs and settings are read again")
 
     async def _lock(self, rig: Rig) -> RigLock:
-        """Take a rig; the run of a daemon that was killed gets the time to end itself."""
+        """Lock a rig; the run of a killed daemon gets the time to end itself."""
         deadline = time.monotonic() + ORPHANS_WITHIN_S
         while True:
             try:
@@ -130,8 +130,8 @@ class Daemon:
                     raise
             await asyncio.sleep(0.2)
 
-    async def _for_ever(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do it until it has nothing more to do; a bug in it is told, and it begins again."""
+    async def _restarting(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a task until it returns; an unexpected exception is reported, and it is run again."""
         while True:
             try:
                 await make()
@@ -144,11 +144,11 @@ class Daemon:
         interval_s = systemd.watchdog_interval_s()
         while interval_s is not None:
             now = time.monotonic()
-            if all(now - worker.ticked < STALLED_AFTER_S for worker in self.workers):
+            if all(now - worker.last_active_s < STALLED_AFTER_S for worker in self.workers):
                 systemd.notify("WATCHDOG=1")
             await asyncio.sleep(interval_s)
 
-    def _note_itself(self) -> None:
+    def _write_daemon_file(self) -> None:
         me = identity_of(os.getpid())
         data = {
             "pid": me.pid,

@@ -37,7 +37,7 @@ GRACE_S = 2.0
 
 
 class _Silent:
-    """Nobody watches an idle record while it is made."""
+    """No live values: an idle record is not shown while it is made."""
 
     def batch(self, instrument: str, batch: Batch) -> None:
         """Readings came in."""

@@ -254,7 +254,7 @@ async def _listen(
             rig, content = await waiting.get()
             answer = await asyncio.to_thread(commander.answer, rig, content)
             came = "done" if answer["ok"] else answer["reason"]
-            tell(f"{rig}: command over MQTT: {_said(content)}: {came}")
+            tell(f"{rig}: command over MQTT: {_for_log(content)}: {came}")
             data = json.dumps({**answer, "t_ns": time.time_ns()}).encode()
             publisher.deliver([Message(reply_topic(settings, rig), data, 1, False)])
     finally:
@@ -297,6 +297,6 @@ def _refused(number: str | None, reason: str) -> dict[str, Any]:
     return {"id": number, "ok": False, "reason": reason[:1000]}
 
 
-def _said(content: bytes) -> str:
+def _for_log(content: bytes) -> str:
     """A command for the log: one line of printable characters."""
     return printable(content[:200].decode("utf-8", "replace"))

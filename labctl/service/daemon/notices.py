@@ -1,8 +1,8 @@
-"""Notices: what a person wants to be woken for, kept until it is told.
+"""Notices to people (a job failed, a meter was lost), stored until they are sent.
 
-A notice is a file first. A task of the daemon sends it, to each address until that address has
-it, with growing pauses, for three days. So a network that is away delays a notice and loses none,
-and nothing about notices can hold up a job.
+A notice is written to a file. A task of the daemon sends it to each address, retried with growing
+pauses for three days. So a network outage delays a notice and loses none, and sending never
+holds up a job.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from labctl.service.data_dir import read_small, write_private
 KEPT_S = 3 * 86_400.0
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 900.0
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 MOST_WAITING = 1_000
 _MOST_BYTES = 65_536
 _MOST_TITLE, _MOST_TEXT = 200, 8_000
 
 
 class NoticeKind(StrEnum):
-    """What notices are about."""
+    """The subject of a notice."""
 
     DONE = "done"
     FAILED = "failed"
@@ -44,7 +44,7 @@ class NoticeKind(StrEnum):
 
 
 class Notice(BaseModel):
-    """One notice, and who has it. Addresses hold secrets: only their digests are kept."""
+    """One notice, and to whom it was sent. Addresses hold secrets: only digests are stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -83,7 +83,7 @@ class Notices:
         self._count = 0
 
     def add(self, kind: NoticeKind, title: str, text: str) -> None:
-        """Have something told. Never raises: a job must not fail because of a notice."""
+        """Store a notice to be sent. Never raises: a job must not fail because of a notice."""
         if kind not in self.kinds or not self.addresses:
             return
         notice = Notice(
@@ -97,14 +97,14 @@ class Notices:
             self._tell(f"a notice could not be kept ({error}): {title}")
 
     def close(self) -> None:
-        """Send no further one; what waits is sent by the next daemon."""
+        """Send no more; the next daemon sends what waits."""
         self._closing.set()
 
     async def deliver(self) -> None:
         """Send what waits, for ever."""
         while True:
             await asyncio.to_thread(self.deliver_once)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_EVERY_S)
 
     def deliver_once(self) -> None:
         """Send what is due now."""
@@ -117,7 +117,7 @@ class Notices:
             try:
                 self._deliver(path)
             except OSError as error:
-                self._complain("the folder of notices", str(error))
+                self._report_trouble("the folder of notices", str(error))
 
     def _deliver(self, path: Path) -> None:
         try:
@@ -154,17 +154,17 @@ class Notices:
         where = address.partition(":")[0]
         try:
             taken = self._send(address, notice)
-        except Exception as error:  # whatever a service's code does, it stays here
-            self._complain(where, type(error).__name__)
+        except Exception as error:  # errors of a service's code must not end the daemon's task
+            self._report_trouble(where, type(error).__name__)
             return False
         if not taken:
-            self._complain(where, "not taken")
+            self._report_trouble(where, "not taken")
         elif where in self._failing:
             self._failing.discard(where)
             self._tell(f"notices by {where} go out again")
         return taken
 
-    def _complain(self, where: str, why: str) -> None:
+    def _report_trouble(self, where: str, why: str) -> None:
         if where not in self._failing:
             self._failing.add(where)
             self._tell(f"notices by {where} do not go out ({why}); they are kept and tried again")
@@ -192,7 +192,7 @@ def send_with_apprise(address: str, notice: Notice) -> bool:
 
 
 def waiting(folder: Path) -> list[str]:
-    """The titles of what still has to be sent."""
+    """The titles of the notices that wait to be sent."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:

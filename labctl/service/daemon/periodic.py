@@ -1,4 +1,4 @@
-"""What the daemon looks after beside its rigs: the morning summary, and the room on disk."""
+"""Periodic tasks of the daemon: the morning summary, and the check of free disk space."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from labctl.service.status import morning
 if TYPE_CHECKING:
     from labctl.service.daemon.daemon import Daemon
 
-LOOK_EVERY_S = 20.0
+CHECK_EVERY_S = 20.0
 DISK_EVERY_S = 600.0
 LEAST_FREE_BYTES = 2_000_000_000
 """A night of four channels at 50 readings a second takes 0.1 GB: docs/overnight.md."""
 DAY_S = 86_400.0
 
 
-async def tell_in_the_morning(daemon: Daemon) -> None:
-    """Send the summary of the last day at the time that the site wants, each day."""
+async def send_morning_summaries(daemon: Daemon) -> None:
+    """Send the summary of the last day, each day at the time of the site's settings."""
     queue = Queue(daemon.home)
     clock = daemon.settings.morning
     due_s = None if clock is None else morning.next_time_s(clock, time.time())
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_EVERY_S)
         wanted = daemon.settings.morning
         now_s = time.time()
         if wanted != clock:

@@ -1,7 +1,7 @@
-"""What a job that is marked as running really is, when nobody looks after it any more.
+"""Recovery of jobs marked as running whose daemon was killed, or whose machine went down.
 
-The daemon was killed, or the machine went down. What is left of its run is ended, its record says
-how far it came, and the job goes on or is over by the same rules as ever.
+Processes of the run that are left are ended, its record says how far it came, and the job is
+queued again or is over by the same rules as after any attempt.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def run_to_resume(job: Job, rig: Rig, runs: Path, tell: Callable[[str], None]) -
                 if failed or why_not(record):
                     return None
                 differences = rig_differences(record, rig)
-            except LabctlError:  # what the record of that run cannot give, a new run does
+            except LabctlError:  # an unreadable record cannot be resumed
                 return None
             if differences:
                 tell(
@@ -117,7 +117,7 @@ def phases_done(run: Path) -> int:
 
 
 def outcome_of(run: Path) -> tuple[Outcome, str]:
-    """How a run ended, from its record alone: what became of its process says nothing."""
+    """How a run ended, from its record alone, not from its process."""
     try:
         record = RunRecord(run)
     except JournalError:
@@ -137,5 +137,5 @@ def outcome_of(run: Path) -> tuple[Outcome, str]:
 
 
 def _went_down(last: Attempt) -> bool:
-    """Whether the machine was started again since then."""
+    """Whether the machine was rebooted since the attempt began."""
     return bool(last.boot_id) and last.boot_id != boot_id()

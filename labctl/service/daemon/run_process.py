@@ -1,4 +1,4 @@
-"""A run as a process of its own: started for a job, watched, stopped, and its result read."""
+"""A run as a child process: started for a job, stopped, and its result read."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ STOP_WITHIN_S = 40.0
 """After SIGTERM a run ends fio (3 s), the meters (3 s), the last points (10 s) and its report."""
 KILL_WITHIN_S = 10.0
 MOST_RESULT_BYTES = 1 << 26
-MOST_SAID_BYTES = 4_096
+MOST_REASON_BYTES = 4_096
 
 _OUTCOMES = {0: Outcome.COMPLETED, 1: Outcome.FAILED, 2: Outcome.REFUSED, 3: Outcome.ABORTED}
 """By the exit code of ``labctl run``; anything else is an interruption."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How a run ended, in the words of its process. ``run`` is its directory, if it got one."""
+class RunResult:
+    """How a run ended, as its process reported. ``run`` is its directory, if it has one."""
 
     outcome: Outcome
     reason: str
     run: Path | None
 
 
-class Child:
-    """One ``labctl run`` (or the continuation of one) with its two output files."""
+class RunProcess:
+    """One ``labctl run`` or ``labctl idle``, with its two output files."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, folder: Path, stem: str, lifeline: int
@@ -53,8 +53,8 @@ class Child:
     @classmethod
     async def start(
         cls, arguments: list[str], folder: Path, stem: str, lock: RigLock, job: int
-    ) -> Child:
-        """Start ``labctl`` with ``arguments``; it says what it says into ``folder``.
+    ) -> RunProcess:
+        """Start ``labctl`` with ``arguments``; its output goes to files in ``folder``.
 
         Raises OSError, HomeUnusable.
         """
@@ -90,7 +90,7 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it still is."""
+        """Whether the process has not ended."""
         return self._process.returncode is None
 
     async def wait(self, seconds: float) -> bool:
@@ -108,20 +108,20 @@ class Child:
             self._signal(signal.SIGTERM)
 
     async def end(self) -> None:
-        """Have it stop, by force when it does not."""
+        """SIGTERM, and SIGKILL after ``STOP_WITHIN_S``."""
         self.ask_to_stop()
         if not await self.wait(STOP_WITHIN_S):
             self._signal(signal.SIGKILL)
             await self.wait(KILL_WITHIN_S)
 
     def close(self) -> None:
-        """Let go of the pipe; a child that still runs ends itself."""
+        """Close the lifeline; a process that still runs ends itself."""
         os.close(self._lifeline)
 
-    def result(self) -> Result:
-        """How it ended, from its exit code and from what it said."""
+    def result(self) -> RunResult:
+        """How it ended, from its exit code and its printed JSON."""
         code = self._process.returncode
-        said = self._said()
+        said = self._printed()
         outcome = Outcome.INTERRUPTED if code is None else _OUTCOMES.get(code, Outcome.INTERRUPTED)
         run = said.get("run")
         path = Path(run) if isinstance(run, str) else None
@@ -134,9 +134,9 @@ class Child:
             )
         if code is not None and code < 0:
             reason = f"labctl run was killed by signal {-code}"
-        return Result(outcome, reason[:MOST_SAID_BYTES], path)
+        return RunResult(outcome, reason[:MOST_REASON_BYTES], path)
 
-    def _said(self) -> dict[str, object]:
+    def _printed(self) -> dict[str, object]:
         """The JSON that it printed; empty when there is none."""
         with contextlib.suppress(OSError, ValueError, RecursionError):
             if self._stdout.stat().st_size <= MOST_RESULT_BYTES:
@@ -148,7 +148,7 @@ class Child:
     def _last_words(self) -> str:
         with contextlib.suppress(OSError):
             with self._stderr.open("rb") as file:
-                file.seek(max(self._stderr.stat().st_size - MOST_SAID_BYTES, 0))
+                file.seek(max(self._stderr.stat().st_size - MOST_REASON_BYTES, 0))
                 lines = file.read().decode("utf-8", "replace").strip().splitlines()
             return lines[-1] if lines else ""
         return ""
@@ -163,8 +163,8 @@ LIFELINE_VARIABLE = "LABCTL_LIFELINE"
 
 
 def watch_lifeline(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> None:
-    """Call ``gone`` once when the daemon that started this process is no more; nothing to do for
-    a process that no daemon started."""
+    """Call ``gone`` once when the daemon that started this process has ended; does nothing for a
+    process that no daemon started."""
     number = os.environ.get(LIFELINE_VARIABLE, "")
     if not number.isdigit() or not _is_pipe(int(number)):
         return

@@ -1,6 +1,6 @@
-"""What holds for the service of a site: the ``[service]`` section of the site file.
+"""Settings of the daemon: the ``[service]`` section of the site file.
 
-Secrets stand elsewhere: the addresses of notices, which hold tokens, come from ``LABCTL_NOTIFY``
+Secrets are elsewhere: the addresses of notices, which hold tokens, come from ``LABCTL_NOTIFY``
 or from the file that ``notify_file`` names.
 """
 
@@ -33,7 +33,7 @@ class ServiceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     notify: tuple[NoticeKind, ...] = tuple(NoticeKind)
-    """Of what notices are sent, where there are addresses."""
+    """Kinds of notices that are sent, where there are addresses."""
     notify_file: str | None = None
     """A file with one address a line."""
     morning: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None

@@ -1,4 +1,4 @@
-"""Tells systemd how the service is (sd_notify(3)): a datagram to the socket that it names."""
+"""Reports the service's state to systemd (sd_notify(3)): datagrams to the socket it names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reloading() -> None:
 
 
 def watchdog_interval_s() -> float | None:
-    """How often systemd wants a sign of life, halved for safety; None: not at all."""
+    """How often to send WATCHDOG=1: half of what systemd asks for, s; None: not at all."""
     wanted = os.environ.get("WATCHDOG_USEC", "")
     for_whom = os.environ.get("WATCHDOG_PID", "")
     if not wanted.isdigit() or (for_whom and for_whom != str(os.getpid())):

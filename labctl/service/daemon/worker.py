@@ -1,4 +1,4 @@
-"""Works off the queue of one rig, one job at a time, whatever happens on the others."""
+"""Works off the queue of one rig, one job at a time, independent of the other rigs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labctl.record.events import Event, EventKind
 from labctl.record.layout import EVENTS_FILE
 from labctl.service.daemon.notices import NoticeKind, Notices
 from labctl.service.daemon.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
-from labctl.service.daemon.run_process import Child, Result
+from labctl.service.daemon.run_process import RunProcess, RunResult
 from labctl.service.data_dir import Home, make_folder, write_private
 from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
@@ -27,14 +27,14 @@ from labctl.service.runs.killed_runs import end_leftovers, finish_report
 from labctl.service.runs.last_written import last_written_ns
 
 TICK_S = 1.0
-LOOK_AT_LEAST_EVERY_S = 30.0
+CHECK_AT_LEAST_EVERY_S = 30.0
 TRY_AGAIN_S = 5.0
-"""After trouble with the queue or the rig file."""
-SILENT_TICKS = 300
-"""A run that has written nothing for so many looks hangs: it writes four times a second."""
+"""Pause after an error of the queue or the rig file."""
+HUNG_AFTER_TICKS = 300
+"""A run that has written nothing for so many ticks hangs: it writes four times a second."""
 BEGINS_WITHIN_TICKS = 180
 REPORT_WITHIN_TICKS = 1_800
-METER_TOLD_EVERY_S = 1_800.0
+METER_NOTICE_EVERY_S = 1_800.0
 IDLE_AGAIN_S = 30.0
 """An idle record that ended by itself is begun again no sooner."""
 
@@ -43,8 +43,8 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFolder:
-    """What a worker works with: the data directory, where runs go, whom to tell."""
+class WorkerContext:
+    """What the workers share: the data directory, the runs' folder, log lines and notices."""
 
     home: Home
     runs: Path
@@ -57,67 +57,67 @@ class WorkerFolder:
 class Worker:
     """The worker of one rig, whose lock it holds."""
 
-    def __init__(self, rig: Rig, lock: RigLock, place: WorkerFolder) -> None:
+    def __init__(self, rig: Rig, lock: RigLock, context: WorkerContext) -> None:
         self.rig = rig
-        self.ticked = time.monotonic()
-        """When it was last seen to get on."""
+        self.last_active_s = time.monotonic()
+        """When it last made progress, time.monotonic()."""
         self.stopping = asyncio.Event()
         self._lock = lock
-        self._place = place
-        self._queue = Queue(place.home)
+        self._context = context
+        self._queue = Queue(context.home)
         self._stamp: tuple[int, ...] = ()
-        self._look_at = 0.0
-        self._told = ""
-        self._meter_told: dict[str, float] = {}
-        self._idle: Child | None = None
+        self._check_at = 0.0
+        self._reported = ""
+        self._meter_noticed_s: dict[str, float] = {}
+        self._idle: RunProcess | None = None
         self._idle_at = 0.0
 
     async def work(self) -> None:
-        """Settle what was left behind, then do job after job until asked to stop."""
+        """Settle jobs of a killed daemon, then run job after job until asked to stop."""
         recovered = False
         while not self.stopping.is_set():
-            self.ticked = time.monotonic()
+            self.last_active_s = time.monotonic()
             try:
                 if not recovered:
                     await self._recover()
                     recovered = True
                 job = await self._next()
-                self._trouble("")
+                self._report_trouble("")
                 if job is None:
-                    await self._attend_idle()
+                    await self._ensure_idle_record()
                     await self._pause(TICK_S)
                 else:
-                    await self._end_idle()
-                    await self._do(job)
-                    self._stamp = ()  # look for the next one at once
+                    await self._end_idle_record()
+                    await self._run_job(job)
+                    self._stamp = ()  # check for the next job at once
             except (LabctlError, OSError) as error:
-                self._trouble(str(error))
+                self._report_trouble(str(error))
                 await self._pause(TRY_AGAIN_S)
-        await self._end_idle()
+        await self._end_idle_record()
 
     def reload(self) -> None:
         """Read the rig's file again; with mistakes in it, what was read before holds."""
         try:
             self.rig = load_rig(self.rig.path)
         except LabctlError as error:
-            self._place.tell(f"{self.rig.name}: not read again: {error}")
+            self._context.tell(f"{self.rig.name}: not read again: {error}")
 
     async def _recover(self) -> None:
         for job in await asyncio.to_thread(
-            recover, self._queue, self._place.home, self.rig, self._place.runs
+            recover, self._queue, self._context.home, self.rig, self._context.runs
         ):
-            self._place.tell(
+            self._context.tell(
                 f"{self.rig.name}: job {job.id} was left behind ({job.reason or 'it had ended'}): "
                 f"{job.state}"
             )
             if job.state.over:
-                self._tell_end(job)
+                self._notify_end(job)
 
     async def _next(self) -> Job | None:
         """The next job, marked as running; None while there is none."""
         stamp = await asyncio.to_thread(self._queue.stamp)
         now = time.monotonic()
-        if stamp == self._stamp and now < self._look_at:
+        if stamp == self._stamp and now < self._check_at:
             return None
         rig = await asyncio.to_thread(load_rig, self.rig.path)
         self.rig = rig
@@ -130,42 +130,42 @@ class Worker:
                 for job in jobs
                 if job.rig == rig.name and job.state is JobState.QUEUED and job.after_s
             ]
-            self._look_at = now + max(min([LOOK_AT_LEAST_EVERY_S, *waits_s]), TICK_S)
+            self._check_at = now + max(min([CHECK_AT_LEAST_EVERY_S, *waits_s]), TICK_S)
             self._stamp = stamp
         return job
 
-    async def _attend_idle(self) -> None:
-        """Have the meters recorded by a process of its own while there is nothing to do."""
+    async def _ensure_idle_record(self) -> None:
+        """Record the meters, in a process of their own, while no job runs."""
         if self._idle is not None and not self._idle.running:
             self._idle.close()
             self._idle = None
-        if not self._place.idle():
-            await self._end_idle()
+        if not self._context.idle():
+            await self._end_idle_record()
             return
         now = time.monotonic()
         if self._idle is None and now >= self._idle_at:
             self._idle_at = now + IDLE_AGAIN_S
             arguments = ["idle", str(Path(self.rig.path).absolute())]
-            arguments += ["--runs", str(self._place.home.idle)]
-            folder = self._place.home.path / "work" / "idle"
-            self._idle = await Child.start(arguments, folder, self.rig.name, self._lock, 0)
+            arguments += ["--runs", str(self._context.home.idle)]
+            folder = self._context.home.path / "work" / "idle"
+            self._idle = await RunProcess.start(arguments, folder, self.rig.name, self._lock, 0)
 
-    async def _end_idle(self) -> None:
-        """The meters are wanted, or all is over."""
+    async def _end_idle_record(self) -> None:
+        """End the idle record: a job needs the meters, or the daemon stops."""
         if self._idle is not None:
             await self._idle.end()
             self._idle.close()
             self._idle = None
             self._idle_at = 0.0
 
-    async def _do(self, job: Job) -> None:
-        """Run a job to its end, whatever that is, and keep what came of it."""
-        self._place.tell(f"{self.rig.name}: job {job.id} begins: {job.plan}")
-        result = Result(Outcome.INTERRUPTED, "the daemon could not start it", None)
+    async def _run_job(self, job: Job) -> None:
+        """Run a job to its end, and store the result."""
+        self._context.tell(f"{self.rig.name}: job {job.id} begins: {job.plan}")
+        result = RunResult(Outcome.INTERRUPTED, "the daemon could not start it", None)
         try:
             targets, serials = self.rig.targets, self.rig.serials
             if (targets, serials) != (job.drive_target, job.drive_serial):
-                result = Result(
+                result = RunResult(
                     Outcome.REFUSED,
                     f"the rig has another drive now ({targets} {serials}) than when it "
                     f"was queued ({job.drive_target} {job.drive_serial}): queue it again",
@@ -174,17 +174,17 @@ class Worker:
             else:
                 result = await self._run(job)
         except (LabctlError, OSError) as error:
-            result = Result(Outcome.FAILED, f"could not be started: {error}", None)
+            result = RunResult(Outcome.FAILED, f"could not be started: {error}", None)
         finally:
-            await asyncio.shield(self._keep(job, result))
+            await asyncio.shield(self._store_result(job, result))
 
-    async def _run(self, job: Job) -> Result:
-        folder = self._place.home.work(job.id)
+    async def _run(self, job: Job) -> RunResult:
+        folder = self._context.home.work(job.id)
         resumed = await asyncio.to_thread(
-            run_to_resume, job, self.rig, self._place.runs, self._place.tell
+            run_to_resume, job, self.rig, self._context.runs, self._context.tell
         )
         behind = await asyncio.to_thread(_size_of_events, resumed)
-        child = await Child.start(
+        child = await RunProcess.start(
             await asyncio.to_thread(self._arguments, job, folder, resumed),
             folder,
             f"{int(time.time())}",
@@ -196,14 +196,14 @@ class Worker:
             job = await asyncio.to_thread(
                 self._queue.note, job.id, pid=who.pid, pid_ticks=who.ticks, boot_id=who.boot_id
             )
-            stopped = await self._attend(job, child, behind)
+            stopped = await self._supervise(job, child, behind)
         finally:
             if child.running:
                 await child.end()
             child.close()
         result = await asyncio.to_thread(child.result)
         if stopped:
-            return Result(*stopped, result.run)
+            return RunResult(*stopped, result.run)
         return result
 
     def _arguments(self, job: Job, folder: Path, resumed: Path | None) -> list[str]:
@@ -214,18 +214,20 @@ class Worker:
         arguments = ["run", str(Path(self.rig.path).absolute()), str(plan), "--json"]
         if resumed is not None:
             return [*arguments, "--resume", str(resumed)]
-        return [*arguments, "--runs", str(self._place.runs), "--yes"]
+        return [*arguments, "--runs", str(self._context.runs), "--yes"]
 
-    async def _attend(self, job: Job, child: Child, behind: int) -> tuple[Outcome, str] | None:
-        """Look after a run until it has ended; why it was stopped from here, if it was.
+    async def _supervise(
+        self, job: Job, child: RunProcess, behind: int
+    ) -> tuple[Outcome, str] | None:
+        """Supervise a run until it has ended; why it was stopped from here, if it was.
 
-        ``behind``: where its events begin in their file, when it goes on with an earlier run.
+        ``behind``: offset of the events of this attempt in their file, for a run that is resumed.
         """
         run: Path | None = None
         tail: EventTail | None = None
         silent, written, ended = 0, 0, False
         while not await child.wait(TICK_S):
-            self.ticked = time.monotonic()
+            self.last_active_s = time.monotonic()
             if self.stopping.is_set():
                 await child.end()
                 return Outcome.INTERRUPTED, "the daemon was stopped"
@@ -234,7 +236,7 @@ class Worker:
                 return Outcome.CANCELLED, "cancelled while it ran"
             if run is None:
                 run = await asyncio.to_thread(
-                    run_of, job, self._place.home, self.rig, self._place.runs
+                    run_of, job, self._context.home, self.rig, self._context.runs
                 )
                 if run is not None:
                     tail = EventTail(run, behind)
@@ -242,11 +244,11 @@ class Worker:
             if tail is not None:
                 for event in await asyncio.to_thread(tail.new_events):
                     ended = ended or event.kind == EventKind.RUN_ENDED
-                    self._tell_event(job, event)
+                    self._notify_event(job, event)
             newest = 0 if run is None else await asyncio.to_thread(last_written_ns, run)
             silent = silent + 1 if newest == written else 0
             written = newest
-            limit = SILENT_TICKS if run is not None else BEGINS_WITHIN_TICKS
+            limit = HUNG_AFTER_TICKS if run is not None else BEGINS_WITHIN_TICKS
             if silent > (REPORT_WITHIN_TICKS if ended else limit):
                 await child.end()
                 return Outcome.FAILED, f"it hung: nothing was written for {silent} s"
@@ -260,32 +262,32 @@ class Worker:
             self._stamp = stamp
             return (await asyncio.to_thread(self._queue.job, job.id)).cancel_asked
         except LabctlError as error:
-            self._trouble(str(error))
+            self._report_trouble(str(error))
             return False
 
-    async def _keep(self, job: Job, result: Result) -> None:
-        """Write down how it ended; while nothing can be written (a full disk), try again."""
-        with contextlib.suppress(LabctlError):  # its process and its run were noted since
+    async def _store_result(self, job: Job, result: RunResult) -> None:
+        """Store how a job ended; while nothing can be written (a full disk), try again."""
+        with contextlib.suppress(LabctlError):  # read again: process and run were stored meanwhile
             job = await asyncio.to_thread(self._queue.job, job.id)
         run = result.run or await asyncio.to_thread(
-            run_of, job, self._place.home, self.rig, self._place.runs
+            run_of, job, self._context.home, self.rig, self._context.runs
         )
         done = 0
         if run is not None:
             left = await asyncio.to_thread(end_leftovers, run, self.rig)
-            # one that failed behind its end could not write its report: it is not measured again
+            # a run may fail after its end, when its report cannot be written: it is not run again
             if result.outcome in (Outcome.INTERRUPTED, Outcome.FAILED):
                 outcome, reason = await asyncio.to_thread(outcome_of, run)
                 if outcome is Outcome.COMPLETED:
                     left += await asyncio.to_thread(finish_report, run)
-                    result = Result(outcome, reason, run)
+                    result = RunResult(outcome, reason, run)
             for line in left:
-                self._place.tell(f"{self.rig.name}: {line}")
+                self._context.tell(f"{self.rig.name}: {line}")
             done = await asyncio.to_thread(phases_done, run)
         while True:
-            self.ticked = time.monotonic()
+            self.last_active_s = time.monotonic()
             try:
-                if run is not None and run.parent == self._place.runs:
+                if run is not None and run.parent == self._context.runs:
                     await asyncio.to_thread(self._queue.note, job.id, run=run.name)
                 blameless = self.stopping.is_set()
                 job = await asyncio.to_thread(
@@ -293,22 +295,22 @@ class Worker:
                 )
                 break
             except QueueError as error:
-                self._trouble(str(error))
+                self._report_trouble(str(error))
                 if self.stopping.is_set():
-                    return  # the record has it; the next daemon reads it there
+                    return  # the next daemon reads the outcome from the record
                 await self._pause(TRY_AGAIN_S)
-        self._place.tell(
+        self._context.tell(
             f"{self.rig.name}: job {job.id} {result.outcome}"
             + (f": {result.reason}" if result.reason else "")
             + ("" if job.state.over else "; it waits for its next attempt")
         )
         if job.state.over:
-            self._tell_end(job)
+            self._notify_end(job)
 
-    def _tell_end(self, job: Job) -> None:
+    def _notify_end(self, job: Job) -> None:
         last = job.last
         if job.state is JobState.CANCELLED:
-            return  # by a person, who knows
+            return  # the person who cancelled it knows
         guarded = last is not None and last.outcome is Outcome.ABORTED
         kind = NoticeKind.GUARD_TRIPPED if guarded else NoticeKind(job.state.value)
         run = f"\nrun: {last.run}" if last is not None and last.run else ""
@@ -317,30 +319,30 @@ class Worker:
             NoticeKind.FAILED: "failed",
             NoticeKind.GUARD_TRIPPED: "stopped by a limit",
         }
-        self._place.notices.add(
+        self._context.notices.add(
             kind,
             f"{self.rig.name}: {job.plan} {words[kind]}",
             f"job {job.id}: {job.reason or 'completed'}{run}",
         )
 
-    def _tell_event(self, job: Job, event: Event) -> None:
+    def _notify_event(self, job: Job, event: Event) -> None:
         if event.kind != EventKind.INSTRUMENT_LOST:
             return
         name, now = str(event.data.get("instrument", "?")), time.monotonic()
-        if now - self._meter_told.get(name, -METER_TOLD_EVERY_S) < METER_TOLD_EVERY_S:
+        if now - self._meter_noticed_s.get(name, -METER_NOTICE_EVERY_S) < METER_NOTICE_EVERY_S:
             return
-        self._meter_told[name] = now
-        self._place.notices.add(
+        self._meter_noticed_s[name] = now
+        self._context.notices.add(
             NoticeKind.METER_LOST,
             f"{self.rig.name}: meter {name} lost",
             f"job {job.id} ({job.plan}) goes on; {name}: {event.data.get('reason', '')}",
         )
 
-    def _trouble(self, what: str) -> None:
-        """Say it once when it begins, and once when it is over."""
-        if what != self._told:
-            self._place.tell(f"{self.rig.name}: {what or 'all is well again'}")
-            self._told = what
+    def _report_trouble(self, what: str) -> None:
+        """Report trouble once when it begins, and once when it is over (empty)."""
+        if what != self._reported:
+            self._context.tell(f"{self.rig.name}: {what or 'all is well again'}")
+            self._reported = what
 
     async def _pause(self, seconds: float) -> None:
         try:

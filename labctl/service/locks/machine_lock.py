@@ -1,9 +1,9 @@
 """One user a drive on this machine, whatever the user's name and data directory.
 
-The locks of :mod:`labctl.service.locks.rig_lock` lie in a data directory, and a person's is not
-that of the service. What everybody on a machine shares without a folder that all may write to
-are the abstract names of Unix sockets (unix(7)): a name can be bound once, and the kernel lets
-go of it when the last process that holds the socket is gone.
+The locks of :mod:`labctl.service.locks.rig_lock` are in a data directory, and a person's is not
+that of the service. Abstract names of Unix sockets (unix(7)) are shared by all users of a machine
+without a folder that all may write to: a name can be bound once, and the kernel frees it when
+the last process that holds the socket has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def take_on_machine(rig: Rig, handed_down: Iterable[int]) -> int | None:
     such device or file (yet), or a kernel without abstract names.
 
     ``handed_down``: descriptors of a parent, which may hold it already. Raises BlockingIOError
-    when somebody else does.
+    when another process does.
     """
     name = _name(rig)
     if name is None:
@@ -43,8 +43,8 @@ def take_on_machine(rig: Rig, handed_down: Iterable[int]) -> int | None:
     return held.detach()
 
 
-def place_of(host: str, target: str) -> str:
-    """A target by a name that is always the same on this machine."""
+def canonical_target(host: str, target: str) -> str:
+    """The canonical name of a target: the same for every link to it on this machine."""
     if host != "local":
         return f"{host} {target}"  # every host has a /dev/nvme0n1
     return os.path.realpath(target) if Path(target).exists() else target
@@ -56,8 +56,8 @@ def _name(rig: Rig) -> bytes | None:
     path = Path(target)
     if host == "local" and not ("://" in target or path.is_block_device() or path.is_file()):
         return None
-    place = place_of(host, target)
-    digest = hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()
+    target = canonical_target(host, target)
+    digest = hashlib.sha256(target.encode("utf-8", "surrogateescape")).hexdigest()
     return f"\0labctl drive {digest[:32]}".encode()
 
 

@@ -1,4 +1,4 @@
-"""Processes by what cannot be mistaken: number, start time and boot; and a run's fio.
+"""Processes identified by number, start time and boot.
 
 A process number alone is reused, and a file that names one outlives the machine's next boot.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 _BOOT_ID = PROC / "sys/kernel/random/boot_id"
-LOOK_EVERY_S = 0.02
+POLL_EVERY_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class ProcessIdentity:
         return self.boot_id == boot_id() and self.ticks != 0 and start_ticks(self.pid) == self.ticks
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if it still is that process."""
+        """Send a signal, if the process still exists."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def end(self, politely_s: float, then_s: float = 5.0) -> bool:
-        """SIGTERM, and SIGKILL when that was not enough; whether it is gone."""
+        """SIGTERM, SIGKILL after ``politely_s``; whether it has ended ``then_s`` after that."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         if not self._gone_within(politely_s):
@@ -49,7 +49,7 @@ class ProcessIdentity:
         while self.alive:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_EVERY_S)
         return True
 
 
@@ -73,5 +73,5 @@ def start_ticks(pid: int) -> int:
 
 
 def identity_of(pid: int) -> ProcessIdentity:
-    """Who a process is now."""
+    """The identity of the process that has this number now."""
     return ProcessIdentity(pid, start_ticks(pid), boot_id())

@@ -1,7 +1,7 @@
-"""One user a rig: a lock that the kernel lets go when its holder is gone, however it went.
+"""One user a rig: a lock that the kernel frees when its holder ends, however it ends.
 
-What is locked is each drive that the rig names: two rig files for one drive are one rig, and two
-benches that happen to have the same name are two.
+Each drive that the rig names is locked: two rig files for one drive share a lock, and two benches
+of the same name do not.
 
 The daemon holds the lock of each of its rigs for as long as it lives. A run that it starts gets
 the open lock handed down (``LABCTL_RIG_LOCK``), so a run by hand is refused while the daemon's own
@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
 from labctl.service.data_dir import Home, HomeUnusable, make_folder, read_small, write_private
-from labctl.service.locks.machine_lock import place_of, take_on_machine
+from labctl.service.locks.machine_lock import canonical_target, take_on_machine
 from labctl.service.locks.processes import ProcessIdentity, identity_of
 
 HANDED_DOWN_VARIABLE = "LABCTL_RIG_LOCK"
@@ -34,13 +34,13 @@ _MOST_BYTES = 16_384
 
 
 class RigBusy(LabctlError):
-    """Somebody else uses the rig."""
+    """Another process uses the rig."""
 
     exit_code = 2
 
 
 class RigUse(BaseModel):
-    """What runs on a rig, for whoever looks: kept in ``rigs/<key>.json``, and not a lock."""
+    """The run on a rig, for ``labctl status``: stored in ``rigs/<key>.json``, and not a lock."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,7 +61,7 @@ class RigUse(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who wrote that he holds a lock."""
+    """The process that holds a lock, by its own entry in the lock file."""
 
     process: ProcessIdentity
     what: str
@@ -74,7 +74,7 @@ class RigLock:
     """The lock of one rig, held while this object lives or until :meth:`release`."""
 
     def __init__(self, home: Home, rig: Rig, descriptors: Sequence[int]) -> None:
-        """``descriptors``: what holds each drive, in this data directory and on this machine."""
+        """``descriptors``: of each drive's locks, in this data directory and on this machine."""
         self.descriptors = tuple(descriptors)
         self._home = home
         self._rig = rig
@@ -133,7 +133,7 @@ class RigLock:
         return descriptor
 
     def note_run(self, run: Path, plan: str) -> None:
-        """Say which run is on, for ``labctl status`` and ``labctl watch``; best effort."""
+        """Store which run is on, for ``labctl status`` and ``labctl watch``; best effort."""
         me = identity_of(os.getpid())
         job = os.environ.get(JOB_VARIABLE, "")
         use = RigUse(
@@ -149,13 +149,13 @@ class RigLock:
             write_private(_use_file(self._home, self._rig), use.model_dump_json() + "\n")
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release the lock of each drive."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
 
 def holder_of(home: Home, rig: Rig) -> Holder | None:
-    """Who last took the lock, of several drives that of the first, if he said so."""
+    """The process that last took the lock (of several drives: the first's); None if not known."""
     try:
         first = next(iter(_by_lock(home, rig)))
         found = json.loads(read_small(first, _MOST_BYTES))
@@ -166,7 +166,7 @@ def holder_of(home: Home, rig: Rig) -> Holder | None:
 
 
 def use_of(home: Home, rig: Rig) -> RigUse | None:
-    """The run that was begun last on a rig; whether it is still on, its process tells."""
+    """The run that was begun last on a rig; it is on while its process is alive."""
     return _read_use(_use_file(home, rig))
 
 
@@ -186,7 +186,7 @@ def _read_use(file: Path) -> RigUse | None:
 
 
 def _key(rig: Rig) -> str:
-    targets = [place_of(rig.file.host, drive.target) for drive in rig.drives.values()]
+    targets = [canonical_target(rig.file.host, drive.target) for drive in rig.drives.values()]
     return hashlib.sha256("\n".join(targets).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -195,8 +195,8 @@ def _lock_file(home: Home, rig: Rig) -> Path:
 
 
 def _by_lock(home: Home, rig: Rig) -> dict[Path, Rig]:
-    """The rig as seen from each drive, by the drive's lock, in an order that is always the same:
-    so that of two who want some of the same drives one gets all of his."""
+    """The rig of each drive alone, by the drive's lock file, sorted: of two processes that want
+    some of the same drives one gets all of its own."""
     found = {_lock_file(home, one): one for one in rig.each_drive().values()}
     return dict(sorted(found.items()))
 
@@ -207,8 +207,8 @@ def _use_file(home: Home, rig: Rig) -> Path:
 
 def _given() -> list[int]:
     """The numbers of the descriptors that the daemon gave to its child."""
-    told = os.environ.get(HANDED_DOWN_VARIABLE, "").split(",")
-    return [int(number) for number in told if number.isdigit()]
+    numbers = os.environ.get(HANDED_DOWN_VARIABLE, "").split(",")
+    return [int(number) for number in numbers if number.isdigit()]
 
 
 def _handed_down(path: Path) -> int | None:

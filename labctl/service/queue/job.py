@@ -1,8 +1,7 @@
-"""A job: one plan that waits for its rig, with everything that happened to it.
+"""A job: one plan queued for a rig, and its attempts.
 
-A job is a value; what may happen to it are functions that give the next one. ``queue.py`` keeps
-them on disk. Times are seconds since the Unix epoch on the wall clock: "at ten in the evening" is
-a matter of that clock.
+A job is immutable; functions here give the job after each change, and ``store.py`` writes them to
+disk. Times are seconds since the Unix epoch (wall clock), since people queue by time of day.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class WrongState(LabctlError):
-    """What was asked cannot be done with a job in this state."""
+    """The change is not possible in the job's present state."""
 
     exit_code = 2
 
 
 class JobState(StrEnum):
-    """Where a job is in its life."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -87,7 +86,7 @@ class Attempt(_Strict):
 
 
 class Job(_Strict):
-    """A plan, verbatim, for a rig, by name, and the drive that was meant when it was queued."""
+    """The text of a plan, the name of a rig, and the rig's drive when the job was queued."""
 
     format: Literal[1] = 1
     id: Annotated[int, Field(ge=1, le=999_999)]
@@ -157,11 +156,11 @@ def ended(
     phases_done: int = 0,
     blameless: bool = False,
 ) -> Job:
-    """What follows from the end of the present attempt: done, or given up, or queued again.
+    """The job after its present attempt: done, failed, or queued again.
 
-    A failure is tried again ``retries`` times; what the guard stopped, or a safety rule refused,
-    would only be so again. An interrupted job goes on until it stalls. ``blameless``: it cannot
-    have caused the interruption (the daemon was stopped or killed), so this one does not count.
+    A failure is tried again ``retries`` times; a run stopped by the guard or refused by a safety
+    rule is not, since it would be again. An interrupted job is resumed until it stalls.
+    ``blameless``: the daemon was stopped or killed, so the interruption does not count.
     Raises WrongState.
     """
     last = job.last

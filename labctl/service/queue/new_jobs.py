@@ -1,8 +1,8 @@
-"""From what a person asks for to jobs: checked now, so that nothing is found wrong at night.
+"""New jobs from an order or a matrix file, checked when they are queued.
 
-The plan goes into the job verbatim: editing a plan file never changes what was queued. The rig
-stays a name: it says how the bench stands now, so the job uses it as it is when it begins – but
-only for the drive that was meant (``docs/decisions/0011``).
+A job holds the plan's text: editing a plan file never changes a queued job. It holds the rig's
+name, and uses the rig file as it is when the job begins, but only for the drive that the rig had
+when the job was queued (``docs/decisions/0011``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AFTER_ALLOWED = "must be a time (22:00), a date and time (2026-11-21 22:00) or a
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be queued: a plan on a rig, how often, not before when."""
+    """An order for jobs: a plan on a rig, how often, and not before when."""
 
     rig: Rig
     plan: Plan
@@ -60,7 +60,7 @@ def parse_after(text: str, now: datetime) -> float:
             hours, minutes = int(span[1] or 0), int(span[2] or 0)
             return now.timestamp() + hours * 3600 + minutes * 60
         if clock:
-            # by the wall: tomorrow at ten is tomorrow at ten, also when the clocks change
+            # local time: tomorrow at ten is at ten also when summer time begins or ends
             naive = now.replace(
                 hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0, tzinfo=None
             )
@@ -204,7 +204,7 @@ def read_matrix(file: Path, find_rig: Callable[[str], Rig], now: datetime) -> li
 
 
 def find_plan(name_or_file: str, beside: Path) -> tuple[Plan, str]:
-    """A built-in plan, or a plan file, also one that lies beside the matrix; with its text.
+    """A built-in plan or a plan file (also one beside the matrix file), with its text.
 
     Raises ConfigurationError.
     """

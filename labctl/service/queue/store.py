@@ -1,8 +1,8 @@
 """The queue on disk: one small file a job, each replaced in one step, under one lock.
 
-Whoever changes something holds ``queue/lock`` meanwhile; whoever only looks needs no lock, since
-each file is always whole. A job is there once its file has its name and file and folder are
-synced: a loss of power at any instant leaves it or does not, never half of it.
+A process that changes something holds ``queue/lock``; reading needs no lock, since each file is
+replaced atomically. A job exists once its file is renamed and file and folder are synced: after a
+loss of power it exists or does not, never in part.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Queue:
         self._order_file = home.queue / "order.json"
         self._seen: dict[str, tuple[tuple[int, int, int], Job]] = {}
         self.problems: tuple[str, ...] = ()
-        """Job files that could not be read, in words, as of the last look."""
+        """Job files that could not be read by the last call of :meth:`jobs`, in words."""
 
     def jobs(self) -> list[Job]:
         """Every job: by number those that run or are over, then those that wait, in their order.
@@ -189,18 +189,18 @@ class Queue:
             rest = [job for job in waiting if job.id != number]
             index = min(max(position - 1, 0), len(rest))
             order = [*rest[:index], *moved, *rest[index:]]
-            with self._told():
+            with self._reporting_errors():
                 write_private(self._order_file, json.dumps([job.id for job in order]) + "\n")
             return order
 
     def pause(self, rig: str) -> None:
         """Begin no further job on a rig. Raises QueueError, ValueError (no name of a rig)."""
-        with self._told():
+        with self._reporting_errors():
             write_private(self._paused / _rig_name(rig), "")
 
     def resume(self, rig: str) -> None:
         """Begin jobs again. Raises QueueError, ValueError (no name of a rig)."""
-        with self._told():
+        with self._reporting_errors():
             (self._paused / _rig_name(rig)).unlink(missing_ok=True)
 
     def is_paused(self, rig: str) -> bool:
@@ -246,7 +246,7 @@ class Queue:
         text = job.model_dump_json() + "\n"
         if len(text.encode()) > MOST_JOB_BYTES:
             raise QueueError(f"job {job.id} is too large to be kept")
-        with self._told():
+        with self._reporting_errors():
             write_private(self._path(job.id), text)
         return job
 
@@ -267,7 +267,7 @@ class Queue:
         return tuple(number for number in found if isinstance(number, int))
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -278,7 +278,7 @@ class Queue:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
         """Nobody else changes the queue meanwhile. Raises QueueError."""
-        with self._told():
+        with self._reporting_errors():
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self._lock_file, flags, 0o600)
         try:

@@ -33,5 +33,5 @@ class EventTail:
             try:
                 events.append(Event.from_line(line.decode("utf-8", "replace")))
             except UNREADABLE:
-                continue  # an unreadable line is the report's to tell
+                continue  # the report names unreadable lines
         return events

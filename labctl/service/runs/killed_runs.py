@@ -1,5 +1,4 @@
-"""What a run that was killed has left behind: its fio, settings of the drive and its host, and the
-report that it had no time for."""
+"""Cleans up after a killed run: its fio, changed settings of drive and host, the missing report."""
 
 from __future__ import annotations
 
@@ -22,23 +21,24 @@ from labctl.config.rig import Rig
 from labctl.errors import LabctlError, RunFailed
 from labctl.record.reader import RunRecord
 from labctl.report.pages.report_files import is_made
-from labctl.service.locks.processes import LOOK_EVERY_S, PROC, start_ticks
+from labctl.service.locks.processes import POLL_EVERY_S, PROC, start_ticks
 
 REPORT_WITHIN_S = 100.0
 
 
 def end_leftovers(run: Path, rig: Rig) -> list[str]:
-    """Kill every fio of a run that nobody looks after any more, and put back what it had set on
-    the drives of ``rig``.
+    """Kill every fio of a killed run, and restore the settings that it had changed on the drives
+    of ``rig``.
 
-    A line for what was put back, or could not be. Never raises; a host that is away takes seconds.
+    Gives a line for each drive whose settings were restored, or could not be.
+    Never raises; a host that is away takes seconds.
     """
     end_fio_of(run)
     try:
-        told = [_put_back(run, control) for control in controls_of(RunRecord(run), rig)]
+        lines_of_drives = [_put_back(run, control) for control in controls_of(RunRecord(run), rig)]
     except LabctlError as error:
         return [f"what {run.name} has set is not put back: {error}"]
-    return [line for lines in told for line in lines]
+    return [line for lines in lines_of_drives for line in lines]
 
 
 def _put_back(run: Path, control: DriveControl) -> list[str]:
@@ -52,7 +52,7 @@ def _put_back(run: Path, control: DriveControl) -> list[str]:
 def finish_report(run: Path) -> list[str]:
     """Make the report of a run that was completed and then killed, unless it has been made.
 
-    A line for what came of it. Never raises.
+    Gives a line for the result. Never raises.
     """
     with contextlib.suppress(LabctlError):  # labctl report says what is wrong with the record
         if is_made(RunRecord(run)):
@@ -63,16 +63,16 @@ def finish_report(run: Path) -> list[str]:
             words, capture_output=True, text=True, errors="replace",
             timeout=REPORT_WITHIN_S, check=False, env=environment_without_secrets(),
         )  # fmt: skip
-        said = done.stderr.strip() if done.returncode else ""
+        problem = done.stderr.strip() if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = str(error)
-    return [f"{run.name} has no report: {said}"] if said else [f"{run.name}: report made"]
+        problem = str(error)
+    return [f"{run.name} has no report: {problem}"] if problem else [f"{run.name}: report made"]
 
 
 def controls_of(
     record: RunRecord, rig: Rig, machine: Machine | None = None
 ) -> Iterator[DriveControl]:
-    """What can put back the settings that a run left changed, for each drive where it left any.
+    """Controls that restore the settings a run left changed, one for each drive with any.
 
     ``rig`` is of this machine, and its drives must be those of the record. ``machine``: the drives'
     host, where there is a connection. Raises RunFailed when they are others, or a target is another
@@ -97,11 +97,11 @@ def controls_of(
 
 
 _RUNS_FIO = ("fio", "sh", "setpriv")
-"""What works below a run's fio directory: fio, and the shells that hold one."""
+"""Names of processes below a run's fio directory: fio, and the shells that wait to start one."""
 
 
 def end_fio_of(run: Path, within_s: float = 5.0) -> int:
-    """Kill every fio, and every shell that holds one, that works in a run's directory; how many.
+    """Kill every fio, and every shell that waits to start one, in a run's directory; how many.
 
     The kernel kills a run's fio when labctl dies; this is for the case that it did not.
     """
@@ -114,7 +114,7 @@ def end_fio_of(run: Path, within_s: float = 5.0) -> int:
         killed.update(found)
         if time.monotonic() > deadline:
             break
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_EVERY_S)
     return len(killed)
 
 

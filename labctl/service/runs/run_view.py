@@ -1,6 +1,6 @@
-"""A look at a run from outside, from what is on disk: what ``labctl status`` and ``watch`` show.
+"""The present state of a run, read from its files: for ``labctl status`` and ``watch``.
 
-Works for every run of this machine, whoever started it, and needs nothing of it.
+Works for every run of this machine, without contact to its process.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ EVENTS_KEPT = 50
 
 
 class RunView:
-    """One run, looked at again and again."""
+    """One run, whose files are read at each call."""
 
     def __init__(self, run: Path) -> None:
-        """Raises JournalError when it is none."""
+        """Raises JournalError when ``run`` is no run directory."""
         record = RunRecord(run)
         self.header = record.header
         self.now_ns = RunClock(record.anchor).now_ns
@@ -55,7 +55,7 @@ class RunView:
         self._intervals = {channel.name: channel.interval_s for channel in self.header.channels}
 
     def view(self) -> View:
-        """How it is now."""
+        """The present values."""
         for event in self._tail.new_events():
             self._note(event)
         return View(

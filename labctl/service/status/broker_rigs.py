@@ -1,4 +1,4 @@
-"""Rigs of other machines, from what they tell an MQTT broker (docs/mqtt.md)."""
+"""Rigs of other machines, from their messages at an MQTT broker (docs/mqtt.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from labctl.sinks.mqtt.settings import at_broker
 if TYPE_CHECKING:
     from labctl.sinks.mqtt.settings import MqttSettings
 
-VALUE_HOLDS_S = 15.0
+CONNECT_WITHIN_S = 10.0
+VALUE_VALID_S = 15.0
 MOST_PAYLOAD_BYTES = 65_536
 MOST_RIGS = 200
 MOST_NAMES = 64
@@ -36,7 +37,7 @@ _MOST_NUMBER = 1e15
 
 @dataclass
 class RemoteRig:
-    """One rig as its topics tell; nothing in it is trusted to be of the right type."""
+    """One rig, from its topics; values are not trusted to have the right type."""
 
     name: str
     online: bool = False
@@ -49,7 +50,7 @@ class RemoteRig:
     events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
 
     def copy(self) -> RemoteRig:
-        """The same, which nothing that is heard later changes."""
+        """A copy that later messages do not change."""
         return replace(
             self,
             power=dict(self.power),
@@ -67,20 +68,20 @@ class RemoteRig:
         """The same picture as of a run on this machine, as far as the topics know it."""
         phase = self._phase()
         rails = {
-            name: LiveRail(_number(said, "volts"), _number(said, "amps"))
-            for name, said in _fresh(self.power).items()
+            name: LiveRail(_number(fields, "volts"), _number(fields, "amps"))
+            for name, fields in _fresh(self.power).items()
         }
         celsius = {
             name: value
-            for name, said in _fresh(self.temperature).items()
-            if (value := _number(said, "celsius")) is not None
+            for name, fields in _fresh(self.temperature).items()
+            if (value := _number(fields, "celsius")) is not None
         }
         io = _fresh(self.io).values()
         rates = None
         if io:
             rates = LiveRates(
-                iops=sum(_number(said, "iops") or 0.0 for said in io),
-                bytes_per_s=sum(_number(said, "bytes_per_s") or 0.0 for said in io),
+                iops=sum(_number(fields, "iops") or 0.0 for fields in io),
+                bytes_per_s=sum(_number(fields, "bytes_per_s") or 0.0 for fields in io),
                 latency_mean_us=None,
             )
         meters_ok = self.heartbeat.get("meters_ok")
@@ -114,7 +115,7 @@ class RemoteRig:
 
 
 class RemoteRigs:
-    """Every rig that is heard of below a prefix. Any thread may use it."""
+    """Every rig with messages below a prefix. Any thread may use it."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = f"{prefix}/"
@@ -122,7 +123,7 @@ class RemoteRigs:
         self._lock = threading.Lock()
 
     def rigs(self) -> list[RemoteRig]:
-        """Every rig that was heard of, by name, as it is now."""
+        """Every rig that has sent a message, sorted by name, as it is now."""
         with self._lock:
             return [self._rigs[name].copy() for name in sorted(self._rigs)]
 
@@ -140,11 +141,11 @@ class RemoteRigs:
                 rig.online = content == b"online"
                 return
             try:
-                said = json.loads(content)
+                fields = json.loads(content)
             except (ValueError, RecursionError):
                 return
-            if isinstance(said, dict):
-                _take(rig, kind, printable(unquote(name)), _plain_values(said))
+            if isinstance(fields, dict):
+                _update(rig, kind, printable(unquote(name)), _plain_values(fields))
 
 
 class BrokerListener:
@@ -202,36 +203,36 @@ class BrokerListener:
         await publisher.stop()
 
 
-def _take(rig: RemoteRig, kind: str, name: str, said: dict[str, Any]) -> None:
+def _update(rig: RemoteRig, kind: str, name: str, fields: dict[str, Any]) -> None:
     now = time.monotonic()
     match kind:
         case "state":
-            rig.state = said
+            rig.state = fields
         case "heartbeat":
-            rig.heartbeat = said
+            rig.heartbeat = fields
         case "phase":
-            rig.phase = said
+            rig.phase = fields
         case "power" | "temperature" | "io":
             values = {"power": rig.power, "temperature": rig.temperature, "io": rig.io}[kind]
             if name in values or len(values) < MOST_NAMES:
-                values[name] = (now, said)
+                values[name] = (now, fields)
         case "event":
-            rig.events.append(said)
+            rig.events.append(fields)
 
 
-def _plain_values(said: dict[str, Any]) -> dict[str, Any]:
+def _plain_values(fields: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: printable(value) if isinstance(value, str) else value for key, value in said.items()
+        key: printable(value) if isinstance(value, str) else value for key, value in fields.items()
     }
 
 
 def _fresh(values: dict[str, tuple[float, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     now = time.monotonic()
-    return {name: said for name, (at, said) in values.items() if now - at < VALUE_HOLDS_S}
+    return {name: fields for name, (at, fields) in values.items() if now - at < VALUE_VALID_S}
 
 
-def _number(said: dict[str, Any], key: str) -> float | None:
-    value = said.get(key)
+def _number(fields: dict[str, Any], key: str) -> float | None:
+    value = fields.get(key)
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
@@ -241,22 +242,19 @@ def _number(said: dict[str, Any], key: str) -> float | None:
     return float(value)
 
 
-def _integer(said: dict[str, Any], key: str) -> int:
-    value = said.get(key)
+def _integer(fields: dict[str, Any], key: str) -> int:
+    value = fields.get(key)
     most = 1 << 62 if key == "t_ns" else NS_PER_S
     return value if isinstance(value, int) and 0 <= value <= most else 0
 
 
-CONNECT_WITHIN_S = 10.0
-
-
-def listen(broker: str, tell_errors: list[str]) -> BrokerListener:
+def listen(broker: str, errors: list[str]) -> BrokerListener:
     """Begin to listen to a broker. Raises LabctlError when it does not answer."""
-    listener = BrokerListener(broker_settings(broker), tell_errors.append)
+    listener = BrokerListener(broker_settings(broker), errors.append)
     if not listener.wait(CONNECT_WITHIN_S):
         listener.close()
-        said = tell_errors[0] if tell_errors else f"MQTT broker {broker} does not answer"
-        raise LabctlError(said)
+        problem = errors[0] if errors else f"MQTT broker {broker} does not answer"
+        raise LabctlError(problem)
     return listener
 
 

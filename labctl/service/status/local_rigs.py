@@ -1,4 +1,4 @@
-"""How things stand on this machine: daemon, rigs, what runs, what waits, what came of the rest."""
+"""The state of this machine's rigs: the daemon, what runs, what waits, the last jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class DaemonInfo:
-    """The daemon that was started last, and whether it still is there."""
+    """The daemon that was started last, and whether it is alive."""
 
     pid: int
     alive: bool
@@ -36,14 +36,14 @@ class DaemonInfo:
 
 @dataclass(frozen=True)
 class RigStatus:
-    """One rig. ``run`` is the run that is on, ``view`` the look at it."""
+    """One rig: the run that is on, its newest values, and its jobs."""
 
     name: str
     paused: bool
     served: bool
-    """Whether a daemon works off its queue."""
+    """Whether a running daemon works off its queue."""
     use: RigUse | None = None
-    look: RunView | None = None
+    run_view: RunView | None = None
     view: View | None = None
     running: Job | None = None
     waiting: tuple[Job, ...] = ()
@@ -61,7 +61,7 @@ class RigStatus:
 
 @dataclass(frozen=True)
 class LocalStatus:
-    """Everything, at one moment."""
+    """The daemon and every rig, at one moment."""
 
     daemon: DaemonInfo | None
     rigs: tuple[RigStatus, ...]
@@ -70,22 +70,24 @@ class LocalStatus:
 
 
 class StatusReader:
-    """Looks at a data directory again and again; keeps the runs open that it looks at."""
+    """Reads the state of a data directory repeatedly; keeps its open runs between the calls."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._queue = Queue(home)
-        self._looks: dict[str, RunView] = {}
+        self._run_views: dict[str, RunView] = {}
 
     def status(self) -> LocalStatus:
-        """How things stand now. Raises QueueError."""
+        """The present state. Raises QueueError."""
         jobs = self._queue.jobs()
         uses = {use.rig: use for use in rigs_in_use(self._home)}
         daemon = daemon_info(self._home)
         served = daemon.rigs if daemon is not None and daemon.alive else ()
         names = dict.fromkeys((*served, *uses, *(job.rig for job in jobs)))
         paused = {name for name in names if self._queue.is_paused(name)}
-        self._looks = {key: look for key, look in self._looks.items() if key in _runs(uses)}
+        self._run_views = {
+            run: run_view for run, run_view in self._run_views.items() if run in _runs(uses)
+        }
         rigs = tuple(
             self._rig(name, jobs, uses.get(name), name in paused, name in served) for name in names
         )
@@ -95,7 +97,7 @@ class StatusReader:
         self, name: str, jobs: Sequence[Job], use: RigUse | None, paused: bool, served: bool
     ) -> RigStatus:
         mine = [job for job in jobs if job.rig == name]
-        look = self._look(use)
+        run_view = self._run_view(use)
         over = sorted(
             (job for job in mine if job.state.over),
             key=lambda job: (job.last.ended_s or 0.0) if job.last is not None else job.added_s,
@@ -105,22 +107,22 @@ class StatusReader:
             paused,
             served,
             use,
-            look,
-            None if look is None else look.view(),
+            run_view,
+            None if run_view is None else run_view.view(),
             next((job for job in mine if job.state is JobState.RUNNING), None),
             tuple(job for job in mine if job.state is JobState.QUEUED),
             tuple(over[-LAST_SHOWN:]),
         )
 
-    def _look(self, use: RigUse | None) -> RunView | None:
+    def _run_view(self, use: RigUse | None) -> RunView | None:
         if use is None:
             return None
-        if use.run not in self._looks:
+        if use.run not in self._run_views:
             try:
-                self._looks[use.run] = RunView(Path(use.run))
+                self._run_views[use.run] = RunView(Path(use.run))
             except JournalError:
-                return None  # its directory is gone, or not there yet
-        return self._looks[use.run]
+                return None  # its directory was deleted, or does not exist yet
+        return self._run_views[use.run]
 
 
 def daemon_info(home: Home) -> DaemonInfo | None:
