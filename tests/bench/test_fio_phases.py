@@ -74,13 +74,13 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
     assert windows[0] is not None and windows[-1] is not None
     assert to_monotonic(windows[0].begin_ns) < end and to_monotonic(windows[-1].end_ns) > begin
     for fio, window in zip(fios, windows, strict=True):
-        assert window is not None and fio.last_status is not None
+        assert window is not None and fio.output.last_status is not None
         seen = truth.operations(to_monotonic(window.begin_ns), to_monotonic(window.end_ns))
-        counted = fio.last_status.totals["read"].ios
+        counted = fio.output.last_status.totals["read"].ios
         assert seen["reads"] == pytest.approx(counted, rel=0.02)
     result = final_result((tmp_path / "1" / "stdout").read_text())
     assert result is not None and result.read is not None
-    assert result.read.total_ios == fios[1].last_status.totals["read"].ios
+    assert result.read.total_ios == fios[1].output.last_status.totals["read"].ios
     assert "99.9" in result.read.latency_percentiles_us
 
 

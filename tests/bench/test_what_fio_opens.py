@@ -294,8 +294,8 @@ async def test_every_engine_works_on_a_file_of_any_name(
     phase = Phase(0, Role.MEASURE, "s", Pattern.RANDRW, 1.0, 4096, depth, 2, read_pct=50)
     fio = await scene.start(scene.drive(name, engine), phase)
     await worked(fio)
-    assert fio.last_status is not None
-    assert all(fio.last_status.totals[side].ios for side in ("read", "write"))
+    assert fio.output.last_status is not None
+    assert all(fio.output.last_status.totals[side].ios for side in ("read", "write"))
     assert [file.name for file in scene.folder.iterdir()] == [name]
     assert "filename=/proc/self/fd/3\n" in (scene.work / "job.fio").read_text()
 
@@ -328,8 +328,8 @@ async def test_more_drives_than_a_posix_shell_has_open_files(scene: Scene) -> No
     drives = {f"d{n}": scene.drive(f"scratch-{n}", size_bytes=MIB) for n in range(9)}
     fio = await FioProcess.start(READ, drives, scene.work, Timebase(), lambda *_: None)
     await worked(fio)
-    assert fio.last_status is not None and len(fio.last_status.drives) == 9
-    assert all(sides["read"].ios for sides in fio.last_status.drives.values())
+    assert fio.output.last_status is not None and len(fio.output.last_status.drives) == 9
+    assert all(sides["read"].ios for sides in fio.output.last_status.drives.values())
 
 
 # A fio that takes something else

@@ -172,8 +172,8 @@ async def test_a_slow_drive_may_finish_its_large_ios(
         fio.release()
         await fio.wait_done()
         assert await fio.finish() == ""
-    assert fio.last_status is not None
-    written = fio.last_status.totals["write"]
+    assert fio.output.last_status is not None
+    written = fio.output.last_status.totals["write"]
     assert written.bytes == written.ios << 20
 
 

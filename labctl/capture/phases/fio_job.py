@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from labctl.capture.identity.opened import Opened
 from labctl.config.rig_file import Drive
+from labctl.errors import RunFailed
 from labctl.fio.jobs import DRIVE_JOB
 from labctl.record.phase import Phase, Replay
+from labctl.trace.chunks import TraceError
+from labctl.trace.replay import write_log
 
 JOB_FILE = "job.fio"
 REPLAY_FILE = "replay.log"
@@ -18,6 +22,28 @@ DISK = b"labctl-disk"
 _IO_TICKS = 10
 """Of the fields of ``/sys/class/block/*/stat``, from 1 (kernel: Documentation/block/stat.rst)."""
 PERCENTILES = "50:90:95:99:99.9:99.99:99.999"
+
+
+def write_job_files(
+    phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Opened], directory: Path
+) -> None:
+    """Write the job file into ``directory``, and the log of the trace that it replays, if any.
+
+    One log is for all drives: it fits the smallest. Raises OSError, RunFailed.
+    """
+    (directory / JOB_FILE).write_text(job_file(phase, drives, opened), encoding="utf-8")
+    if phase.replay is None:
+        return
+    sizes = [drive.size_bytes for drive in drives.values()]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        raise RunFailed(
+            f"replay of {phase.replay.trace}: the drive's size is not known: drive.size_bytes"
+        )
+    try:
+        write_log(phase.replay, directory / REPLAY_FILE, min(known))
+    except TraceError as error:
+        raise RunFailed(str(error)) from error
 
 
 def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Opened]) -> str:

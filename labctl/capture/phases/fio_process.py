@@ -15,33 +15,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labctl.capture.host.drive_host import DriveHost, HostMoment, LocalHost, Spawned
+from labctl.capture.host.drive_host import DriveHost, LocalHost, Spawned
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.open_files import ComparedFiles
 from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
 from labctl.capture.phases.fio_job import (
-    DISK,
-    DONE,
-    HELD,
     JOB_FILE,
     REPLAY_FILE,
-    busy_ms_of,
-    job_file,
+    write_job_files,
 )
-from labctl.capture.phases.fio_window import STARTED_WITHIN_MS, FioWindow, window_between
+from labctl.capture.phases.fio_output import STDERR_FILE, STDOUT_FILE, FioOutput
+from labctl.capture.phases.fio_window import FioWindow, window_between
 from labctl.capture.phases.kept_output import KeptFile
 from labctl.config.rig_file import Drive
 from labctl.errors import JournalError, Refused, RunFailed
-from labctl.fio.documents import DocumentStream
-from labctl.fio.status import FioStatus, comes_back_empty, status_of
-from labctl.record.phase import Phase, Replay
-from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
-from labctl.trace.chunks import TraceError
-from labctl.trace.replay import write_log
+from labctl.fio.status import FioStatus
+from labctl.record.phase import Phase
+from labctl.record.timebase import NS_PER_S, Timebase
 
 STATUS_EVERY_MS = 500
 HELD_WITHIN_S = 30.0
@@ -62,13 +56,7 @@ NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
 """A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
-SECTOR_BYTES = 512
 EXIT_WITHIN_S = 20.0
-READ_OUT_WITHIN_S = 5.0
-STDOUT_FILE = "stdout"
-STDERR_FILE = "stderr"
-
-_HARMLESS = ("fio: connected to NBD server",)
 
 
 def _ending(code: int | None) -> str:
@@ -78,22 +66,6 @@ def _ending(code: int | None) -> str:
 
 def _error_words(error: int | str) -> str:
     return f"error {error} ({os.strerror(error)})" if isinstance(error, int) else f"error {error}"
-
-
-def _write_replay(replay: Replay, sizes: Sequence[int | None], directory: Path) -> None:
-    """Put the log of a trace where fio looks for it: one for all drives, which fits the smallest.
-
-    Raises RunFailed.
-    """
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
-        raise RunFailed(
-            f"replay of {replay.trace}: the drive's size is not known: drive.size_bytes"
-        )
-    try:
-        write_log(replay, directory / REPLAY_FILE, min(known))
-    except TraceError as error:
-        raise RunFailed(str(error)) from error
 
 
 class FioProcess:
@@ -116,34 +88,17 @@ class FioProcess:
         open of the host's devices and files, by the drive's name. ``stdout`` and ``stderr`` take
         what it says, and are closed with it."""
         self.phase = phase
+        self.output = FioOutput(
+            phase, process, jobs, host, timebase, self._on_output, stdout, stderr
+        )
         self._jobs = jobs
-        self.release_ns: int | None = None
-        self.done_ns: int | None = None
-        self.last_status: FioStatus | None = None
         self._stopped_ns: int | None = None
         self._process = process
         self._timebase = timebase
-        self._host = host
         self._on_status = on_status
         self._directory = directory
-        self._held = asyncio.Event()
-        self._done = asyncio.Event()
-        self._held_jobs = 0
-        self._done_jobs = 0
-        self._began: list[HostMoment] = []
-        self._busy_ms: list[int] = []
-        self._complaints: list[str] = []
-        self._errors: tuple[int | str, ...] = ()
-        self._given_up = ""
-        self._stdout, self._stderr = stdout, stderr
-        self._stdout_bytes = 0
-        self._last_printed: FioStatus | None = None
         self._files = ComparedFiles(process, opened, host.machine)
         self._comparing: asyncio.Task[None] | None = None
-        self._readers = (
-            asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
-            asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
-        )
 
     @classmethod
     async def start(
@@ -168,11 +123,7 @@ class FioProcess:
         opened = await asyncio.to_thread(given, drives, places, host.machine)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            job = job_file(phase, drives, opened)
-            (directory / JOB_FILE).write_text(job, encoding="utf-8")
-            if phase.replay is not None:
-                sizes = [drive.size_bytes for drive in drives.values()]
-                await asyncio.to_thread(_write_replay, phase.replay, sizes, directory)
+            await asyncio.to_thread(write_job_files, phase, drives, opened, directory)
             stdout = KeptFile(directory / STDOUT_FILE)
             stderr = KeptFile(directory / STDERR_FILE)
         except OSError as error:
@@ -196,6 +147,11 @@ class FioProcess:
         )
 
     @property
+    def release_ns(self) -> int | None:
+        """When it was released, in ns on the timebase; None before."""
+        return self.output.release_ns
+
+    @property
     def lost(self) -> str:
         """Why it is lost with the connection to its host, or an empty text."""
         return self._process.lost
@@ -205,7 +161,7 @@ class FioProcess:
         when it has something else open than was checked."""
         filled_bytes = self._files.missing_bytes + self._in_flight_bytes
         within_s = HELD_WITHIN_S + filled_bytes / FILLED_BYTES_PER_S
-        await self._wait_for(self._held, within_s, "did not get ready")
+        await self._wait_for(self.output.held, within_s, "did not get ready")
         await self._files.compare(must_be_there=True)
         self._raise_if_different()
 
@@ -215,9 +171,10 @@ class FioProcess:
 
     def release(self) -> int:
         """Let every job begin now; the time of it."""
-        self.release_ns = self._timebase.now_ns()
+        release_ns = self._timebase.now_ns()
+        self.output.release_ns = release_ns
         self._process.stdin.write(b"\n" * self._jobs)
-        return self.release_ns
+        return release_ns
 
     async def wait_done(self) -> None:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs,
@@ -225,14 +182,15 @@ class FioProcess:
         if self.phase.timed:
             last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
             within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
-            await self._wait_for(self._done, within_s, "did not end")
+            await self._wait_for(self.output.done, within_s, "did not end")
         else:
             await self._wait_while_it_progresses()
         if self._comparing is not None:
             await self._comparing
             self._raise_if_different()
-        assert self.release_ns is not None and self.done_ns is not None
-        worked_s = (self.done_ns - self.release_ns) / NS_PER_S
+        release_ns, done_ns = self.release_ns, self.output.done_ns
+        assert release_ns is not None and done_ns is not None
+        worked_s = (done_ns - release_ns) / NS_PER_S
         if self.phase.timed and worked_s < self.phase.duration_s - EARLY_BY_S:
             problem = await self.finish()
             raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
@@ -249,14 +207,14 @@ class FioProcess:
         await self._read_out()
         if self._files.difference:
             return self._complaint(self._files.difference)
-        if not code and self.last_status is not None:
-            self._check_bytes(self.last_status, self.last_status)
-        if code or self._given_up:
+        if not code:
+            self.output.check_last_status()
+        if code or self.output.given_up:
             return self._complaint(self.lost or self._ended())
-        if self._errors:
-            told = ", ".join(map(_error_words, self._errors))
+        if self.output.errors:
+            told = ", ".join(map(_error_words, self.output.errors))
             return self._complaint(f"exit code 0, yet it reports {told}")
-        if self.release_ns is not None and self.last_status is None:
+        if self.release_ns is not None and self.output.last_status is None:
             return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
         return ""
 
@@ -281,32 +239,7 @@ class FioProcess:
                 self.kill()
                 await self._process.wait()
         await self._read_out()
-        return self._complaint(self._given_up) if self._given_up else ""
-
-    @property
-    def printed(self) -> dict[str, int]:
-        """What tells a reader whether its output is whole: how many bytes it printed, and the
-        runtime and the I/Os of both directions in its last document (0 without one)."""
-        last = self._last_printed
-        return {
-            "stdout_bytes": self._stdout_bytes,
-            "runtime_ms": 0 if last is None else last.runtime_ms,
-            "total_ios": 0 if last is None else last.total_ios,
-        }
-
-    @property
-    def iops(self) -> float:
-        """I/Os per second since its first one, as far as fio has told."""
-        if self.last_status is None or not self.last_status.runtime_ms:
-            return 0.0
-        return self.last_status.total_ios / self.last_status.runtime_ms * 1000
-
-    @property
-    def disk_busy_s(self) -> float | None:
-        """For how long the drive had I/O in flight, by the kernel's count; None if not told."""
-        if len(self._busy_ms) < 2:
-            return None
-        return (max(self._busy_ms) - min(self._busy_ms)) / 1000
+        return self._complaint(self.output.given_up) if self.output.given_up else ""
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -316,10 +249,10 @@ class FioProcess:
         """First and last I/O on the timebase; None before its release."""
         if self.release_ns is None:
             return None
-        ends = [at_ns for at_ns in (self.done_ns, self._stopped_ns) if at_ns is not None]
+        ends = [at_ns for at_ns in (self.output.done_ns, self._stopped_ns) if at_ns is not None]
         latest_ns = min(ends, default=self._timebase.now_ns())
-        runtime_ms = 0 if self.last_status is None else self.last_status.runtime_ms
-        return window_between(self.release_ns, latest_ns, runtime_ms, self._began)
+        runtime_ms = 0 if self.output.last_status is None else self.output.last_status.runtime_ms
+        return window_between(self.release_ns, latest_ns, runtime_ms, self.output.began)
 
     @property
     def _in_flight_bytes(self) -> int:
@@ -330,9 +263,9 @@ class FioProcess:
         written = 0
         # a trace stands still where the machine did that it was recorded on
         patience_s = NO_PROGRESS_S + (self.phase.duration_s if self.phase.replay else 0.0)
-        while not await self._happened(self._done, patience_s):
+        while not await self._happened(self.output.done, patience_s):
             self._raise_if_gone()
-            totals = self.last_status.totals.values() if self.last_status else ()
+            totals = self.output.last_status.totals.values() if self.output.last_status else ()
             before, written = written, sum(total.bytes for total in totals)
             if before == written:
                 self.kill()
@@ -363,6 +296,12 @@ class FioProcess:
             waiting.cancel()
             exiting.cancel()
 
+    def _on_output(self, status: FioStatus, t_ns: int) -> None:
+        self._on_status(status, t_ns)
+        if self._comparing is None:
+            comparing = self._compare_at_work()
+            self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
+
     async def _compare_at_work(self) -> None:
         with contextlib.suppress(HostUnreachable):  # a lost host is told elsewhere
             await self._files.compare(must_be_there=False)
@@ -381,10 +320,10 @@ class FioProcess:
 
     def _ended(self) -> str:
         """Why fio is gone, in words."""
-        return self._given_up or _ending(self._process.returncode)
+        return self.output.given_up or _ending(self._process.returncode)
 
     def _complaint(self, how: str) -> str:
-        said = self._files.named("; ".join([how, *self._complaints[:3]]))
+        said = self._files.named("; ".join([how, *self.output.complaints[:3]]))
         return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
 
     def _close_stdin(self) -> None:
@@ -392,92 +331,5 @@ class FioProcess:
         self._process.stdin.close()
 
     async def _read_out(self) -> None:
-        """fio is gone: read what is left in its pipes, for a limited time, and keep it."""
         self._close_stdin()
-        _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
-        for reader in late:
-            reader.cancel()
-            self._give_up("its output did not end when it did")
-        for kept in (self._stdout, self._stderr):
-            await asyncio.to_thread(kept.close)
-            self._give_up(kept.problem)
-
-    def _give_up(self, reason: str) -> None:
-        """Kill it for ``reason``, unless that is empty."""
-        if reason:
-            self._given_up = self._given_up or reason
-            self.kill()
-
-    async def _read_stdout(self) -> None:
-        stream = DocumentStream()
-        while chunk := await self._process.stdout.read(1 << 16):
-            self._stdout_bytes += len(chunk)
-            self._stdout.write(chunk)
-            self._give_up(self._stdout.problem)
-            text = chunk.decode("utf-8", errors="replace")
-            self._complaints += [
-                line
-                for line in text.splitlines()
-                if line.startswith("fio:") and line not in _HARMLESS
-            ][: 10 - len(self._complaints)]
-            for document in stream.feed(text):
-                self._take(status_of(document))
-        for document in stream.finish():
-            self._take(status_of(document))
-
-    def _take(self, status: FioStatus) -> None:
-        """Keep a status; what fio printed while it was held says nothing."""
-        self._last_printed = status
-        self._errors = status.errors or self._errors
-        if self.release_ns is None or not status.total_ios:
-            return
-        if self.last_status is not None:
-            self._check_bytes(self.last_status, status)
-        if self._given_up:
-            return
-        shown_ns = self._timebase.now_ns()
-        if status.wall_ms is not None:
-            shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
-            began = shown.before(status.runtime_ms * NS_PER_MS)
-            not_before_ns = self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
-            early = began.t_ns < not_before_ns
-            if early and not self._began:
-                return  # printed across the release: its runtime is of the time it was held
-            ahead = shown.t_ns - shown.u_ns > shown_ns + NS_PER_MS
-            if not (early or ahead):  # else the wall clock was set since fio printed it
-                shown_ns = shown.t_ns
-                self._began.append(began)
-        self.last_status = status
-        self._on_status(status, shown_ns)
-        if self._comparing is None:
-            comparing = self._compare_at_work()
-            self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
-
-    def _check_bytes(self, before: FioStatus, now: FioStatus) -> None:
-        """Give it up when its drive answers with nothing."""
-        in_flight = self.phase.queue_depth * self.phase.jobs
-        least_bytes = SECTOR_BYTES if self.phase.replay else self.phase.block_size_bytes
-        if comes_back_empty(before, now, least_bytes, in_flight):
-            self._give_up("what it reads comes back empty; is the drive still there, and as large?")
-
-    async def _read_stderr(self) -> None:
-        while line := await self._process.stderr.readline():
-            now_ns = self._timebase.now_ns()
-            word = line.strip()
-            if word == HELD:
-                self._held_jobs += 1
-                if self._held_jobs == self._jobs:
-                    self._held.set()
-            elif word == DONE:
-                self._done_jobs += 1
-                if self._done_jobs == self._jobs:
-                    self.done_ns = now_ns
-                    self._done.set()
-            elif word.startswith(DISK):
-                busy_ms = busy_ms_of(word)
-                self._busy_ms += [busy_ms] if busy_ms is not None else []
-            else:
-                self._stderr.write(line)
-                self._give_up(self._stderr.problem)
-                if word and len(self._complaints) < 10:
-                    self._complaints.append(word.decode("utf-8", errors="replace"))
+        await self.output.read_out()

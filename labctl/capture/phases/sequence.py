@@ -229,7 +229,7 @@ class PhaseSequence:
                     self._fios.hold(following, stop)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
-            self._values[phase.index] = PointValues(fio.iops, looks.watts, looks.celsius)
+            self._values[phase.index] = PointValues(fio.output.iops, looks.watts, looks.celsius)
             if done.done() and problem is None:
                 self._tell_steady(phase, looks)
                 self._finish_later(phase, fio, stop)
@@ -372,9 +372,9 @@ class PhaseSequence:
         values = self._values.get(phase.index)
         if phase.round and outcome == "completed" and values is not None:
             more |= values.to_json()
-        if fio.disk_busy_s is not None:
-            more["disk_busy_s"] = fio.disk_busy_s
-        more |= fio.printed
+        if fio.output.disk_busy_s is not None:
+            more["disk_busy_s"] = fio.output.disk_busy_s
+        more |= fio.output.printed
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
         self._fios.forget(fio)
 

@@ -1,0 +1,191 @@
+"""What the fio of a phase prints: kept in files as it comes, and read while fio works."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from labctl.capture.host.drive_host import DriveHost, HostMoment, Spawned
+from labctl.capture.phases.fio_job import DISK, DONE, HELD, busy_ms_of
+from labctl.capture.phases.fio_window import STARTED_WITHIN_MS
+from labctl.capture.phases.kept_output import KeptFile
+from labctl.fio.documents import DocumentStream
+from labctl.fio.status import FioStatus, comes_back_empty, status_of
+from labctl.record.phase import Phase
+from labctl.record.timebase import NS_PER_MS, Timebase
+
+STDOUT_FILE = "stdout"
+STDERR_FILE = "stderr"
+READ_OUT_WITHIN_S = 5.0
+SECTOR_BYTES = 512
+MOST_COMPLAINTS = 10
+
+_HARMLESS = ("fio: connected to NBD server",)
+
+
+class FioOutput:
+    """Reads standard output and standard error of one fio until both end.
+
+    ``held`` is set when all ``jobs`` wait for their release, ``done`` (at ``done_ns``) when all
+    have done their last I/O. Times are in ns on the timebase.
+    """
+
+    def __init__(
+        self,
+        phase: Phase,
+        process: Spawned,
+        jobs: int,
+        host: DriveHost,
+        timebase: Timebase,
+        on_status: Callable[[FioStatus, int], None],
+        stdout: KeptFile,
+        stderr: KeptFile,
+    ) -> None:
+        """``on_status`` takes each status since the release, and when it was true. ``stdout`` and
+        ``stderr`` take what fio prints; ``read_out`` closes them."""
+        self.held = asyncio.Event()
+        self.done = asyncio.Event()
+        self.done_ns: int | None = None
+        self.release_ns: int | None = None
+        """To be set at the release: what fio prints before it says nothing about the phase."""
+        self.last_status: FioStatus | None = None
+        self.began: list[HostMoment] = []
+        """When the first I/O was, by each status that fio's clock can be trusted in."""
+        self.complaints: list[str] = []
+        """The first lines in which fio says what is wrong."""
+        self.errors: tuple[int | str, ...] = ()
+        """The error numbers of its jobs, from its last document that has some."""
+        self.given_up = ""
+        """Why the output is worthless, for which fio was killed; empty while it is good."""
+        self._phase = phase
+        self._process = process
+        self._jobs = jobs
+        self._host = host
+        self._timebase = timebase
+        self._on_status = on_status
+        self._stdout, self._stderr = stdout, stderr
+        self._held_jobs = 0
+        self._done_jobs = 0
+        self._busy_ms: list[int] = []
+        self._stdout_bytes = 0
+        self._last_printed: FioStatus | None = None
+        self._readers = (
+            asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
+            asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
+        )
+
+    @property
+    def printed(self) -> dict[str, int]:
+        """What tells a reader whether the kept output is whole: how many bytes fio printed, and
+        the runtime and the I/Os of both directions in its last document (0 without one)."""
+        last = self._last_printed
+        return {
+            "stdout_bytes": self._stdout_bytes,
+            "runtime_ms": 0 if last is None else last.runtime_ms,
+            "total_ios": 0 if last is None else last.total_ios,
+        }
+
+    @property
+    def iops(self) -> float:
+        """I/Os per second since the first one, by the newest status; 0 without one."""
+        if self.last_status is None or not self.last_status.runtime_ms:
+            return 0.0
+        return self.last_status.total_ios / self.last_status.runtime_ms * 1000
+
+    @property
+    def disk_busy_s(self) -> float | None:
+        """For how long the drive had I/O in flight, by the kernel's count; None if not printed."""
+        if len(self._busy_ms) < 2:
+            return None
+        return (max(self._busy_ms) - min(self._busy_ms)) / 1000
+
+    async def read_out(self) -> None:
+        """fio is gone: read what is left in its pipes, for a limited time, and close the files."""
+        _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
+        for reader in late:
+            reader.cancel()
+            self._give_up("its output did not end when it did")
+        for kept in (self._stdout, self._stderr):
+            await asyncio.to_thread(kept.close)
+            self._give_up(kept.problem)
+
+    def check_last_status(self) -> None:
+        """Give up when the newest status counts I/Os without their bytes."""
+        if self.last_status is not None:
+            self._check_bytes(self.last_status, self.last_status)
+
+    def _give_up(self, reason: str) -> None:
+        """Kill fio for ``reason``, unless that is empty."""
+        if reason:
+            self.given_up = self.given_up or reason
+            self._process.kill()
+
+    async def _read_stdout(self) -> None:
+        stream = DocumentStream()
+        while chunk := await self._process.stdout.read(1 << 16):
+            self._stdout_bytes += len(chunk)
+            self._stdout.write(chunk)
+            self._give_up(self._stdout.problem)
+            text = chunk.decode("utf-8", errors="replace")
+            self.complaints += [
+                line
+                for line in text.splitlines()
+                if line.startswith("fio:") and line not in _HARMLESS
+            ][: MOST_COMPLAINTS - len(self.complaints)]
+            for document in stream.feed(text):
+                self._take(status_of(document))
+        for document in stream.finish():
+            self._take(status_of(document))
+
+    def _take(self, status: FioStatus) -> None:
+        self._last_printed = status
+        self.errors = status.errors or self.errors
+        if self.release_ns is None or not status.total_ios:
+            return
+        if self.last_status is not None:
+            self._check_bytes(self.last_status, status)
+        if self.given_up:
+            return
+        shown_ns = self._timebase.now_ns()
+        if status.wall_ms is not None:
+            shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
+            began = shown.before(status.runtime_ms * NS_PER_MS)
+            not_before_ns = self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
+            early = began.t_ns < not_before_ns
+            if early and not self.began:
+                return  # printed across the release: its runtime counts from before it
+            ahead = shown.t_ns - shown.u_ns > shown_ns + NS_PER_MS
+            if not (early or ahead):  # else the wall clock was set after fio printed it
+                shown_ns = shown.t_ns
+                self.began.append(began)
+        self.last_status = status
+        self._on_status(status, shown_ns)
+
+    def _check_bytes(self, before: FioStatus, now: FioStatus) -> None:
+        """Give up when the drive completes I/Os without data."""
+        in_flight = self._phase.queue_depth * self._phase.jobs
+        least_bytes = SECTOR_BYTES if self._phase.replay else self._phase.block_size_bytes
+        if comes_back_empty(before, now, least_bytes, in_flight):
+            self._give_up("what it reads comes back empty; is the drive still there, and as large?")
+
+    async def _read_stderr(self) -> None:
+        while line := await self._process.stderr.readline():
+            now_ns = self._timebase.now_ns()
+            word = line.strip()
+            if word == HELD:
+                self._held_jobs += 1
+                if self._held_jobs == self._jobs:
+                    self.held.set()
+            elif word == DONE:
+                self._done_jobs += 1
+                if self._done_jobs == self._jobs:
+                    self.done_ns = now_ns
+                    self.done.set()
+            elif word.startswith(DISK):
+                busy_ms = busy_ms_of(word)
+                self._busy_ms += [busy_ms] if busy_ms is not None else []
+            else:
+                self._stderr.write(line)
+                self._give_up(self._stderr.problem)
+                if word and len(self.complaints) < MOST_COMPLAINTS:
+                    self.complaints.append(word.decode("utf-8", errors="replace"))
