@@ -1,1 +1,1 @@
-"""The bench: a simulated drive and meters, with known truth."""
+"""The simulated bench: a drive and its meters, whose true power is known."""

@@ -92,14 +92,14 @@ temperature at 1/s. Neither 11 ms nor 23 ms is a multiple of the ripple's period
 
 
 class BenchConfig(BaseModel):
-    """What a bench is made of."""
+    """The drive and the meters of a bench."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 1
     parameters: Path = REFERENCE
     overrides: dict[str, Any] = {}
-    """Of the drive, by dotted keys: ``thermal.ambient_celsius``."""
+    """Changed parameters of the drive, by dotted keys: ``thermal.ambient_celsius``."""
     meters: tuple[MeterConfig, ...] = DEFAULT_METERS
 
 
@@ -130,7 +130,7 @@ class MetersProcess:
         (directory / CONFIG_NAME).write_text(config.model_dump_json(), encoding="utf-8")
         command = [sys.executable, "-m", "instruments.simulated.meters"]
         command += ["--dir", str(directory), "--die-with-stdin"]
-        # A group of its own: Ctrl-C in a terminal is for labctl, not for what it measures.
+        # In a process group of its own: Ctrl-C in a terminal must not reach it.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -150,7 +150,7 @@ class MetersProcess:
         self.addresses: dict[str, dict[str, str]] = json.loads(line)
 
     def stop(self) -> None:
-        """End them, by force if need be."""
+        """End the process: SIGTERM, then SIGKILL after 5 s."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -166,8 +166,8 @@ class MetersProcess:
 class Bench:
     """``with Bench(directory) as bench:`` runs drive and meters; ``bench.rig`` is their rig.
 
-    ``directory`` must not have been a bench before. To be entered in a thread that lives as long
-    as the bench shall: the kernel ends the drive with it.
+    ``directory`` must not have been used by another bench. Enter it in a thread that lives as long
+    as the bench: the kernel ends the drive with that thread.
     """
 
     def __init__(self, directory: Path, config: BenchConfig | None = None) -> None:
@@ -184,7 +184,7 @@ class Bench:
 
     @property
     def addresses(self) -> Mapping[str, dict[str, str]]:
-        """How to reach each meter."""
+        """The address of each meter: ``resource``, ``port`` or ``directory``."""
         return self.meters.addresses if self.meters is not None else {}
 
     def start(self) -> None:
@@ -208,7 +208,7 @@ class Bench:
             self.drive.stop()
 
     def inject(self, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:
-        """Let a meter have a fault. Raises ValueError if it cannot have that one."""
+        """Give a meter a fault. Raises ValueError if the meter cannot have it."""
         inject(self.directory, meter, fault, seconds)
 
     def __enter__(self) -> Self:
@@ -225,7 +225,7 @@ class Bench:
 
 
 Sections = dict[str, dict[str, Any]]
-"""The tables of a rig by their names; the empty name is what stands before them."""
+"""The tables of a rig by their names; the empty name is the part before all tables."""
 
 
 def rig_sections(bench: Bench) -> Sections:

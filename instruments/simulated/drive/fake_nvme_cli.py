@@ -1,4 +1,4 @@
-"""What the host sees of the simulated drive: a hwmon directory, and an ``nvme`` command.
+"""Fakes the host's view of the simulated drive: a hwmon directory and an ``nvme`` command.
 
 Layouts: the kernel's ``Documentation/hwmon/sysfs-interface`` and ``nvme`` hwmon driver;
 ``nvme-print-json.c`` of nvme-cli 2. Temperatures are millidegrees Celsius in the one and whole
@@ -72,7 +72,7 @@ exec cat "$state/$command.json"
 
 
 class DriveHostFiles:
-    """Keeps the files up to date; each is replaced at once, so a reader sees a whole one."""
+    """Keeps the files up to date; each is replaced atomically, so a reader sees a whole file."""
 
     def __init__(self, directory: Path, ssd: DriveModel) -> None:
         self._ssd = ssd
@@ -109,11 +109,11 @@ class DriveHostFiles:
             replace_text(self._hwmon / name, f"{round(celsius * 1000)}\n")
 
     def read_power_state(self) -> None:
-        """Tell the drive the power state that the host has set."""
+        """Set the drive's power state to the one that the host has set."""
         self._ssd.power_state = int((self._state / "power-state").read_text(encoding="ascii"))
 
     def update_smart_log(self) -> None:
-        """Write what ``nvme smart-log`` tells."""
+        """Write the answer of ``nvme smart-log``."""
         self._write_json("smart-log", self._smart_log())
 
     def _write_json(self, command: str, content: dict[str, object]) -> None:

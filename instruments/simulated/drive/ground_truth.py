@@ -1,7 +1,8 @@
-"""What the simulated drive really did, for tests and demonstrations to judge results by.
+"""The simulated drive's true power, temperature and I/O, to compare results with.
 
-labctl never reads this: it is written beside the bench, and only compared afterwards. Energies
-are sums, so a mean over any window is exact but for the interpolation inside a mark of 10 ms.
+No measurement reads it: the drive writes it, and tests and the demonstration compare it later.
+Energies are sums, so a mean over any window is exact but for the interpolation inside a mark of
+10 ms.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class GroundTruthWriter:
 
 
 class GroundTruth:
-    """What was flushed when this was made. All times are nanoseconds of CLOCK_MONOTONIC."""
+    """The ground truth flushed so far. All times are nanoseconds of CLOCK_MONOTONIC."""
 
     def __init__(self, directory: Path) -> None:
         self.description: dict[str, object] = json.loads(
@@ -86,7 +87,7 @@ class GroundTruth:
         )
         self.parameters = Parameters.model_validate(self.description["parameters"])
         self.ticks: NDArray[np.void] = _records(directory / "ticks.bin", TICK)
-        """Marks each 10 ms, as :data:`.trace.TICK`."""
+        """Marks each 10 ms, as ``state_ring.TICK``."""
         self.bursts: tuple[Burst, ...] = tuple(
             Burst(*(int(value) for value in row))
             for row in _records(directory / "bursts.bin", _BURST)

@@ -1,7 +1,8 @@
 """The model of the simulated drive: when an I/O is done, and what it costs in joules and heat.
 
-No I/O and no clock in here: the caller says when a request arrived (``submit_*`` tells when it
-is due), when it was really completed (``complete``) and each millisecond (``tick``). All times
+The model does no I/O and reads no clock: the caller gives the time of a request's arrival
+(``submit_*`` returns when it is due) and of its completion (``complete``), and each millisecond
+(``tick``). All times
 are nanoseconds of the caller's monotonic clock. The same calls with the same seed give the same
 results.
 
@@ -43,7 +44,7 @@ _STREAMS = 32  # sequential streams that the controller follows, as queue depths
 _SPREAD = 4096  # length of the tables of random numbers; a power of two
 
 Tick = tuple[float, ...]
-"""The values of :data:`.trace.TICK`, in its order."""
+"""The values of ``state_ring.TICK``, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class _RailSupply:
 
 
 class DriveModel:
-    """The drive."""
+    """The drive's model."""
 
     def __init__(self, parameters: Parameters, seed: int, start_ns: int) -> None:
         p = self.parameters = parameters
@@ -312,7 +313,7 @@ class DriveModel:
         self._next_die = (self._next_die + programs) % self._dies
 
     def _idle_tick(self, t_ns: int) -> float:
-        """A tick without I/O: end the burst, recover; the watts that this takes."""
+        """A tick without I/O: end the burst, empty the cache; the watts that this takes."""
         idle_ns = t_ns - self._last_end_ns
         self._random_written = False
         if self._burst_begin_ns is not None and idle_ns >= BURST_GAP_NS:

@@ -60,7 +60,7 @@ _SENDS_DATA = 0x100  # beside the kind of a request in flight: its reply carries
 
 
 class NbdDrive(Protocol):
-    """What the server needs of a drive: times in nanoseconds, see :class:`.ssd.Ssd`."""
+    """What the server needs of a drive: times in nanoseconds, see ``DriveModel``."""
 
     def submit_read(self, now_ns: int, offset: int, length: int) -> tuple[int, int]:
         """When it is due, and its kind."""

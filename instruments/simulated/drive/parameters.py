@@ -1,4 +1,4 @@
-"""What the simulated drive is made of: validated values, read from TOML.
+"""The parameters of the simulated drive: validated values, read from TOML.
 
 Speeds, times and energies are those of the real drive that is imitated; the model divides its
 speed by :attr:`Parameters.speed_divisor` (and multiplies the energy of an operation by it), so
@@ -29,7 +29,7 @@ class _Section(BaseModel):
 
 
 class DriveIdentity(_Section):
-    """Who the drive says it is, and its past."""
+    """The drive's identity, and its counters at the start."""
 
     model: Annotated[str, Field(min_length=1, max_length=40)]
     serial: Annotated[str, Field(min_length=1, max_length=20)]

@@ -42,7 +42,7 @@ _STOP_TIMEOUT_S: Final = 5.0
 
 
 class SimulatedDrive:
-    """The model with everything that follows it; ``advance`` is called by the server."""
+    """The model, and the files that follow it; the NBD server calls ``advance``."""
 
     def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
         start_ns = time.monotonic_ns()
@@ -70,7 +70,7 @@ class SimulatedDrive:
         return ssd.t_ns + TICK_NS
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest of the ground truth and close the files."""
         self._ground_truth.flush(self.ssd.ended_bursts())
         self._ground_truth.close()
         self._state_ring.close()
@@ -95,12 +95,12 @@ class DriveProcess:
 
     @property
     def trace(self) -> Path:
-        """For :class:`.trace.TraceReader`."""
+        """For ``StateReader``."""
         return self.directory / "trace"
 
     @property
     def truth(self) -> Path:
-        """For :class:`.truth.Truth`."""
+        """For ``GroundTruth``."""
         return self.directory / "truth"
 
     @property
@@ -114,7 +114,7 @@ class DriveProcess:
         return self.directory / "nvme"
 
     def stop(self) -> None:
-        """End it, by force if need be."""
+        """End the process: SIGTERM, then SIGKILL after 5 s."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -156,7 +156,7 @@ def start_drive(
         command += ["--set", f"{key}={json.dumps(value)}"]
     if die_with_parent:
         command += ["--die-with-parent", str(os.getpid())]
-    # A group of its own: Ctrl-C in a terminal is for labctl, not for the drive.
+    # In a process group of its own: Ctrl-C in a terminal must not reach it.
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, process_group=0, env=environment_without_secrets()
     )
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if options.die_with_parent is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != options.die_with_parent:  # it was gone before we asked
+        if os.getppid() != options.die_with_parent:  # the parent ended before prctl
             return 1
     try:
         parameters = load(options.parameters, dict(override(text) for text in options.set))

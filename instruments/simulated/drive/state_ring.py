@@ -1,4 +1,4 @@
-"""The electrical and thermal state of the simulated drive, as its meters see it.
+"""The electrical and thermal state of the simulated drive, for its meters: a ring in a file.
 
 The drive process appends one record a model tick (1 ms) to a ring in a memory-mapped file;
 meters in other processes read means over any window from it. All sums are cumulative since
@@ -54,7 +54,7 @@ class StateWriter:
         self._count = 0
         self._record = struct.Struct("<q8dq4q")
         _HEADER.pack_into(self._map, 0, 0, capacity)
-        # stored in one go: pack_into writes zeros first, and a reader would see no ticks at all
+        # one atomic store: pack_into writes zeros first, and a reader would see no ticks
         self._shown_count = memoryview(self._map)[:8].cast("q")
 
     def append(self, *values: float) -> None:

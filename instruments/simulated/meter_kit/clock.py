@@ -15,15 +15,15 @@ class MeterClock:
     begin_ns: int = field(default_factory=time.monotonic_ns)
 
     def from_host(self, host_ns: int) -> float:
-        """What it shows at ``host_ns``, in ns."""
+        """The meter's time at ``host_ns``, in ns."""
         elapsed = (host_ns - self.begin_ns) * (1 + self.drift_ppm * 1e-6)
         return elapsed + self.offset_s * 1e9
 
     def to_host(self, meter_ns: float) -> int:
-        """When it shows ``meter_ns``."""
+        """The host's time in ns at the meter's time ``meter_ns``."""
         elapsed = (meter_ns - self.offset_s * 1e9) / (1 + self.drift_ppm * 1e-6)
         return self.begin_ns + round(elapsed)
 
     def now(self) -> float:
-        """What it shows, in ns."""
+        """The meter's present time, in ns."""
         return self.from_host(time.monotonic_ns())

@@ -1,4 +1,4 @@
-"""What the process of the simulated meters is told: which meters, and their errors."""
+"""Configuration of the process of the simulated meters: which meters, and their errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MeterConfig(BaseModel):
     shunt_ohm: Annotated[float, Field(gt=0)] | None = None
     shunt_tolerance_pct: Annotated[float, Field(ge=0)] = 0.0
     leads_add: float = 0.0
-    """What the leads add to the quantity at the meter's terminals: a thermal voltage, in V."""
+    """Added by the leads to the quantity at the meter's terminals: a thermal voltage, in V."""
     clock_offset_s: float = 0.0
     drift_ppm: float = 0.0
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0

@@ -44,13 +44,13 @@ def parse_number(text: str, extremes: dict[str, float]) -> float:
 
 
 class DcMeter(ScpiServer):
-    """Function, range, NPLC, and the way to a value."""
+    """Function, range, NPLC, and the readings that follow from them."""
 
     possible_faults = ScpiServer.possible_faults | {Fault.MOVED}
     model: str
     nplc_choices: tuple[float, ...]
     nplc_between: tuple[float, float] | None = None
-    """Where any value in between will do."""
+    """Limits of NPLC, where any value between them is accepted."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DcMeter(ScpiServer):
             self.on(f"{optional}:RANGe:AUTO", self._set_autorange)
             self.on(f"{optional}:NPLC", self._set_nplc)
             self.on(f"{optional}:NPLC", self._get(lambda: self.nplc), query=True)
-        self.on("[SENSe:]FUNCtion[:ON]", self._tell_function, query=True)
+        self.on("[SENSe:]FUNCtion[:ON]", self._query_function, query=True)
         self.on("TRIGger:SOURce", self._ignore)
         self.on("*RST", self._reset)
         self.on("ABORt", self._abort)
@@ -99,7 +99,7 @@ class DcMeter(ScpiServer):
         self.nplc = 10.0
 
     async def measure(self, begin: NDArray[np.float64]) -> list[str]:
-        """Readings whose windows begin at ``begin`` on its own clock, as it writes them."""
+        """The texts of readings whose windows begin at ``begin`` (ns) on the meter's clock."""
         end = begin + self.aperture_ns
         host_begin = np.array([self.clock.to_host(t) for t in begin], np.int64)
         host_end = np.array([self.clock.to_host(t) for t in end], np.int64)
@@ -141,7 +141,7 @@ class DcMeter(ScpiServer):
         self.autorange = parameters.upper() in ("ON", "1")
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault; a panel that is moved shows the next larger range, now."""
+        """Begin a fault; MOVED selects the next larger range at once."""
         if fault is Fault.MOVED:
             ranges = specifications.allowed_ranges(self.model, self.function)
             self.range = min((r for r in ranges if r > self.range), default=ranges[0])
@@ -169,7 +169,7 @@ class DcMeter(ScpiServer):
 
         return answer
 
-    async def _tell_function(self, _parameters: str) -> str:
+    async def _query_function(self, _parameters: str) -> str:
         return '"VOLT"' if self.function == "voltage" else '"CURR"'
 
     async def _reset(self, _parameters: str) -> None:

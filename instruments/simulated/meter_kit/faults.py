@@ -44,13 +44,13 @@ class Fault(StrEnum):
 
 
 class Faults:
-    """Which faults a meter has just now."""
+    """The faults that a meter has at present."""
 
     def __init__(self) -> None:
         self._until: dict[Fault, float] = {}
 
     def begin(self, fault: Fault, seconds: float) -> None:
-        """Have ``fault`` for ``seconds`` from now (0 ends it)."""
+        """Begin ``fault`` for ``seconds`` from now (0 ends it)."""
         self._until[fault] = time.monotonic() + seconds
 
     def has(self, fault: Fault) -> bool:
@@ -59,7 +59,7 @@ class Faults:
 
 
 class SimulatedMeter(Protocol):
-    """What the process of the meters needs of each."""
+    """The methods of a simulated meter that its process calls."""
 
     name: str
     possible_faults: frozenset[Fault]
@@ -69,16 +69,16 @@ class SimulatedMeter(Protocol):
         ...
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault."""
+        """Begin a fault that lasts ``seconds``."""
         ...
 
     async def stop(self) -> None:
-        """Let go of everything."""
+        """Stop to serve and close everything."""
         ...
 
 
 class FaultControl:
-    """The Unix socket that tells meters to have faults."""
+    """The Unix socket that takes requests for faults."""
 
     def __init__(self, meters: Mapping[str, SimulatedMeter]) -> None:
         self._meters = meters
@@ -120,7 +120,7 @@ class FaultControl:
 
 
 def inject(directory: Path, meter: str, fault: Fault | str, seconds: float = 1.0) -> None:
-    """Let a meter of the bench in ``directory`` have a fault. Raises ValueError if it cannot."""
+    """Give a meter of the bench in ``directory`` a fault. Raises ValueError if it has none such."""
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(60.0)  # on a busy machine it is the last to be served
         link.connect(str(directory / SOCKET_NAME))

@@ -1,4 +1,4 @@
-"""What a simulated meter is connected to, and the errors of the meter itself."""
+"""The point that a simulated meter is connected to, and the meter's own errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Errors:
     def apply(
         self, true: NDArray[np.float64], rng: np.random.Generator, resolution: float
     ) -> NDArray[np.float64]:
-        """What the meter shows."""
+        """The values that the meter shows for ``true`` ones."""
         shown = true * (1 + self.gain) + self.offset
         if self.noise:
             shown = shown + rng.normal(0.0, self.noise, len(true))

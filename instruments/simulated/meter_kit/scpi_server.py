@@ -14,7 +14,7 @@ Handler = Callable[[str], Awaitable[str | None]]
 
 _QUEUE_LENGTH = 20
 _LATE_S = 1.9
-"""Later than any driver waits."""
+"""Longer than any driver waits."""
 _NODE = re.compile(r"(\[)?:?(\*?[A-Za-z]+)(\])?")
 
 
@@ -78,7 +78,7 @@ class ScpiInterpreter:
         self._commands.append((header_pattern(notation), query, handler))
 
     async def answer(self, message: str) -> str | None:
-        """The answers to a message of one or more commands; None when there is nothing to say."""
+        """The answers to a message of one or more commands; None when there are none."""
         answers: list[str] = []
         path = ""
         for unit in message.strip().split(";"):
@@ -160,7 +160,7 @@ class ScpiServer(ScpiInterpreter):
             writer.transport.abort()
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault for some seconds."""
+        """Begin a fault; DISCONNECT closes the socket for that time."""
         self.faults.begin(fault, seconds)
         if fault is Fault.DISCONNECT:
             await self.stop()

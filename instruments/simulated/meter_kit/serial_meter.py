@@ -47,17 +47,17 @@ class SerialMeter:
         self._unplug()
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault for some seconds."""
+        """Begin a fault; DISCONNECT removes the port for that time."""
         self.faults.begin(fault, seconds)
         if fault is Fault.DISCONNECT:
             self._unplug()
             self._spawn(self._return_after(seconds))
 
     async def serve(self) -> None:
-        """Whatever the meter does by itself."""
+        """What the meter does without a query; nothing here."""
 
     def received(self, data: bytes) -> None:
-        """Bytes came from the computer."""
+        """Take bytes from the computer; ignored here."""
 
     def send(self, data: bytes) -> None:
         """Write, unless it is silent, unplugged, or nobody has read for long."""
@@ -125,7 +125,7 @@ class HandheldMeter(SerialMeter):
         self._errors = errors
 
     async def shown(self, begin_ns: int, end_ns: int) -> float:
-        """What it measures over a window of host time, before the display."""
+        """The measured value over a window of host time, before it is rounded to the display."""
         true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
         return float(self._errors.apply(true, self._rng, 1e-9)[0])
 
@@ -153,11 +153,11 @@ class PushingMeter(HandheldMeter):
         self._interval_s = interval_s
 
     def frame(self, value: float) -> bytes:
-        """The frame of a display with ``value``, with the faults it has."""
+        """The frame of a display with ``value`` and the present faults."""
         raise NotImplementedError
 
     async def serve(self) -> None:
-        """Convert, send, and so on."""
+        """Convert and send, one frame after another."""
         conversion = self._interval_s * 1e9
         end = self.clock.now() + conversion
         while True:

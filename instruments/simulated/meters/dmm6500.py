@@ -62,8 +62,8 @@ class Dmm6500Meter(DcMeter):
         self._running = False
         super().__init__(name, "KEITHLEY INSTRUMENTS", probe, errors_of, clock, rng, port=port)
         self._identity = f"KEITHLEY INSTRUMENTS,MODEL DMM6500,SIM{name.upper()},1.7.12b"
-        self.on("*LANG", self._tell_language, query=True)
-        self.on("SYSTem:LFRequency", self._tell_mains, query=True)
+        self.on("*LANG", self._query_language, query=True)
+        self.on("SYSTem:LFRequency", self._query_mains, query=True)
         self.on("[SENSe:]FUNCtion[:ON]", self._set_function)
         self.on("[SENSe:]AZERo:ONCE", self._ignore)
         for node in ("VOLTage", "CURRent"):
@@ -72,12 +72,12 @@ class Dmm6500Meter(DcMeter):
         self.on("FORMat:ASCii:PRECision", self._ignore)
         self.on("TRACe:FILL:MODE", self._ignore)
         self.on("TRACe:CLEar", self._clear_buffer)
-        self.on("TRACe:POINts", self._tell_capacity, query=True)
-        self.on("TRACe:ACTual:STARt", self._tell_first, query=True)
-        self.on("TRACe:ACTual:END", self._tell_last, query=True)
+        self.on("TRACe:POINts", self._query_capacity, query=True)
+        self.on("TRACe:ACTual:STARt", self._query_first, query=True)
+        self.on("TRACe:ACTual:END", self._query_last, query=True)
         self.on("TRACe:DATA", self._data, query=True)
         self.on("TRIGger:LOAD", self._load)
-        self.on("TRIGger:STATe", self._tell_state, query=True)
+        self.on("TRIGger:STATe", self._query_state, query=True)
         self.on("TRIGger:CONTinuous", self._ignore)
         self.on("INITiate[:IMMediate]", self._initiate)
 
@@ -130,18 +130,18 @@ class Dmm6500Meter(DcMeter):
     async def _clear_buffer(self, _parameters: str) -> None:
         self._runs = []
 
-    async def _tell_state(self, _parameters: str) -> str:
+    async def _query_state(self, _parameters: str) -> str:
         total = self._total()
         over = not self._running or total - self._runs[-1].first >= self._runs[-1].most
         return "IDLE;IDLE;3" if over else "RUNNING;RUNNING;2"
 
-    async def _tell_first(self, _parameters: str) -> str:
+    async def _query_first(self, _parameters: str) -> str:
         total = self._total()
         return str(
             0 if total == 0 else 1 if total <= self._capacity else total % self._capacity + 1
         )
 
-    async def _tell_last(self, _parameters: str) -> str:
+    async def _query_last(self, _parameters: str) -> str:
         total = self._total()
         return str(0 if total == 0 else (total - 1) % self._capacity + 1)
 
@@ -163,14 +163,14 @@ class Dmm6500Meter(DcMeter):
         self.function = "current" if "CURR" in parameters.upper() else "voltage"
         self.range = max(specifications.allowed_ranges(self.model, self.function))
 
-    async def _tell_function(self, _parameters: str) -> str:
+    async def _query_function(self, _parameters: str) -> str:
         return '"VOLT:DC"' if self.function == "voltage" else '"CURR:DC"'
 
-    async def _tell_language(self, _parameters: str) -> str:
+    async def _query_language(self, _parameters: str) -> str:
         return "SCPI"
 
-    async def _tell_mains(self, _parameters: str) -> str:
+    async def _query_mains(self, _parameters: str) -> str:
         return "50"
 
-    async def _tell_capacity(self, _parameters: str) -> str:
+    async def _query_capacity(self, _parameters: str) -> str:
         return str(self._capacity)

@@ -111,18 +111,18 @@ class Dm3058Meter(ScpiServer):
         self._language = "AGILENT"
         self._ready = 0.0
         self.on("CMDSET", self._set_language)
-        self.on("FUNCtion", self._tell_function, query=True)
+        self.on("FUNCtion", self._query_function, query=True)
         self.on("TRIGger:SOURce", self._require_rigol_commands)
         for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
             self.on(f"FUNCtion:{node}:DC", self._set_function(function))
             self.on(f"MEASure:{node}:DC", self._set_range(function))
             self.on(f"MEASure:{node}:DC", self._measure, query=True)
-            self.on(f"MEASure:{node}:DC:RANGe", self._tell_range, query=True)
+            self.on(f"MEASure:{node}:DC:RANGe", self._query_range, query=True)
             self.on(f"RATE:{node}:DC", self._set_rate)
-            self.on(f"RATE:{node}:DC", self._tell_rate, query=True)
+            self.on(f"RATE:{node}:DC", self._query_rate, query=True)
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault."""
+        """Begin a fault that lasts ``seconds``."""
         if fault is Fault.MOVED:
             self._meter.move()
             return
@@ -163,15 +163,15 @@ class Dm3058Meter(ScpiServer):
             raise ILLEGAL_VALUE
         self._meter.rate = parameters.upper()
 
-    async def _tell_function(self, _parameters: str) -> str:
+    async def _query_function(self, _parameters: str) -> str:
         await self._require_rigol_commands("")
         return {"voltage": "DCV", "current": "DCI"}[self._meter.function]
 
-    async def _tell_range(self, _parameters: str) -> str:
+    async def _query_range(self, _parameters: str) -> str:
         await self._require_rigol_commands("")
         return str(self._meter.ranges.index(self._meter.range))
 
-    async def _tell_rate(self, _parameters: str) -> str:
+    async def _query_rate(self, _parameters: str) -> str:
         await self._require_rigol_commands("")
         return self._meter.rate
 
@@ -211,9 +211,9 @@ class Xdm1041Meter(SerialMeter):
         for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
             self._scpi.on(f"CONFigure:{node}:DC", self._configure(function))
         self._scpi.on("RATE", self._set_rate)
-        self._scpi.on("RATE", self._tell_rate, query=True)
-        self._scpi.on("FUNCtion", self._tell_function, query=True)
-        self._scpi.on("RANGE", self._tell_range, query=True)
+        self._scpi.on("RATE", self._query_rate, query=True)
+        self._scpi.on("FUNCtion", self._query_function, query=True)
+        self._scpi.on("RANGE", self._query_range, query=True)
 
     async def start(self) -> dict[str, str]:
         """Plug in; the VISA resource."""
@@ -221,7 +221,7 @@ class Xdm1041Meter(SerialMeter):
         return {"resource": f"ASRL{address['port']}::INSTR"}
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault."""
+        """Begin a fault that lasts ``seconds``."""
         if fault is Fault.MOVED:
             self._meter.move()
             return
@@ -262,13 +262,13 @@ class Xdm1041Meter(SerialMeter):
         if parameters.upper() in ("S", "M", "F"):
             self._meter.rate = parameters.upper()
 
-    async def _tell_rate(self, _parameters: str) -> str:
+    async def _query_rate(self, _parameters: str) -> str:
         return self._meter.rate
 
-    async def _tell_function(self, _parameters: str) -> str:
+    async def _query_function(self, _parameters: str) -> str:
         return '"VOLT"' if self._meter.function == "voltage" else '"CURR"'
 
-    async def _tell_range(self, _parameters: str) -> str:
+    async def _query_range(self, _parameters: str) -> str:
         unit = "V" if self._meter.function == "voltage" else "A"
         small = self._meter.range < 1
         return f"{self._meter.range * (1000 if small else 1):g} {'m' if small else ''}{unit}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,13 +19,9 @@ from instruments.drivers.ina2xx import SHUNT_LIMIT_MV, Ina2xxSettings
 from instruments.reading import Quantity
 from instruments.simulated.drive.state_ring import StateReader, replace_text
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.probe import Errors, Probe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from instruments.simulated.meter_kit.config import MeterConfig
 
 _MODEL: Final = "ina226"
 _BUS_STEP_VOLTS: Final = 1.25e-3

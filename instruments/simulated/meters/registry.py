@@ -1,13 +1,13 @@
-"""Makes each kind of simulated meter from what the bench's configuration says of it."""
+"""Makes each kind of simulated meter from its configuration."""
 
 from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from instruments.drivers.supply import SupplySettings
 from instruments.reading import Accuracy, Channel, Quantity
 from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.clock import MeterClock
+from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meter_kit.dc_meter import ErrorsOf
 from instruments.simulated.meter_kit.faults import SimulatedMeter
 from instruments.simulated.meter_kit.probe import SHARE_OF_LIMITS, Errors, Probe
@@ -34,13 +35,8 @@ from instruments.simulated.meters.scpi_dmm import Keithley2000Meter, PolledMeter
 from instruments.simulated.meters.supply import Dp832Supply
 from instruments.simulated.meters.truevolt import TruevoltMeter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from instruments.simulated.meter_kit.config import MeterConfig
-
-    Rngs = Callable[[str], np.random.Generator]
-    """The random numbers of a meter, by what they are for."""
+Rngs = Callable[[str], np.random.Generator]
+"""The random numbers of a meter, by their purpose."""
 
 SCPI_DRIVERS: Final = {
     "truevolt": "truevolt",
@@ -111,7 +107,7 @@ def _errors_of(model: str, config: MeterConfig, rngs: Rngs) -> ErrorsOf:
 
 
 def _own_limits(config: MeterConfig) -> Accuracy:
-    """What the rig says, for meters whose manual is not known here."""
+    """The limits of error in the rig, for meters without a table of them."""
     of_reading = float(config.settings["accuracy_pct_of_reading"]) / 100
     return Accuracy(of_reading, float(config.settings["accuracy_floor"]), "the rig")
 

@@ -134,5 +134,5 @@ class Keithley2000Meter(PolledMeter):
         self.function = "current" if wanted.startswith("CURR") else "voltage"
         self.range = max(specifications.allowed_ranges(self.model, self.function))
 
-    async def _tell_function(self, _parameters: str) -> str:
+    async def _query_function(self, _parameters: str) -> str:
         return '"VOLT:DC"' if self.function == "voltage" else '"CURR:DC"'

@@ -35,7 +35,7 @@ class Dp832Supply(ScpiServer):
         self._on = {"CH1": True, "CH2": True, "CH3": True}
         self.on("MEASure:ALL[:DC]", self._measure, query=True)
         self.on("OUTPut[:STATe]", self._switch)
-        self.on("OUTPut[:STATe]", self._tell_state, query=True)
+        self.on("OUTPut[:STATe]", self._query_state, query=True)
 
     def _output(self, text: str) -> str:
         name = text.strip().upper() or "CH1"
@@ -49,7 +49,7 @@ class Dp832Supply(ScpiServer):
             raise ILLEGAL_VALUE
         self._on[self._output(output)] = state.strip().upper() in ("ON", "1")
 
-    async def _tell_state(self, parameters: str) -> str:
+    async def _query_state(self, parameters: str) -> str:
         return "ON" if self._on[self._output(parameters)] else "OFF"
 
     async def _measure(self, parameters: str) -> str:

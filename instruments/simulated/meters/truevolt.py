@@ -58,7 +58,7 @@ class TruevoltMeter(DcMeter):
         if self._facts.timed:
             self.on("SAMPle:SOURce", self._set_source)
             self.on("SAMPle:TIMer", self._set_timer)
-            self.on("SAMPle:TIMer", self._tell_timer, query=True)
+            self.on("SAMPle:TIMer", self._query_timer, query=True)
         self.on("INITiate[:IMMediate]", self._initiate)
         self.on("DATA:POINts", self._points, query=True)
         self.on("R", self._read_and_erase, query=True)
@@ -147,7 +147,7 @@ class TruevoltMeter(DcMeter):
             raise OUT_OF_RANGE
         self._timer_s = round(wanted, 6)
 
-    async def _tell_timer(self, parameters: str) -> str:
+    async def _query_timer(self, parameters: str) -> str:
         least = parameters.upper().startswith("MIN")
         return f"{self._least_timer_s if least else self._timer_s:+.8E}"
 
