@@ -1,4 +1,4 @@
-"""Which phases are the same work: on one run again and again, or on several runs."""
+"""Names of workloads: phases with equal names do the same work, in one run or in several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labctl.record.phase import Phase, format_size
 
 
 def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> str:
-    """Everything that says what a phase does, as a person reads it; equal names, equal work.
+    """The workload of a phase for people; equal names mean equal work.
 
     Without ``depth`` the phases of a queue-depth sweep have one name, without ``state`` those of
     a power-state sweep.
@@ -34,7 +34,7 @@ def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> st
 def by_workload(
     results: Iterable[PhaseResult], *, depth: bool = True
 ) -> dict[str, list[PhaseResult]]:
-    """Phases by what they do, in the order in which each work was first done."""
+    """Phases by the name of their workload, in the order of their first phases."""
     found: dict[str, list[PhaseResult]] = {}
     for result in results:
         found.setdefault(workload_name(result.phase, depth=depth), []).append(result)
@@ -42,7 +42,7 @@ def by_workload(
 
 
 def completed_with_io(result: PhaseResult) -> bool:
-    """Whether a phase can stand for the drive: completed, and it did something."""
+    """Whether a phase is a result of the drive: it completed and did I/O."""
     return result.outcome == "completed" and bool(result.iops)
 
 

@@ -1,4 +1,4 @@
-"""What a run says in a few lines: the figures that stand on top of the table and the page."""
+"""The key figures of a run, for the top of the table and of the page."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def rail_names(summary: RunSummary) -> tuple[str, ...]:
         for name, rail in result.rails.items():
             power[name] = max(power.get(name, 0.0), rail.watts.value)
     return tuple(sorted(power, key=lambda name: -power[name]))
+
+
+def sensor_names(summary: RunSummary) -> tuple[str, ...]:
+    """Every temperature sensor that any phase measured, in order of appearance."""
+    return tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
 
 
 def highest_power_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
@@ -33,7 +38,7 @@ def most_efficient_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
 
 
 def worst_alignment_ms(results: Iterable[PhaseResult]) -> float | None:
-    """The largest doubt about meter time against workload time in any phase."""
+    """The largest uncertainty of meter time against workload time in any phase, ms."""
     return max(
         (item.alignment_ms for item in results if item.alignment_ms is not None), default=None
     )

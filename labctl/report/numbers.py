@@ -1,8 +1,8 @@
 """Numbers as a person reads them: rounded to what is known, never more and never less.
 
 A value with an uncertainty is rounded to two digits of the uncertainty (GUM, JCGM 100:2008,
-7.2.6). A value without one gets four significant digits. Nothing here says a unit: the heading
-that the number stands under does.
+7.2.6). A value without one gets four significant digits. Units are not included: the heading above
+a number names its unit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from labctl.analysis.results import Estimate
 
 NOTHING = "–"
-"""What stands where nothing was measured."""
+"""Shown where nothing was measured."""
 
 MINUS = "−"
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -116,6 +116,13 @@ def prefixed_with_uncertainty(estimate: Estimate | None) -> str:
 def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
     """The estimate in another unit: both parts times ``factor``."""
     return None if estimate is None else Estimate(estimate.value * factor, estimate.u * factor)
+
+
+def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """The columns of a number with its uncertainty: ``name`` and ``name_u``; None where unknown."""
+    if estimate is None:
+        return {name: None, f"{name}_u": None}
+    return {name: estimate.value, f"{name}_u": estimate.u}
 
 
 def duration(seconds: float | None) -> str:

@@ -10,7 +10,7 @@ from labctl.analysis.workload import ordinal
 from labctl.record.phase import Phase, format_size
 
 LARGE_BLOCK_BYTES = 64 * 1024
-"""From this block size on, the work is told in bytes and no longer in operations."""
+"""From this block size on, the work is given in bytes instead of operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Panel:
 
     @property
     def in_bytes(self) -> bool:
-        """Whether its work is told in MB/s, not in IOPS."""
+        """Whether its work is given in MB/s, not in IOPS."""
         if self.axis is BLOCK_SIZE:
             return True
         return self.points[0].result.phase.block_size_bytes >= LARGE_BLOCK_BYTES
@@ -145,10 +145,10 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
             Panel(title=title, sweep=sweep, axis=axis, points=_points(axis, group))
             for title, group in workloads.items()
         )
-    return _told_apart(found)
+    return _with_distinct_titles(found)
 
 
-def _told_apart(found: list[Panel]) -> tuple[Panel, ...]:
+def _with_distinct_titles(found: list[Panel]) -> tuple[Panel, ...]:
     """Panels of two sweeps with the same workload get the sweep's name into their title."""
     titles = [panel.title for panel in found]
     return tuple(

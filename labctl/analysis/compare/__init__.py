@@ -1,1 +1,1 @@
-"""Two runs or more held against each other."""
+"""Comparison of two or more runs."""

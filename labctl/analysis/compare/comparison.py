@@ -1,9 +1,9 @@
-"""Runs side by side: every point that they share, the difference, and whether it is one.
+"""Runs side by side: every point that they share, the difference, and whether it is significant.
 
 A difference counts as significant when it is larger than both uncertainties together
 (in quadrature, about 95 %). Nothing is taken to cancel, also where both runs used the same meters:
 how much of a gain error two runs share depends on time, temperature and range, and a difference
-that is called significant must be one. So small true differences may be called "not
+called significant must be real. So small true differences may be called "not
 distinguishable" here.
 
 The uncertainty of IOPS is that of their scatter within the phase. What a second run of the same
@@ -41,7 +41,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComparedQuantity:
-    """What is compared. ``better`` is +1 where more is better, −1 where less is."""
+    """A quantity that is compared. ``better`` is +1 where more is better, −1 where less is."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class ComparedQuantity:
     has_unthrottled: bool = True
     """Whether it is known of the part of a phase in which the drive did not throttle."""
     in_parts: bool = True
-    """Whether a change is told as a part of the value. Of °C it is not: 0 °C is no zero."""
+    """Whether a change is given as a fraction of the value. For °C it is not: 0 °C is no zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ComparedCell:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """One quantity at one point: a cell a run, in their order. ``in_parts``: see Quantity."""
+    """One quantity at one point, a cell a run, in order. ``in_parts``: see ComparedQuantity."""
 
     point: str
     quantity: str
@@ -249,7 +249,7 @@ def _points(
 
 
 def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estimate | None:
-    """With the scatter within a phase, or between the rounds of a measurement window."""
+    """IOPS with U from the scatter within a phase, or between the rounds of a window."""
     rounds = rounds_of_mean(summary, result)
     if not rounds:
         return iops_estimate(record, result)
@@ -301,7 +301,7 @@ def _unthrottled(quantity: ComparedQuantity, measured: MeasuredPoint) -> Estimat
 def relative_change(
     base: Estimate | None, other: Estimate | None
 ) -> tuple[Estimate | None, Change]:
-    """The relative change from ``base`` to ``other`` with U, and whether it is one."""
+    """The relative change from ``base`` to ``other`` with U, and whether it is significant."""
     if base is None or other is None or not base.value:
         return None, Change.MISSING
     change = other.value / base.value - 1.0

@@ -1,4 +1,4 @@
-"""What was derived from a record once, held against what is derived from it now."""
+"""Differences between a stored summary of a record and the one derived from it now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABCTL_VERSION = "labctl_version"
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A number (or word) that is another when it is derived again. ``where`` is its path:
+    """A number (or word) that differs when it is derived again. ``where`` is its path:
     ``phases[3] randread 4k QD8: rails.12V.watts.value``."""
 
     where: str
@@ -27,7 +27,7 @@ class Mismatch:
 
     @property
     def place(self) -> str:
-        """The phase that it is of, or nothing."""
+        """The phase that it belongs to, or an empty text."""
         return self.where.partition(": ")[0] if ": " in self.where else ""
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _digits_that_differ(part: float) -> int:
-    """How many digits tell two numbers apart that differ by this part of themselves."""
+    """Significant digits that show the difference of two numbers that differ by this part."""
     if not math.isfinite(part) or part == 0:
         return 17
     return min(17, max(5, 2 - math.floor(math.log10(abs(part)))))

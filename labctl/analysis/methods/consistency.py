@@ -25,7 +25,8 @@ DIP_BREAK_S = 2.0
 """Dips closer together than this are one."""
 
 PERIODIC = 0.3
-"""Dips are periodic when the standard deviation of their distances is at most this part of it."""
+"""Dips are periodic when the standard deviation of their distances is at most this part of the
+mean distance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,8 @@ def consistency(t_s: Floats, iops: Floats, tail_s: float = TAIL_S) -> Consistenc
 def find_dips(seconds: Floats, values: Floats) -> Dips | None:
     """The stretches well below the median, each second at its middle; None when there are none.
 
-    A dip that was on already at the begin, or still at the end, counts, but its length does not
-    (unless there is no other).
+    A dip that reaches the begin or the end of the tail counts, but its length does not (unless
+    there is no other).
     """
     median = float(np.median(values))
     low = np.flatnonzero(values < DIP_BELOW * median)

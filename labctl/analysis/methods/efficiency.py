@@ -17,7 +17,7 @@ BYTES_PER_GB = 1e9
 class Knee:
     """The most efficient queue depth of a workload.
 
-    ``as_good`` are the depths (the best too) that cannot be told from the best within the
+    ``as_good`` are the depths (the best included) that do not differ from the best beyond the
     uncertainty: the knee may be at any of them.
     """
 
@@ -83,9 +83,9 @@ def _value(result: PhaseResult) -> float:
 
 
 def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
-    """Whether ``item`` does less for its energy than ``top`` beyond what is uncertain.
+    """Whether ``item`` does less for its energy than ``top`` beyond the uncertainty.
 
-    Of the IOPS only the doubt of the phase's edges counts, as in IOPS/W itself.
+    As in IOPS/W itself, the uncertainty of the IOPS is that of the phase's edges only.
     """
     if item is top:
         return False

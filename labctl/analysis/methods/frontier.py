@@ -17,7 +17,7 @@ from labctl.analysis.workload import by_workload, completed_with_io
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A phase of which no other does more for fewer watts."""
+    """A phase that no other phase beats in both IOPS and watts."""
 
     phase_index: int
     label: str
@@ -87,8 +87,8 @@ def most_iops(
 ) -> FrontierAnswer:
     """The most IOPS of a kind of work with at most ``limit_watts``.
 
-    What was measured overrules the model: there is no answer where the slowest phase surely took
-    more, and none above the IOPS of a phase that did.
+    Measurements overrule the model: there is no answer where even the slowest phase exceeded the
+    limit beyond its U, and none above the IOPS of such a phase.
     """
     keeping = [
         point for point in frontier.points if point.watts.value + point.watts.u <= limit_watts

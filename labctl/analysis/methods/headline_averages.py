@@ -10,7 +10,7 @@ from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io, workload_name
 
 LOW_DEPTHS = (1, 2, 4)
-"""The queue depths that a desktop spends its time at."""
+"""The usual queue depths of a desktop."""
 
 MIXES_PCT = (100, 80, 60, 40, 20, 0)
 """Read shares of the mixed tests."""
@@ -20,7 +20,7 @@ MIXES_PCT = (100, 80, 60, 40, 20, 0)
 class HeadlineAverage:
     """A headline figure: plain means over the phases ``of``.
 
-    ``watts`` has the mean of the phases' uncertainties: errors of one meter do not average out.
+    U of ``watts`` is the mean of the phases' U: errors of one meter do not average out.
     ``iops_per_watt`` is mean IOPS over mean watts.
     """
 
@@ -62,7 +62,7 @@ def mixed_averages(results: Sequence[PhaseResult]) -> tuple[HeadlineAverage, ...
 def _first_each(
     group: Sequence[PhaseResult], wanted: Sequence[int], values: Sequence[int]
 ) -> list[PhaseResult]:
-    """The first ordinary phase at each wanted value; none when one is missing."""
+    """The first completed phase with I/O at each wanted value; none when one is missing."""
     chosen = []
     for value in wanted:
         fitting = [

@@ -1,4 +1,4 @@
-"""Idle power, and whether the meters could have seen the drive wake up.
+"""Idle power, and whether the meters can resolve wake-ups of the drive.
 
 A drive that idles wakes now and then for milliseconds. A meter that integrates longer than a spike
 shows only what the spike adds to that mean, and one with dead time between integrations may miss
@@ -17,7 +17,7 @@ from labctl.record.header import ChannelInfo, Header
 from labctl.record.phase import Pattern
 
 SPIKE_SIGMAS = 5.0
-"""How far a reading must stand above the mean to be no scatter."""
+"""Standard deviations above the mean from which a reading is a spike."""
 
 WAKE_UP_S = 0.01
 """How long a drive is awake for a housekeeping spike: some ms (the meters must be as fast)."""
@@ -25,10 +25,10 @@ WAKE_UP_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class SpikeVisibility:
-    """What a rail's current meter can see of a spike.
+    """What a rail's current meter can resolve of a spike.
 
-    ``shortest_s`` is its integration time: of anything shorter it only shows the mean.
-    ``seen_share`` is the part of the time in which it looks.
+    ``shortest_s`` is its integration time: a shorter spike only raises that mean.
+    ``seen_share`` is the fraction of the time in which it integrates.
     """
 
     rail: str
@@ -68,7 +68,7 @@ class IdleResult:
 
 
 def spike_visibility(header: Header) -> tuple[SpikeVisibility, ...]:
-    """What each rail's current meter can see of a spike."""
+    """What each rail's current meter can resolve of a spike."""
     channels = {channel.name: channel for channel in header.channels}
     return tuple(
         _sight(rail.name, channels[rail.current])

@@ -74,7 +74,7 @@ class PhaseSlowShares:
 
 @dataclass(frozen=True, slots=True)
 class MethodResults:
-    """Everything that the methods say of a run; empty where it has not what they need."""
+    """The results of all methods for a run; empty where the run lacks what a method needs."""
 
     run_id: str
     averages: tuple[HeadlineAverage, ...]
@@ -95,7 +95,7 @@ class MethodResults:
     replays: tuple[ReplayResult, ...]
     idle: tuple[IdleResult, ...]
     drives: dict[str, MethodResults] = field(default_factory=dict)
-    """Where several drives worked at once: what they say of each, by its name in the rig."""
+    """Where several drives worked at once: the results of each, by its name in the rig."""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary of numbers and words."""
@@ -114,7 +114,7 @@ def methods_of(
     qos: tuple[float, float] = (QOS_PERCENT, QOS_LIMIT_US),
 ) -> MethodResults:
     """Every analysis of a run, and of each of several drives in it. ``limit_watts`` and
-    ``wanted_iops`` ask the frontier."""
+    ``wanted_iops`` are questions to the frontier: the most IOPS, and the least watts."""
     measured, points = summary.measured, summary.points
     models = fit_rails(summary.phases)
     lines = frontiers(points)
@@ -158,7 +158,7 @@ def methods_of(
 def _consistencies(
     record: RunRecord, summary: RunSummary, tail_s: float
 ) -> Sequence[PhaseConsistency]:
-    """Of phases without rounds: how even rounds are is what steady state says."""
+    """For phases without rounds: the evenness of rounds is judged by steady state."""
     found = []
     names = _labels(summary)
     for item in summary.measured:

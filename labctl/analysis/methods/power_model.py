@@ -6,9 +6,9 @@ least squares, each phase weighted by the uncertainty of its watts without what 
 leave more than their uncertainty unexplained, the standard errors grow with it (Birge's ratio):
 a drive is not linear, and the residuals say how far it is not.
 
-A run with one block size cannot tell the energy of a read from that of its bytes. Terms that the
-data cannot tell apart are not guessed: the later one is left out, its energy is then part of the
-others, and the model says so.
+A run with one block size cannot tell the energy of a read from that of its bytes. Of terms that
+the data cannot separate, the last is left out: its energy is then part of the others, and the
+model says so.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def features(result: PhaseResult) -> Floats:
 
 
 def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
-    """The model of one rail from every completed, unthrottled phase that measured it: of work that
-    fio counted, and of idling. (A purge works too, but nobody counts what.)
+    """The model of one rail from every completed, unthrottled phase that measured it: those with
+    I/O that fio counted, and idle phases. (The work of a purge is not counted by anyone.)
 
     None when there are fewer phases than terms that they could tell.
     """
@@ -182,7 +182,7 @@ def _term(name: str, value: float, error: float, gain: float, dof: int) -> Model
 
 
 def _separable(design: Floats) -> tuple[list[int], tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Columns that the phases tell apart; names of those never used; and what was left out.
+    """Columns that the phases separate; names of unused terms; and terms left out.
 
     Judged on columns scaled to their largest value, so that it does not depend on units.
     """

@@ -30,7 +30,7 @@ IOS_BEYOND = 10
 
 @dataclass(frozen=True, slots=True)
 class SlowShare:
-    """Percent of the I/Os that took longer than ``over_ms``.
+    """Per cent of the I/Os that took longer than ``over_ms``.
 
     The truth lies between ``least_pct`` and ``most_pct``: they differ where fio only printed
     "less than 0.01 %".
@@ -128,7 +128,7 @@ def phase_slow_shares(
 def drive_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
     """The last document that a phase's fio printed; of several drives with the run's one alone.
 
-    None where it is not believed: then the phase has no IOPS either.
+    None where fio's output is not whole: the phase then has no IOPS either.
     """
     last = None if result.iops is None else phase_document(record, result.phase)
     return document_of_drive(last, record.drive_name) if last and record.drive_name else last

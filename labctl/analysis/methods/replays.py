@@ -26,9 +26,9 @@ from labctl.record.reader import RunRecord
 KERNEL, BOUND = "kernel", "at most"
 
 OFF_PACE = 1.05
-"""A replay that took so many times as long as its trace, or its trace as it, has not kept its pace.
-Behind falls a drive that is slower. Ahead runs fio on a busy host: once late, it shortens every
-pause by that much until it sleeps again (``iolog_delay`` of iolog.c, fio 3.33 and later)."""
+"""Ratio of the durations of a replay and its trace, either way, from which it is off pace. A slower
+drive falls behind. On a busy host fio runs ahead: once late, it shortens every pause by that much
+until it sleeps again (``iolog_delay`` of iolog.c, fio 3.33 and later)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _result(
 
 
 def _total_bytes(document: dict[str, Any]) -> int:
-    """What fio counted; 0 where nothing tells of it."""
+    """Bytes that fio counted; 0 where it did not."""
     return sum(side.bytes for side in status_of(document).totals.values())
 
 

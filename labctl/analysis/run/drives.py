@@ -1,7 +1,7 @@
-"""Several drives that worked at once: a run as each of them sees it, and what they say together.
+"""Several drives that worked at once: the part of the run of each, and all of them together.
 
-Seen from one drive, a run is a run: its own rails, sensors and counters, its own part of what fio
-did. So every number of a drive is made by the same code as that of a rig with that drive alone.
+The part of one drive is a run of its own: its rails, sensors and counters, and its share of fio's
+I/O. So every number of a drive comes from the same code as on a rig with that drive alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunOfDrive(RunRecord):
         return self._record.readings(name)
 
     def clock_pairs(self, name: str) -> NDArray[np.void]:
-        """The looks at a channel's device clock."""
+        """The samples of a channel's device clock."""
         return self._record.clock_pairs(name)
 
 
@@ -73,7 +73,7 @@ def _header_of(header: Header, name: str) -> Header:
         for info in header.channels
         if info.name in meters or info.name.startswith(own)
     ]
-    # what every drive shares is measured, but nobody knows how much of it is whose
+    # the power of a shared rail is measured, but not how much of it each drive draws
     complete = all(rail.drive for rail in header.rails)
     return replace(
         header,
@@ -114,8 +114,8 @@ def run_of_all(record: RunRecord) -> RunRecord:
 def with_drives(summary: RunSummary, drives: Mapping[str, RunSummary]) -> RunSummary:
     """The summary of all drives together, with what only each of them can say.
 
-    A drive throttles, not a set of drives: the stretches are those of each, and of a phase it is
-    said that it throttled when one of them did.
+    Drives throttle one by one: the stretches are those of each drive, and a phase counts as
+    throttled when one of them throttled.
     """
     found = [
         replace(item, evidence=f"{name}: {item.evidence}", drive=name)
@@ -130,8 +130,12 @@ def with_drives(summary: RunSummary, drives: Mapping[str, RunSummary]) -> RunSum
     return replace(
         summary,
         drives=dict(drives),
-        phases=tuple(_judged(item, by_phase[item.phase.index]) for item in summary.phases),
-        window_means=tuple(_judged(item, _means_of(item, drives)) for item in summary.window_means),
+        phases=tuple(
+            _with_throttling_of(item, by_phase[item.phase.index]) for item in summary.phases
+        ),
+        window_means=tuple(
+            _with_throttling_of(item, _means_of(item, drives)) for item in summary.window_means
+        ),
         throttling=tuple(sorted(found, key=_begin)),
         drive_counters={
             f"{name} {counter}": moved
@@ -163,7 +167,7 @@ def _means_of(result: PhaseResult, drives: Mapping[str, RunSummary]) -> dict[str
     }
 
 
-def _judged(result: PhaseResult, drives: Mapping[str, PhaseResult]) -> PhaseResult:
+def _with_throttling_of(result: PhaseResult, drives: Mapping[str, PhaseResult]) -> PhaseResult:
     throttled_s = max((item.throttled_s for item in drives.values()), default=0.0)
     judged = replace(
         result,
@@ -177,10 +181,10 @@ def _judged(result: PhaseResult, drives: Mapping[str, PhaseResult]) -> PhaseResu
     return replace(judged, unthrottled_s=None, watts_unthrottled=None, iops_unthrottled=None)
 
 
-def _verdict(told: Sequence[tuple[str, ThrottleVerdict]]) -> ThrottleVerdict | None:
-    """That of the worst of them, with what it said of whom."""
+def _verdict(verdicts: Sequence[tuple[str, ThrottleVerdict]]) -> ThrottleVerdict | None:
+    """The worst verdict among the drives, with the reasons of the drives that have it."""
     for verdict in (THROTTLED, OPEN, NONE):
-        whys = [f"{name}: {one.why}" for name, one in told if one.verdict == verdict]
+        whys = [f"{name}: {one.why}" for name, one in verdicts if one.verdict == verdict]
         if whys:
             return ThrottleVerdict(verdict, "; ".join(whys))
     return None

@@ -31,11 +31,10 @@ REAPED_LATE = (
     "latencies are too long: this fio sees completions of a paced replay only when its queue is "
     "full; take fio 3.36 and no nbd, or replay_stalls = false"
 )
-CUTS_OFF = "overload"
 WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
 """Statuses beside which readings go on."""
-UNCOUNTED = "memory_overflow"
-"""The status of which nobody knows how many readings it cost."""
+UNCOUNTED = Status.MEMORY_OVERFLOW
+"""The status that loses an unknown number of readings."""
 
 
 def phase_problems(
@@ -76,7 +75,7 @@ def phase_problems(
 
 
 def latencies_are_valid(result: PhaseResult) -> bool:
-    """Whether the phase's latencies are those of its drive, not of when fio looked."""
+    """Whether the phase's latencies are those of its drive, not of fio's late reaping."""
     return REAPED_LATE not in result.notes
 
 
@@ -124,7 +123,7 @@ def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
     problems: list[str] = []
     begun: dict[tuple[str, str], int] = {}
     for event in record.events:
-        if event.kind == EventKind.RUN_RESUMED:  # whatever it was, it is told anew if it still is
+        if event.kind == EventKind.RUN_RESUMED:  # the new process reports again what still lasts
             found += [
                 _Status(channel, status, began_ns, event.t_ns, 0)
                 for (channel, status), began_ns in begun.items()
@@ -182,7 +181,7 @@ def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
 
 
 def _bias(item: _Status) -> str:
-    if item.status != CUTS_OFF:
+    if item.status != Status.OVERLOAD:
         return ""
     return "; what was over range is not in the mean: it is a lower bound"
 

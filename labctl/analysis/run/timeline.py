@@ -1,4 +1,4 @@
-"""A whole run over time, thinned to what an eye can tell apart: means with their extremes.
+"""A whole run over time in a limited number of bins: means with their extremes.
 
 A bin shows the mean of its readings and the smallest and largest of them, so a peak that lasted
 one reading is seen however long the run was. Readings are walked through in pieces: a run of a
@@ -86,32 +86,32 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
     """
     if end_ns <= begin_ns:
         raise ValueError("a run that ends before it begins has no timeline")
-    walk = _Walk(record, begin_ns, end_ns, bins)
+    curves = _RunCurves(record, begin_ns, end_ns, bins)
     watts: dict[str, Curve] = {}
     power_silences: list[Silence] = []
     for info in record.header.rails:
-        rail = rail_series(info, walk.channels)
+        rail = rail_series(info, curves.channels)
         if rail is not None:
-            trace, silences = walk.power(rail)
+            curve, silences = curves.power(rail)
             power_silences.extend(silences)
-            if len(trace):
-                watts[info.name] = trace
+            if len(curve):
+                watts[info.name] = curve
     celsius: dict[str, Curve] = {}
     celsius_silences: list[Silence] = []
     for sensor, name in record.header.temperatures.items():
-        if name in walk.channels:
-            trace, silences = walk.plain(walk.channels[name])
+        if name in curves.channels:
+            curve, silences = curves.plain(curves.channels[name])
             celsius_silences.extend(silences)
-            if len(trace):
-                celsius[sensor] = trace
+            if len(curve):
+                celsius[sensor] = curve
     complete = len(watts) == len(record.header.rails)
     return Timeline(
         begin_ns=begin_ns,
         end_ns=end_ns,
         watts=watts,
         total_watts=_total(list(watts.values())) if watts and complete else None,
-        iops=walk.work("iops"),
-        bytes_per_s=walk.work("bytes_per_s"),
+        iops=curves.work("iops"),
+        bytes_per_s=curves.work("bytes_per_s"),
         celsius=celsius,
         power_silences=tuple(power_silences),
         celsius_silences=tuple(celsius_silences),
@@ -119,7 +119,7 @@ def timeline(record: RunRecord, begin_ns: int, end_ns: int, bins: int = BINS) ->
 
 
 def _total(traces: list[Curve]) -> Curve:
-    """The sum, on the bins of the trace with most of them."""
+    """The sum, on the bins of the curve with most of them."""
     t_ns = max(traces, key=len).t_ns
     base = int(t_ns[0])
     grid = (t_ns - base).astype(np.float64)
@@ -167,7 +167,7 @@ class _Bins:
         self._low[filled] = np.minimum(self._low[filled], np.minimum.reduceat(values, starts))
         self._high[filled] = np.maximum(self._high[filled], np.maximum.reduceat(values, starts))
 
-    def trace(self, begin_ns: int, silences: list[Silence]) -> Curve:
+    def curve(self, begin_ns: int, silences: list[Silence]) -> Curve:
         """The bins that have readings, and one of NaN in each silence."""
         filled = np.flatnonzero(self._n)
         if not len(filled):
@@ -191,8 +191,8 @@ def _silent_after_ns(channel: ChannelSeries) -> float:
     return max(SILENT_AFTER_S * NS_PER_S, SILENT_AFTER_INTERVALS * interval_ns)
 
 
-class _Walk:
-    """Walks through the channels of one run, one bin grid a quantity."""
+class _RunCurves:
+    """Reads the channels of one run piece by piece into bins, one grid a quantity."""
 
     def __init__(self, record: RunRecord, begin_ns: int, end_ns: int, bins: int) -> None:
         self._begin_ns = begin_ns
@@ -213,7 +213,7 @@ class _Walk:
             bins.add(*self._good(channel, low, high))
             channel.release_pages()
         silences = self._silences(channel)
-        return bins.trace(self._begin_ns, silences), silences
+        return bins.curve(self._begin_ns, silences), silences
 
     def work(self, quantity: str) -> dict[str, Curve]:
         """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
@@ -225,7 +225,7 @@ class _Walk:
             for name, channel in self.channels.items()
             if channel.info.quantity == quantity and name.count(".") == 2
         }
-        return {direction: trace for direction, trace in traces.items() if len(trace)}
+        return {direction: curve for direction, curve in traces.items() if len(curve)}
 
     def power(self, rail: RailSeries) -> tuple[Curve, list[Silence]]:
         """Volts times amps, as in every other place where watts are made."""
@@ -236,7 +236,7 @@ class _Walk:
             if len(t_amps) and len(t_volts):
                 drop_ohm = rail.info.drop_ohm
                 bins.add(*rail_watts(t_amps, current, t_volts, voltage, bridged_ns, drop_ohm))
-        return bins.trace(self._begin_ns, silences), silences
+        return bins.curve(self._begin_ns, silences), silences
 
     def _side_by_side(
         self, rail: RailSeries

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from labctl.analysis.results import PhaseResult
-from labctl.analysis.steady_state.rule import WINDOW
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
     SteadyReport,
@@ -35,7 +34,7 @@ def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ..
 
 
 def tracked_quantities(name: str, rounds: Sequence[PhaseResult]) -> Iterator[TrackedQuantity]:
-    """IOPS, watts and temperature of a work's rounds; what was not measured in all is left out."""
+    """IOPS, watts and temperature over the rounds of one workload, where all rounds have them."""
     yield TrackedQuantity(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
     watts = [item.watts.value for item in rounds if item.watts is not None]
     if len(watts) == len(rounds):
@@ -48,7 +47,7 @@ def tracked_quantities(name: str, rounds: Sequence[PhaseResult]) -> Iterator[Tra
 
 
 def tracked_report(
-    results: Sequence[PhaseResult], track: Sequence[str] = (), window: int = WINDOW
+    results: Sequence[PhaseResult], track: Sequence[str] = ()
 ) -> SteadyReport | None:
     """Whether every tracked variable of every tracked work is steady in the same window.
 
@@ -62,7 +61,7 @@ def tracked_report(
         if (name in track if track else group[0].phase.tracked)
     }
     tracked = [one for name, group in followed.items() for one in tracked_quantities(name, group)]
-    return steady_report(tracked, window) if tracked else None
+    return steady_report(tracked) if tracked else None
 
 
 def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:

@@ -104,18 +104,18 @@ class SteadyReport:
         return self.reached_at is not None
 
 
-def measurement_window(one: TrackedQuantity, end: int, window: int = WINDOW) -> SteadyWindow:
+def measurement_window(one: TrackedQuantity, end: int) -> SteadyWindow:
     """The window that ends with round ``end``, with the lines that the standard draws.
 
     Raises ValueError when there are not so many rounds.
     """
-    first = end - window + 1
+    first = end - WINDOW + 1
     if first < 0 or end >= len(one.values):
-        raise ValueError(f"{one.name}: no {window} rounds up to round {end}")
+        raise ValueError(f"{one.name}: no {WINDOW} rounds up to round {end}")
     values = one.values[first : end + 1]
     verdict = one.limits.verdict(values)
     half = one.limits.range / 2 * (abs(verdict.average) if one.limits.of_average else 1.0)
-    rise = verdict.slope * (window - 1) / 2
+    rise = verdict.slope * (WINDOW - 1) / 2
     average = verdict.average
     return SteadyWindow(
         name=one.name,
@@ -130,38 +130,32 @@ def measurement_window(one: TrackedQuantity, end: int, window: int = WINDOW) -> 
     )
 
 
-def steady_round(tracked: Sequence[TrackedQuantity], window: int = WINDOW) -> int | None:
+def steady_round(tracked: Sequence[TrackedQuantity]) -> int | None:
     """The round (from 0) that ends the first window in which all are steady, or None."""
-    for end in range(window, min((len(one.values) for one in tracked), default=0) + 1):
-        if all(one.limits.verdict(one.values[end - window : end]).steady for one in tracked):
+    for end in range(WINDOW, min((len(one.values) for one in tracked), default=0) + 1):
+        if all(one.limits.verdict(one.values[end - WINDOW : end]).steady for one in tracked):
             return end - 1
     return None
 
 
-def steady_report(tracked: Sequence[TrackedQuantity], window: int = WINDOW) -> SteadyReport:
+def steady_report(tracked: Sequence[TrackedQuantity]) -> SteadyReport:
     """Whether and where all ``tracked`` variables are steady together."""
     rounds = min((len(one.values) for one in tracked), default=0)
-    reached = steady_round(tracked, window)
-    return _report(tracked, window, reached if reached is not None else rounds - 1, reached)
+    reached = steady_round(tracked)
+    return _report(tracked, reached if reached is not None else rounds - 1, reached)
 
 
-def last_window_report(
-    tracked: Sequence[TrackedQuantity], sweep: str, window: int = WINDOW
-) -> SteadyReport:
+def last_window_report(tracked: Sequence[TrackedQuantity], sweep: str) -> SteadyReport:
     """Whether all are steady in the last window, which the results of a sweep are the mean of."""
     end = min((len(one.values) for one in tracked), default=0) - 1
-    last = end >= window - 1 and all(
-        one.limits.verdict(one.values[end - window + 1 : end + 1]).steady for one in tracked
+    last = end >= WINDOW - 1 and all(
+        one.limits.verdict(one.values[end - WINDOW + 1 : end + 1]).steady for one in tracked
     )
-    return replace(_report(tracked, window, end, end if last else None), sweep=sweep)
+    return replace(_report(tracked, end, end if last else None), sweep=sweep)
 
 
-def _report(
-    tracked: Sequence[TrackedQuantity], window: int, end: int, reached: int | None
-) -> SteadyReport:
+def _report(tracked: Sequence[TrackedQuantity], end: int, reached: int | None) -> SteadyReport:
     """With the windows that end with round ``end``."""
-    windows = (
-        tuple(measurement_window(one, end, window) for one in tracked) if end >= window - 1 else ()
-    )
-    alone = {one.name: steady_round([one], window) for one in tracked}
+    windows = tuple(measurement_window(one, end) for one in tracked) if end >= WINDOW - 1 else ()
+    alone = {one.name: steady_round([one]) for one in tracked}
     return SteadyReport(reached, tuple(tracked), windows, alone)

@@ -19,10 +19,11 @@ from labctl.analysis.compare.comparison import (
     of_drive,
 )
 from labctl.analysis.results import RunSummary
+from labctl.report.charts.small_multiples import panel_title, top_legend
 from labctl.report.charts.theme import (
     INK,
     PREFIXED,
-    RED,
+    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -164,7 +165,7 @@ def _panel(
         "run:N",
         title=None,
         scale=alt.Scale(domain=list(names), range=hues(names)),
-        legend=alt.Legend(orient="top", direction="horizontal"),
+        legend=top_legend(),
     )
     data = datasets.chart(points)
     tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± U")]
@@ -177,11 +178,9 @@ def _panel(
     ]
     marked = [row for row in points if row["throttled"]]
     if marked:
-        triangle = datasets.chart(marked).mark_point(
-            shape="triangle-down", filled=True, size=50, color=RED, opacity=1, yOffset=-8
-        )
+        triangle = datasets.chart(marked).mark_point(**{**TRIANGLE, "size": 50}, yOffset=-8)
         tooltip = [alt.Tooltip("run:N"), alt.Tooltip("throttled:N", title=" ")]
         high = alt.Y("high:Q", scale=scale)
         layers.append(triangle.encode(x=x, xOffset=offset, y=high, tooltip=tooltip))
-    title = alt.TitleParams(panel.title, limit=420)
+    title = panel_title(panel)
     return plain(alt.layer(*layers).properties(title=title, width=width, height=180))

@@ -16,7 +16,7 @@ from labctl.report.charts.theme import (
     GROUPED,
     INK,
     PREFIXED,
-    RED,
+    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -59,9 +59,7 @@ def _triangles(
         if point.result.throttled and point.tick in heights
     ]
     if rows:
-        mark = datasets.chart(rows).mark_point(
-            shape="triangle-down", filled=True, size=70, color=RED, opacity=1, yOffset=-26
-        )
+        mark = datasets.chart(rows).mark_point(**{**TRIANGLE, "size": 70}, yOffset=-26)
         yield mark.encode(
             x=grid.x(panel), y=alt.Y("y:Q", scale=scale), tooltip=alt.Tooltip("text:N", title=" ")
         )
@@ -257,9 +255,7 @@ def _line(
     throttled = {point.tick for point in panel.points if point.result.throttled}
     marks = [row for row in rows if row["x"] in throttled]
     if marks:
-        triangle = datasets.chart(marks).mark_point(
-            shape="triangle-down", filled=True, size=60, color=RED, opacity=1, yOffset=-12
-        )
+        triangle = datasets.chart(marks).mark_point(**TRIANGLE, yOffset=-12)
         layers.append(triangle.encode(x=x, y=y))
     return alt.layer(*layers)
 

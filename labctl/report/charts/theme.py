@@ -26,7 +26,17 @@ HUES = (
 """The first six people with any colour vision tell apart (after Okabe and Ito, 2008); the others
 are for eight block sizes in one chart. Red is for what throttled."""
 
+TRIANGLE: dict[str, Any] = {
+    "shape": "triangle-down",
+    "filled": True,
+    "size": 60,
+    "color": RED,
+    "opacity": 1,
+}
+"""The mark of a phase in which the drive throttled."""
+
 PNG_SCALE = 2.0
+"""Pixels of a picture per pixel of the chart."""
 PREFIXED = "abs(datum.value) < 1 ? format(datum.value, '.6~r') : format(datum.value, '~s')"
 """Labels of an axis of large numbers: 0, 50k, 100k. Small ones stay as they are: 0.8, not 800m."""
 GROUPED = "format(datum.value, ',.6~r')"

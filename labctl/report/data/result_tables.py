@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
-from labctl.analysis.results import CpuUse, Estimate, PhaseResult, RunSummary, Series
+from labctl.analysis.results import CpuUse, PhaseResult, RunSummary, Series
 from labctl.analysis.run import drives
 from labctl.fio.results import Direction
 from labctl.report import key_figures, slow_stretches
 from labctl.report.csv_text import csv_text
+from labctl.report.numbers import estimate_columns
 
 Field = str | int | float | None
 
@@ -34,7 +35,7 @@ def _csv(rows: Sequence[Mapping[str, Field]]) -> str:
 def points_csv(summary: RunSummary) -> str:
     """One row a point that was measured in rounds: its mean over the measurement window."""
     rails = key_figures.rail_names(summary)
-    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    sensors = key_figures.sensor_names(summary)
     by_number = {one.sweep_number: one for one in summary.steady_rounds}
     rows = []
     for item in summary.window_means:
@@ -54,7 +55,7 @@ def drives_csv(summary: RunSummary) -> str:
 def drive_rows(summary: RunSummary) -> list[dict[str, Field]]:
     """One row a drive a phase, all with the same columns; phases in their order."""
     rails = key_figures.rail_names(summary)
-    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    sensors = key_figures.sensor_names(summary)
     return [
         {
             "drive": drive,
@@ -90,7 +91,7 @@ def cpu_csv(summary: RunSummary) -> str:
 def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
     """One row a phase, all with the same columns."""
     rails = key_figures.rail_names(summary)
-    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
+    sensors = key_figures.sensor_names(summary)
     return [phase_row(summary, item, rails, sensors) for item in summary.phases]
 
 
@@ -121,19 +122,19 @@ def phase_row(
         "end_ns": result.end_ns,
         "duration_s": result.duration_s,
         "gap_before_ms": result.gap_before_ms,
-        **_estimate("watts", result.watts),
+        **estimate_columns("watts", result.watts),
         **_spread("watts", result.watts_series),
-        **_estimate("marginal_watts", result.marginal_watts),
-        **_estimate("joules", result.joules),
+        **estimate_columns("marginal_watts", result.marginal_watts),
+        **estimate_columns("joules", result.joules),
     }
     for name in rails:
         row |= _rail(result, name)
     row |= {
         "iops": result.iops,
         "bytes_per_s": result.bytes_per_s,
-        **_estimate("iops_per_watt", result.iops_per_watt),
-        **_estimate("bytes_per_joule", result.bytes_per_joule),
-        **_estimate("joules_per_io", result.joules_per_io),
+        **estimate_columns("iops_per_watt", result.iops_per_watt),
+        **estimate_columns("bytes_per_joule", result.bytes_per_joule),
+        **estimate_columns("joules_per_io", result.joules_per_io),
         "latency_mean_us": latency_mean_us(result),
         "latency_p99_us": latency_percentile_us(result, "99"),
         "latency_max_us": latency_max_us(result),
@@ -151,8 +152,8 @@ def phase_row(
         "throttling_why": None if result.throttling is None else result.throttling.why,
         "throttled_s": result.throttled_s,
         "unthrottled_s": result.unthrottled_s,
-        **_estimate("watts_unthrottled", result.watts_unthrottled),
-        **_estimate("iops_unthrottled", result.iops_unthrottled),
+        **estimate_columns("watts_unthrottled", result.watts_unthrottled),
+        **estimate_columns("iops_unthrottled", result.iops_unthrottled),
         "slowed_by": "; ".join(slow_stretches.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
         **_cpu(result.cpu),
@@ -166,12 +167,6 @@ def _finite(value: Field) -> Field:
         return None
     # a numpy float prints as its type in some versions; a Python float never does
     return float(value) if isinstance(value, float) else value
-
-
-def _estimate(name: str, estimate: Estimate | None) -> dict[str, Field]:
-    if estimate is None:
-        return {name: None, f"{name}_u": None}
-    return {name: estimate.value, f"{name}_u": estimate.u}
 
 
 def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
@@ -196,9 +191,9 @@ def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Fie
 def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
     rail = result.rails.get(name)
     return {
-        **_estimate(f"watts_{name}", None if rail is None else rail.watts),
+        **estimate_columns(f"watts_{name}", None if rail is None else rail.watts),
         **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
-        **_estimate(f"joules_{name}", None if rail is None else rail.joules),
+        **estimate_columns(f"joules_{name}", None if rail is None else rail.joules),
         f"volts_{name}": None if rail is None else rail.volts.mean,
         f"amps_{name}": None if rail is None else rail.amps.mean,
         f"covered_{name}": None if rail is None else rail.covered,

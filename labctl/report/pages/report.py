@@ -65,7 +65,6 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
     """The whole report as HTML."""
     labels = {item.phase.index: item.phase.label for item in summary.phases}
     measured = summary.measured
-    sensors = tuple(dict.fromkeys(name for item in summary.phases for name in item.temperatures))
     return (
         _environment()
         .get_template("page.html")
@@ -76,10 +75,10 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             drawn=drawn,
             panels=panels(summary.points),
             rails=key_figures.rail_names(summary),
-            sensors=sensors,
+            sensors=key_figures.sensor_names(summary),
             hottest=_hottest(summary),
             best=key_figures.most_efficient_phase(measured),
-            hungriest=key_figures.highest_power_phase(measured),
+            highest_power=key_figures.highest_power_phase(measured),
             worst_alignment_ms=key_figures.worst_alignment_ms(measured),
             throttled=[item for item in measured if item.throttled],
             judged=[item for item in summary.phases if item.throttling is not None],

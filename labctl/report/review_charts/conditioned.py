@@ -8,7 +8,8 @@ from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.results import PhaseResult
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import Datasets, Row, finished
-from labctl.report.review_charts.review_chart import Figure, estimate_columns, work_and_watts
+from labctl.report.numbers import estimate_columns
+from labctl.report.review_charts.review_chart import Figure, work_and_watts
 
 
 def conditioned_figure(

@@ -11,7 +11,7 @@ from labctl.analysis.methods.idle import IdleResult
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import Datasets, Row, finished, joined
-from labctl.report.numbers import with_uncertainty
+from labctl.report.numbers import estimate_columns, with_uncertainty
 from labctl.report.panels import LARGE_BLOCK_BYTES
 from labctl.report.review_charts.review_chart import (
     AMBER,
@@ -19,7 +19,6 @@ from labctl.report.review_charts.review_chart import (
     GREEN,
     Figure,
     bars,
-    estimate_columns,
 )
 
 MOST_POINTS = 16

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from labctl.analysis.methods.headline_averages import HeadlineAverage
 from labctl.report.charts.theme import Datasets, finished
-from labctl.report.review_charts.review_chart import Figure, estimate_columns, work_and_watts
+from labctl.report.numbers import estimate_columns
+from labctl.report.review_charts.review_chart import Figure, work_and_watts
 
 
 def headline_figure(averages: Sequence[HeadlineAverage]) -> Figure | None:

@@ -17,8 +17,8 @@ from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import INK, RED, Datasets, Row, Spec, finished, joined, log_y, plain
-from labctl.report.numbers import prefixed, significant
-from labctl.report.review_charts.review_chart import Figure, estimate_columns
+from labctl.report.numbers import estimate_columns, prefixed, significant
+from labctl.report.review_charts.review_chart import Figure
 
 LEAST_SIZES, LEAST_SHARES = 3, 3
 _WIDTH = 500

@@ -8,10 +8,10 @@ from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import finished
+from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import (
     Figure,
     curves,
-    estimate_columns,
     throttling_columns,
 )
 

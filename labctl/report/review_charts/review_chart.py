@@ -1,6 +1,6 @@
-"""The charts of the reviews: headline bars, mixes, transfer sizes, steady state.
+"""What the charts of a review share: a chart with its numbers, bars, and curves.
 
-Each comes with its numbers as rows, for a CSV file beside the picture.
+The numbers are rows for a CSV file beside the picture.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labctl.report.charts.theme import (
     GROUPED,
     INK,
     PREFIXED,
-    RED,
+    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -26,20 +26,12 @@ from labctl.report.charts.theme import (
     plain,
 )
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import prefixed, with_uncertainty
+from labctl.report.numbers import estimate_columns, prefixed, with_uncertainty
 from labctl.report.panels import LARGE_BLOCK_BYTES
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 HALF_WIDTH = 500
 """Pixels of a chart that stands beside another one."""
-TRIANGLE: dict[str, Any] = {
-    "shape": "triangle-down",
-    "filled": True,
-    "size": 60,
-    "color": RED,
-    "opacity": 1,
-}
-"""The mark of what throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +65,6 @@ def work_and_watts(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
             if powered:
                 parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER, named=False))
     return joined(parts, 2 if powered else 1)
-
-
-def estimate_columns(name: str, estimate: Estimate | None) -> Row:
-    """The columns of a number with its uncertainty: ``name`` and ``name_u``."""
-    if estimate is None:
-        return {name: None, f"{name}_u": None}
-    return {name: estimate.value, f"{name}_u": estimate.u}
 
 
 def bars(

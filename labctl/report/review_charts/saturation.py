@@ -19,6 +19,7 @@ from labctl.report.charts.theme import (
     GROUPED,
     INK,
     PREFIXED,
+    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -29,13 +30,12 @@ from labctl.report.charts.theme import (
     log_y,
     plain,
 )
+from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import (
     AMBER,
     BLUE,
     GREEN,
-    TRIANGLE,
     Figure,
-    estimate_columns,
 )
 
 _WIDTH = 500
