@@ -1,7 +1,7 @@
 """The schema of everything that sinks send, as data, and the points that follow it.
 
 Names and types are a contract with the dashboards: the line protocol is written by this table,
-and a test holds the dashboards' queries against it. A field that is not known is left out.
+and a test checks the dashboards' queries against it. A field that is not known is left out.
 """
 
 from __future__ import annotations
@@ -129,15 +129,16 @@ SCHEMA: Mapping[str, Measurement] = {
         },
     ),
 }
-"""``qd`` is the queue depth as a number (the tag sorts as text: 1, 16, 32, 4). ``run_part`` is the
-run, and of one of several drives in it the run and that drive: who shows runs side by side tells by
-it the whole of a run from its parts. ``meters_ok`` is 1
-when every meter gives readings and 0 otherwise; ``unthrottled_…`` are of the part of a phase that
-was surely not throttled; ``steady`` is 1 or 0, and not there when the phase
-is idle or too short to tell. ``alive`` is 1, and 0 in
-the last heartbeat of an orderly end: who is silent without it is lost. ``n`` counts the readings
-that the watts are the mean of. ``end_ms`` (since the epoch) ends a region in a chart. Nominal
-volts and limits stand beside the values so that one query draws both."""
+"""- ``qd``: the queue depth as a number (the tag sorts as text: 1, 16, 32, 4).
+- ``run_part``: the run; for one of several drives, the run and that drive.
+- ``meters_ok``: 1 when every meter gives readings, else 0.
+- ``unthrottled_…``: of the part of a phase that was surely not throttled.
+- ``steady``: 1 or 0; left out when the phase is idle or too short to tell.
+- ``alive``: 1, and 0 in the last heartbeat of an orderly end; a rig that stops sending heartbeats
+  without a 0 is lost.
+- ``n``: number of readings that the watts are the mean of.
+- ``end_ms``: end of a region in a chart, ms since the epoch.
+- Nominal volts and limits are beside the values so that one query draws both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +169,8 @@ class PointSeries:
 def run_tags(header: Header) -> dict[str, str]:
     """The tags of everything of one run. ``drive`` is its serial, or its model without one.
 
-    Several drives together stand in brackets: they come before each of them in every list, and
-    cannot be taken for a drive.
+    Several drives together are put in brackets: sorted before each drive, and not mistaken for
+    one.
     """
     drive = header.drive.serial or header.drive.model
     return {
@@ -185,11 +186,11 @@ def drive_tags(header: Header) -> dict[str, dict[str, str]]:
     A drive without serial and model goes by its name in the rig; two of the same model without
     serials have their names behind it.
     """
-    told = {name: info.serial or info.model or name for name, info in header.drives.items()}
-    again = {text for text, count in Counter(told.values()).items() if count > 1}
+    names = {name: info.serial or info.model or name for name, info in header.drives.items()}
+    repeated = {text for text, count in Counter(names.values()).items() if count > 1}
     return {
-        name: {**run_tags(header), "drive": f"{text} ({name})" if text in again else text}
-        for name, text in told.items()
+        name: {**run_tags(header), "drive": f"{text} ({name})" if text in repeated else text}
+        for name, text in names.items()
     }
 
 
@@ -202,7 +203,7 @@ def rig_point(
     journal_lag_s: float | None = None,
     alive: bool = True,
 ) -> Point:
-    """A heartbeat of a rig; what is None is not known. Not ``alive``: the last one for now."""
+    """A heartbeat of a rig; None: not known. Not ``alive``: the last one before an orderly end."""
     fields: dict[str, Value] = {"state": state, "alive": int(alive)}
     if queue_length is not None:
         fields["queue_length"] = queue_length
@@ -218,7 +219,7 @@ LONGEST_TEXT_BYTES = 4096
 
 
 def shortened(text: str) -> str:
-    """``text`` in at most ``LONGEST_TEXT_BYTES`` bytes; what was cut off is said."""
+    """``text`` in at most ``LONGEST_TEXT_BYTES`` bytes, with a note where it was cut."""
     data = text.encode("utf-8")
     if len(data) <= LONGEST_TEXT_BYTES:
         return text

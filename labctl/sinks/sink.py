@@ -1,4 +1,4 @@
-"""What every sink is, so that one loop can feed them all."""
+"""The protocol of every sink, with its cursor and slices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sink(Protocol):
 
     @property
     def cursor(self) -> Cursor:
-        """From where on it wants the journal (fixed once it is entered)."""
+        """From where on the journal is to be sent (fixed once it is entered)."""
 
     async def __aenter__(self) -> Sink:
         """Open it. Raises LabctlError."""
@@ -41,10 +41,10 @@ class Sink(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go, at once; what was not stored is sent by the next one from the cursor."""
+        """Stop at once; the next sink sends what was not stored, from the cursor."""
 
     async def put(self, part: Slice) -> None:
-        """Take a slice; waits while there is too much under way."""
+        """Take a slice; waits while too much is being sent."""
 
     async def flush(self) -> None:
         """Send what was taken without waiting for more."""
@@ -53,10 +53,10 @@ class Sink(Protocol):
         """Wait until everything taken is stored, however long that takes."""
 
     async def heartbeat(self, point: Point) -> None:
-        """Take a sign of life; it may be dropped."""
+        """Take a heartbeat; it may be dropped."""
 
     def report(self) -> SinkReport:
-        """What was done so far."""
+        """What has been sent so far."""
 
 
 FORMAT = 1
@@ -66,8 +66,7 @@ FORMAT = 1
 class Cursor:
     """Everything before it has been stored by the sink.
 
-    ``destination`` and ``bin_ns`` say for whom and in what grain it counts (``bin_ns`` 0: every
-    reading); for another one it means nothing.
+    It is valid for this ``destination`` and width of bins (``bin_ns`` 0: every reading) only.
     """
 
     destination: str = ""
@@ -77,9 +76,9 @@ class Cursor:
     bins: dict[str, int] = field(default_factory=dict)
     """By stream: the moment (ns) up to which every bin was complete."""
     records: dict[str, int] = field(default_factory=dict)
-    """By channel that is sent as it is: readings."""
+    """By channel that is sent without bins: number of readings."""
     throttling: tuple[tuple[int, str], ...] = ()
-    """Begin (ns) and severity of the throttle intervals that were told while the run was on."""
+    """Begin (ns) and severity of the throttle intervals that were sent while the run was on."""
     summarised: int = 0
     """Size of the events' file when the summary was sent; 0: not yet."""
 
@@ -98,13 +97,13 @@ class Cursor:
             raise ValueError(str(error)) from error
         places = (cursor.events, cursor.bin_ns, *cursor.bins.values(), *cursor.records.values())
         if not all(0 <= place < LAST_NS for place in places):
-            raise ValueError("a place that is none")
+            raise ValueError("an offset out of range")
         return cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Points, and the cursor that holds once they are stored."""
+    """Points, and the cursor that is valid once they are stored."""
 
     points: tuple[Point, ...]
     series: tuple[PointSeries, ...]

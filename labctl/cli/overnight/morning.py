@@ -1,4 +1,4 @@
-"""``labctl morning``: what the night brought."""
+"""``labctl morning``: the summary of the jobs of the last day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``labctl queue …``: what is queued, in what order, and when it will be done."""
+"""``labctl queue …``: adds, lists, moves and cancels jobs, and pauses rigs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``labctl status``: how things stand, once."""
+"""``labctl status``: the state of rigs, printed once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_status(broker: BrokerOption = None, json_output: JsonOption = False) -
 
 
 def daemon_line(status: LocalStatus) -> str:
-    """Whether a daemon works."""
+    """The daemon, or that none is running, in one line."""
     daemon = status.daemon
     if daemon is None or not daemon.alive:
         return "no daemon is running: labctl daemon works off the queue"
@@ -76,7 +76,7 @@ def jobs_wait(count: int) -> str:
 
 
 def status_json(status: LocalStatus) -> dict[str, Any]:
-    """The same for a program."""
+    """The status as JSON values."""
     daemon = status.daemon
     return {
         "daemon": None

@@ -1,4 +1,4 @@
-"""``labctl watch``: the whole screen, from what is on disk or told to a broker."""
+"""``labctl watch``: the state of rigs on the whole screen, from disk or from a broker."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ REMOTE_KEYS = "q quit   Tab next rig"
 
 @dataclass
 class Choices:
-    """What was chosen with keys."""
+    """State of the screen, changed by keys."""
 
     chosen: int = 0
     asks: str = ""
     about: int = 0
-    """The job that it asks about."""
+    """Number of the job that ``asks`` is about."""
     note: str = ""
     over: bool = False
     errors: list[str] = field(default_factory=list)
@@ -88,7 +88,7 @@ def watch(broker: BrokerOption = None) -> None:
 
 
 def local_screen(status: LocalStatus, state: Choices) -> RenderableType:
-    """The picture of this machine."""
+    """The screen of this machine's rigs."""
     top: list[RenderableType] = [Text(daemon_line(status), style="dim")]
     top += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
     footer = _footer(state, KEYS)
@@ -101,7 +101,7 @@ def local_screen(status: LocalStatus, state: Choices) -> RenderableType:
 
 
 def remote_screen(rigs: Sequence[RemoteRig], state: Choices) -> RenderableType:
-    """The picture of the rigs that a broker knows."""
+    """The screen of the rigs of a broker."""
     if not rigs:
         return Group(Text("no rig tells anything to this broker yet"), _footer(state, REMOTE_KEYS))
     rig = rigs[state.chosen % len(rigs)]
@@ -304,7 +304,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
             pressed = os.read(descriptor, 1)
         except OSError:
             pressed = b""
-        return pressed.decode("ascii", "replace") if pressed else "q"  # the terminal is gone
+        return pressed.decode("ascii", "replace") if pressed else "q"  # the terminal was closed
 
     tty.setcbreak(descriptor)
     try:

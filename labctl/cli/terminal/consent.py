@@ -1,4 +1,4 @@
-"""Before much is done to a drive: a plan of many hours or many bytes is asked about first."""
+"""Asks for consent before a plan of many hours or many bytes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool, repeat: int
     if not reasons:
         return
     times = f", {repeat} times" if repeat > 1 else ""
-    told = f"{plan.name} on {rig.name}{times}: {'; '.join(reasons)}"
+    question = f"{plan.name} on {rig.name}{times}: {'; '.join(reasons)}"
     if json_output or not sys.stdin.isatty():
-        raise Refused(f"{told}; if that is meant, add --yes (--scale makes a plan smaller)")
-    print(told)
+        raise Refused(f"{question}; if that is meant, add --yes (--scale makes a plan smaller)")
+    print(question)
     if not typer.confirm("Is that meant?"):
         raise Refused("not begun")

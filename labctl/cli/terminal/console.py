@@ -1,4 +1,4 @@
-"""What is drawn with rich: tables, colours, screens that stay in place."""
+"""A rich console (tables, colours, live screens) that prints no foreign control characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labctl.printable import printable_lines
 
 
 class Terminal(Console):
-    """A console to which every text is text: none is markup, none moves the cursor.
+    """A console that takes texts literally: none is markup, none moves the cursor.
 
     rich's own colours and cursor movements go out as they are; see
     :mod:`labctl.cli.terminal.safe_stream`.

@@ -1,5 +1,5 @@
-"""What a person sees while a run is on: a few lines that stay in place at 80 columns, or plain
-lines when the output is not a terminal."""
+"""The live view of a run: a few lines of 80 columns that stay in place, or plain lines where the
+output is no terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labctl.record.events import Event, EventKind
 from labctl.record.timebase import NS_PER_S
 
 REDRAW_PER_S = 4
-PLAIN_EVERY_S = 15.0
+PRINT_EVERY_S = 15.0
 _STATE_STYLE = {
     State.READING: "green",
     State.CONNECTING: "yellow",
@@ -37,10 +37,10 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
     """Show a run while the block lasts; gives the function that takes its events."""
     if not console.is_terminal:
         over = threading.Event()
-        teller = threading.Thread(target=_tell, args=(run, console, over), daemon=True)
-        teller.start()
+        printer = threading.Thread(target=_print_every, args=(run, console, over), daemon=True)
+        printer.start()
         try:
-            yield lambda event: _plain(run, console, event)
+            yield lambda event: _print_plain(run, console, event)
         finally:
             over.set()
         return
@@ -52,14 +52,14 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
     )
     display.start()
     try:
-        yield lambda event: _above(run, display.console, event)
+        yield lambda event: _print_above(run, display.console, event)
     finally:
         with contextlib.suppress(OSError):  # the terminal may be gone
             display.stop()
 
 
 def screen(view: View, now_ns: int) -> RenderableType:
-    """The picture of a moment."""
+    """The newest values, drawn for a terminal."""
     lines: list[RenderableType] = [_phase_line(view, now_ns)]
     if view.phase is not None and view.phase.planned_s:
         done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
@@ -141,8 +141,8 @@ def _meters(view: View) -> Text:
     return text
 
 
-def _sentence(run: Run, event: Event) -> str:
-    """What an event is to a person; empty when it is not worth a line."""
+def _event_line(run: Run, event: Event) -> str:
+    """An event as a line for a person; empty when it is not worth one."""
     data = event.data
     match event.kind:
         case EventKind.PHASE_STARTED:
@@ -165,11 +165,11 @@ def _sentence(run: Run, event: Event) -> str:
             return f"labctl stood still for {data['seconds']:.1f} s (meters may miss readings)"
         case EventKind.DRIVE_COUNTERS:
             moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
-            return f"thermal counters of {_drive(data)} moved: {moved}"
+            return f"thermal counters of {_drive_name(data)} moved: {moved}"
         case EventKind.DRIVE_SILENT:
-            return f"{_drive(data)} does not tell its SMART: {data['reason']}"
+            return f"{_drive_name(data)} does not tell its SMART: {data['reason']}"
         case EventKind.DRIVE_BACK:
-            return f"{_drive(data)} tells its SMART again"
+            return f"{_drive_name(data)} tells its SMART again"
         case EventKind.HOST_LOST:
             return f"host lost: {data['reason']}"
         case EventKind.HOST_BACK:
@@ -197,7 +197,7 @@ def _sentence(run: Run, event: Event) -> str:
     return ""
 
 
-def _drive(data: Mapping[str, Any]) -> str:
+def _drive_name(data: Mapping[str, Any]) -> str:
     return f"drive {data['drive']}" if data.get("drive") else "the drive"
 
 
@@ -206,7 +206,7 @@ def _stamp(event: Event) -> str:
 
 
 def moment_line(view: View) -> str:
-    """The picture of a moment in one line, for a log."""
+    """The newest values in one line, for a log."""
     parts = [f"{name} {_shown(rail.watts, '.3f', 'W')}" for name, rail in view.rails.items()]
     if view.rates is not None:
         parts += [f"{view.rates.iops:,.0f} IOPS", f"{view.rates.bytes_per_s / 1e6:,.1f} MB/s"]
@@ -214,31 +214,29 @@ def moment_line(view: View) -> str:
     return "   ".join(parts)
 
 
-def _tell(run: Run, console: Console, over: threading.Event) -> None:
-    """Without a terminal: a line each ``PLAIN_EVERY_S`` of what goes on."""
-    while not over.wait(PLAIN_EVERY_S):
+def _print_every(run: Run, console: Console, over: threading.Event) -> None:
+    """Without a terminal: print the newest values every ``PRINT_EVERY_S``."""
+    while not over.wait(PRINT_EVERY_S):
         view = run.monitor.view()
         if view.phase is not None:
             _write(console, f"{time.strftime('%H:%M:%S')}    {moment_line(view)}")
 
 
 def _write(console: Console, line: str) -> None:
-    with contextlib.suppress(OSError):  # nobody may be reading any more
+    with contextlib.suppress(OSError):  # standard output may be closed
         console.print(line, soft_wrap=True)
 
 
-def _plain(run: Run, console: Console, event: Event) -> None:
-    sentence = _sentence(run, event)
-    if sentence:
-        _write(console, f"{_stamp(event)}  {sentence}")
+def _print_plain(run: Run, console: Console, event: Event) -> None:
+    line = _event_line(run, event)
+    if line:
+        _write(console, f"{_stamp(event)}  {line}")
 
 
-def _above(run: Run, console: Console, event: Event) -> None:
+def _print_above(run: Run, console: Console, event: Event) -> None:
     if event.kind in (EventKind.PHASE_STARTED, EventKind.RUN_ENDED):
         return  # the screen shows it
-    sentence = _sentence(run, event)
-    if sentence and not (
-        event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == "completed"
-    ):
+    line = _event_line(run, event)
+    if line and not (event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == "completed"):
         with contextlib.suppress(OSError):
-            console.print(Text(f"{_stamp(event)}  {sentence}", style="yellow"))
+            console.print(Text(f"{_stamp(event)}  {line}", style="yellow"))

@@ -1,8 +1,8 @@
-"""What is printed, without what a terminal would take for an order to it.
+"""Standard output without control characters, which a terminal would execute.
 
-This is the door to the terminal: whatever a text is and wherever it comes from, a record, a server
-or a file name, only text gets out. What is drawn with rich has a door of its own beside it
-(:mod:`labctl.cli.terminal.console`), since rich's own colours are such orders.
+Texts may come from a record, a server or a file name: only printable characters, tabs and line
+feeds are written. Output drawn with rich is filtered in :mod:`labctl.cli.terminal.console`, since
+rich's own colours are control characters.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class SafeStream:
 
 
 def guard_output() -> None:
-    """From now on this process prints nothing but text."""
+    """Filter standard output and standard error of this process from now on."""
     sys.stdout = cast(TextIO, SafeStream(sys.stdout))
     sys.stderr = cast(TextIO, SafeStream(sys.stderr))
 
 
 def beneath(stream: TextIO) -> TextIO:
-    """The stream itself, for who makes sure of what he writes."""
+    """The unfiltered stream, for output that is filtered elsewhere."""
     return stream.beneath if isinstance(stream, SafeStream) else stream

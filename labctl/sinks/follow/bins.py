@@ -1,8 +1,8 @@
-"""Streams of bins: means over a fixed grid, as soon as they are complete, again when they change.
+"""Streams of bins: means over a fixed grid, emitted when complete, and again when they change.
 
-A bin is complete once every channel of its stream has gone past its end. While a run is on, a
-bin is given out late but incomplete rather than not at all, and given out again when a straggler
-comes in. What is given out never has to be taken back: readings only ever add to a bin.
+A bin is complete once every channel of its stream has a reading after its end. While a run is on,
+an incomplete bin is emitted after ``LATE_NS``, and again when a late reading comes in. No bin ever
+has to be withdrawn: readings only add to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ readings over every 250 ms; a bin of 1 s must be stored 2 s after its first read
 MOST_BINS = 2_500
 MOST_READINGS = 1 << 18
 MOST_SENT = 10_000
-"""What is worked on at a time: bins, readings of a channel, and readings that go out one by one."""
+"""Most at a time: bins, readings of a channel, and readings that are sent one by one."""
 
 FAR_NS = 60_000_000_000
 """Over a longer gap than this nothing is interpolated."""
@@ -40,7 +40,7 @@ _NOTHING = np.empty(0)
 
 
 class BinStream(ABC):
-    """One series of bins and how far it has come."""
+    """One series of bins, and how far it has been emitted."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class BinStream(ABC):
         every_reading: bool,
         constants: Mapping[str, float],
     ) -> None:
-        """``bin_ns`` is the width of the grid; ``every_reading``: what goes out is not a mean."""
+        """``bin_ns`` is the width of the grid; ``every_reading``: readings are sent, not means."""
         self.name = name
         self.tags = dict(tags)
         self.channels = tuple(channels)
@@ -59,43 +59,43 @@ class BinStream(ABC):
         self._constants = dict(constants)
         self._every_reading = every_reading
         self._most_readings = MOST_SENT if every_reading else MOST_READINGS
-        self._shown: int | None = None
-        self._done: int | None = None
+        self._emitted: int | None = None
+        self._complete: int | None = None
         self._seen: dict[str, int] = {}
-        self._again: list[tuple[int, int]] = []
+        self._repeat: list[tuple[int, int]] = []
 
     @abstractmethod
     def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """The points of the bins between two edges of the grid."""
 
-    def start_at(self, done_ns: int | None) -> None:
-        """Go on from a cursor."""
-        self._done = self._shown = done_ns
+    def resume_at(self, complete_ns: int | None) -> None:
+        """Continue from a cursor."""
+        self._complete = self._emitted = complete_ns
 
     @property
-    def done_ns(self) -> int | None:
-        """The edge up to which every bin was given out complete; None before the first."""
-        return self._done
+    def complete_ns(self) -> int | None:
+        """The edge up to which every emitted bin is complete; None before the first."""
+        return self._complete
 
     @property
-    def shown_ns(self) -> int | None:
-        """The edge up to which bins were given out."""
-        return self._shown
+    def emitted_ns(self) -> int | None:
+        """The edge up to which bins were emitted."""
+        return self._emitted
 
     def advance(self, now_ns: int | None) -> list[PointSeries]:
         """The next points. ``now_ns`` None: nothing more will come in.
 
-        Empty when there is nothing to give out yet.
+        Empty when there is nothing to emit yet.
         """
         lasts = [channel.last_ns for channel in self.channels]
         known = [last for last in lasts if last is not None]
         if not known:
             return []
-        if self._shown is None:
+        if self._emitted is None:
             first = min(t for t in (c.first_ns for c in self.channels) if t is not None)
-            self._shown = self._done = self._edge(first)
-        assert self._done is not None
-        complete = self._edge(min(known)) if len(known) == len(lasts) else self._done
+            self._emitted = self._complete = self._edge(first)
+        assert self._complete is not None
+        complete = self._edge(min(known)) if len(known) == len(lasts) else self._complete
         self._note_stragglers()
         if now_ns is None:
             target = self._edge(max(known)) + self._bin_ns
@@ -110,31 +110,31 @@ class BinStream(ABC):
             points = self.compute(begin, end)
             for channel in self.channels:
                 channel.release_pages()
-            if not self._again:
-                self._done = max(self._done, min(complete, self._shown))
+            if not self._repeat:
+                self._complete = max(self._complete, min(complete, self._emitted))
             if points:
                 return points
 
     def _next_span(self, target: int) -> tuple[int, int]:
         """What to compute now: bins to be made again first, then those up to ``target``."""
-        assert self._shown is not None
-        if self._again:
-            begin, end = self._again[0]
+        assert self._emitted is not None
+        if self._repeat:
+            begin, end = self._repeat[0]
             stop = self._limited(begin, end)
-            self._again[0] = (stop, end)
+            self._repeat[0] = (stop, end)
             if stop >= end:
-                self._again.pop(0)
+                self._repeat.pop(0)
             return begin, stop
-        # What was never read has no bins: a meter that was away for a year, or a wrong time.
-        next_ns = [channel.moment_after(self._shown, 0) for channel in self.channels]
-        read_ns = min((t for t in next_ns if t is not None and t >= self._shown), default=target)
-        begin = max(self._shown, min(self._edge(read_ns), target))
-        self._shown = max(begin, self._limited(begin, target))
-        return begin, self._shown
+        # Times without readings have no bins, however long (a meter that was away, a wrong time).
+        next_ns = [channel.moment_after(self._emitted, 0) for channel in self.channels]
+        read_ns = min((t for t in next_ns if t is not None and t >= self._emitted), default=target)
+        begin = max(self._emitted, min(self._edge(read_ns), target))
+        self._emitted = max(begin, self._limited(begin, target))
+        return begin, self._emitted
 
     def _note_stragglers(self) -> None:
-        """Readings that belong to bins given out before: those bins are made again."""
-        assert self._shown is not None
+        """Late readings, of bins already emitted: those bins are computed again."""
+        assert self._emitted is not None
         for channel in self.channels:
             last = channel.last_ns
             name = channel.info.name
@@ -146,13 +146,13 @@ class BinStream(ABC):
             begin = self._edge(last if new is None else new)
             if seen is not None:
                 begin = max(self._edge(seen), begin - FAR_NS)
-            begin = max(begin, self._done if self._done is not None else begin)
-            end = min(self._shown, self._edge(last) + self._bin_ns)
+            begin = max(begin, self._complete if self._complete is not None else begin)
+            end = min(self._emitted, self._edge(last) + self._bin_ns)
             if end > begin:
-                self._again.append((begin, end))
+                self._repeat.append((begin, end))
 
     def _limited(self, begin: int, end: int) -> int:
-        """``end``, or an earlier edge when there is too much before it."""
+        """``end``, or an earlier edge when there are too many bins or readings before it."""
         end = min(end, begin + MOST_BINS * self._bin_ns)
         for channel in self.channels:
             moment = channel.moment_after(begin, self._most_readings)
@@ -202,7 +202,7 @@ class RailStream(BinStream):
         constants: Mapping[str, float] = MappingProxyType({}),
         drop_ohm: float = 0.0,
     ) -> None:
-        """``drop_ohm`` lies between where the volts are measured and the drive."""
+        """``drop_ohm``: resistance between the point where volts are measured and the drive."""
         super().__init__(name, (volts, amps), tags, bin_ns, every_reading, constants)
         self._volts, self._amps = volts, amps
         self._drop_ohm = drop_ohm
@@ -237,8 +237,8 @@ class RailStream(BinStream):
     def _watts(
         self, t_amps: Floats, amps: Floats, t_volts: Floats, volts: Floats
     ) -> tuple[Floats, Floats]:
-        """Watts at I's times, between V's readings: never beyond the last one known so far, so
-        that watts once given out stay."""
+        """Watts at the current's times, with volts interpolated: never beyond the last voltage
+        reading so far, so that emitted watts do not change."""
         if not len(t_volts) or not len(t_amps):
             return _NOTHING, _NOTHING
         if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):

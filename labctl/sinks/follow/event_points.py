@@ -1,4 +1,4 @@
-"""Events of the journal as points: what a person reads at a line in a chart."""
+"""Events of the journal as points, with title and text for a line in a chart."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def _number(value: object) -> float | None:
 
 
 def _which(data: Mapping[str, Any]) -> str:
-    """Which of several drives it is about."""
+    """The name of the drive, of several."""
     return f" {data['drive']}" if data.get("drive") else ""
 
 
 def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point:
-    """A stretch in which the drive did less than before, at its begin."""
+    """A throttle interval, at its begin."""
     fields: dict[str, Value] = {
         "title": _THROTTLE_TITLES.get(interval.cause, interval.cause.words),
         "text": interval.evidence,
@@ -158,8 +158,8 @@ def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point
 
 
 def withdrawn_point(t_ns: int, severity: str, tags: Mapping[str, str]) -> Point:
-    """In the place of a throttle interval told during the run that the whole run does not bear
-    out: a point cannot be taken back, but what it says can be replaced."""
+    """Replaces a throttle interval sent during the run that the whole run does not confirm: a
+    point cannot be deleted, but its fields can be replaced."""
     fields: dict[str, Value] = {"title": WITHDRAWN, "text": "", "duration_s": 0.0}
     fields["end_ms"] = t_ns // NS_PER_MS
     return Point("event", {**tags, "kind": THROTTLE, "severity": severity}, t_ns, fields)

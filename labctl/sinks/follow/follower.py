@@ -1,8 +1,8 @@
-"""Follows the journal of one run from a cursor: what is new, as points, and how far that is.
+"""Follows the journal of one run from a cursor: new points, and the cursor behind them.
 
-It reads what is on disk and nothing else, so it works beside the process that writes, after it,
-and after a crash of either. What it gives depends on the journal alone and not on when it was
-read; only unfinished bins are given out early while a run is on, and again when they are complete.
+It reads the files on disk alone, so it works beside the process that writes them, after it, and
+after a crash of either. Its points depend on the journal and not on when it was read; only
+incomplete bins are emitted early while a run is on, and again when they are complete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.results import ThrottleInterval
+from labctl.analysis.run.summary import summarise
 from labctl.analysis.throttling.heat import Heat
 from labctl.fio.documents import DIRECTIONS
 from labctl.record.events import Event, EventKind
@@ -26,22 +27,22 @@ from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 from labctl.sinks.follow.bins import BinStream, PlainStream, RailStream
+from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.follow.phase_points import result_point, started_point
-from labctl.sinks.follow.phase_view import ended_phase, whole_run
 from labctl.sinks.schema import SCHEMA, Point, PointSeries, drive_tags, run_tags
 from labctl.sinks.sink import Cursor, Slice
 
 MOST_EVENT_BYTES = 1 << 18
 MOST_RECORDS = 4_096
-"""What is read at a time of the events, and of a channel that is sent as it is."""
+"""Most read at a time: bytes of events, and readings of a channel that is sent without bins."""
 
 FULL_RATE_GRID_NS = 100_000_000
-"""In what steps readings are gone through when each of them is sent."""
+"""Step in which readings are read when each of them is sent."""
 
 SETTLED_NS = 1_000_000_000
-"""How long after a phase its numbers are made while the run is on: its last readings have come."""
+"""After this time the last readings of a phase are recorded, and its result is computed."""
 
 REMEMBERED = 256
 
@@ -53,7 +54,7 @@ ABOUT_PHASES = (
     EventKind.PAUSED,
     EventKind.HOST_LOST,
 )
-"""Events that the analysis of a phase goes by, besides its own."""
+"""Events that the analysis of a phase uses, besides its own."""
 
 
 class Follower:
@@ -81,16 +82,16 @@ class Follower:
         self._channels: dict[str, GrowingChannel] = {}
         self._streams = self._make_streams(cursor.bin_ns)
         for stream in self._streams:
-            stream.start_at(cursor.bins.get(stream.name))
+            stream.resume_at(cursor.bins.get(stream.name))
         self._events_file = path / EVENTS_FILE
         for event, _ in self._read_events(0, cursor.events):
             self._note(event)
 
     def advance(self, now_ns: int | None) -> Slice | None:
-        """What comes next; None when there is nothing (for now).
+        """The next points; None when there are none (for now).
 
         ``now_ns`` is the present moment on the run's timebase, or None when nothing more will be
-        written: then unfinished bins and the summary are given out too.
+        written: then incomplete bins and the summary are emitted too.
         """
         for channel in self._channels.values():
             channel.refresh()
@@ -115,21 +116,21 @@ class Follower:
         return max((last for last in lasts if last is not None), default=None)
 
     def lag_s(self) -> float:
-        """How far what was given out lies behind what is recorded, in seconds; the worst stream."""
+        """Delay of the emitted points behind the recorded readings, in seconds; the largest."""
         worst_ns = 0
         for stream in self._streams:
             newest = max((channel.last_ns or 0 for channel in stream.channels), default=0)
-            if stream.shown_ns is not None:
-                worst_ns = max(worst_ns, newest - stream.shown_ns)
+            if stream.emitted_ns is not None:
+                worst_ns = max(worst_ns, newest - stream.emitted_ns)
         return worst_ns * 1e-9
 
     def progress(self) -> tuple[float, float]:
-        """Seconds of the run given out, and seconds there are."""
+        """Seconds of the run emitted, and seconds recorded."""
         newest = self.newest_ns
         begin = self.header.anchor.wall_ns
         if newest is None:
             return 0.0, 0.0
-        shown = [stream.shown_ns for stream in self._streams if stream.shown_ns is not None]
+        shown = [stream.emitted_ns for stream in self._streams if stream.emitted_ns is not None]
         done = min(min(shown, default=begin), newest)
         return max(done - begin, 0) * 1e-9, max(newest - begin, 0) * 1e-9
 
@@ -179,7 +180,7 @@ class Follower:
         return self._channels[key]
 
     def _tags_of(self, drive: str) -> dict[str, str]:
-        """The tags of what is a drive's, or of what is of all of them."""
+        """The tags of one drive, or those of all drives together."""
         return self._drive_tags.get(drive, self.tags)
 
     def _limits(self) -> dict[str, dict[str, float]]:
@@ -200,11 +201,11 @@ class Follower:
         return found
 
     def _bins(self) -> dict[str, int]:
-        done = {stream.name: stream.done_ns for stream in self._streams}
+        done = {stream.name: stream.complete_ns for stream in self._streams}
         return {name: edge for name, edge in done.items() if edge is not None}
 
     def _read_events(self, begin: int, end: int | None) -> Iterator[tuple[Event, int]]:
-        """Whole events between two places in the file, each with the place behind it."""
+        """Whole events between two offsets in the file, each with the offset behind it."""
         if not self._events_file.exists():
             return
         with self._events_file.open("rb") as file:
@@ -218,7 +219,7 @@ class Follower:
                 try:
                     yield Event.from_line(line.decode("utf-8", "replace")), place
                 except UNREADABLE:
-                    continue  # a torn line with another behind it: RunRecord says so
+                    continue  # a torn line: RunRecord names it
 
     def _next_events(self) -> Iterator[Point]:
         place = self._cursor.events
@@ -252,7 +253,7 @@ class Follower:
         return self._phases.get(index) if isinstance(index, int) else None
 
     def _note(self, event: Event) -> None:
-        """What later events or points need to know of this one."""
+        """Keep what later events or points need of this one."""
         if event.kind in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
             if self._phase_of(event) is not None:
                 self._phase_events.append(event)
@@ -269,7 +270,7 @@ class Follower:
             self.lost_instruments.discard(str(event.data.get("instrument")))
 
     def _next_io(self) -> list[PointSeries]:
-        """What fio reported since, as it is: it comes twice a second and is never too much."""
+        """New values of fio, without bins: they come twice a second."""
         found: list[PointSeries] = []
         places = dict(self._cursor.records)
         for drive, op in product(("", *self._drive_tags), DIRECTIONS):
@@ -288,7 +289,7 @@ class Follower:
         return found
 
     def _started_ns(self) -> dict[int, int]:
-        """When each phase was said to have started: the time of its point."""
+        """The time (ns) of each phase_started event by index: that of the phase's point."""
         return {
             int(event.data["index"]): event.t_ns
             for event in self._phase_events
@@ -296,13 +297,13 @@ class Follower:
         }
 
     def _phase_result(self, ended: Event) -> Iterator[Point]:
-        """The numbers of a phase that ended, while the run goes on."""
+        """The result of a phase that ended, while the run is on."""
         index = int(ended.data["index"])
         try:
             results, throttling = ended_phase(
                 self.record, tuple(self._phase_events), ended, self._channels.values()
             )
-        except Exception:  # it comes again with the summary; readings must not wait for it
+        except Exception:  # it is sent with the summary; readings must not wait for it
             return
         if not results:
             return
@@ -311,19 +312,19 @@ class Follower:
             tags = self._tags_of(drive)
             yield result_point(result, t_ns, tags, part=bool(drive), running=True)
         points = [self._throttle_point(interval) for interval in throttling]
-        told = {*self._cursor.throttling, *map(_identity, points)}
-        self._cursor = replace(self._cursor, throttling=tuple(sorted(told)))
+        sent = {*self._cursor.throttling, *map(_identity, points)}
+        self._cursor = replace(self._cursor, throttling=tuple(sorted(sent)))
         yield from points
 
     def _summary(self) -> Iterator[Point]:
-        """Every phase and every throttle interval, as ``summary.json`` says them, once."""
+        """Every phase and every throttle interval, as in ``summary.json``, once."""
         size = self._events_file.stat().st_size if self._events_file.exists() else 0
         if self._cursor.summarised == size:
             return
         self._unresolved.clear()
         try:
-            summary = whole_run(self.record.path)
-        except Exception as error:  # what was measured is sent all the same
+            summary = summarise(RunRecord(self.record.path))
+        except Exception as error:  # readings are sent without it
             self.problem = f"the run cannot be summarised: {type(error).__name__}: {error}"
             return
         started = self._started_ns()
@@ -333,13 +334,13 @@ class Follower:
                 yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
         true = [self._throttle_point(interval) for interval in summary.throttling]
         yield from true
-        for told in sorted(set(self._cursor.throttling) - set(map(_identity, true))):
-            yield withdrawn_point(*told, self.tags)
+        for sent in sorted(set(self._cursor.throttling) - set(map(_identity, true))):
+            yield withdrawn_point(*sent, self.tags)
         self._cursor = replace(self._cursor, summarised=size, throttling=())
 
     def _throttle_point(self, interval: ThrottleInterval) -> Point:
-        """Two drives may slow down at the same moment: the one that the rig names later is told a
-        nanosecond later, or its point would replace the other's."""
+        """Two drives may slow down at the same time: the point of the one that the rig names later
+        is a nanosecond later, or it would replace the other's."""
         later = [*self._drive_tags].index(interval.drive) if interval.drive else 0
         return throttle_point(replace(interval, begin_ns=interval.begin_ns + later), self.tags)
 
@@ -350,7 +351,7 @@ def _identity(point: Point) -> tuple[int, str]:
 
 
 def _side_by_side(parts: dict[str, NDArray[np.void]], tags: dict[str, str]) -> PointSeries:
-    """Fields that fio told at the same moment, in one point."""
+    """Fields that fio reported at the same time, in one point."""
     times = np.unique(np.concatenate([part["t"] for part in parts.values()]))
     columns = {}
     for name, part in parts.items():

@@ -16,11 +16,11 @@ from labctl.record.reader import RunRecord
 from labctl.sinks.follow.running_clock import RunningClock
 
 MARGIN_NS = 300_000_000
-"""How much further than asked is looked on a device's clock: its fits differ a little where they
-meet, and where it restarted it is known to half the time between two looks (0.5 s)."""
+"""Margin for a device clock, on each side: successive fits differ a little, and a restart is known
+to half the time between two clock pairs (0.5 s)."""
 
 REACH = 12
-"""Readings further on each side, for interpolating and for telling the usual interval."""
+"""Further readings on each side, for interpolation and for the usual interval."""
 
 SCANNED = 1 << 20
 
@@ -32,7 +32,7 @@ class _Session:
     """The readings that one process recorded: device times ascend within it."""
 
     first_reading: int
-    first_look: int
+    first_pair: int
     clock: RunningClock | None
     series: ChannelSeries
     """The readings that can be mapped, with raw stamps."""
@@ -42,7 +42,7 @@ class _Session:
         return stamps if self.clock is None else self.clock.to_host_ns(stamps)
 
     def known(self, stamps: Ints) -> NDArray[np.bool_]:
-        """Which of them were read while the device's clock was looked at."""
+        """Which of them are in an epoch with clock pairs."""
         if self.clock is None:
             return np.ones(len(stamps), np.bool_)
         return np.isin(stamps // EPOCH_NS, self.clock.epochs)
@@ -68,7 +68,7 @@ class _Session:
 
 
 class GrowingChannel:
-    """One channel, looked at again and again; nothing is kept of it but where its files end."""
+    """One channel, read again at each refresh; only the sizes of its files are kept."""
 
     def __init__(self, record: RunRecord, info: ChannelInfo, scale: float = 1.0) -> None:
         """``scale`` turns values into the quantity wanted (1/ohm for a shunt's voltage)."""
@@ -81,47 +81,47 @@ class GrowingChannel:
         self._setbacks: list[int] = []
         self._sessions = [self._session(0, 0)]
 
-    def _session(self, first_reading: int, first_look: int) -> _Session:
+    def _session(self, first_reading: int, first_pair: int) -> _Session:
         clock = RunningClock(self.info.clock_tick_s) if self.info.clock == "device" else None
-        return _Session(first_reading, first_look, clock, self._series(np.empty(0, READING)))
+        return _Session(first_reading, first_pair, clock, self._series(np.empty(0, READING)))
 
     def _series(self, readings: NDArray[np.void]) -> ChannelSeries:
         stamps, raw, zero = readings["t"], readings["v"], self._record.zero_of(self.info.name)
         return ChannelSeries(self.info, stamps, raw, _RAW_CLOCK, self._scale, zero=zero)
 
     def refresh(self) -> None:
-        """See what has come in since the last time."""
-        # looks are measured before readings, so that no reading is mapped without its looks
+        """Take in what was recorded since the last call."""
+        # the size of the pairs is not read after that of the readings: no reading lacks its pairs
         device = self.info.clock == "device"
-        looks_size = _size(self._file.with_name(f"{self.info.name}.clock")) if device else 0
-        sizes = (_size(self._file), looks_size)
+        pairs_size = _size(self._file.with_name(f"{self.info.name}.clock")) if device else 0
+        sizes = (_size(self._file), pairs_size)
         if sizes == self._sizes:
             return
         self._sizes = sizes
         readings = self._record.readings(self.info.name)[: sizes[0] // READING.itemsize]
         readings = np.asarray(readings)
         if device:
-            looks = np.asarray(self._record.clock_pairs(self.info.name))
-            self._refresh_mapped(readings, looks[: looks_size // CLOCK_PAIR.itemsize])
+            pairs = np.asarray(self._record.clock_pairs(self.info.name))
+            self._refresh_mapped(readings, pairs[: pairs_size // CLOCK_PAIR.itemsize])
         else:
             self._sessions[0].series = self._series(readings)
 
-    def _refresh_mapped(self, readings: NDArray[np.void], looks: NDArray[np.void]) -> None:
-        looked_back = (np.flatnonzero(np.diff(looks["device_ns"]) < 0) + 1).tolist()
-        if looked_back:
+    def _refresh_mapped(self, readings: NDArray[np.void], pairs: NDArray[np.void]) -> None:
+        pair_setbacks = (np.flatnonzero(np.diff(pairs["device_ns"]) < 0) + 1).tolist()
+        if pair_setbacks:
             self._scan(readings["t"])
-        # A look that goes back while no reading does is a wrong look: the fit's to deal with.
-        matched = min(len(looked_back), len(self._setbacks))
-        starts = list(zip(self._setbacks[:matched], looked_back[:matched], strict=True))
+        # A pair that goes back while no reading does is a wrong pair, which the fit rejects.
+        matched = min(len(pair_setbacks), len(self._setbacks))
+        starts = list(zip(self._setbacks[:matched], pair_setbacks[:matched], strict=True))
         for start in starts[len(self._sessions) - 1 :]:
             self._sessions.append(self._session(*start))
         readings_end = self._setbacks[matched] if matched < len(self._setbacks) else len(readings)
-        ends = [(s.first_reading, s.first_look) for s in self._sessions[1:]]
+        ends = [(s.first_reading, s.first_pair) for s in self._sessions[1:]]
         for session, (stop, last) in zip(
-            self._sessions, [*ends, (readings_end, len(looks))], strict=True
+            self._sessions, [*ends, (readings_end, len(pairs))], strict=True
         ):
             assert session.clock is not None
-            session.clock.extend(looks[session.first_look : last])
+            session.clock.extend(pairs[session.first_pair : last])
             part = self._series(readings[session.first_reading : stop])
             limit = session.clock.device_end_ns
             count = 0 if limit is None else int(part.index_at(np.array([limit]))[0])

@@ -28,24 +28,21 @@ from labctl.sinks.schema import (
 LONGEST_NAME = 256
 """Characters of a tag's value; a series key may not pass 64 KiB."""
 
-
 _SPECIAL = re.compile(r"([,= ])")
 _QUOTED = re.compile(r'(["\\])')
+_BACKSLASH = r"\\\1"
 
 
 def escaped_name(text: str) -> str:
-    """A tag's key or value, or a field's key; empty when nothing of it can be written."""
+    """A tag's key or value, or a field's key, escaped; empty when nothing of it can be written."""
     plain = printable(text).strip()[:LONGEST_NAME].rstrip("\\ ")
-    return _SPECIAL.sub(r"\\\1", plain)
+    return _SPECIAL.sub(_BACKSLASH, plain)
 
 
 def quoted_text(text: str) -> str:
     """A text field with its quotes, cut to ``LONGEST_TEXT_BYTES``; newlines stay."""
     plain = printable_lines(text).replace("\t", " ")
     return f'"{_QUOTED.sub(_BACKSLASH, shortened(plain))}"'
-
-
-_BACKSLASH = r"\\\1"
 
 
 def _head(measurement: str, tags: Mapping[str, str]) -> str:
@@ -58,12 +55,12 @@ def _head(measurement: str, tags: Mapping[str, str]) -> str:
 
 
 def _field(kind: FieldKind, value: Value) -> str | None:
-    """The value as it stands behind the ``=``; None when it cannot be written."""
+    """The value in line protocol; None when it cannot be written."""
     if kind is FieldKind.TEXT:
         return quoted_text(str(value))
     try:
         number = float(value)
-    except (ValueError, TypeError, OverflowError):  # an event of somebody else's making
+    except (ValueError, TypeError, OverflowError):  # an event's value of another type
         return None
     if not math.isfinite(number):
         return None

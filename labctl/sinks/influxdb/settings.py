@@ -1,11 +1,11 @@
 """Where a run is sent: the ``[sinks.influxdb]`` section of a rig or of the site file.
 
-The site file (``$LABCTL_SITE``, else ``~/.config/labctl/site.toml``) says it once for every rig; a
-rig's own section replaces it key by key. Secrets stand in neither: the token comes from
+The site file (``$LABCTL_SITE``, else ``~/.config/labctl/site.toml``) is for every rig; a
+rig's own section replaces it key by key. Secrets are in neither: the token comes from
 ``LABCTL_INFLUX_TOKEN`` or from the file that ``token_file`` names.
 
-Rig texts that come in here are of rigs of this machine, never of a record: a record may come from
-anywhere, and would have this person's secrets sent to whom it names (docs/decisions/0017).
+The rig texts are those of rigs of this machine, never of a record: a record may come from
+anywhere, and secrets would be sent to the server that it names (docs/decisions/0017).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class InfluxSettings(BaseModel):
 
     @property
     def destination(self) -> str:
-        """Where the points go, in words and without any secret."""
+        """Server, organisation and bucket for a person, without any secret."""
         org = f"{self.org}/" if self.org else ""
         return f"{self.url} ({org}{self.bucket})"
 
     @property
     def bin_ns(self) -> int:
-        """The width of the bins."""
+        """The width of the bins, ns."""
         return round(self.bin_s * _NS_PER_S)
 
     def token(self) -> str:
@@ -75,7 +75,7 @@ class InfluxSettings(BaseModel):
 
 
 def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> InfluxSettings | None:
-    """Where the runs of a rig of this machine go; None when neither it nor the site file says so.
+    """The InfluxDB of a rig of this machine; None when neither it nor the site file names one.
 
     ``to`` is an address that replaces the configured one; it may carry ``?org=…&bucket=…``.
     Raises ConfigurationError with every mistake.
@@ -99,7 +99,7 @@ def _server_of(values: Section) -> object:
         parts = urlsplit(str(url))
         return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
     except ValueError:
-        return url  # none that a request can be sent to
+        return url  # no request can be sent to it
 
 
 def cursor_name(settings: InfluxSettings, to: str | None, full_rate: bool) -> str:

@@ -1,4 +1,4 @@
-"""The InfluxDB sink: slices in, batches out, and a cursor that never runs ahead of the server."""
+"""The InfluxDB sink: sends slices in batches; its cursor never runs ahead of what is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_FLIGHT = 4
 
 @dataclass(slots=True)
 class _Batch:
-    """Lines under way; ``cursor`` holds once they and all before them are stored."""
+    """Lines being sent; ``cursor`` is valid once they and all before them are stored."""
 
     cursor: Cursor | None
     stored: bool = False
@@ -66,7 +66,7 @@ class InfluxSink:
 
     @property
     def cursor(self) -> Cursor:
-        """From where on the journal is wanted."""
+        """From where on the journal is to be sent."""
         return self._cursor
 
     async def __aenter__(self) -> InfluxSink:
@@ -91,7 +91,7 @@ class InfluxSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop at once; the cursor says from where the next one goes on."""
+        """Stop at once; the next sink continues from the cursor."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -109,28 +109,28 @@ class InfluxSink:
         self._buffer_cursor = part.cursor
 
     async def _send_full(self) -> None:
-        """Send what fills a batch. It may carry the cursor of the slice before: all of that is
-        in it or was sent before it."""
+        """Send each full batch. It may carry the cursor of the previous slice, of which all lines
+        are in this batch or an earlier one."""
         while len(self._buffer) >= BATCH_LINES:
             batch, self._buffer = self._buffer[:BATCH_LINES], self._buffer[BATCH_LINES:]
             cursor, self._buffer_cursor = self._buffer_cursor, None
             await self._send(batch, cursor)
 
     async def heartbeat(self, point: Point) -> None:
-        """A sign of life, unless the server is busy or away: it is of no use later."""
+        """Send a heartbeat, unless the server is busy or away: it is of no use later."""
         text = line(point)
         if text is not None and not self._places.locked() and not self._writer.trouble:
             self._buffer.append(text)
 
     async def flush(self) -> None:
-        """Send what is there, however little."""
+        """Send the buffered lines, however few."""
         if self._buffer or self._buffer_cursor is not None:
             batch, cursor = self._buffer, self._buffer_cursor
             self._buffer, self._buffer_cursor = [], None
             await self._send(batch, cursor)
 
     async def drain(self) -> None:
-        """Wait until everything is stored, and keep the cursor."""
+        """Wait until everything is stored, and save the cursor."""
         await self.flush()
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -139,7 +139,7 @@ class InfluxSink:
         self._file.save()
 
     def report(self) -> SinkReport:
-        """What was done so far."""
+        """What has been sent so far."""
         return SinkReport(
             name=self.name,
             destination=self._settings.destination,
@@ -156,7 +156,7 @@ class InfluxSink:
         task = asyncio.create_task(self._deliver(batch, entry), name=f"{self.name}-batch")
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        await asyncio.sleep(0)  # on its way while further lines are made
+        await asyncio.sleep(0)  # the task begins to send while further lines are made
 
     async def _deliver(self, batch: list[str], entry: _Batch) -> None:
         try:

@@ -1,10 +1,10 @@
-"""Writes lines to InfluxDB 2.x or 1.8+ until they are stored, whatever happens in between.
+"""Writes lines to InfluxDB 2.x or 1.8+, and retries until they are stored.
 
-What an answer means:
+By the answer to a request:
 
 - network errors, time-outs, 408, 429, 5xx: tried again, with growing pauses;
-- 401, 403, 404 and other refusals of the request itself: told once, kept, tried again slowly;
-- 400, 422 (lines that cannot be taken): halved until only the culprits are left, which go to
+- 401, 403, 404 and other refusals of the request itself: reported once, tried again slowly;
+- 400, 422 (invalid lines): halved until only the invalid lines are left, which go to
   the reject file with the server's reason. 2.x stores nothing of a batch with an unparsable line,
   1.x all but that line; the rest being sent again does no harm in either;
 - 413: halved.
@@ -67,7 +67,7 @@ class _Answer:
     verdict: _Verdict
     reason: str = ""
     wait_s: float = 0.0
-    """How long the server asks to be left alone."""
+    """Retry-After of the server, s."""
 
 
 class _ShortAnswer(aiohttp.ClientResponse):
@@ -99,15 +99,15 @@ class InfluxWriter:
         self.stored = 0
         self.rejected = 0
         self.trouble = ""
-        """What is wrong with the server now, in words; empty when it takes what is sent."""
+        """What is wrong with the server now, in words; empty while it stores what is sent."""
         self._settings = settings
         self._rejects = rejects
         self._tell = tell
         self._pace = pace or WritePace()
         self._token: str | None = None
-        self._told: _Verdict | None = None
+        self._reported: _Verdict | None = None
         self._recovered = asyncio.Event()
-        self._client: Any = None  # its own annotations are incomplete
+        self._client: Any = None  # the library's annotations are incomplete
 
     async def __aenter__(self) -> InfluxWriter:
         context = None
@@ -136,7 +136,7 @@ class InfluxWriter:
             await self._client.close()
 
     async def store(self, lines: Sequence[str]) -> None:
-        """Come back when every line is stored, or in the reject file."""
+        """Return when every line is stored, or in the reject file."""
         parts = [list(lines)]
         while parts:
             part = parts.pop()
@@ -152,15 +152,15 @@ class InfluxWriter:
     async def probe(self) -> str:
         """What is wrong with the server, token or bucket, in words; empty when it takes points.
 
-        One line without a field is sent: a server that would store lines says that it is none
-        (2.x and 1.x look at token and bucket first), and stores nothing.
+        One line without a field is sent: a server that would store lines answers that it is
+        invalid (2.x and 1.x check token and bucket first), and stores nothing.
         """
         answer = await self._attempt(b"labctl_probe")
         taken = answer.verdict in (_Verdict.LINES, _Verdict.STORED)
         return "" if taken else answer.reason
 
     async def _until_answered(self, part: Sequence[str]) -> _Answer:
-        """Try until the server has said something about the lines themselves."""
+        """Try until the server answers about the lines themselves."""
         body = "\n".join(part).encode()
         pause_s = self._pace.first_s
         while True:
@@ -170,8 +170,8 @@ class InfluxWriter:
                 self._trouble_over()
                 return answer
             if recovered.is_set():
-                continue  # it was sent in a trouble that is over: no news
-            self._complain(answer)
+                continue  # sent before the server recovered: try again at once
+            self._report_trouble(answer)
             if answer.verdict is _Verdict.REFUSED:
                 wait_s = self._pace.refused_s
             else:
@@ -194,8 +194,8 @@ class InfluxWriter:
             return _Answer(_Verdict.AWAY, _shortened(str(error) or type(error).__name__))
 
     async def _renew_token(self) -> None:
-        """A token that was put right is used from the next attempt on."""
-        if self._token is not None and self._told is not _Verdict.REFUSED:
+        """Read the token again after a refusal: a corrected one is used at the next attempt."""
+        if self._token is not None and self._reported is not _Verdict.REFUSED:
             return
         try:
             token = await asyncio.to_thread(self._settings.token)
@@ -234,11 +234,11 @@ class InfluxWriter:
             hint = "is this an InfluxDB, of version 1.8 or newer?"
         return _Answer(_Verdict.REFUSED, f"{shown}: {hint}")
 
-    def _complain(self, answer: _Answer) -> None:
+    def _report_trouble(self, answer: _Answer) -> None:
         self.trouble = answer.reason
-        if answer.verdict is self._told:
+        if answer.verdict is self._reported:
             return
-        self._told = answer.verdict
+        self._reported = answer.verdict
         what = "refuses" if answer.verdict is _Verdict.REFUSED else "does not answer"
         self._tell(
             f"InfluxDB {self._settings.destination} {what}: {answer.reason}; "
@@ -246,11 +246,11 @@ class InfluxWriter:
         )
 
     def _trouble_over(self) -> None:
-        if self._told is None:
+        if self._reported is None:
             return
-        self._told, self.trouble = None, ""
+        self._reported, self.trouble = None, ""
         self._tell(f"InfluxDB {self._settings.destination} takes points again")
-        self._recovered.set()  # whoever is waiting need not wait to the end
+        self._recovered.set()  # ends the pauses of the other batches
         self._recovered = asyncio.Event()
 
     async def _pause(self, seconds: float) -> None:
@@ -277,14 +277,14 @@ class InfluxWriter:
 
 
 def _all_dropped(answer: _Answer, count: int) -> bool:
-    """Whether the server says that it dropped each of ``count`` lines (older than its bucket
-    keeps): halving would ask again thousands of times."""
+    """Whether the server dropped all ``count`` lines (older than the bucket's retention): halving
+    would take thousands of requests."""
     found = _DROPPED.findall(answer.reason)
     return answer.verdict is _Verdict.LINES and any(int(number) == count for number in found)
 
 
 def _reason(error: ApiException) -> str:
-    """The server's own words, on one line, short."""
+    """The server's error text, on one line, shortened."""
     body = getattr(error, "body", None) or b""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
     try:

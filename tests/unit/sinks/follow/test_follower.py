@@ -82,9 +82,9 @@ def test_device_clocks_are_mapped_to_the_truth_within_milliseconds(tmp_path: Pat
 def test_io_is_sent_as_it_is(tmp_path: Path) -> None:
     run = MadeRun(tmp_path).whole()
     found = of(points_of(run.path), "io", op="read")
-    told = run.data["fio.read.iops"]
-    assert sorted(found) == told["host"].tolist()
-    assert [found[t]["iops"] for t in sorted(found)] == told["readings"]["v"].tolist()
+    sent = run.data["fio.read.iops"]
+    assert sorted(found) == sent["host"].tolist()
+    assert [found[t]["iops"] for t in sorted(found)] == sent["readings"]["v"].tolist()
     assert all("bytes_per_s" in point for point in found.values())
 
 
@@ -221,8 +221,8 @@ def test_events_alike_at_the_same_time_are_both_kept(tmp_path: Path) -> None:
 
 
 def test_the_drives_own_power_readings_are_no_lines_in_a_chart(tmp_path: Path) -> None:
-    told = ((3.0, "drive_power", {"watts": 4.5}), (3.0, "drive_silent", {"reason": "x"}))
-    stored = points_of(MadeRun(tmp_path, more_events=told).whole().path)
+    sent = ((3.0, "drive_power", {"watts": 4.5}), (3.0, "drive_silent", {"reason": "x"}))
+    stored = points_of(MadeRun(tmp_path, more_events=sent).whole().path)
     assert not of(stored, "event", kind="drive_power")
     assert of(stored, "event", kind="drive_silent")
 

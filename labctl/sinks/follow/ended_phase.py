@@ -1,18 +1,17 @@
-"""The analysis of the report, on part of a run: a phase that has just ended.
+"""The result of a phase that has just ended, while the run is on: the report's analysis on a part.
 
-All rails are looked at in that phase and the one before it only; temperatures and what fio
-reports, which are few, over all of the run so far, because throttling is judged by them.
+Rails are read in that phase and the one before it only; temperatures and fio's values, which are
+few, over the whole run so far, because throttling is judged by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.results import PhaseResult, RunSummary, ThrottleInterval
+from labctl.analysis.results import PhaseResult, ThrottleInterval
 from labctl.analysis.run.summary import summarise
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import READING
@@ -21,7 +20,7 @@ from labctl.sinks.follow.growing_channel import GrowingChannel
 
 
 class _PartOfRun(RunRecord):
-    """A run as it stands in memory, with some of its channels cut to a stretch of records."""
+    """A run with some of its channels cut to a range of readings."""
 
     def __init__(
         self, record: RunRecord, events: tuple[Event, ...], cuts: dict[str, tuple[int, int]]
@@ -76,8 +75,3 @@ def ended_phase(
         if item.phase.index == index
     }
     return results, tuple(item for item in summary.throttling if item.phase_index == index)
-
-
-def whole_run(path: Path) -> RunSummary:
-    """Everything a run says: the numbers of ``summary.json``."""
-    return summarise(RunRecord(path))
