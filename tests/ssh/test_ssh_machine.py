@@ -66,8 +66,8 @@ async def assert_it_connects() -> None:
     try:
         await host.connect()
         assert len(host.boot_id) == 36
-        before, load = await LocalHost(Timebase()).look_at_load(), await host.look_at_load()
-        after = await LocalHost(Timebase()).look_at_load()
+        before, load = await LocalHost(Timebase()).sample_load(), await host.sample_load()
+        after = await LocalHost(Timebase()).sample_load()
         assert load is not None and load.tells == before.tells
         # within seconds of processors' time: iowait may count backwards (proc_stat(5))
         assert load.all_ticks == pytest.approx(after.all_ticks, abs=100 * 60)

@@ -1,10 +1,10 @@
 """The wall clock of the drive's host, which fio prints, against the timebase of the run.
 
-Every look brackets it: asked at t1, answered at t2, and it stood at what it says somewhere in
-between. The looks are recorded as a device clock (channel ``host.wall``) and mapped by
+Every sample brackets it: asked at t1, answered at t2, and it stood at what it says somewhere in
+between. The samples are recorded as a device clock (channel ``host.wall``) and mapped by
 :mod:`labctl.analysis.readings.clock_fit`, here for the moment and later by the analysis for good.
 
-A device time is the host's wall time since the clock's first look (plus ``LEAD_NS``). When the
+A device time is the host's wall time since the clock's first sample (plus ``LEAD_NS``). When the
 wall clock steps, or its machine restarts, a new epoch of device time begins.
 """
 
@@ -25,16 +25,16 @@ from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
 LEAD_NS = EPOCH_NS // 10
-"""Device time of a first look: what happened before it (up to a day) has one, too."""
+"""Device time of a first sample: what happened before it (up to a day) has one, too."""
 STEP_NS = 100 * NS_PER_MS
 FITTED = 240
-"""The newest looks that the mapping of the moment is made from: eight minutes at one in 2 s."""
+"""The newest samples that the mapping of the moment is made from: eight minutes at one in 2 s."""
 _WALL = re.compile(r"(\d{9,11})(\d{9})?(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
 class ClockSample:
-    """One bracketed look: when it was asked and answered here, and what the host's clocks said.
+    """One bracketed sample: when it was asked and answered here, and what the host's clocks said.
 
     ``tick_ns``: the wall clock is told in steps of this (1 s where ``date`` knows no ``%N``).
     ``up_ns``: its time since boot, in steps of 10 ms; None where it is not told.
@@ -53,7 +53,7 @@ class ClockSample:
 
     @classmethod
     def parse(cls, sent_ns: int, received_ns: int, wall: str, up: str) -> Self | None:
-        """The look that an answer of ``keeper.sh`` is; None when it tells no time."""
+        """The sample that an answer of ``keeper.sh`` is; None when it tells no time."""
         told = _WALL.match(wall)
         if told is None:
             return None
@@ -66,9 +66,9 @@ class ClockSample:
 
 
 class HostWallClock:
-    """Collects looks, notices steps, and maps the wall clock of the moment.
+    """Collects samples, notices steps, and maps the wall clock of the moment.
 
-    ``on_pair`` takes each look for the record. ``on_event`` is told ``host_clock`` (an epoch of
+    ``on_pair`` takes each sample for the record. ``on_event`` is told ``host_clock`` (an epoch of
     device time begins: ``epoch``, ``zero_wall_ns``, ``offset_ns``, ``tick_s``) and
     ``host_clock_step`` (``seconds``).
     """
@@ -95,15 +95,15 @@ class HostWallClock:
             self._last = None
         self._boot_id = boot_id
 
-    def take(self, look: ClockSample) -> None:
-        """Take the best look of a round."""
-        stepped_ns = self._stepped_ns(look) if self._last is not None else None
+    def take(self, sample: ClockSample) -> None:
+        """Take the best sample of a round."""
+        stepped_ns = self._stepped_ns(sample) if self._last is not None else None
         if self._last is None or stepped_ns is not None:
-            self._begin_epoch(look)
+            self._begin_epoch(sample)
         if stepped_ns is not None:
             self._on_event(EventKind.HOST_CLOCK_STEP, seconds=round(stepped_ns / NS_PER_S, 3))
-        self._last = look
-        pair = (self._device_ns(look.wall_ns), look.received_ns, look.round_trip_ns)
+        self._last = sample
+        pair = (self._device_ns(sample.wall_ns), sample.received_ns, sample.round_trip_ns)
         self._pairs = [*self._pairs[1 - FITTED :], pair]
         self._map = None
         self._on_pair(ClockPair(HOST_CLOCK.split(".")[1], *pair))
@@ -120,26 +120,26 @@ class HostWallClock:
     def _device_ns(self, wall_ns: int) -> int:
         return self._epoch * EPOCH_NS + LEAD_NS + wall_ns - self._zero_wall_ns
 
-    def _stepped_ns(self, look: ClockSample) -> int | None:
-        """How far the wall clock was set since the last look; None when it only ran on."""
+    def _stepped_ns(self, sample: ClockSample) -> int | None:
+        """How far the wall clock was set since the last sample; None when it only ran on."""
         last = self._last
         assert last is not None
-        wall_ns = look.wall_ns - last.wall_ns
-        if look.up_ns is not None and last.up_ns is not None:
-            ran_ns = look.up_ns - last.up_ns
+        wall_ns = sample.wall_ns - last.wall_ns
+        if sample.up_ns is not None and last.up_ns is not None:
+            ran_ns = sample.up_ns - last.up_ns
         else:
-            ran_ns = look.received_ns - last.received_ns
-        # a busy host may read its two clocks at either end of the look
-        doubt_ns = look.round_trip_ns + last.round_trip_ns
-        far = STEP_NS + doubt_ns + (self._tick_ns if self._tick_ns > 1 else 0)
+            ran_ns = sample.received_ns - last.received_ns
+        # a busy host may read its two clocks at either end of the sample
+        u_ns = sample.round_trip_ns + last.round_trip_ns
+        far = STEP_NS + u_ns + (self._tick_ns if self._tick_ns > 1 else 0)
         return wall_ns - ran_ns if abs(wall_ns - ran_ns) > far else None
 
-    def _begin_epoch(self, look: ClockSample) -> None:
+    def _begin_epoch(self, sample: ClockSample) -> None:
         self._epoch += 1
-        self._zero_wall_ns = look.wall_ns
-        self._tick_ns = look.tick_ns
+        self._zero_wall_ns = sample.wall_ns
+        self._tick_ns = sample.tick_ns
         self._pairs = []
-        middle_ns = look.received_ns - look.round_trip_ns // 2
-        data: dict[str, Any] = {"epoch": self._epoch, "zero_wall_ns": look.wall_ns}
-        data |= {"offset_ns": look.wall_ns - middle_ns, "tick_s": look.tick_ns / NS_PER_S}
+        middle_ns = sample.received_ns - sample.round_trip_ns // 2
+        data: dict[str, Any] = {"epoch": self._epoch, "zero_wall_ns": sample.wall_ns}
+        data |= {"offset_ns": sample.wall_ns - middle_ns, "tick_s": sample.tick_ns / NS_PER_S}
         self._on_event(EventKind.HOST_CLOCK, **data)

@@ -1,7 +1,7 @@
 """What each core of the drive's host did so far, looked at where a phase begins and ends.
 
-A look is the file ``/proc/stat`` (proc_stat(5)): counters since the boot, by core. What a core did
-in a phase is a difference of two looks, and made by the analysis
+A sample is the file ``/proc/stat`` (proc_stat(5)): counters since the boot, by core. What a core
+did in a phase is a difference of two samples, and made by the analysis
 (:mod:`labctl.analysis.readings.cpu_use`).
 """
 
@@ -19,7 +19,7 @@ from labctl.record.events import EventKind
 
 STAT = "/proc/stat"
 LAST_LOOK_WITHIN_S = 5.0
-"""The end of a run waits this long for the last look."""
+"""The end of a run waits this long for the last sample."""
 
 _CORE = re.compile(r"^cpu(\d+)((?: \d+){4,})", re.MULTILINE)
 _COLUMNS = 8
@@ -40,7 +40,7 @@ def parse_cpu_times(text: str) -> dict[str, list[int]]:
 class CpuWatch:
     """Records the counters of all cores as ``cpu_times`` events: ``cores``, ``u_ns``.
 
-    The time of an event is the middle of the look, ``u_ns`` half of what it took.
+    The time of an event is the middle of the sample, ``u_ns`` half of what it took.
     """
 
     def __init__(self, machine: Machine, now_ns: Callable[[], int], on_event: OnEvent) -> None:
@@ -50,11 +50,11 @@ class CpuWatch:
         self._wanted = asyncio.Event()
 
     def phase_boundary(self) -> None:
-        """A phase began or ended: look at once. Returns before that is done."""
+        """A phase began or ended: take a sample at once. Returns before that is done."""
         self._wanted.set()
 
-    async def look(self) -> None:
-        """Look once. A host that does not answer costs the look."""
+    async def sample(self) -> None:
+        """Take one sample; none where the host does not answer."""
         begin_ns = self._now_ns()
         with contextlib.suppress(LabctlError):  # host_lost tells of it
             texts = await asyncio.to_thread(self._machine.read_texts, [STAT])
@@ -69,14 +69,14 @@ class CpuWatch:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await self.look()
+            await self.sample()
 
 
 @contextlib.asynccontextmanager
 async def watching_cpu(
     machine: Machine, now_ns: Callable[[], int], on_event: OnEvent
 ) -> AsyncIterator[CpuWatch]:
-    """Watch the cores of ``machine`` inside the ``async with``; the end looks once more."""
+    """Watch the cores of ``machine`` inside the ``async with``; the end takes one more sample."""
     watch = CpuWatch(machine, now_ns, on_event)
     task = asyncio.create_task(watch.run(), name="cpu-watch")
     try:
@@ -85,4 +85,4 @@ async def watching_cpu(
         task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LOOK_WITHIN_S):
-                await watch.look()
+                await watch.sample()

@@ -112,7 +112,7 @@ class DriveHost(Protocol):
         """A recent time of the host's wall clock, as fio prints it."""
         ...
 
-    async def look_at_load(self) -> LoadSample | None:
+    async def sample_load(self) -> LoadSample | None:
         """What other work its processors have; None while it is away."""
         ...
 
@@ -209,7 +209,7 @@ class LocalHost:
         """See :class:`DriveHost`."""
         return HostMoment(self._timebase.from_wall_ns(wall_ns))
 
-    async def look_at_load(self) -> LoadSample:
+    async def sample_load(self) -> LoadSample:
         """See :class:`DriveHost`."""
         texts = await asyncio.to_thread(self.machine.read_texts, [PRESSURE, STAT])
         pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")

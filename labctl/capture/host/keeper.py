@@ -148,7 +148,7 @@ class Keeper:
         if not self.closed.is_set() and not self._process.stdin.is_closing():
             self._process.stdin.write((" ".join(words) + "\n").encode())
 
-    async def look(self) -> ClockSample | None:
+    async def sample(self) -> ClockSample | None:
         """Look at the host's clocks once; None when the connection is gone."""
         answer = await self._ask("clock")
         if answer is None:
@@ -293,7 +293,7 @@ class RemoteProcess:
     async def wait(self) -> int:
         """See :class:`Spawned`."""
         if await self._process.wait() == CONNECTION_FAILED:
-            await self._keeper.look()  # the connection, or a signal that ended the process?
+            await self._keeper.sample()  # the connection, or a signal that ended the process?
         else:
             self._keeper.order("drop", self._name)
         code = self.returncode

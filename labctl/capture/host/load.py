@@ -23,7 +23,7 @@ from labctl.record.journal import Journal
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 
 PRESSURE = "/proc/pressure/cpu"
-LOOK_EVERY_S = 0.5
+SAMPLE_EVERY_S = 0.5
 _LATELY = re.compile(r"some avg10=(\d+\.\d+)")
 _TOTAL = re.compile(r"\btotal=(\d+)")
 _ALL_CORES = re.compile(r"(?:cpu +)?((?:\d+ ){7}\d+)")
@@ -84,20 +84,20 @@ def lately_waiting(pressure: str) -> float | None:
 
 
 @contextlib.asynccontextmanager
-async def watching_load(look: AskLoad, journal: Journal) -> AsyncIterator[None]:
+async def watching_load(sample: AskLoad, journal: Journal) -> AsyncIterator[None]:
     """Record the shares (channels ``HOST_WAITING`` and ``HOST_STOLEN``, each at the middle of its
     time) inside the ``async with``; nothing of a host without these counters."""
-    task = asyncio.create_task(_watch(look, journal), name="load-watch")
+    task = asyncio.create_task(_watch(sample, journal), name="load-watch")
     try:
         yield
     finally:
         task.cancel()
 
 
-async def _watch(look: AskLoad, journal: Journal) -> None:
+async def _watch(sample: AskLoad, journal: Journal) -> None:
     before: LoadSample | None = None
     while True:
-        now = await look()
+        now = await sample()
         if now is not None and not now.tells:
             return
         if now is not None and before is not None and now.t_ns > before.t_ns:
@@ -107,4 +107,4 @@ async def _watch(look: AskLoad, journal: Journal) -> None:
                 with contextlib.suppress(JournalError):  # told once, by the journal itself
                     journal.readings(instrument, Block(channel, middle_ns, np.array([share])))
         before = now
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(SAMPLE_EVERY_S)

@@ -37,10 +37,10 @@ LAST_RETRY_S = 8.0
 BACK_WITHIN_S = 600.0
 """A run waits this long for a lost host: time for it to restart. The firmware of a server alone may
 take minutes."""
-LOOK_EVERY_S = 2.0
-LOOKS_A_ROUND = 3
+SAMPLE_EVERY_S = 2.0
+SAMPLES_A_ROUND = 3
 FIRST_ROUNDS = 12
-"""Rounds of looks at the clock in quick succession, when a connection begins and at the end."""
+"""Rounds of samples of the clock in quick succession, when a connection begins and at the end."""
 
 
 TOKEN_BYTES = 6
@@ -99,7 +99,7 @@ class RemoteHost:
         self._task = asyncio.create_task(self._keep(), name="drive-host")
 
     def record_to(self, journal: Journal, tell: Callable[..., None]) -> None:
-        """From now on looks at the clock go to ``journal`` and events to ``tell``."""
+        """From now on samples of the clock go to ``journal`` and events to ``tell``."""
         self._journal, self._tell = journal, tell
         tell(EventKind.HOST_SESSION, token=self._token)
         for kind, t_ns, data in self._events:
@@ -114,7 +114,7 @@ class RemoteHost:
             if self._gone is not None:
                 raise self._gone
             assert self._keeper is not None
-            if await self._keeper.look() is not None and not self._keeper.closed.is_set():
+            if await self._keeper.sample() is not None and not self._keeper.closed.is_set():
                 return
             await asyncio.sleep(FIRST_RETRY_S)
 
@@ -132,7 +132,7 @@ class RemoteHost:
         """See :class:`DriveHost`."""
         return self._clock.moment_of(wall_ns)
 
-    async def look_at_load(self) -> LoadSample | None:
+    async def sample_load(self) -> LoadSample | None:
         """See :class:`DriveHost`."""
         return None if self._keeper is None else await self._keeper.load()
 
@@ -145,7 +145,7 @@ class RemoteHost:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             if not keeper.closed.is_set():
-                await self._look(keeper, FIRST_ROUNDS // 2)
+                await self._sample(keeper, FIRST_ROUNDS // 2)
             await keeper.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
 
@@ -161,7 +161,7 @@ class RemoteHost:
         )
         self._clock.booted(keeper.boot_id)
         self._keeper = keeper
-        await self._look(keeper, FIRST_ROUNDS)
+        await self._sample(keeper, FIRST_ROUNDS)
         if keeper.closed.is_set():
             raise RunFailed(keeper.reason)
         self._back.set()
@@ -194,33 +194,33 @@ class RemoteHost:
                     self._back.set()
 
     async def _follow(self, keeper: Keeper) -> None:
-        phasing = CounterPolling(LOOK_EVERY_S)
+        phasing = CounterPolling(SAMPLE_EVERY_S)
         while not keeper.closed.is_set():
-            look = await self._look(keeper)
-            wait_s = LOOK_EVERY_S
-            if look is not None and look.tick_ns >= NS_PER_S:
+            sample = await self._sample(keeper)
+            wait_s = SAMPLE_EVERY_S
+            if sample is not None and sample.tick_ns >= NS_PER_S:
                 # A clock that only tells whole seconds tells most when it is about to change.
-                count = look.wall_ns // look.tick_ns
-                phasing.add_poll(count, look.tick_ns, look.sent_ns, look.received_ns)
+                count = sample.wall_ns // sample.tick_ns
+                phasing.add_poll(count, sample.tick_ns, sample.sent_ns, sample.received_ns)
                 now_ns = self._now_ns()
-                wait_s = (phasing.next_poll_ns(now_ns, look.tick_ns) - now_ns) / NS_PER_S
+                wait_s = (phasing.next_poll_ns(now_ns, sample.tick_ns) - now_ns) / NS_PER_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await keeper.closed.wait()
 
-    async def _look(self, keeper: Keeper, rounds: int = 1) -> ClockSample | None:
-        """Look a few times, and keep the shortest of each round; the last one kept."""
+    async def _sample(self, keeper: Keeper, rounds: int = 1) -> ClockSample | None:
+        """Sample the clock and take the shortest sample of each round; gives the last taken."""
         best = None
         for _ in range(rounds):
-            looks = []
-            for _ in range(LOOKS_A_ROUND):
-                look = await keeper.look()
+            samples = []
+            for _ in range(SAMPLES_A_ROUND):
+                sample = await keeper.sample()
                 if keeper.closed.is_set():
                     return None
-                looks += [look] if look is not None else []
-                if look is not None and look.tick_ns >= NS_PER_S:
+                samples += [sample] if sample is not None else []
+                if sample is not None and sample.tick_ns >= NS_PER_S:
                     break
-            best = min(looks, key=lambda look: look.round_trip_ns, default=None)
+            best = min(samples, key=lambda sample: sample.round_trip_ns, default=None)
             if best is None:
                 raise RunFailed(
                     f"host {self._destination}: its clock cannot be read (date +%s says no number)"

@@ -1,4 +1,4 @@
-"""Who a sequence of phases works with: hands at the drive, and a narrator of what happens."""
+"""What a sequence of phases needs: actions on the drive, and a listener for what happens."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ TRIES = 3
 """How often a fio is started that is lost with the connection to its host before its phase."""
 
 
-class Fios:
-    """Starts each fio of a run by ``hands``, ahead of its phase."""
+class FioPool:
+    """Starts each fio of a run by ``actions``, ahead of its phase."""
 
-    def __init__(self, hands: DriveActions, now_ns: Callable[[], int]) -> None:
-        self._hands = hands
+    def __init__(self, actions: DriveActions, now_ns: Callable[[], int]) -> None:
+        self._actions = actions
         self._now_ns = now_ns
         self._there: list[FioProcess] = []
         self._holding: dict[int, asyncio.Task[FioProcess]] = {}
@@ -51,7 +51,7 @@ class Fios:
 
     async def _held(self, phase: Phase) -> FioProcess:
         self._checked_ns[phase.index] = self._now_ns()
-        fio = await self._hands.start_fio(phase)
+        fio = await self._actions.start_fio(phase)
         self._there.append(fio)
         await fio.wait_held()
         return fio

@@ -12,7 +12,7 @@ from labctl.analysis.steady_state.temperature import is_steady
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S
 
-LOOK_EVERY_S = 0.5
+SAMPLE_EVERY_S = 0.5
 
 
 class Sensed(Protocol):
@@ -52,7 +52,7 @@ class DriveSamples:
                 self._celsius.append(celsius)
             if self._window_s and self._stands():
                 self.steady.set()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(SAMPLE_EVERY_S)
 
     def _stands(self) -> bool:
         return is_steady(np.array(self._t_s), np.array(self._celsius), self._window_s)

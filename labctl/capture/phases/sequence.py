@@ -15,11 +15,11 @@ from typing import Any
 
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.phases.contract import DriveActions, PhaseListener
-from labctl.capture.phases.fio_pool import Fios
+from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
-from labctl.capture.phases.sampling import LOOK_EVERY_S, DriveSamples
+from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import GuardTripped, Refused, RunFailed
@@ -53,8 +53,8 @@ class PhaseSequence:
     def __init__(
         self,
         phases: Sequence[Phase],
-        hands: DriveActions,
-        narrator: PhaseListener,
+        actions: DriveActions,
+        listener: PhaseListener,
         now_ns: Callable[[], int],
         done: Collection[int] = (),
         values: Mapping[int, PointValues] | None = None,
@@ -69,8 +69,8 @@ class PhaseSequence:
         """
         self.failed: list[str] = []
         self._phases = tuple(phases)
-        self._hands = hands
-        self._narrator = narrator
+        self._actions = actions
+        self._listener = listener
         self._now_ns = now_ns
         self._over = set(done)
         self._values = dict(values or {})
@@ -81,17 +81,17 @@ class PhaseSequence:
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
         self._power_state: int | None = None
-        self._fios = Fios(hands, now_ns)
+        self._pool = FioPool(actions, now_ns)
         self._finishing: list[asyncio.Task[None]] = []
 
     @property
     def at_rest(self) -> bool:
         """Whether no fio is there, not even a held one."""
-        return self._fios.none
+        return self._pool.none
 
     def kill(self) -> None:
         """SIGKILL to every fio there is, held or at work."""
-        self._fios.kill()
+        self._pool.kill()
 
     def pause(self, pause: Pause) -> None:
         """Give up the phase that is on, let the drive cool down, and do the phase again."""
@@ -143,10 +143,10 @@ class PhaseSequence:
 
     async def _idle(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         begin_ns = self._now_ns()
-        self._narrator.phase_began(phase, begin_ns)
+        self._listener.phase_began(phase, begin_ns)
         end_ns = begin_ns + round(phase.duration_s * NS_PER_S)
         await self._until(end_ns - round(HOLD_AHEAD_S * NS_PER_S), stop)
-        self._fios.hold(following, stop)
+        self._pool.hold(following, stop)
         await self._until(end_ns, stop)
         now_ns = self._now_ns()
         outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
@@ -155,13 +155,13 @@ class PhaseSequence:
     async def _cool(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         assert phase.until_celsius is not None
         begin_ns = self._now_ns()
-        self._narrator.phase_began(phase, begin_ns)
-        self._fios.hold(following, stop)
+        self._listener.phase_began(phase, begin_ns)
+        self._pool.hold(following, stop)
         celsius = await self._wait_cool(phase.until_celsius, phase.duration_s, stop)
         now_ns = self._now_ns()
         cool = celsius is not None and celsius <= phase.until_celsius
         reason = "" if cool else f"not cool after {phase.duration_s:.0f} s"
-        self._narrator.event(
+        self._listener.event(
             EventKind.COOLED_DOWN, reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
         )
         outcome = "interrupted" if stop.asked and not cool else "completed"
@@ -173,13 +173,13 @@ class PhaseSequence:
         self._paused.clear()
         if pause is None or self._next() is None:
             return
-        await self._fios.drop_held()
-        self._narrator.event(
+        await self._pool.drop_held()
+        self._listener.event(
             EventKind.PAUSED, reason=pause.reason, until_celsius=pause.until_celsius
         )
         celsius = await self._wait_cool(pause.until_celsius, pause.within_s, stop)
         cool = celsius is not None and celsius <= pause.until_celsius
-        self._narrator.event(EventKind.RESUMED, celsius=celsius, reached=cool)
+        self._listener.event(EventKind.RESUMED, celsius=celsius, reached=cool)
         if not (cool or stop.asked):
             raise GuardTripped(
                 f"{pause.reason}; not below {pause.until_celsius:g} °C after {pause.within_s:.0f} s"
@@ -190,21 +190,21 @@ class PhaseSequence:
     ) -> float | None:
         """Wait until it is that cool, the time is over or a stop is asked; its temperature."""
         limit_ns = self._now_ns() + round(within_s * NS_PER_S)
-        celsius = self._hands.celsius()
+        celsius = self._actions.celsius()
         while (celsius is None or celsius > until_celsius) and self._now_ns() < limit_ns:
-            if await stop.wait(LOOK_EVERY_S):
+            if await stop.wait(SAMPLE_EVERY_S):
                 break
-            celsius = self._hands.celsius()
+            celsius = self._actions.celsius()
         return celsius
 
     async def _purge(self, phase: Phase, stop: StopRequest) -> None:
-        await self._fios.drop_held()
+        await self._pool.drop_held()
         await asyncio.gather(*self._finishing)  # who has the drive open now is somebody else
         begin_ns = self._now_ns()
-        self._narrator.phase_began(phase, begin_ns)
+        self._listener.phase_began(phase, begin_ns)
         outcome, problem = "completed", ""
         try:
-            await self._hands.purge(phase)
+            await self._actions.purge(phase)
         except RunFailed as error:
             outcome, problem = self._not_completed(phase, error, stop), str(error)
         self._ended(phase, outcome, begin_ns, self._now_ns(), NS_PER_MS, problem)
@@ -213,30 +213,30 @@ class PhaseSequence:
         fio = await self._ready(phase, stop)
         if fio is None:
             return
-        self._narrator.phase_began(phase, fio.release())
-        looks = DriveSamples(phase, self._hands, self._now_ns)
-        looking = asyncio.create_task(looks.keep(), name=f"looks-{phase.index}")
+        self._listener.phase_began(phase, fio.release())
+        samples = DriveSamples(phase, self._actions, self._now_ns)
+        sampling = asyncio.create_task(samples.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         paused = asyncio.create_task(self._paused.wait(), name="pause")
-        steady = asyncio.create_task(looks.steady.wait(), name="steady")
+        steady = asyncio.create_task(samples.steady.wait(), name="steady")
         ends = (done, asked, paused, steady)
         try:
             if phase.timed:
                 ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
                 await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
                 if self._pause is None:
-                    self._fios.hold(following, stop)
+                    self._pool.hold(following, stop)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
-            self._values[phase.index] = PointValues(fio.output.iops, looks.watts, looks.celsius)
+            self._values[phase.index] = PointValues(fio.output.iops, samples.watts, samples.celsius)
             if done.done() and problem is None:
-                self._tell_steady(phase, looks)
+                self._tell_steady(phase, samples)
                 self._finish_later(phase, fio, stop)
                 return
             unfit = await fio.stop()
-            if problem is None and looks.steady.is_set() and not (stop.asked or self._pause):
-                self._tell_steady(phase, looks)
+            if problem is None and samples.steady.is_set() and not (stop.asked or self._pause):
+                self._tell_steady(phase, samples)
                 if unfit:
                     self._fail(unfit, stop)
                 self._closed(phase, fio, "failed" if unfit else "completed", unfit)
@@ -251,20 +251,20 @@ class PhaseSequence:
                 if isinstance(problem, Refused):
                     raise problem
                 if outcome == "interrupted":
-                    await self._fios.drop_held()
+                    await self._pool.drop_held()
         finally:
-            for task in (*ends, looking):
+            for task in (*ends, sampling):
                 task.cancel()
 
-    def _tell_steady(self, phase: Phase, looks: DriveSamples) -> None:
+    def _tell_steady(self, phase: Phase, samples: DriveSamples) -> None:
         """How a phase ended that lasts until the temperature stands."""
         if phase.steady_temperature_s:
-            reached = looks.steady.is_set()
-            self._narrator.event(
+            reached = samples.steady.is_set()
+            self._listener.event(
                 EventKind.TEMPERATURE_STEADY,
                 index=phase.index,
                 reached=reached,
-                celsius=looks.celsius,
+                celsius=samples.celsius,
             )
 
     def _fail(self, reason: str, stop: StopRequest) -> None:
@@ -300,7 +300,7 @@ class PhaseSequence:
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
         """The held fio of ``phase``; None when it did not get ready or the run shall end."""
         try:
-            fio = await self._fios.take(phase, stop)
+            fio = await self._pool.take(phase, stop)
             if fio is not None:
                 await self._check_again(phase, fio)
                 await self._into_power_state(phase)
@@ -309,18 +309,18 @@ class PhaseSequence:
             now_ns = self._now_ns()
             outcome = self._not_completed(phase, error, stop)
             self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
-            await self._fios.drop_held()
+            await self._pool.drop_held()
             return None
 
     async def _check_again(self, phase: Phase, fio: FioProcess) -> None:
         """Somebody may have mounted the drive since, which nothing of ours had open."""
-        if self._fios.checked_s(phase) > CHECK_AGAIN_AFTER_S:
+        if self._pool.checked_s(phase) > CHECK_AGAIN_AFTER_S:
             await asyncio.gather(*self._finishing)
-            fio.refuse_others(await self._hands.check_again(phase))
+            fio.refuse_others(await self._actions.check_again(phase))
 
     async def _into_power_state(self, phase: Phase) -> None:
         if phase.power_state is not None and phase.power_state != self._power_state:
-            await self._hands.set_power_state(phase.power_state)
+            await self._actions.set_power_state(phase.power_state)
             self._power_state = phase.power_state
 
     async def _end_of_last_round(self) -> None:
@@ -339,7 +339,7 @@ class PhaseSequence:
         ended = rounds_end(self._phases, self._values, phase, self._drives)
         if ended is None:
             return
-        self._narrator.event(
+        self._listener.event(
             EventKind.STEADY_STATE,
             sweep=phase.sweep,
             sweep_number=phase.sweep_number,
@@ -351,7 +351,7 @@ class PhaseSequence:
         later = later_rounds(self._phases, phase)
         if later:
             self._over.update(later)
-            await self._fios.drop_held()
+            await self._pool.drop_held()
 
     def _finish_later(self, phase: Phase, fio: FioProcess, stop: StopRequest) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
@@ -376,7 +376,7 @@ class PhaseSequence:
             more["disk_busy_s"] = fio.output.disk_busy_s
         more |= fio.output.printed
         self._ended(phase, outcome, window.begin_ns, window.end_ns, window.u_ns, reason, **more)
-        self._fios.forget(fio)
+        self._pool.forget(fio)
 
     def _ended(
         self,
@@ -388,7 +388,7 @@ class PhaseSequence:
         reason: str,
         **more: Any,
     ) -> None:
-        self._narrator.event(
+        self._listener.event(
             EventKind.PHASE_ENDED,
             index=phase.index,
             outcome=outcome,
@@ -402,8 +402,8 @@ class PhaseSequence:
     async def _end(self, stop: StopRequest) -> None:
         """Whatever is still there ends now."""
         await asyncio.gather(*self._finishing)
-        await self._fios.drop_held()
-        for fio in self._fios:
+        await self._pool.drop_held()
+        for fio in self._pool:
             await fio.stop()
             self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
 

@@ -23,7 +23,7 @@ class ClockWatch:
         self._timebase = timebase
         self._wall_offset_ns = timebase.wall_offset_ns()
 
-    async def looks(self, event: Callable[..., object]) -> AsyncIterator[None]:
+    async def samples(self, event: Callable[..., object]) -> AsyncIterator[None]:
         """One each second, for ever, after ``event`` took what happened to time since the last."""
         while True:
             looked = time.monotonic()

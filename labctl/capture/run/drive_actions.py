@@ -45,7 +45,7 @@ def of_drive(name: str) -> dict[str, Any]:
 @dataclass(frozen=True)
 class RigActions:
     """Acts on the drives of ``rig``, where they live; see
-    :class:`labctl.capture.phases.contract.Hands`.
+    :class:`labctl.capture.phases.contract.DriveActions`.
 
     ``drives``, ``drive_states`` and ``controls`` by the drive's name, which is empty where there
     is only one. ``at_rest`` says whether no fio of ours is there.
@@ -59,7 +59,7 @@ class RigActions:
     monitor: Monitor
     timebase: Timebase
     runs_root: Path
-    narrator: PhaseListener
+    listener: PhaseListener
     at_rest: Callable[[], bool]
     stop: StopRequest
     controls: Mapping[str, DriveControl]
@@ -123,12 +123,12 @@ class RigActions:
         No fio of ours may be there: it would be taken for somebody who uses the drive.
         """
         places = await self._check([phase], whole_drive=True, at_rest=True)
-        self.narrator.event(EventKind.PURGE_STARTED, method=phase.purge_method)
+        self.listener.event(EventKind.PURGE_STARTED, method=phase.purge_method)
 
         async def purge(name: str, control: DriveControl) -> None:
             place = places.get(name)
             method = await asyncio.to_thread(control.purge, phase, place, lambda: self.stop.asked)
-            self.narrator.event(EventKind.PURGED, method=method, **of_drive(name))
+            self.listener.event(EventKind.PURGED, method=method, **of_drive(name))
 
         purging = [purge(name, control) for name, control in self.controls.items()]
         ended = await asyncio.gather(*purging, return_exceptions=True)
@@ -142,7 +142,7 @@ class RigActions:
             await asyncio.to_thread(control.set_power_state, state)
             known = self.drive_states[name].power_states
             max_watts = next((item.max_watts for item in known if item.number == state), None)
-            self.narrator.event(
+            self.listener.event(
                 EventKind.POWER_STATE, state=state, max_watts=max_watts, **of_drive(name)
             )
 

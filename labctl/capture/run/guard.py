@@ -44,16 +44,16 @@ class GuardSample:
     running_s: float
 
 
-def passed(rig: Rig, look: GuardSample) -> Iterator[Trip]:
-    """Every limit that is passed in this look. What is not known passes none, and is warned of
-    where it has a limit."""
+def passed(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
+    """Every limit that is passed in this sample. A value that is not known passes no limit;
+    where it has one, a warning says so."""
     limits = rig.file.limits
-    yield from _heat(limits, look.celsius)
-    yield from _unwatched(rig, look)
-    yield from _rails(rig, look.view)
-    yield from _watts(rig, look.view)
-    yield from _disk(limits, look.free_disk_bytes)
-    if limits.hours is not None and look.running_s > limits.hours * 3600:
+    yield from _heat(limits, sample.celsius)
+    yield from _unwatched(rig, sample)
+    yield from _rails(rig, sample.view)
+    yield from _watts(rig, sample.view)
+    yield from _disk(limits, sample.free_disk_bytes)
+    if limits.hours is not None and sample.running_s > limits.hours * 3600:
         yield Trip("hours", f"the run is on for more than {limits.hours:g} h", "abort")
 
 
@@ -74,17 +74,17 @@ def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
             yield Trip(_celsius_of(name), reason, limits.when_hot)
 
 
-def _unwatched(rig: Rig, look: GuardSample) -> Iterator[Trip]:
+def _unwatched(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
     """Limits that nobody can tell about, since what they are about is not known."""
     limits = rig.file.limits
     if limits.celsius is not None:
         for name in rig.drives:
-            if name not in look.celsius:
+            if name not in sample.celsius:
                 told = f"nobody knows how hot {_said(name)} is"
                 reason = f"{told}: {limits.celsius:g} °C is not watched"
                 yield Trip(f"{_celsius_of(name)} unknown", reason, "warn", BLIND_S)
     if limits.watts is not None:
-        dark = [name for name, rail in look.view.rails.items() if rail.watts is None]
+        dark = [name for name, rail in sample.view.rails.items() if rail.watts is None]
         if dark:
             reason = f"{', '.join(dark)} is not measured: {limits.watts:g} W is not watched"
             yield Trip("watts unknown", reason, "warn", BLIND_S)
@@ -125,16 +125,16 @@ def _disk(limits: Limits, free_bytes: int | None) -> Iterator[Trip]:
 
 
 class Guard:
-    """Turns looks into changes: what has tripped, and what is over."""
+    """Turns samples into changes: what has tripped, and what is over."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._since_s: dict[str, float] = {}
         self._told: dict[str, Trip] = {}
 
-    def changes(self, look: GuardSample, now_s: float) -> tuple[list[Trip], list[Trip]]:
-        """(tripped, over) since the last look, at ``now_s`` on any steady clock."""
-        present: Mapping[str, Trip] = {trip.limit: trip for trip in passed(self._rig, look)}
+    def changes(self, sample: GuardSample, now_s: float) -> tuple[list[Trip], list[Trip]]:
+        """(tripped, over) since the last sample, at ``now_s`` on any steady clock."""
+        present: Mapping[str, Trip] = {trip.limit: trip for trip in passed(self._rig, sample)}
         self._since_s = {name: self._since_s.get(name, now_s) for name in present}
         tripped = [
             trip

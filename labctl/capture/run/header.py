@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.capture.host.load import LOOK_EVERY_S
+from labctl.capture.host.load import SAMPLE_EVERY_S
 from labctl.capture.identity.sharing import what_they_share
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
@@ -45,7 +45,7 @@ def _fio_channels(phases: Sequence[Phase], drives: Iterable[str]) -> tuple[Chann
 
 
 _HOST_CHANNELS = tuple(
-    ChannelInfo(name=name, quantity="share", unit="1", interval_s=LOOK_EVERY_S)
+    ChannelInfo(name=name, quantity="share", unit="1", interval_s=SAMPLE_EVERY_S)
     for name in (HOST_WAITING, HOST_STOLEN)
 )
 

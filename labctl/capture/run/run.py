@@ -176,7 +176,7 @@ class Run:
             self._describe()
             self._open_journal(versions, acquisition.identities(), states, stop)
             await self._begin(versions)
-            return await self._recorded(self._hands(drive_host, states, stop), stop, missing)
+            return await self._recorded(self._rig_actions(drive_host, states, stop), stop, missing)
         finally:
             await asyncio.to_thread(acquisition.stop)
             if self._journal is not None:
@@ -221,7 +221,7 @@ class Run:
         await asyncio.to_thread(self._journal.flush)  # who follows the run reads it there
         self._on_event(event)
 
-    def _hands(
+    def _rig_actions(
         self, drive_host: DriveHost, states: Mapping[str, DriveState], stop: StopRequest
     ) -> RigActions:
         assert self._journal is not None
@@ -234,7 +234,7 @@ class Run:
             monitor=self.monitor,
             timebase=self.timebase,
             runs_root=self._runs_root,
-            narrator=self,
+            listener=self,
             at_rest=lambda: self._sequence is None or self._sequence.at_rest,
             stop=stop,
             controls={
@@ -289,27 +289,27 @@ class Run:
             self._cpu_watch.phase_boundary()
 
     async def _recorded(
-        self, hands: RigActions, stop: StopRequest, missing: dict[str, str]
+        self, actions: RigActions, stop: StopRequest, missing: dict[str, str]
     ) -> RunOutcome:
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
         done, values = (kept.done, kept.values) if kept is not None else ((), None)
         sequence = PhaseSequence(
-            self.phases, hands, self, self.timebase.now_ns, done, values, self.plan.resume,
+            self.phases, actions, self, self.timebase.now_ns, done, values, self.plan.resume,
             len(self.drives), self.plan.when_phase_fails,
         )  # fmt: skip
         self._sequence = sequence
-        if isinstance(hands.host, RemoteHost):
-            hands.host.record_to(self._journal, self.event)
+        if isinstance(actions.host, RemoteHost):
+            actions.host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)
         for name, reason in missing.items():
             self.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
         owners = self._acquisition.owners
-        watch = Supervisor(hands, sequence, owners, self._clocks, self._began_ns)
+        watch = Supervisor(actions, sequence, owners, self._clocks, self._began_ns)
         try:
-            async with watch.watching(), self._watching_drive(hands):
+            async with watch.watching(), self._watching_drive(actions):
                 if self.plan.governor:
-                    await asyncio.to_thread(hands.set_governor, self.plan.governor)
+                    await asyncio.to_thread(actions.set_governor, self.plan.governor)
                 await sequence.carry_out(stop)
         except LabctlError as error:
             reason = "; ".join([*sequence.failed[:1], str(error)])
@@ -317,14 +317,14 @@ class Run:
             # a drive that was pulled is a mistake in the rig only before the run has begun
             gone = isinstance(error, ConfigurationError)
             stop.ask(outcome, reason, RunFailed.exit_code if gone else error.exit_code)
-        for problem in await asyncio.to_thread(hands.restore):
+        for problem in await asyncio.to_thread(actions.restore):
             self.event(EventKind.NOT_RESTORED, reason=problem)
         if sequence.failed:
             told = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
             stop.ask("failed", told, RunFailed.exit_code)
         for name in await asyncio.to_thread(self._acquisition.stop):
             self.event(EventKind.INSTRUMENT_STUCK, instrument=name)
-        await hands.host.close()
+        await actions.host.close()
         outcome = stop.outcome or "completed"
         self.event(EventKind.RUN_ENDED, outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
@@ -348,15 +348,17 @@ class Run:
                 watch.phase_boundary()
 
     @contextlib.asynccontextmanager
-    async def _watching_drive(self, hands: RigActions) -> AsyncIterator[None]:
+    async def _watching_drive(self, actions: RigActions) -> AsyncIterator[None]:
         """Look after the counters of the drives and of their host, for the journal."""
 
         def told_of(drive: str) -> OnEvent:
             return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
-        machine, now_ns = hands.host.machine, self.timebase.now_ns
+        machine, now_ns = actions.host.machine, self.timebase.now_ns
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(watching_load(hands.host.look_at_load, hands.journal))
+            await stack.enter_async_context(
+                watching_load(actions.host.sample_load, actions.journal)
+            )
             self._cpu_watch = await stack.enter_async_context(
                 watching_cpu(machine, now_ns, told_of(""))
             )
@@ -364,6 +366,6 @@ class Run:
                 await stack.enter_async_context(
                     watching_drive(machine, state, now_ns, told_of(name))
                 )
-                for name, state in hands.drive_states.items()
+                for name, state in actions.drive_states.items()
             ]
             yield

@@ -22,36 +22,36 @@ REQUIRED_GONE_S = 10.0
 
 
 class Supervisor:
-    """Watches a run with these ``hands``, phases and ``owners`` of its meters, by name."""
+    """Watches a run with these ``actions``, phases and ``owners`` of its meters, by name."""
 
     def __init__(
         self,
-        hands: RigActions,
+        actions: RigActions,
         sequence: PhaseSequence,
         owners: Mapping[str, Owner],
         clocks: ClockWatch,
         began_ns: int,
     ) -> None:
-        self._hands = hands
+        self._actions = actions
         self._sequence = sequence
         self._owners = owners
         self._clocks = clocks
         self._began_ns = began_ns
-        self._guard = Guard(hands.rig)
+        self._guard = Guard(actions.rig)
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watch; whatever ends the watching itself ends the run."""
 
         async def watch() -> None:
-            async for _ in self._clocks.looks(self._hands.narrator.event):
+            async for _ in self._clocks.samples(self._actions.listener.event):
                 self._note_required()
                 self._keep_limits()
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled():
                 reason = f"limits are not watched any more: {task.exception()!r}"
-                self._hands.stop.ask("failed", reason, RunFailed.exit_code)
+                self._actions.stop.ask("failed", reason, RunFailed.exit_code)
 
         task = asyncio.create_task(watch(), name="watch")
         task.add_done_callback(ended)
@@ -63,7 +63,7 @@ class Supervisor:
     def _note_required(self) -> None:
         """Stop a run whose meter that it cannot do without is away for too long."""
         now = asyncio.get_running_loop().time()
-        instruments = self._hands.rig.file.instruments
+        instruments = self._actions.rig.file.instruments
         for name, owner in self._owners.items():
             lost_at = owner.lost_at
             if (
@@ -71,7 +71,7 @@ class Supervisor:
                 and lost_at is not None
                 and now - lost_at > REQUIRED_GONE_S
             ):
-                self._hands.stop.ask(
+                self._actions.stop.ask(
                     "failed",
                     f"{name} is required and has been away for {REQUIRED_GONE_S:.0f} s: "
                     f"{owner.reason}",
@@ -79,22 +79,22 @@ class Supervisor:
                 )
 
     def _keep_limits(self) -> None:
-        """Act on limits of the rig that were passed since the last look."""
-        hands, event = self._hands, self._hands.narrator.event
-        now_ns = hands.timebase.now_ns()
+        """Act on limits of the rig that were passed since the last sample."""
+        actions, event = self._actions, self._actions.listener.event
+        now_ns = actions.timebase.now_ns()
         free_bytes = None
         with contextlib.suppress(OSError):  # the journal tells of it; the other limits hold
-            free_bytes = shutil.disk_usage(hands.journal.path).free
+            free_bytes = shutil.disk_usage(actions.journal.path).free
         running_s = (now_ns - self._began_ns) / NS_PER_S
-        look = GuardSample(hands.monitor.view(), hands.drive_celsius(), free_bytes, running_s)
-        tripped, over = self._guard.changes(look, now_ns / NS_PER_S)
+        sample = GuardSample(actions.monitor.view(), actions.drive_celsius(), free_bytes, running_s)
+        tripped, over = self._guard.changes(sample, now_ns / NS_PER_S)
         for trip in over:
             event(EventKind.GUARD_OVER, limit=trip.limit)
         for trip in tripped:
             event(EventKind.GUARD_TRIPPED, limit=trip.limit, reason=trip.reason, action=trip.action)
-            limits = hands.rig.file.limits
+            limits = actions.rig.file.limits
             if trip.action == "abort":
-                hands.stop.ask("aborted", trip.reason, GuardTripped.exit_code)
+                actions.stop.ask("aborted", trip.reason, GuardTripped.exit_code)
             elif trip.action == "pause":
                 cool = Pause(trip.reason, limits.cool_celsius, limits.cool_within_s)
                 self._sequence.pause(cool)

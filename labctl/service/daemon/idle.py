@@ -97,7 +97,7 @@ async def _record_one(
 
 
 async def _watch(clocks: ClockWatch, event: Callable[..., object]) -> None:
-    async for _ in clocks.looks(event):
+    async for _ in clocks.samples(event):
         pass
 
 

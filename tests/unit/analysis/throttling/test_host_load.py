@@ -89,9 +89,9 @@ def test_a_host_that_was_started_anew_gives_no_share() -> None:
 async def test_the_shares_of_this_machine_are_recorded(tmp_path: Path) -> None:
     timebase = Timebase()
     journal = Journal(journals.create(tmp_path, header()), timebase.now_ns)
-    before = await LocalHost(timebase).look_at_load()
+    before = await LocalHost(timebase).sample_load()
     await asyncio.sleep(0.5)
-    if not (await LocalHost(timebase).look_at_load()).since(before):
+    if not (await LocalHost(timebase).sample_load()).since(before):
         pytest.skip("neither counter runs on this machine")
     begin_ns = timebase.now_ns()
 
@@ -101,7 +101,7 @@ async def test_the_shares_of_this_machine_are_recorded(tmp_path: Path) -> None:
         found = [np.asarray(record.readings(name)) for name in (HOST_WAITING, HOST_STOLEN)]
         return [readings for readings in found if len(readings) > 1]
 
-    async with watching_load(LocalHost(timebase).look_at_load, journal), asyncio.timeout(60):
+    async with watching_load(LocalHost(timebase).sample_load, journal), asyncio.timeout(60):
         while not recorded():
             await asyncio.sleep(0.1)
     for readings in recorded():
@@ -117,13 +117,13 @@ class Silent:
     def __init__(self) -> None:
         self.answers = [LoadSample(1, 5, 1, 100), None, LoadSample(2, None, None, 0)]
 
-    async def look_at_load(self) -> LoadSample | None:
+    async def sample_load(self) -> LoadSample | None:
         return self.answers.pop(0)
 
 
 async def test_a_host_that_goes_away_or_has_no_counters_costs_only_them(tmp_path: Path) -> None:
     journal, host = Journal(journals.create(tmp_path, header()), Timebase().now_ns), Silent()
-    async with watching_load(host.look_at_load, journal), asyncio.timeout(60):
+    async with watching_load(host.sample_load, journal), asyncio.timeout(60):
         while host.answers:
             await asyncio.sleep(0.1)
     journal.close()
