@@ -55,7 +55,7 @@ from instruments.reading import (
 )
 from instruments.transports.lines import MessageLine
 
-POLL_S: Final = 0.18
+POLL_S: Final = 0.17
 BUFFER: Final = "defbuffer1"
 _MAX_READINGS_PER_QUERY: Final = 1000
 """Readings taken by one query: about 40 kB."""
@@ -194,7 +194,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._next_poll_ns = self._polled_ns = self._clock()
 
     def read(self) -> Batch:
-        """Poll how far the buffer is filled and read what is new, about each 0.18 s."""
+        """Poll how far the buffer is filled and read what is new, about each 0.17 s."""
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))

@@ -49,8 +49,8 @@ from instruments.reading import (
 )
 from instruments.transports.lines import MessageLine
 
-POLL_S: Final = 0.18
-"""At the longest: with the journal's 30 ms, a kill of labctl costs less than 250 ms."""
+POLL_S: Final = 0.17
+"""At the longest: with the journal's 50 ms, a kill of labctl costs less than 250 ms."""
 
 _MAX_READINGS_PER_QUERY: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
@@ -207,7 +207,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         self._next_poll_ns = self._clock()
 
     def read(self) -> Batch:
-        """Poll how many readings there are and read them out, about each 0.18 s."""
+        """Poll how many readings there are and read them out, about each 0.17 s."""
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
