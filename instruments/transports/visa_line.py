@@ -48,6 +48,8 @@ class VisaLine:
         self._library = library
         self._serial_format = serial_format if resource.upper().startswith("ASRL") else None
         self._session: Any = None
+        self._peer: socket.socket | None = None
+        self._received = b""
         self._timeout_ms = 0
 
     def open(self) -> None:
@@ -70,7 +72,8 @@ class VisaLine:
         self._timeout_ms = 0
         if self._serial_format is not None:
             self._set_up_serial(self._serial_format)
-        peer = self._socket()
+        peer = self._peer = self._socket()
+        self._received = b""
         if peer is not None:
             # PyVISA-py reports a refused connection as a success.
             code = peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -84,7 +87,7 @@ class VisaLine:
 
     def close(self) -> None:
         """Close the session; on buses with a remote state (GPIB, USB, VXI-11) go to local."""
-        session, self._session = self._session, None
+        session, self._session, self._peer = self._session, None, None
         if session is None:
             return
         with contextlib.suppress(Exception):  # not every library and bus supports it
@@ -100,28 +103,29 @@ class VisaLine:
         """Send ``data`` as it is."""
         session = self._open_session()
         try:
-            session.write_raw(data)
+            if self._peer is not None:
+                self._peer.sendall(data)
+            else:
+                session.write_raw(data)
         except Exception as error:
             raise self._lost(error) from error
 
     def read_line(self, timeout_s: float) -> bytes:
         """One message up to its line feed."""
+        session = self._open_session()
+        if self._peer is not None:
+            return self._read_line_of(self._peer, timeout_s)
         from pyvisa.constants import StatusCode
         from pyvisa.errors import VisaIOError
 
-        session = self._open_session()
-        deadline = time.monotonic() + timeout_s
-        self._wait_for_bytes(timeout_s)
-        remaining_ms = max(int((deadline - time.monotonic()) * 1000), 1)
+        timeout_ms = max(int(timeout_s * 1000), 1)
         try:
-            if abs(remaining_ms - self._timeout_ms) > self._timeout_ms // 8:
-                session.timeout = self._timeout_ms = remaining_ms
+            if timeout_ms != self._timeout_ms:
+                session.timeout = self._timeout_ms = timeout_ms
             answer: bytes = session.read_raw()
         except VisaIOError as error:
             if error.error_code == StatusCode.error_timeout:
-                raise NoAnswer(
-                    f"{self._name}: no whole answer within {timeout_s:g} s on {self._resource}"
-                ) from error
+                raise self._no_answer(timeout_s) from error
             raise self._lost(error) from error
         except Exception as error:
             raise self._lost(error) from error
@@ -129,10 +133,8 @@ class VisaLine:
 
     def discard(self, quiet_s: float = 0.0) -> None:
         """Empty the input buffer; on other buses (USB, GPIB …) send a device clear."""
-        from pyvisa.constants import BufferOperation
-
-        session = self._open_session()
-        peer = self._socket()
+        session, peer = self._open_session(), self._peer
+        self._received = b""
         try:
             if self._serial_format is not None:
                 self._discard_serial(quiet_s)
@@ -140,11 +142,9 @@ class VisaLine:
             if peer is None:
                 session.clear()
                 return
-            session.flush(BufferOperation.discard_receive_buffer)
-            # PyVISA-py would read endlessly from a peer that has closed.
             while select.select([peer], [], [], quiet_s)[0]:
                 if not peer.recv(65536):
-                    raise ConnectionLost(f"{self._name}: {self._resource} closed the connection")
+                    raise self._peer_closed()
         except ConnectionLost:
             raise
         except Exception as error:
@@ -188,21 +188,28 @@ class VisaLine:
                 deadline = time.monotonic() + quiet_s
             time.sleep(_SERIAL_POLL_S)
 
-    def _wait_for_bytes(self, timeout_s: float) -> None:
-        # PyVISA-py polls until its timeout when the peer has closed: check before reading.
-        peer = self._socket()
-        if peer is not None and select.select([peer], [], [], timeout_s)[0]:
-            self._raise_if_peer_closed(peer)
-
-    def _raise_if_peer_closed(self, peer: socket.socket) -> None:
+    def _read_line_of(self, peer: socket.socket, timeout_s: float) -> bytes:
+        """PyVISA-py takes several times the CPU, and spins where the peer has closed."""
+        deadline = time.monotonic() + timeout_s
         try:
-            gone = peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return
+            while b"\n" not in self._received:
+                left_s = max(deadline - time.monotonic(), 0.0)
+                if not select.select([peer], [], [], left_s)[0]:
+                    raise self._no_answer(timeout_s)
+                part = peer.recv(65536)
+                if not part:
+                    raise self._peer_closed()
+                self._received += part
         except OSError as error:
             raise self._lost(error) from error
-        if gone:
-            raise ConnectionLost(f"{self._name}: {self._resource} closed the connection")
+        line, end, self._received = self._received.partition(b"\n")
+        return line + end
+
+    def _no_answer(self, timeout_s: float) -> NoAnswer:
+        return NoAnswer(f"{self._name}: no whole answer within {timeout_s:g} s on {self._resource}")
+
+    def _peer_closed(self) -> ConnectionLost:
+        return ConnectionLost(f"{self._name}: {self._resource} closed the connection")
 
     def _lost(self, error: Exception) -> ConnectionLost:
         return ConnectionLost(f"{self._name}: lost {self._resource}: {error}")
