@@ -29,17 +29,10 @@ class Anchor:
 
     @classmethod
     def take(cls) -> Anchor:
-        """Read both clocks as close together as the machine allows (best of eight)."""
-        best: tuple[int, int, int] | None = None
-        for _ in range(8):
-            before = time.monotonic_ns()
-            wall = time.time_ns()
-            after = time.monotonic_ns()
-            if best is None or after - before < best[0]:
-                best = (after - before, wall, (before + after) // 2)
-        assert best is not None
+        """Read both clocks as close together as the machine allows."""
+        wall_ns, monotonic_ns = _both_clocks()
         boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
-        return cls(wall_ns=best[1], monotonic_ns=best[2], boot_id=boot_id)
+        return cls(wall_ns=wall_ns, monotonic_ns=monotonic_ns, boot_id=boot_id)
 
     def from_monotonic_ns(self, monotonic_ns: int) -> int:
         """A CLOCK_MONOTONIC time on the run's timebase, ns since the Unix epoch."""
@@ -48,6 +41,19 @@ class Anchor:
     def to_monotonic_ns(self, t_ns: int) -> int:
         """A time of the run's timebase as CLOCK_MONOTONIC ns of the same boot."""
         return self.monotonic_ns + (t_ns - self.wall_ns)
+
+
+def _both_clocks() -> tuple[int, int]:
+    """The wall clock and CLOCK_MONOTONIC at one moment, in ns: the closest pair of eight."""
+    best: tuple[int, int, int] | None = None
+    for _ in range(8):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        after = time.monotonic_ns()
+        if best is None or after - before < best[0]:
+            best = (after - before, wall, (before + after) // 2)
+    assert best is not None
+    return best[1], best[2]
 
 
 class Timebase:
@@ -77,8 +83,8 @@ class Timebase:
 
     def wall_offset_ns(self) -> int:
         """How far the wall clock is ahead of the timebase now (0 until somebody steps it)."""
-        fresh = Anchor.take()
-        return fresh.wall_ns - self.anchor.from_monotonic_ns(fresh.monotonic_ns)
+        wall_ns, monotonic_ns = _both_clocks()
+        return wall_ns - self.anchor.from_monotonic_ns(monotonic_ns)
 
     def from_wall_ns(self, wall_ns: int) -> int:
         """A wall-clock time of this moment (as fio prints it) on the timebase."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from instruments.reading import BESIDE_VALUES, Batch, HostClock
 from labctl.capture.meters.acquisition import State
 from labctl.fio.status import Interval, LiveRates
@@ -104,7 +106,7 @@ class Monitor:
                 if len(block):
                     name = f"{instrument}.{block.channel}"
                     good_for_ns = self._good_for_ns.get(name, round(STALE_S * NS_PER_S))
-                    mean = float(block.values.mean())
+                    mean = float(np.add.reduce(block.values)) / len(block)  # faster than its mean
                     self._newest[name] = _Newest(mean, now_ns, good_for_ns)
                     self._statuses.pop(name, None)
                     counts = self._view.counts
