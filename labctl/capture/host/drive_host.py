@@ -210,8 +210,8 @@ class LocalHost:
         return HostMoment(self._timebase.from_wall_ns(wall_ns))
 
     async def sample_load(self) -> LoadSample:
-        """See :class:`DriveHost`."""
-        texts = await asyncio.to_thread(self.machine.read_texts, [PRESSURE, STAT])
+        """See :class:`DriveHost`. Two small files of the kernel: a thread would cost more."""
+        texts = self.machine.read_texts([PRESSURE, STAT])
         pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")
         return LoadSample.parse(self._timebase.now_ns(), pressure, stat)
 

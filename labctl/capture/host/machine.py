@@ -96,7 +96,8 @@ class LocalMachine:
         """See :class:`Machine`."""
         texts: dict[str, str] = {}
         for pattern in paths_or_globs:
-            for path in glob.glob(pattern):  # noqa: PTH207 absolute
+            found = glob.glob(pattern) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
+            for path in found:  # absolute
                 text = _read(Path(path))
                 if text is not None:
                     texts[path] = text
