@@ -3,7 +3,7 @@
 # make test-long  kill storms and soaks at full size (LABCTL_KILLS, LABCTL_RESUME_KILLS)
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts
-# make bench  the figures of docs/figures.md, target and measured side by side
+# make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
 # make docs   the documentation as a site in site/, which opens without a server
 # make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
@@ -71,7 +71,7 @@ stack: env
 	@echo "InfluxDB  http://127.0.0.1:$(INFLUX_PORT)  (token in $(STACK_ENV))"
 
 bench: env
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks $(FIGURES)
 
 soak: env
 	$(BIN)/python -m tests.soak
