@@ -219,10 +219,19 @@ class ReplayLine:
         )
         self._to_come = sum(event.kind is EventKind.RECEIVED for event in self._left)
         self._now_s = 0.0
+        self._clock_was_read = False
         self._waits_left = _WAITS_AT_THE_END
 
     def clock(self) -> int:
-        """Time of the event that was played last, in ns since the beginning."""
+        """The host's clock in the recording, in ns since its beginning.
+
+        After an event it is the event's time. A driver that reads it once more before it sends
+        anything asks for the time of its next question: how long it waited before that question
+        is no part of the answer's delay.
+        """
+        if self._clock_was_read and self._left and self._left[0].kind is EventKind.SENT:
+            self._now_s = self._left[0].t_s
+        self._clock_was_read = True
         return round(self._now_s * 1e9)
 
     def open(self) -> None:
@@ -275,6 +284,7 @@ class ReplayLine:
         event = self._left.popleft()
         self._to_come -= event.kind is EventKind.RECEIVED
         self._now_s = event.t_s
+        self._clock_was_read = False
         return event
 
     def _raise_next(self) -> None:

@@ -118,6 +118,24 @@ def test_a_driver_that_says_something_else() -> None:
         line.read_line(1.0)
 
 
+def test_a_wait_before_a_question_does_not_delay_its_answer() -> None:
+    line = ReplayLine(
+        [
+            RecordedEvent(0.0, EventKind.SENT, b"READ?\n"),
+            RecordedEvent(0.1, EventKind.RECEIVED, b"1\n"),
+            RecordedEvent(0.5, EventKind.SENT, b"READ?\n"),
+            RecordedEvent(0.6, EventKind.RECEIVED, b"2\n"),
+        ]
+    )
+    times = []
+    for _ in range(2):
+        asked_ns = line.clock()
+        line.write(b"READ?\n")
+        line.read_line(1.0)
+        times.append((asked_ns, line.clock()))
+    assert times == [(0, 100_000_000), (500_000_000, 600_000_000)]
+
+
 _HEADER = '{"driver": "k204", "name": "a", "settings": {}}'
 
 
