@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("labctl", deadline=None)  # timing belongs in make bench
@@ -16,3 +19,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start labctl some hundred times: compiling it each time would cost as much as it does.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What a test leaves of rigs, locks and queues is not this user's, nor another session's.
+_DATA_HOME = tempfile.mkdtemp(prefix="labctl-tests-")
+os.environ["XDG_DATA_HOME"] = _DATA_HOME
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(_DATA_HOME, ignore_errors=True)

@@ -60,19 +60,19 @@ async def test_all_of_it_is_sent_when_they_are_back(
     try:
         await asyncio.to_thread(influx.start)
         await asyncio.to_thread(broker.start)
-        await assert_sent(run.path, influx, broker)
+        await assert_sent(run.path, rig, influx, broker)
     finally:
         influx.kill()
         broker.kill()
 
 
-async def assert_sent(run: Path, influx: InfluxServer, broker: Mosquitto) -> None:
+async def assert_sent(run: Path, rig: Path, influx: InfluxServer, broker: Mosquitto) -> None:
     """Send the run, and see that each event and point of it comes, and nothing else."""
     shown = [event for event in RunRecord(run).events if event.kind not in NOT_SHOWN]
     async with asyncio.timeout(WITHIN_S), Listener(broker, "labctl/#") as listener:
         await listener.subscribed.wait()
         done = await asyncio.to_thread(
-            subprocess.run, labctl("ship", str(run)), env={**os.environ},
+            subprocess.run, labctl("ship", str(run), "--rig", str(rig)), env={**os.environ},
             capture_output=True, text=True, timeout=WITHIN_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
