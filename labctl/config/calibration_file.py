@@ -18,12 +18,12 @@ from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.atomic_write import write_atomically
 from labctl.record.calibration_used import CrossCheck, Text, UsedCalibration, Zero, day_of
+from labctl.record.timebase import DAY_S
 
 FORMAT = 1
 SUFFIX = ".calibration.json"
 
 _MOST_BYTES = 1 << 20
-_S_PER_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _why_not(
 
 def _days(taken: str, moment: datetime) -> float:
     away = moment - datetime.fromisoformat(taken)
-    return abs(away.total_seconds()) / _S_PER_DAY
+    return abs(away.total_seconds()) / DAY_S
 
 
 def _instrument(channel: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
+DAY_S = 86_400.0
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

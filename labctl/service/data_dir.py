@@ -109,7 +109,7 @@ def find_home() -> Home:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can look into. Raises HomeUnusable."""
+    """Make a folder that only its owner can open. Raises HomeUnusable."""
     try:
         path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
     except OSError as error:

@@ -30,7 +30,7 @@ class Sink(Protocol):
 
     @property
     def cursor(self) -> Cursor:
-        """From where on the journal is to be sent (fixed once it is entered)."""
+        """The cursor from which the journal is to be sent (fixed once it is entered)."""
 
     async def __aenter__(self) -> Sink:
         """Open it. Raises LabctlError."""

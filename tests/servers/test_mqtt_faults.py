@@ -194,8 +194,8 @@ def test_a_broker_that_is_never_there_does_not_hold_up_the_run(tmp_path: Path) -
     run = MadeRun(tmp_path).whole()
     told: list[str] = []
 
-    def make(path: Path, tell: Callable[[str], None]) -> MqttSink:
-        return MqttSink(path, settings_of(server), tell, live=True, pace=QUICK)
+    def make(path: Path, report_line: Callable[[str], None]) -> MqttSink:
+        return MqttSink(path, settings_of(server), report_line, live=True, pace=QUICK)
 
     shipping = LiveShipping([make], told.append)
     shipping.begin(run.path)

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import find_home
 from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.store import Queue
-from labctl.service.runs.retention import DAY_S
 from labctl.service.status import morning as mornings
 from labctl.service.status.local_rigs import runs_root
 

@@ -14,11 +14,11 @@ from labctl.cli.terminal.arguments import JsonOption
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
 from labctl.record.phase import parse_size
+from labctl.record.timebase import DAY_S
 from labctl.service.daemon.settings import service_settings
 from labctl.service.data_dir import find_home
 from labctl.service.queue.store import Queue
 from labctl.service.runs.retention import (
-    DAY_S,
     Decision,
     Rule,
     Step,

@@ -64,8 +64,8 @@ def ship_runs(
         if not makers:
             raise _nowhere(record, found)
         for make in makers:
-            with _shown(run, quiet=json_output) as (tell, progress):
-                done += asyncio.run(_ship(run, make, tell, progress))
+            with _shown(run, quiet=json_output) as (report_line, progress):
+                done += asyncio.run(_ship(run, make, report_line, progress))
             if not json_output:
                 _print(done[-1])
     if json_output:
@@ -110,14 +110,16 @@ def _nowhere(record: RunRecord, rig: Rig | None) -> ConfigurationError:
 async def _ship(
     run: Path,
     make: configured_sinks.SinkFactory,
-    tell: configured_sinks.Tell,
+    report_line: configured_sinks.ReportLine,
     progress: shipping.Progress,
 ) -> list[Shipped]:
-    return await shipping.ship(run, [make(run, tell)], progress=progress)
+    return await shipping.ship(run, [make(run, report_line)], progress=progress)
 
 
 @contextlib.contextmanager
-def _shown(run: Path, quiet: bool) -> Iterator[tuple[configured_sinks.Tell, shipping.Progress]]:
+def _shown(
+    run: Path, quiet: bool
+) -> Iterator[tuple[configured_sinks.ReportLine, shipping.Progress]]:
     """What a person sees meanwhile: a bar, or a line now and then."""
     console = Terminal(stderr=True)
     if not console.is_terminal:

@@ -18,10 +18,11 @@ from labctl.installed import Extra, need
 from labctl.service.daemon import systemd
 from labctl.service.daemon.notices import Notices
 from labctl.service.daemon.settings import ServiceSettings, service_settings
-from labctl.service.daemon.worker import Tell, Worker, WorkerContext
+from labctl.service.daemon.worker import Worker, WorkerContext
 from labctl.service.data_dir import Home, write_private
 from labctl.service.locks.processes import identity_of
 from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
+from labctl.service.runs.configured_sinks import ReportLine
 
 ORPHANS_WITHIN_S = 45.0
 """A run whose daemon was killed ends itself; its rig is free after that."""
@@ -41,14 +42,17 @@ class Daemon:
     rigs: Sequence[Rig]
     runs: Path
     settings: ServiceSettings
-    tell: Tell
+    report_line: ReportLine
     extras: Sequence[SideTask] = ()
     workers: list[Worker] = field(default_factory=list)
     notices: Notices = field(init=False)
 
     def __post_init__(self) -> None:
         self.notices = Notices(
-            self.home.notices, self.settings.notify, _addresses(self.settings, self.tell), self.tell
+            self.home.notices,
+            self.settings.notify,
+            _addresses(self.settings, self.report_line),
+            self.report_line,
         )
 
     async def run(self) -> None:
@@ -56,7 +60,11 @@ class Daemon:
         self.home.make()
         locks = [await self._lock(rig) for rig in self.rigs]
         context = WorkerContext(
-            self.home, self.runs.absolute(), self.tell, self.notices, lambda: self.settings.idle
+            self.home,
+            self.runs.absolute(),
+            self.report_line,
+            self.notices,
+            lambda: self.settings.idle,
         )
         self.workers = [
             Worker(rig, lock, context) for rig, lock in zip(self.rigs, locks, strict=True)
@@ -68,7 +76,7 @@ class Daemon:
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         names = ", ".join(rig.name for rig in self.rigs)
-        self.tell(f"labctl daemon (pid {os.getpid()}) works off the queue on {names}")
+        self.report_line(f"labctl daemon (pid {os.getpid()}) works off the queue on {names}")
         systemd.notify("READY=1", f"STATUS=works off the queue on {names}")
         beside = [
             asyncio.create_task(self._restarting(make), name=name)
@@ -86,7 +94,7 @@ class Daemon:
             for worker in self.workers
         ]
         await stop.wait()
-        self.tell("stopping: runs that are on are ended, their jobs go on next time")
+        self.report_line("stopping: runs that are on are ended, their jobs go on next time")
         systemd.notify("STOPPING=1")
         for worker in self.workers:
             worker.stopping.set()
@@ -97,7 +105,7 @@ class Daemon:
         await asyncio.gather(*beside, return_exceptions=True)
         for lock in locks:
             lock.release()
-        self.tell("stopped")
+        self.report_line("stopped")
 
     def reload(self) -> None:
         """SIGHUP: read rigs and settings again. Runs that are on are not touched."""
@@ -105,13 +113,13 @@ class Daemon:
         try:
             self.settings = service_settings()
             self.notices.kinds = frozenset(self.settings.notify)
-            self.notices.addresses = _addresses(self.settings, self.tell)
+            self.notices.addresses = _addresses(self.settings, self.report_line)
         except LabctlError as error:
-            self.tell(f"settings not read again: {error}")
+            self.report_line(f"settings not read again: {error}")
         for worker in self.workers:
             worker.reload()
         systemd.notify("READY=1")
-        self.tell("rigs and settings are read again")
+        self.report_line("rigs and settings are read again")
 
     async def _lock(self, rig: Rig) -> RigLock:
         """Lock a rig; the run of a killed daemon gets the time to end itself."""
@@ -137,7 +145,7 @@ class Daemon:
                 await make()
                 return
             except Exception as error:
-                self.tell(f"unexpected: {type(error).__name__}: {error}; going on")
+                self.report_line(f"unexpected: {type(error).__name__}: {error}; going on")
                 await asyncio.sleep(FAILED_TASK_AGAIN_S)
 
     async def _watchdog(self) -> None:
@@ -161,19 +169,19 @@ class Daemon:
         try:
             write_private(self.home.daemon_file, json.dumps(data, indent=1) + "\n")
         except OSError as error:
-            self.tell(f"{self.home.daemon_file}: {error.strerror or error}")
+            self.report_line(f"{self.home.daemon_file}: {error.strerror or error}")
 
 
-def _addresses(settings: ServiceSettings, tell: Tell) -> tuple[str, ...]:
+def _addresses(settings: ServiceSettings, report_line: ReportLine) -> tuple[str, ...]:
     try:
         addresses = settings.addresses()
     except (OSError, ValueError) as error:
-        tell(f"no notices: {settings.notify_file}: {error}")
+        report_line(f"no notices: {settings.notify_file}: {error}")
         return ()
     try:
         if addresses:
             need(Extra.NOTIFY)
     except MissingPart as missing:
-        tell(f"no notices: {missing}")
+        report_line(f"no notices: {missing}")
         return ()
     return addresses

@@ -1,7 +1,7 @@
 """Records the meters of a rig while nothing runs on it, so that there is always something to see.
 
 An idle record is a run directory without phases, in a folder of its own, a new one each day. The
-daemon has it made by a process of its own, which ends before a job begins.
+daemon starts a process of its own for it, which ends before a job begins.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from labctl.record import journal as journals
 from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
-from labctl.record.timebase import Timebase
-from labctl.service.runs.configured_sinks import SinkFactory, Tell
+from labctl.record.timebase import DAY_S, Timebase
+from labctl.service.runs.configured_sinks import ReportLine, SinkFactory
 from labctl.service.runs.shipping import LiveShipping
 
 IDLE_NAME = "idle"
-DAY_S = 86_400.0
 GRACE_S = 2.0
 """A job waits for the end of the idle record: what is not sent by then is left to labctl ship."""
 
@@ -47,15 +46,15 @@ class _Silent:
 
 
 async def record_idle(
-    rig: Rig, root: Path, sinks: Sequence[SinkFactory], tell: Tell, stop: asyncio.Event
+    rig: Rig, root: Path, sinks: Sequence[SinkFactory], report_line: ReportLine, stop: asyncio.Event
 ) -> None:
     """Record until ``stop`` is set, a new record each day. Raises JournalError."""
     while not stop.is_set():
-        await _record_one(rig, root, sinks, tell, stop)
+        await _record_one(rig, root, sinks, report_line, stop)
 
 
 async def _record_one(
-    rig: Rig, root: Path, sinks: Sequence[SinkFactory], tell: Tell, stop: asyncio.Event
+    rig: Rig, root: Path, sinks: Sequence[SinkFactory], report_line: ReportLine, stop: asyncio.Event
 ) -> None:
     timebase = Timebase()
     clocks = ClockWatch(timebase)
@@ -73,10 +72,10 @@ async def _record_one(
         journal = Journal(path, timebase.now_ns, journal_failed)
 
         def event(kind: EventKind, **data: Any) -> None:
-            with contextlib.suppress(JournalError):  # told once, through journal_failed
+            with contextlib.suppress(JournalError):  # reported once, through journal_failed
                 journal.event(kind, **data)
 
-        shipping = LiveShipping(sinks, tell)
+        shipping = LiveShipping(sinks, report_line)
         try:
             journal.event(EventKind.RUN_STARTED)
             acquisition.record_to(journal)

@@ -1,9 +1,9 @@
 """Commands over MQTT, where the site allows them: queue what exists here, cancel, pause, resume.
 
 A command is a JSON object on ``<prefix>/<rig>/command``; the answer comes on
-``<prefix>/<rig>/reply`` with the command's own ``id``. Nothing in it is ever a path, a file's
-content or a word for a shell: rigs are those of this daemon, plans are named, and have to be
-built in or in the data directory's ``plans``.
+``<prefix>/<rig>/reply`` with the command's own ``id``. A command never holds a path, a file's
+content or text for a shell: it names a rig of this daemon and a plan that is built in or in the
+data directory's ``plans``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from labctl.service.data_dir import Home
 from labctl.service.queue.job import PlanName, Tag
 from labctl.service.queue.new_jobs import Order, jobs_of, parse_after
 from labctl.service.queue.store import Queue
+from labctl.service.runs.configured_sinks import ReportLine
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
 from labctl.sinks.mqtt.topics import base_topic
 
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
 MOST_PAYLOAD_BYTES = 4_096
 MOST_REPEATS = 100
 MOST_WAITING = 100
-"""Commands that wait to be carried out; more are dropped."""
-REMEMBERED = 1_000
-"""Ids of commands: QoS 1 may bring a command twice, and it is carried out once. A job keeps the
-id of the command that queued it, so that holds for another daemon, too."""
+"""Commands that wait to be executed; more are dropped."""
+MOST_ANSWERS_KEPT = 1_000
+"""Answers by command id: QoS 1 may deliver a command twice, and it is executed once. A job keeps
+the id of the command that queued it, so a daemon started later does not queue it again."""
 
 SETTINGS_EVERY_S = 1.0
-"""How often to look whether commands are allowed by now."""
+"""How often to check whether the settings allow commands by now."""
 
 CommandId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")]
 
@@ -82,7 +83,7 @@ class PauseCommand(_Command):
 
 
 class List(_Command):
-    """Tell what runs and waits on this rig."""
+    """List the jobs that run and wait on this rig."""
 
     do: Literal["list"]
 
@@ -93,13 +94,13 @@ _ID_PARSER = TypeAdapter(CommandId)
 
 
 class Commander:
-    """Carries out commands on the rigs of a daemon."""
+    """Executes commands on the rigs of a daemon."""
 
     def __init__(
         self, home: Home, rig_files: dict[str, str], settings: Callable[[], ServiceSettings]
     ) -> None:
-        """``rig_files``: the files of the rigs that commands may be about, by name. ``settings``
-        are asked at each command, since the daemon may read them again."""
+        """``rig_files``: the file of each rig that takes commands, by the rig's name. ``settings``
+        is called at each command, since the daemon may read them again."""
         self._home = home
         self._settings = settings
         self._queue = Queue(home)
@@ -107,7 +108,7 @@ class Commander:
         self._answers: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
 
     def answer(self, rig: str, content: bytes) -> dict[str, Any]:
-        """Carry out a command for a rig, whatever ``content`` is; what to reply. Never raises."""
+        """Execute a command for a rig; the reply. Never raises: wrong ``content`` is refused."""
         if not self._settings().commands:
             return _refused(None, "this site takes no commands any more")
         if rig not in self._rig_files:
@@ -124,15 +125,15 @@ class Commander:
         if known is not None:
             return known
         try:
-            done = {"id": command.id, "ok": True, **self._carry_out(rig, command)}
+            done = {"id": command.id, "ok": True, **self._execute(rig, command)}
         except LabctlError as error:
             done = _refused(command.id, str(error))
         self._answers[rig, command.id] = done
-        while len(self._answers) > REMEMBERED:
+        while len(self._answers) > MOST_ANSWERS_KEPT:
             self._answers.popitem(last=False)
         return done
 
-    def _carry_out(self, rig: str, command: Add | Cancel | PauseCommand | List) -> dict[str, Any]:
+    def _execute(self, rig: str, command: Add | Cancel | PauseCommand | List) -> dict[str, Any]:
         match command:
             case Add():
                 return {"jobs": self._add(load_rig(self._rig_files[rig]), command)}
@@ -203,35 +204,37 @@ def _refuse_large(order: Order) -> None:
 
 
 def command_topic(settings: MqttSettings, rig: str) -> str:
-    """Where commands for a rig are heard."""
+    """The topic of commands for a rig."""
     return f"{base_topic(settings.prefix, rig)}/command"
 
 
 def reply_topic(settings: MqttSettings, rig: str) -> str:
-    """Where they are answered."""
+    """The topic of the replies to them."""
     return f"{base_topic(settings.prefix, rig)}/reply"
 
 
 async def take_commands(daemon: Daemon) -> None:
-    """Hear and answer commands for the daemon's rigs, once the site allows them."""
+    """Take and answer commands for the daemon's rigs, once the site allows them."""
     while not daemon.settings.commands:
         await asyncio.sleep(SETTINGS_EVERY_S)
-    brokers = _brokers(daemon.rigs, daemon.tell)
+    brokers = _brokers(daemon.rigs, daemon.report_line)
     try:
         if brokers:
             need(Extra.MQTT)
     except MissingPart as missing:
-        daemon.tell(f"no commands over MQTT: {missing}")
+        daemon.report_line(f"no commands over MQTT: {missing}")
         return
     files = {rig.name: str(Path(rig.path).absolute()) for rig in daemon.rigs}
     commander = Commander(daemon.home, files, lambda: daemon.settings)
     async with asyncio.TaskGroup() as tasks:
         for settings, rigs in brokers:
-            tasks.create_task(_listen(settings, rigs, commander, daemon.tell), name="commands")
+            tasks.create_task(
+                _listen(settings, rigs, commander, daemon.report_line), name="commands"
+            )
 
 
 async def _listen(
-    settings: MqttSettings, rigs: Sequence[str], commander: Commander, tell: Callable[[str], None]
+    settings: MqttSettings, rigs: Sequence[str], commander: Commander, report_line: ReportLine
 ) -> None:
     from labctl.sinks.mqtt.connection import MqttPublisher
     from labctl.sinks.mqtt.messages import Message
@@ -247,33 +250,31 @@ async def _listen(
         if topic in by_topic and not waiting.full():
             waiting.put_nowait((by_topic[topic], content[: MOST_PAYLOAD_BYTES + 1]))
 
-    publisher = MqttPublisher(settings, tell, on_connect=on_connect, on_message=on_message)
+    publisher = MqttPublisher(settings, report_line, on_connect=on_connect, on_message=on_message)
     publisher.start()
     try:
         while True:
             rig, content = await waiting.get()
             answer = await asyncio.to_thread(commander.answer, rig, content)
-            came = "done" if answer["ok"] else answer["reason"]
-            tell(f"{rig}: command over MQTT: {_for_log(content)}: {came}")
+            result = "done" if answer["ok"] else answer["reason"]
+            report_line(f"{rig}: command over MQTT: {_for_log(content)}: {result}")
             data = json.dumps({**answer, "t_ns": time.time_ns()}).encode()
             publisher.deliver([Message(reply_topic(settings, rig), data, 1, False)])
     finally:
         await publisher.stop()
 
 
-def _brokers(
-    rigs: Sequence[Rig], tell: Callable[[str], None]
-) -> list[tuple[MqttSettings, list[str]]]:
+def _brokers(rigs: Sequence[Rig], report_line: ReportLine) -> list[tuple[MqttSettings, list[str]]]:
     """The brokers of the rigs, each with its rigs."""
     found: list[tuple[MqttSettings, list[str]]] = []
     for rig in rigs:
         try:
             settings = mqtt_settings(rig.text, rig.path)
         except ConfigurationError as error:
-            tell(f"{rig.name}: no commands over MQTT: {error}")
+            report_line(f"{rig.name}: no commands over MQTT: {error}")
             continue
         if settings is None:
-            tell(f"{rig.name}: no commands over MQTT: neither rig nor site names a broker")
+            report_line(f"{rig.name}: no commands over MQTT: neither rig nor site names a broker")
             continue
         for known, names in found:
             if known == settings:
@@ -287,8 +288,8 @@ def _brokers(
 def _id_of(content: bytes) -> str | None:
     """The id of a command that is otherwise wrong, so that its sender knows which was refused."""
     try:
-        said = json.loads(content)
-        return _ID_PARSER.validate_python(said["id"], strict=True)
+        fields = json.loads(content)
+        return _ID_PARSER.validate_python(fields["id"], strict=True)
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
 

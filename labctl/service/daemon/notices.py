@@ -21,9 +21,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.record.json_values import UNREADABLE
+from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import read_small, write_private
 
-KEPT_S = 3 * 86_400.0
+KEPT_S = 3 * DAY_S
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 900.0
 CHECK_EVERY_S = 1.0
@@ -69,14 +70,14 @@ class Notices:
         folder: Path,
         kinds: Sequence[NoticeKind],
         addresses: Sequence[str],
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
         send: Send | None = None,
     ) -> None:
-        """``tell`` gets a sentence when sending begins to fail and when it works again."""
+        """``report_line`` gets a sentence when sending begins to fail and when it works again."""
         self.kinds = frozenset(kinds)
         self.addresses = tuple(addresses)
         self._folder = folder
-        self._tell = tell
+        self._report_line = report_line
         self._send = send or send_with_apprise
         self._failing: set[str] = set()
         self._closing = threading.Event()
@@ -94,7 +95,7 @@ class Notices:
         try:
             write_private(self._folder / name, notice.model_dump_json() + "\n")
         except (OSError, ValueError) as error:
-            self._tell(f"a notice could not be kept ({error}): {title}")
+            self._report_line(f"a notice could not be kept ({error}): {title}")
 
     def close(self) -> None:
         """Send no more; the next daemon sends what waits."""
@@ -124,33 +125,35 @@ class Notices:
             notice = Notice.model_validate_json(read_small(path, _MOST_BYTES))
         except ValueError:
             path.unlink(missing_ok=True)
-            self._tell(f"{path.name} was no notice and is gone")
+            self._report_line(f"{path.name} was no notice and is deleted")
             return
         now_s = time.time()
         if now_s < notice.next_s <= now_s + LONGEST_PAUSE_S:  # else the wall clock was stepped
             return
         sent_to = list(notice.sent_to)
         for address in self.addresses:
-            if _digest(address) not in sent_to and self._sent(address, notice):
+            if _digest(address) not in sent_to and self._try_to_send(address, notice):
                 sent_to.append(_digest(address))
         missing = {_digest(address) for address in self.addresses} - set(sent_to)
         if not missing:
             path.unlink(missing_ok=True)
         elif abs(now_s - notice.made_s) > KEPT_S:
             path.unlink(missing_ok=True)
-            self._tell(f"a notice could not be sent for three days and is dropped: {notice.title}")
+            self._report_line(
+                f"a notice could not be sent for three days and is dropped: {notice.title}"
+            )
         else:
             pause_s = min(FIRST_PAUSE_S * 2 ** min(notice.attempts, 10), LONGEST_PAUSE_S)
-            kept = notice.model_copy(
+            retried = notice.model_copy(
                 update={
                     "sent_to": tuple(sent_to),
                     "attempts": notice.attempts + 1,
                     "next_s": now_s + pause_s,
                 }
             )
-            write_private(path, kept.model_dump_json() + "\n")
+            write_private(path, retried.model_dump_json() + "\n")
 
-    def _sent(self, address: str, notice: Notice) -> bool:
+    def _try_to_send(self, address: str, notice: Notice) -> bool:
         where = address.partition(":")[0]
         try:
             taken = self._send(address, notice)
@@ -161,13 +164,15 @@ class Notices:
             self._report_trouble(where, "not taken")
         elif where in self._failing:
             self._failing.discard(where)
-            self._tell(f"notices by {where} go out again")
+            self._report_line(f"notices by {where} go out again")
         return taken
 
     def _report_trouble(self, where: str, why: str) -> None:
         if where not in self._failing:
             self._failing.add(where)
-            self._tell(f"notices by {where} do not go out ({why}); they are kept and tried again")
+            self._report_line(
+                f"notices by {where} do not go out ({why}); they are kept and tried again"
+            )
 
 
 def _digest(address: str) -> str:

@@ -7,6 +7,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from labctl.record.timebase import DAY_S
 from labctl.service.daemon.notices import NoticeKind
 from labctl.service.queue.store import Queue
 from labctl.service.runs.retention import bytes_below
@@ -19,7 +20,6 @@ CHECK_EVERY_S = 20.0
 DISK_EVERY_S = 600.0
 LEAST_FREE_BYTES = 2_000_000_000
 """A night of four channels at 50 readings a second takes 0.1 GB: docs/overnight.md."""
-DAY_S = 86_400.0
 
 
 async def send_morning_summaries(daemon: Daemon) -> None:
@@ -53,7 +53,7 @@ async def watch_disk(daemon: Daemon) -> None:
     while True:
         trouble = await asyncio.to_thread(_disk_trouble, daemon)
         if trouble and not warned:
-            daemon.tell(trouble)
+            daemon.report_line(trouble)
             daemon.notices.add(NoticeKind.DISK, "labctl: little room for runs", trouble)
         warned = bool(trouble)
         await asyncio.sleep(DISK_EVERY_S)

@@ -1,12 +1,11 @@
 """Recovery of jobs marked as running whose daemon was killed, or whose machine went down.
 
-Processes of the run that are left are ended, its record says how far it came, and the job is
-queued again or is over by the same rules as after any attempt.
+Processes that are left of the run are ended, the completed phases are counted in its record, and
+the job is queued again or is over by the same rules as after any attempt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from labctl.capture.run.agreement import in_words, rig_differences
@@ -20,6 +19,7 @@ from labctl.service.locks.processes import ProcessIdentity, boot_id
 from labctl.service.locks.rig_lock import use_of
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue
+from labctl.service.runs.configured_sinks import ReportLine
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
 
 ORPHAN_ENDS_WITHIN_S = 30.0
@@ -70,13 +70,12 @@ def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
     return path if same and path.parent == runs and path.is_dir() else None
 
 
-def run_to_resume(job: Job, rig: Rig, runs: Path, tell: Callable[[str], None]) -> Path | None:
-    """The run that the next attempt of a job goes on with: one that was interrupted, if its record
-    and its plan allow it and ``rig``, as it is now, is the one it was made with. None: it begins
-    anew; ``tell`` gets the reason where that is the rig's.
+def run_to_resume(job: Job, rig: Rig, runs: Path, report_line: ReportLine) -> Path | None:
+    """The interrupted run that the next attempt of a job resumes; None: the attempt begins anew.
 
-    An attempt that failed before it wrote anything (a meter was away) takes nothing from a run
-    that was interrupted before.
+    A run is resumed if its record and plan allow it and ``rig`` has not changed since; a changed
+    rig is reported to ``report_line``. An attempt that failed before it wrote anything (a meter
+    was away) is passed over for the interrupted run before it.
     """
     for attempt in reversed(job.attempts):
         if attempt.outcome not in (Outcome.INTERRUPTED, Outcome.FAILED, None):
@@ -91,7 +90,7 @@ def run_to_resume(job: Job, rig: Rig, runs: Path, tell: Callable[[str], None]) -
             except LabctlError:  # an unreadable record cannot be resumed
                 return None
             if differences:
-                tell(
+                report_line(
                     f"{rig.name}: job {job.id} begins anew, for the rig was changed since "
                     f"{record.path.name}: {in_words(differences)}"
                 )

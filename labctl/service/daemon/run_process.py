@@ -18,6 +18,8 @@ from labctl.service.locks.processes import ProcessIdentity, identity_of
 from labctl.service.locks.rig_lock import HANDED_DOWN_VARIABLE, JOB_VARIABLE, RigLock
 from labctl.service.queue.job import Outcome
 
+LIFELINE_VARIABLE = "LABCTL_LIFELINE"
+"""The descriptor of a pipe whose other end the daemon holds: it breaks when the daemon ends."""
 STOP_WITHIN_S = 40.0
 """After SIGTERM a run ends fio (3 s), the meters (3 s), the last points (10 s) and its report."""
 KILL_WITHIN_S = 10.0
@@ -48,7 +50,7 @@ class RunProcess:
         self._stdout = folder / f"{stem}.json"
         self._stderr = folder / f"{stem}.log"
         self._lifeline = lifeline
-        self._asked = False
+        self._stop_requested = False
 
     @classmethod
     async def start(
@@ -66,7 +68,7 @@ class RunProcess:
             LIFELINE_VARIABLE: str(reading),
             JOB_VARIABLE: str(job),
         }
-        environment.pop("NOTIFY_SOCKET", None)  # the daemon alone speaks to systemd
+        environment.pop("NOTIFY_SOCKET", None)  # only the daemon reports to systemd
         try:
             with (
                 (folder / f"{stem}.json").open("wb") as stdout,
@@ -101,9 +103,9 @@ class RunProcess:
         return not self.running
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, once."""
-        if not self._asked:
-            self._asked = True
+        """Send SIGTERM, once."""
+        if not self._stop_requested:
+            self._stop_requested = True
             self._signal(signal.SIGCONT)
             self._signal(signal.SIGTERM)
 
@@ -121,13 +123,13 @@ class RunProcess:
     def result(self) -> RunResult:
         """How it ended, from its exit code and its printed JSON."""
         code = self._process.returncode
-        said = self._printed()
+        printed = self._printed()
         outcome = Outcome.INTERRUPTED if code is None else _OUTCOMES.get(code, Outcome.INTERRUPTED)
-        run = said.get("run")
+        run = printed.get("run")
         path = Path(run) if isinstance(run, str) else None
-        reason = str(said.get("reason") or "")
+        reason = str(printed.get("reason") or "")
         if not reason and outcome is not Outcome.COMPLETED:
-            reason = self._last_words() or (
+            reason = self._last_error_line() or (
                 f"killed by signal {-code}"
                 if code is not None and code < 0
                 else f"exit code {code}"
@@ -145,7 +147,7 @@ class RunProcess:
                     return {key: found.get(key) for key in ("run", "outcome", "reason")}
         return {}
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         with contextlib.suppress(OSError):
             with self._stderr.open("rb") as file:
                 file.seek(max(self._stderr.stat().st_size - MOST_REASON_BYTES, 0))
@@ -159,19 +161,18 @@ class RunProcess:
                 self._process.send_signal(number)
 
 
-LIFELINE_VARIABLE = "LABCTL_LIFELINE"
+def watch_lifeline(loop: asyncio.AbstractEventLoop, on_daemon_ended: Callable[[], None]) -> None:
+    """Call ``on_daemon_ended`` once when the daemon that started this process has ended.
 
-
-def watch_lifeline(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> None:
-    """Call ``gone`` once when the daemon that started this process has ended; does nothing for a
-    process that no daemon started."""
+    Does nothing in a process that no daemon started.
+    """
     number = os.environ.get(LIFELINE_VARIABLE, "")
     if not number.isdigit() or not _is_pipe(int(number)):
         return
 
     def broken() -> None:
         loop.remove_reader(int(number))
-        gone()
+        on_daemon_ended()
 
     loop.add_reader(int(number), broken)
 

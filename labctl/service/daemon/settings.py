@@ -48,13 +48,13 @@ class ServiceSettings(BaseModel):
     """Runs may take this many bytes before a warning."""
 
     def addresses(self) -> tuple[str, ...]:
-        """Where notices go, as it stands now. Raises OSError, ValueError (the file)."""
+        """The addresses of notices, read at each call. Raises OSError, ValueError (the file)."""
         text = os.environ.get(NOTIFY_VARIABLE, "")
         if self.notify_file is not None:
             text += "\n" + Path(self.notify_file).expanduser().read_text("utf-8")
         lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
-        words = dict.fromkeys(word for line in lines for word in line.split())
-        return tuple(words)[:_MOST_ADDRESSES]
+        addresses = dict.fromkeys(address for line in lines for address in line.split())
+        return tuple(addresses)[:_MOST_ADDRESSES]
 
 
 def service_settings() -> ServiceSettings:

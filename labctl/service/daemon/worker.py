@@ -22,6 +22,7 @@ from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue, QueueError
+from labctl.service.runs.configured_sinks import ReportLine
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
 from labctl.service.runs.last_written import last_written_ns
@@ -39,7 +40,6 @@ IDLE_AGAIN_S = 30.0
 """An idle record that ended by itself is begun again no sooner."""
 
 Answer = TypeVar("Answer")
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class WorkerContext:
 
     home: Home
     runs: Path
-    tell: Tell
+    report_line: ReportLine
     notices: Notices
     idle: Callable[[], bool]
-    """Whether the meters are recorded while no job runs."""
+    """Whether the meters are to be recorded while no job runs."""
 
 
 class Worker:
@@ -96,17 +96,17 @@ class Worker:
         await self._end_idle_record()
 
     def reload(self) -> None:
-        """Read the rig's file again; with mistakes in it, what was read before holds."""
+        """Read the rig's file again; with mistakes in it, the rig stays as it was read before."""
         try:
             self.rig = load_rig(self.rig.path)
         except LabctlError as error:
-            self._context.tell(f"{self.rig.name}: not read again: {error}")
+            self._context.report_line(f"{self.rig.name}: not read again: {error}")
 
     async def _recover(self) -> None:
         for job in await asyncio.to_thread(
             recover, self._queue, self._context.home, self.rig, self._context.runs
         ):
-            self._context.tell(
+            self._context.report_line(
                 f"{self.rig.name}: job {job.id} was left behind ({job.reason or 'it had ended'}): "
                 f"{job.state}"
             )
@@ -160,7 +160,7 @@ class Worker:
 
     async def _run_job(self, job: Job) -> None:
         """Run a job to its end, and store the result."""
-        self._context.tell(f"{self.rig.name}: job {job.id} begins: {job.plan}")
+        self._context.report_line(f"{self.rig.name}: job {job.id} begins: {job.plan}")
         result = RunResult(Outcome.INTERRUPTED, "the daemon could not start it", None)
         try:
             targets, serials = self.rig.targets, self.rig.serials
@@ -181,9 +181,9 @@ class Worker:
     async def _run(self, job: Job) -> RunResult:
         folder = self._context.home.work(job.id)
         resumed = await asyncio.to_thread(
-            run_to_resume, job, self.rig, self._context.runs, self._context.tell
+            run_to_resume, job, self.rig, self._context.runs, self._context.report_line
         )
-        behind = await asyncio.to_thread(_size_of_events, resumed)
+        events_offset = await asyncio.to_thread(_size_of_events, resumed)
         child = await RunProcess.start(
             await asyncio.to_thread(self._arguments, job, folder, resumed),
             folder,
@@ -196,7 +196,7 @@ class Worker:
             job = await asyncio.to_thread(
                 self._queue.note, job.id, pid=who.pid, pid_ticks=who.ticks, boot_id=who.boot_id
             )
-            stopped = await self._supervise(job, child, behind)
+            stopped = await self._supervise(job, child, events_offset)
         finally:
             if child.running:
                 await child.end()
@@ -217,11 +217,12 @@ class Worker:
         return [*arguments, "--runs", str(self._context.runs), "--yes"]
 
     async def _supervise(
-        self, job: Job, child: RunProcess, behind: int
+        self, job: Job, child: RunProcess, events_offset: int
     ) -> tuple[Outcome, str] | None:
-        """Supervise a run until it has ended; why it was stopped from here, if it was.
+        """Supervise a run until it has ended; outcome and reason where this worker stopped it.
 
-        ``behind``: offset of the events of this attempt in their file, for a run that is resumed.
+        ``events_offset``: where the events of this attempt begin in the events file, bytes; more
+        than 0 for a resumed run.
         """
         run: Path | None = None
         tail: EventTail | None = None
@@ -239,7 +240,7 @@ class Worker:
                     run_of, job, self._context.home, self.rig, self._context.runs
                 )
                 if run is not None:
-                    tail = EventTail(run, behind)
+                    tail = EventTail(run, events_offset)
                     job = await asyncio.to_thread(self._queue.note, job.id, run=run.name)
             if tail is not None:
                 for event in await asyncio.to_thread(tail.new_events):
@@ -282,7 +283,7 @@ class Worker:
                     left += await asyncio.to_thread(finish_report, run)
                     result = RunResult(outcome, reason, run)
             for line in left:
-                self._context.tell(f"{self.rig.name}: {line}")
+                self._context.report_line(f"{self.rig.name}: {line}")
             done = await asyncio.to_thread(phases_done, run)
         while True:
             self.last_active_s = time.monotonic()
@@ -299,7 +300,7 @@ class Worker:
                 if self.stopping.is_set():
                     return  # the next daemon reads the outcome from the record
                 await self._pause(TRY_AGAIN_S)
-        self._context.tell(
+        self._context.report_line(
             f"{self.rig.name}: job {job.id} {result.outcome}"
             + (f": {result.reason}" if result.reason else "")
             + ("" if job.state.over else "; it waits for its next attempt")
@@ -314,14 +315,14 @@ class Worker:
         guarded = last is not None and last.outcome is Outcome.ABORTED
         kind = NoticeKind.GUARD_TRIPPED if guarded else NoticeKind(job.state.value)
         run = f"\nrun: {last.run}" if last is not None and last.run else ""
-        words = {
+        endings = {
             NoticeKind.DONE: "done",
             NoticeKind.FAILED: "failed",
             NoticeKind.GUARD_TRIPPED: "stopped by a limit",
         }
         self._context.notices.add(
             kind,
-            f"{self.rig.name}: {job.plan} {words[kind]}",
+            f"{self.rig.name}: {job.plan} {endings[kind]}",
             f"job {job.id}: {job.reason or 'completed'}{run}",
         )
 
@@ -341,7 +342,7 @@ class Worker:
     def _report_trouble(self, what: str) -> None:
         """Report trouble once when it begins, and once when it is over (empty)."""
         if what != self._reported:
-            self._context.tell(f"{self.rig.name}: {what or 'all is well again'}")
+            self._context.report_line(f"{self.rig.name}: {what or 'all is well again'}")
             self._reported = what
 
     async def _pause(self, seconds: float) -> None:

@@ -1,1 +1,1 @@
-"""What would go wrong tonight, checked now."""
+"""Checks of a rig before a run: ``labctl doctor``."""

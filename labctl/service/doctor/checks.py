@@ -1,4 +1,4 @@
-"""What ``labctl doctor`` says: one check each, how bad it is, and what to do about it."""
+"""The result of one check of ``labctl doctor``: its level, a text, and what to do about it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ``subject``: an instrument, a rail, "drive", "host" …"""
+    """The result of one check. ``subject``: an instrument, a rail, "drive", "host" …"""
 
     subject: str
     level: Level
     text: str
     todo: str = ""
-    """What to do about it; empty where ``text`` says it or nothing is to be done."""
+    """What to do about it; empty where ``text`` names it or nothing is to be done."""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""

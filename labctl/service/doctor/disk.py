@@ -1,4 +1,4 @@
-"""The journal's disk, the rig's limits, and what the plan asks of both."""
+"""Checks of the journal's disk and of the rig's limits against the plan."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from labctl.record.layout import READING
 from labctl.service.doctor.checks import Check, ok, trouble, warning
 
 FIO_BYTES_PER_S = 20_000
-"""What fio's own files and the events of a run take: 17 kB a second in phases of 6 s on the bench
-(128 KiB writes, one direction); longer phases and more jobs were not looked at."""
+"""The size of fio's own files and of the events of a run: 17 kB a second in phases of 6 s on the
+bench (128 KiB writes, one direction); longer phases and more jobs were not measured."""
 
 
 def journal_bytes_per_s(rig: Rig) -> float:
-    """What the meters of ``rig`` write to a journal."""
+    """Bytes per second that a run on ``rig`` writes: readings, fio's files and events."""
     rates = (
         1 / channel.interval_s
         for channels in rig.channels.values()
@@ -30,7 +30,7 @@ def journal_bytes_per_s(rig: Rig) -> float:
 
 
 def check_disk(rig: Rig, runs_root: Path, seconds: float | None) -> Iterator[Check]:
-    """Whether ``runs_root`` takes a run of ``seconds`` (None: of unknown length)."""
+    """Whether ``runs_root`` has room for a run of ``seconds`` (None: of unknown length)."""
     folder = existing(runs_root)
     if not os.access(folder, os.W_OK | os.X_OK):
         yield trouble("disk", f"{folder} cannot be written to", "choose another with --runs")
@@ -53,7 +53,7 @@ def check_disk(rig: Rig, runs_root: Path, seconds: float | None) -> Iterator[Che
 
 
 def check_limits(rig: Rig, seconds: float | None) -> Iterator[Check]:
-    """Which limits are set, and whether the plan fits into them."""
+    """Which limits are set, and whether a plan of ``seconds`` keeps ``limits.hours``."""
     limits = rig.file.limits
     if limits.celsius is None:
         yield warning(

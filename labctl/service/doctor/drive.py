@@ -1,4 +1,4 @@
-"""The drive: whether it is there, the one that the rig means, healthy, cool and free."""
+"""Checks of the drive: identity, permission to use it, SMART, temperature and settings."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ WARM_BY_CELSIUS = 10.0
 
 
 def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
-    """What the drive is, against what the rig says."""
+    """Whether the drive has the model and serial that the rig file names."""
     names = " ".join(filter(None, (state.model, state.serial, state.firmware)))
     size = f", {state.size_bytes / 1e9:.0f} GB" if state.size_bytes else ""
     known = names or state.kind
-    told = ok if known else warning
-    yield told(DRIVE, f"{rig.drive.target}: {known or 'not identified'}{size}")
+    yield (ok if known else warning)(
+        DRIVE, f"{rig.drive.target}: {known or 'not identified'}{size}"
+    )
     model, wanted = state.model.strip(), rig.drive.model.strip()
     if wanted and model and wanted.casefold() not in model.casefold():
         yield warning(
@@ -47,7 +48,7 @@ def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
         )
     serial = rig.drive.serial.strip()
     if serial and state.serial and state.kind != "file" and serial != state.serial.strip():
-        # behind a USB bridge a drive goes by several numbers: the safety rules know them all
+        # A drive behind a USB bridge has several serial numbers; the safety rules compare them all.
         yield (trouble if state.kind in ("nvme", "nbd") else warning)(
             DRIVE,
             f"it has serial {state.serial}, the rig names {serial}: this is another drive",
@@ -62,7 +63,10 @@ def check_identity(rig: Rig, state: DriveState) -> Iterator[Check]:
 def check_rights(
     rig: Rig, phases: Sequence[Phase], runs_root: Path, machine: Machine
 ) -> Iterator[Check]:
-    """Whether it may be used as the plan wants it; without a plan, read. Nothing is written."""
+    """Whether the plan may use the drive; without a plan, whether it can be read.
+
+    Nothing is written.
+    """
     purges = any(phase.pattern is Pattern.PURGE for phase in phases)
     writes = any(phase.writes for phase in phases)
     try:
@@ -83,11 +87,11 @@ def check_rights(
                 "be sure that nobody needs it",
             )
     else:
-        yield ok(DRIVE, "it may be read; the journal lies elsewhere")
+        yield ok(DRIVE, "it may be read; the journal is elsewhere")
 
 
-def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
-    """Whether each of several drives is another one."""
+def check_distinct(rig: Rig, machine: Machine) -> Iterator[Check]:
+    """Whether no two of the rig's drives are the same device."""
     try:
         target.refuse_twice(rig, machine)
     except LabctlError as error:
@@ -97,12 +101,12 @@ def check_apart(rig: Rig, machine: Machine) -> Iterator[Check]:
 def _unreadable(device: DrivePlace, machine: Machine) -> str:
     """Why one block of a device cannot be read; empty where it can."""
     done = machine.run(["dd", f"if={device.path}", "of=/dev/null", "bs=4096", "count=1"], 10.0)
-    said = " ".join(done.stderr.split())
-    return f"{device.path} cannot be read: {said[:200]}" if done.exit_code else ""
+    message = " ".join(done.stderr.split())
+    return f"{device.path} cannot be read: {message[:200]}" if done.exit_code else ""
 
 
 def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterator[Check]:
-    """SMART, and how warm it is already."""
+    """Whether SMART reports a problem, and how near the drive is to its warning temperature."""
     smart = state.smart
     if smart is None:
         yield warning(
@@ -111,16 +115,16 @@ def check_health(rig: Rig, state: DriveState, phases: Sequence[Phase]) -> Iterat
             f"name the drive in {rig.drive_key}.smart_device, and run as root",
         )
         return
-    bad = list(_illness(smart))
+    bad = list(_smart_problems(smart))
     yield from bad
     worn = f"{smart.percentage_used} % worn" if smart.percentage_used is not None else ""
     hours = f"{smart.power_on_hours} h on" if smart.power_on_hours is not None else ""
     if not bad:
         yield ok(DRIVE, ", ".join(filter(None, ("SMART without a warning", worn, hours))))
-    yield from _warmth(rig, state, smart, any(phase.pattern.io for phase in phases))
+    yield from _temperature(rig, state, smart, any(phase.pattern.io for phase in phases))
 
 
-def _illness(smart: SmartLog) -> Iterator[Check]:
+def _smart_problems(smart: SmartLog) -> Iterator[Check]:
     if smart.passed is False:
         yield trouble(DRIVE, "SMART says that the drive is failing", "replace it")
     for bit, meaning in enumerate(CRITICAL_WARNINGS):
@@ -132,7 +136,7 @@ def _illness(smart: SmartLog) -> Iterator[Check]:
         yield warning(DRIVE, f"SMART counts {smart.media_errors} media errors")
 
 
-def _warmth(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterator[Check]:
+def _temperature(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterator[Check]:
     celsius = smart.composite_celsius
     limit = rig.drive.warning_celsius or state.warning_celsius
     if celsius is None:
@@ -158,7 +162,7 @@ def _warmth(rig: Rig, state: DriveState, smart: SmartLog, works: bool) -> Iterat
 def check_power_state(
     rig: Rig, state: DriveState, phases: Sequence[Phase], machine: Machine
 ) -> Iterator[Check]:
-    """Which power state it is in, and whether the plan's states are there."""
+    """Which power state the drive is in, and whether it has those of the plan."""
     wanted = sorted({phase.power_state for phase in phases if phase.power_state is not None})
     if state.kind != "nvme" and not wanted:
         return
@@ -185,7 +189,7 @@ def check_power_state(
 
 
 def check_leftovers(rig: Rig, machine: Machine) -> Iterator[Check]:
-    """Whether the run before on this rig has left something set. Raises LabctlError."""
+    """Whether the last run on this rig was killed with settings changed. Raises LabctlError."""
     before = use_of(find_home(), rig)
     if before is None or before.process.alive or not Path(before.run).is_dir():
         return

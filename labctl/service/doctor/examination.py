@@ -1,6 +1,6 @@
-"""Everything that would go wrong tonight, checked now: all at once, each for a limited time.
+"""Runs the checks of ``labctl doctor``: all at once, each group for a limited time.
 
-Nothing is written to the drive and nothing is stored on a server; the meters are left local.
+Nothing is written to the drive or stored on a server; the meters are left local.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from labctl.sinks.mqtt.settings import mqtt_settings
 T = TypeVar("T")
 
 WITHIN_S = 40.0
-"""For each group of checks; most take a second or two."""
+"""Time limit of each group of checks; most take a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What the doctor found, in the order of a run."""
+    """The results of all checks, in the order of a run."""
 
     rig_name: str
     plan_name: str
@@ -67,14 +67,15 @@ def examine(rig: Rig, plan: Plan | None, runs_root: Path) -> Examination:
     phases = plan.expand(rig.size_bytes) if plan is not None else ()
     if plan is not None and (mistakes := rig.mistakes_with(phases, plan.name)):
         raise ConfigurationError(mistakes)
-    checks = asyncio.run(_Examining(rig, plan, phases, runs_root).all())
+    checks = asyncio.run(_Examiner(rig, plan, phases, runs_root).all())
     return Examination(rig.name, plan.name if plan is not None else "", tuple(checks))
 
 
-async def apart(work: Callable[[], T]) -> T:
-    """The result of ``work``, done in a thread that nobody waits for at the end.
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """The result of ``work``, done in a thread that the program does not wait for when it ends.
 
-    What hangs in the kernel (a dead drive, a dead file server) does not hang the program.
+    So a call that hangs in the kernel (a dead drive, a dead file server) does not hang labctl.
+    Raises what ``work`` raises.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
@@ -101,14 +102,14 @@ async def apart(work: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True)
-class _Examining:
+class _Examiner:
     rig: Rig
     plan: Plan | None
     phases: tuple[Phase, ...]
     runs_root: Path
 
     async def all(self) -> list[Check]:
-        """Every check; no group waits for another, but for the drive's, which needs its host."""
+        """Every check. Groups run at once; the drive's waits for the connection to its host."""
         groups = await asyncio.gather(
             self._on_host(),
             self._within("instruments", self._meters()),
@@ -146,21 +147,21 @@ class _Examining:
             return [*(trouble("host", line) for line in str(error).splitlines()), *rest]
         try:
             machine = drive_host.machine
-            asked = (self.rig, machine, self.plan, self.phases)
+            arguments = (self.rig, machine, self.plan, self.phases)
             found = await asyncio.gather(
-                self._apart("host", lambda: host.check_host(*asked)),
-                self._apart("clock", lambda: host.check_clocks(self.rig, drive_host, timebase)),
+                self._in_thread("host", lambda: host.check_host(*arguments)),
+                self._in_thread("clock", lambda: host.check_clocks(self.rig, drive_host, timebase)),
                 self._drive(machine),
             )
             return [check for group in found for check in group]
         finally:
             await drive_host.close()
 
-    async def _apart(self, subject: str, checks: Callable[[], Iterable[Check]]) -> list[Check]:
-        return await self._within(subject, apart(lambda: list(checks())))
+    async def _in_thread(self, subject: str, checks: Callable[[], Iterable[Check]]) -> list[Check]:
+        return await self._within(subject, in_daemon_thread(lambda: list(checks())))
 
     async def _drive(self, machine: Machine) -> list[Check]:
-        """Each drive, then the disk: what the plan takes depends on the drives' size."""
+        """Each drive, then the disk: the plan's duration depends on the drives' sizes."""
         states: dict[str, DriveState] = {}
         checks: list[Check] = []
         for name, rig in self.rig.each_drive().items():
@@ -169,8 +170,10 @@ class _Examining:
             checks += [replace(check, subject=subject) if name else check for check in found]
         if len(states) > 1:
             checks += [warning("drive", line) for line in shared_ports(states)]
-            checks += await self._apart("drive", lambda: drive.check_apart(self.rig, machine))
-        checks += await self._apart("drive", lambda: check_leftovers(self.rig, machine))
+            checks += await self._in_thread(
+                "drive", lambda: drive.check_distinct(self.rig, machine)
+            )
+        checks += await self._in_thread("drive", lambda: check_leftovers(self.rig, machine))
         return [*checks, *await self._disk(states)]
 
     async def _one_drive(
@@ -180,18 +183,20 @@ class _Examining:
         target, phases = rig.drive, self.phases
         try:
             async with asyncio.timeout(WITHIN_S):
-                state = await apart(
+                state = await in_daemon_thread(
                     lambda: identify(machine, target.target, target.engine, target.smart_device)
                 )
         except (TimeoutError, LabctlError) as error:
-            reason = str(error) or f"does not tell what it is within {WITHIN_S:.0f} s"
+            reason = str(error) or f"not identified within {WITHIN_S:.0f} s"
             return [trouble("drive", reason)]
         states[name] = state
         found = await asyncio.gather(
-            self._apart("drive", lambda: drive.check_identity(rig, state)),
-            self._apart("drive", lambda: drive.check_rights(rig, phases, self.runs_root, machine)),
-            self._apart("drive", lambda: drive.check_health(rig, state, phases)),
-            self._apart("drive", lambda: drive.check_power_state(rig, state, phases, machine)),
+            self._in_thread("drive", lambda: drive.check_identity(rig, state)),
+            self._in_thread(
+                "drive", lambda: drive.check_rights(rig, phases, self.runs_root, machine)
+            ),
+            self._in_thread("drive", lambda: drive.check_health(rig, state, phases)),
+            self._in_thread("drive", lambda: drive.check_power_state(rig, state, phases, machine)),
         )
         return [check for group in found for check in group]
 
@@ -219,32 +224,34 @@ class _Examining:
         limits = list(disk.check_limits(self.rig, seconds))
         return [
             *checks,
-            *await self._apart("disk", lambda: disk.check_disk(self.rig, self.runs_root, seconds)),
+            *await self._in_thread(
+                "disk", lambda: disk.check_disk(self.rig, self.runs_root, seconds)
+            ),
             *limits,
         ]
 
     async def _meters(self) -> list[Check]:
         stop = threading.Event()
         try:
-            return await apart(lambda: meters.listen(self.rig, Timebase(), stop))
+            return await in_daemon_thread(lambda: meters.listen(self.rig, Timebase(), stop))
         finally:
             stop.set()
 
     async def _sinks(self) -> list[Check]:
         influx = influx_settings(self.rig.text, self.rig.path)
         mqtt = mqtt_settings(self.rig.text, self.rig.path)
-        asked: list[AsyncIterable[Check]] = []
+        sinks: list[AsyncIterable[Check]] = []
         if influx is not None:
             need(Extra.INFLUX)
-            asked.append(check_influx(influx))
+            sinks.append(check_influx(influx))
         if mqtt is not None:
             need(Extra.MQTT)
-            asked.append(check_mqtt(mqtt))
+            sinks.append(check_mqtt(mqtt))
 
         async def all_of(checks: AsyncIterable[Check]) -> list[Check]:
             return [check async for check in checks]
 
-        groups = await asyncio.gather(*(self._within("sinks", all_of(one)) for one in asked))
-        if not asked:
+        groups = await asyncio.gather(*(self._within("sinks", all_of(sink)) for sink in sinks))
+        if not sinks:
             return [ok("sinks", "none: runs stay on this disk")]
         return [check for group in groups for check in group]

@@ -1,4 +1,4 @@
-"""The drive's host: fio and its engine, the drive's tools, the governor, the clocks."""
+"""Checks of the drive's host: fio and its engine, the drive's tools, CPU load, clocks."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from labctl.service.doctor.checks import Check, ok, trouble, warning
 
 HOST = "host"
 FAR_OFF_NS = NS_PER_S
-"""A host's wall clock that is off by more is named: its log files would mislead a person."""
+"""A host's wall clock that is off by more gives a warning: its log files would mislead."""
 
 
 def check_host(
     rig: Rig, machine: Machine, plan: Plan | None, phases: Sequence[Phase]
 ) -> Iterator[Check]:
-    """What a run needs on the drive's host, and what it would be better for. ``phases``: of the
-    plan."""
+    """Whether the drive's host has what a run needs, and what would make its results better.
+
+    ``phases`` are those of ``plan``.
+    """
     where = rig.file.host
     try:
         for one in rig.each_drive().values():
@@ -47,8 +49,8 @@ def check_host(
 
 
 def _tools(rig: Rig, machine: Machine) -> Iterator[Check]:
-    asked = [drive.smart_device or drive.target for drive in rig.drives.values()]
-    kinds = {"nvme" in one.rsplit("/", 1)[-1] for one in asked if one.startswith("/")}
+    devices = [drive.smart_device or drive.target for drive in rig.drives.values()]
+    kinds = {"nvme" in one.rsplit("/", 1)[-1] for one in devices if one.startswith("/")}
     for nvme in sorted(kinds, reverse=True):
         tool, package = ("nvme", "nvme-cli") if nvme else ("smartctl", "smartmontools")
         done = run_tool(machine, [tool, "version" if tool == "nvme" else "--version"])
@@ -91,23 +93,23 @@ def _processors(machine: Machine) -> Check:
             "drive",
             "boot it with psi=1 (Linux 4.20 or newer)",
         )
-    told = f"something waited for a processor {share:.0%} of the last 10 s"
+    waited = f"something waited for a processor {share:.0%} of the last 10 s"
     if share >= SHORT:
         return warning(
-            HOST, f"{told}: the drive would get fewer IOPS", "end what else runs there (top)"
+            HOST, f"{waited}: the drive would get fewer IOPS", "end what else runs there (top)"
         )
-    return ok(HOST, told)
+    return ok(HOST, waited)
 
 
 def check_clocks(rig: Rig, drive_host: DriveHost, timebase: Timebase) -> Iterator[Check]:
-    """Whether wall clocks are kept right, and how far the host's is from ours."""
+    """Whether the wall clock is synchronised, and how far the host's is from this machine's."""
     machine = drive_host.machine
     done = machine.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], 5.0)
     synchronised = {"yes": True, "no": False}.get(done.stdout.strip())
     if synchronised:
-        yield ok("clock", "the wall clock is kept by NTP")
+        yield ok("clock", "the wall clock is synchronised by NTP")
     elif synchronised is None:
-        yield warning("clock", "nothing tells whether the wall clock is right (no timedatectl)")
+        yield warning("clock", "no timedatectl: the wall clock may be wrong")
     else:
         yield warning(
             "clock",

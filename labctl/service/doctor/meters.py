@@ -1,4 +1,4 @@
-"""The meters: each is opened, set up and listened to for a few seconds, and left local."""
+"""Checks of the meters: each is opened, set up, read for a few seconds, and left local."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CONNECT_WITHIN_S = 8.0
 LISTEN_S = 3.0
 LISTEN_AT_MOST_S = 8.0
 INTERVALS = 4
-"""Readings of the slowest channel that are waited for."""
-SLOW = 1.5
-"""Readings that come this much further apart than wanted are named."""
-FEW_PART = 0.1
-"""Answers late or garbled: up to this part of the values, the host is busy or the line noisy."""
+"""Readings of the slowest channel to wait for."""
+SLOW_FACTOR = 1.5
+"""A mean interval longer than this many times the configured one gives a warning."""
+FEW_UNREADABLE = 0.1
+"""Up to this fraction of unreadable answers is a warning: a busy host or a noisy line."""
 VAGUE_CLOCK_NS = 20 * NS_PER_MS
-COARSE = 0.02
-"""The floor of a meter's accuracy, as a part of what it reads, from which on it is named."""
-TOLD_APART = 3.0
-"""A reading below so many floors of the meter is none: nothing can be said of the range."""
+COARSE_FLOOR = 0.02
+"""An accuracy floor above this fraction of the mean reading gives a warning."""
+NONZERO_FLOORS = 3.0
+"""A mean below this many accuracy floors may be zero: its range is not judged."""
 
 _TODO = {
     Status.OVERLOAD: "a larger range: labctl range finds it",
     Status.HOLD: "press HOLD on the meter",
-    Status.WRONG_FUNCTION: "turn the meter to what the rig says",
+    Status.WRONG_FUNCTION: "turn the meter to the function that the rig names",
     Status.OPEN_SENSOR: "plug the thermocouple in",
     Status.LOW_BATTERY: "a new battery: it will not last the night",
     Status.LOST: "a longer interval_s, or a faster line",
@@ -49,7 +49,10 @@ _TODO = {
 
 
 def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
-    """Read every meter of ``rig`` for a few seconds; what is to say of each, and of the rails."""
+    """Read every meter of ``rig`` for a few seconds: checks of meters, zeros, rails and sensors.
+
+    Ends early when ``stop`` is set.
+    """
     listening = Listening(rig)
     group = Acquisition(rig.create_instruments(timebase.now_ns), timebase.now_ns, listening)
     group.start()
@@ -79,19 +82,19 @@ def _meter(
         optional = "" if needed else " (the rig says that it may be missing)"
         yield (trouble if needed else warning)(name, reason + optional)
         return
-    said = []
+    summaries = []
     bad = False
     for channel in rig.channels[name]:
         heard = listening.heard[f"{name}.{channel.name}"]
         for check in _channel(name, heard):
             bad = True
             yield check
-        said.append(_in_words(heard))
+        summaries.append(_summary(heard))
     if not bad:
-        yield ok(name, f"{owner.identity}; {'; '.join(said)}")
+        yield ok(name, f"{owner.identity}; {'; '.join(summaries)}")
 
 
-def _in_words(heard: Heard) -> str:
+def _summary(heard: Heard) -> str:
     channel = heard.channel
     value = "" if heard.mean is None else f"{heard.mean:.5g} {channel.unit}, "
     interval_s = _interval_s(heard)
@@ -107,7 +110,7 @@ def _interval_s(heard: Heard) -> float | None:
 
 
 def _clock_u_ns(heard: Heard) -> float | None:
-    """Half-width of what is unknown of a device clock now; None for a host clock."""
+    """Uncertainty of a device clock, ns (half-width); None for a host clock or without pairs."""
     if heard.channel.clock is not Clock.DEVICE or not heard.pairs:
         return None
     pairs = np.array(
@@ -124,14 +127,14 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
         text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"
         if status is Status.MARKER:
             continue
-        few = status is Status.UNREADABLE and count <= FEW_PART * len(heard.values)
+        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(heard.values)
         level = warning if few or status in BESIDE_VALUES else trouble
         yield level(name, text, _TODO.get(status, ""))
     if not heard.values and not heard.statuses:
         yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")
         return
     interval_s = _interval_s(heard)
-    if interval_s is not None and interval_s > SLOW * channel.interval_s > 0:
+    if interval_s is not None and interval_s > SLOW_FACTOR * channel.interval_s > 0:
         yield warning(
             name,
             f"{channel.name}: a reading every {interval_s * 1e3:.4g} ms, wanted were "
@@ -141,7 +144,7 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
     if channel.clock is Clock.DEVICE:
         u_ns = _clock_u_ns(heard)
         if u_ns is None:
-            yield warning(name, f"{channel.name}: its clock was not told: no alignment")
+            yield warning(name, f"{channel.name}: it sent no time of its clock: no alignment")
         elif u_ns > VAGUE_CLOCK_NS:
             yield warning(
                 name,
@@ -152,13 +155,13 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
 
 
 def _range(name: str, heard: Heard) -> Iterator[Check]:
-    """A range far too large: the floor of the accuracy, mostly a part of the range, is large
-    against what is read, though that is clearly more than nothing."""
+    """A range far too large: the floor of the accuracy, mostly a fraction of the range, is large
+    compared with the mean, though the mean is clearly not zero."""
     channel, mean = heard.channel, heard.mean
     if mean is None or channel.range is None or channel.quantity is Quantity.TEMPERATURE:
         return
     floor = channel.accuracy.floor
-    if TOLD_APART * floor < abs(mean) < floor / COARSE and abs(mean) < channel.range / 20:
+    if NONZERO_FLOORS * floor < abs(mean) < floor / COARSE_FLOOR and abs(mean) < channel.range / 20:
         yield warning(
             name,
             f"{channel.name}: ±{floor:.2g} {channel.unit} of the range {channel.range:g} is "
@@ -168,7 +171,7 @@ def _range(name: str, heard: Heard) -> Iterator[Check]:
 
 
 def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
-    """The zeros that a run would subtract, and what of them no longer holds."""
+    """The zeros that a run would subtract, and why any of them is no longer valid."""
     used = calibration_in_force(rig, identities, datetime.now(UTC))
     if used is None:
         return
@@ -227,7 +230,7 @@ def _temperatures(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
     if not rig.file.temperatures:
         yield warning(
             "temperatures",
-            "the rig has none: throttling is told from the figures alone",
+            "the rig has none: throttling is judged without temperatures",
             "add [temperatures], such as the drive's own sensor (driver hwmon)",
         )
     for sensor, name in rig.temperatures.items():

@@ -1,6 +1,6 @@
-"""Whether the servers that a rig's runs are sent to would take them. Nothing is stored.
+"""Checks of the servers that a rig's runs are sent to. Nothing is stored on them.
 
-A server that is away stops no run: what is wrong with one is a warning.
+A server that is away stops no run, so a problem with one is a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANSWER_S = 5.0
 
 
 async def check_influx(settings: InfluxSettings) -> AsyncIterator[Check]:
-    """Whether it answers, takes the token, and has the bucket; whether the token is kept well.
+    """Whether InfluxDB answers, takes the token and has the bucket, and the token is private.
 
     Needs the extra ``influx``.
     """
@@ -26,11 +26,11 @@ async def check_influx(settings: InfluxSettings) -> AsyncIterator[Check]:
 
     for check in _open_to_others("influxdb", {"token_file": settings.token_file}):
         yield check
-    said: list[str] = []
+    messages: list[str] = []
     pace = WritePace(answer_s=ANSWER_S, connect_s=ANSWER_S)
-    async with InfluxWriter(settings, Path("/dev/null"), said.append, pace) as writer:
+    async with InfluxWriter(settings, Path("/dev/null"), messages.append, pace) as writer:
         wrong = await writer.probe()
-    for text in said:
+    for text in messages:
         yield warning("influxdb", text)
     if wrong:
         yield warning(
@@ -41,7 +41,7 @@ async def check_influx(settings: InfluxSettings) -> AsyncIterator[Check]:
 
 
 async def check_mqtt(settings: MqttSettings) -> AsyncIterator[Check]:
-    """Whether the broker takes the connection; whether password and key are kept well.
+    """Whether the broker takes the connection, and password and key are private.
 
     Needs the extra ``mqtt``.
     """
@@ -65,7 +65,7 @@ async def check_mqtt(settings: MqttSettings) -> AsyncIterator[Check]:
         yield ok("mqtt", f"{settings.destination} takes messages")
     else:
         wrong = publisher.trouble or f"no answer within {ANSWER_S:.0f} s"
-        yield warning("mqtt", f"{settings.destination}: {wrong}", "a run is kept, and told later")
+        yield warning("mqtt", f"{settings.destination}: {wrong}", "a run is kept, and sent later")
 
 
 def _open_to_others(subject: str, files: Mapping[str, str | None]) -> Iterator[Check]:
@@ -76,7 +76,7 @@ def _open_to_others(subject: str, files: Mapping[str, str | None]) -> Iterator[C
         try:
             mode = stat.S_IMODE(Path(name).expanduser().stat().st_mode)
         except OSError:
-            continue  # told by who reads it
+            continue  # reported where it is read
         if mode & stat.S_IROTH:
             text = f"{key} {name} can be read by every user of this machine (mode {mode:04o})"
             yield warning(subject, text, f"chmod 600 {name}")

@@ -71,7 +71,7 @@ class _Strict(BaseModel):
 
 
 class Attempt(_Strict):
-    """One start of a job. ``pid_ticks`` and ``boot_id`` tell whether ``pid`` is still the same
+    """One start of a job. ``pid_ticks`` and ``boot_id`` show whether ``pid`` is still the same
     process; ``run`` is the name of its run directory once there is one."""
 
     begun_s: Moment

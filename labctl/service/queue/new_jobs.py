@@ -76,7 +76,7 @@ def parse_after(text: str, now: datetime) -> float:
 def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, int], Job]:
     """Makes the jobs of an order: called with a job's number and which repetition it is.
 
-    ``earlier`` jobs tell how long the same plan took on the same rig. Raises ConfigurationError
+    ``earlier`` jobs show how long the same plan took on the same rig. Raises ConfigurationError
     when rig and plan do not fit, or the order itself is wrong.
     """
     rig = order.rig
@@ -116,7 +116,7 @@ def jobs_of(order: Order, now_s: float, earlier: list[Job]) -> Callable[[int, in
 
 
 def _took_s(order: Order, earlier: list[Job]) -> float | None:
-    """How long this very plan took on this rig when it last was completed at the first go."""
+    """How long this very plan took on this rig when it was last completed in one attempt."""
     for job in sorted(earlier, key=lambda job: job.id, reverse=True):
         last = job.last
         if (

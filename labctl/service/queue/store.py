@@ -74,7 +74,7 @@ class Queue:
             make_folder(folder)
         self._lock_file = home.queue / "lock"
         self._order_file = home.queue / "order.json"
-        self._seen: dict[str, tuple[tuple[int, int, int], Job]] = {}
+        self._cache: dict[str, tuple[tuple[int, int, int], Job]] = {}
         self.problems: tuple[str, ...] = ()
         """Job files that could not be read by the last call of :meth:`jobs`, in words."""
 
@@ -85,7 +85,7 @@ class Queue:
         """
         found: list[Job] = []
         problems: list[str] = []
-        seen: dict[str, tuple[tuple[int, int, int], Job]] = {}
+        cache: dict[str, tuple[tuple[int, int, int], Job]] = {}
         try:
             names = sorted(self._names())
         except OSError as error:
@@ -98,9 +98,9 @@ class Queue:
             except (OSError, ValueError) as error:
                 problems.append(f"{self._jobs / name} cannot be used: {_first_line(error)}")
                 continue
-            seen[name] = (stamp, job)
+            cache[name] = (stamp, job)
             found.append(job)
-        self._seen, self.problems = seen, tuple(problems)
+        self._cache, self.problems = cache, tuple(problems)
         place = {number: index for index, number in enumerate(self._order())}
 
         def turn(job: Job) -> tuple[int, int]:
@@ -229,7 +229,7 @@ class Queue:
         path = self._jobs / name
         found = path.stat()
         stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
-        known = self._seen.get(name)
+        known = self._cache.get(name)
         if known is not None and known[0] == stamp:
             return known[1], stamp
         try:
@@ -294,7 +294,7 @@ class Queue:
                             "try again"
                         ) from None
                     time.sleep(LOCK_RETRY_S)
-            self._seen = {}  # what is changed is read anew: file times are too coarse to tell
+            self._cache = {}  # what is changed is read anew: file times are too coarse to show it
             yield
         finally:
             os.close(descriptor)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from labctl.sinks.sink import Sink
 
 
-Tell = Callable[[str], None]
-SinkFactory = Callable[[Path, Tell], "Sink"]
+ReportLine = Callable[[str], None]
+SinkFactory = Callable[[Path, ReportLine], "Sink"]
 """Makes a sink for a run, in the event loop that will use it."""
 
 
@@ -30,14 +30,14 @@ def influx_sink(
     """Makes the sink for an InfluxDB. Raises MissingPart when its client is not installed."""
     need(Extra.INFLUX)
 
-    def make(run: Path, tell: Tell) -> Sink:
+    def make(run: Path, report_line: ReportLine) -> Sink:
         from labctl.sinks.influxdb.sink import InfluxSink
 
         return InfluxSink(
             run,
             cursor_name(settings, to, full_rate),
             settings,
-            tell,
+            report_line,
             full_rate=full_rate,
             from_start=from_start,
         )
@@ -52,10 +52,10 @@ def mqtt_sink(settings: MqttSettings, *, live: bool, from_start: bool = False) -
     """
     need(Extra.MQTT)
 
-    def make(run: Path, tell: Tell) -> Sink:
+    def make(run: Path, report_line: ReportLine) -> Sink:
         from labctl.sinks.mqtt.sink import MqttSink
 
-        return MqttSink(run, settings, tell, live=live, from_start=from_start)
+        return MqttSink(run, settings, report_line, live=live, from_start=from_start)
 
     return make
 

@@ -35,13 +35,15 @@ def end_leftovers(run: Path, rig: Rig) -> list[str]:
     """
     end_fio_of(run)
     try:
-        lines_of_drives = [_put_back(run, control) for control in controls_of(RunRecord(run), rig)]
+        lines_of_drives = [
+            _restore_settings(run, control) for control in controls_of(RunRecord(run), rig)
+        ]
     except LabctlError as error:
         return [f"what {run.name} has set is not put back: {error}"]
     return [line for lines in lines_of_drives for line in lines]
 
 
-def _put_back(run: Path, control: DriveControl) -> list[str]:
+def _restore_settings(run: Path, control: DriveControl) -> list[str]:
     left = control.left_over()
     problems = control.restore() if left else []
     if problems:
@@ -54,13 +56,13 @@ def finish_report(run: Path) -> list[str]:
 
     Gives a line for the result. Never raises.
     """
-    with contextlib.suppress(LabctlError):  # labctl report says what is wrong with the record
+    with contextlib.suppress(LabctlError):  # labctl report names what is wrong with the record
         if is_made(RunRecord(run)):
             return []
-    words = [sys.executable, "-P", "-m", "labctl.cli.main", "report", str(run)]
+    command = [sys.executable, "-P", "-m", "labctl.cli.main", "report", str(run)]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, errors="replace",
+            command, capture_output=True, text=True, errors="replace",
             timeout=REPORT_WITHIN_S, check=False, env=environment_without_secrets(),
         )  # fmt: skip
         problem = done.stderr.strip() if done.returncode else ""

@@ -18,7 +18,7 @@ from labctl.config.find_rig import rig_of
 from labctl.errors import JournalError, LabctlError
 from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.reader import RunRecord, find_runs
-from labctl.record.timebase import NS_PER_S
+from labctl.record.timebase import DAY_S, NS_PER_S
 from labctl.service.runs.last_written import is_being_recorded, last_written_ns
 from labctl.service.runs.parquet import export, exported
 from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile, SinkBusy
@@ -27,9 +27,8 @@ from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
 
 PARQUET_DIR = "parquet"
 _GONE = ".deleted-"
-DAY_S = 86_400.0
 SETTLED_S = 3_600.0
-"""A run without an end that was not written to for so long has ended: its process is gone."""
+"""A run without an end that was not written to for so long has ended: no process records it."""
 
 
 class Step(StrEnum):

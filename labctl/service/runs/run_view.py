@@ -57,7 +57,7 @@ class RunView:
     def view(self) -> View:
         """The present values."""
         for event in self._tail.new_events():
-            self._note(event)
+            self._apply(event)
         return View(
             phase=None if self.ended else self._phase,
             phase_begin_ns=self._begin_ns,
@@ -77,7 +77,7 @@ class RunView:
 
     @property
     def share_done(self) -> float:
-        """How much of the run's time has passed, 0 to 1, as the plan has it."""
+        """The fraction of the run's planned time that has passed, 0 to 1."""
         total_s = sum(phase.planned_s for phase in self.header.phases)
         if self._phase is None or not total_s:
             return 0.0
@@ -85,7 +85,7 @@ class RunView:
         inside_s = (self.now_ns() - self._begin_ns) / NS_PER_S
         return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
 
-    def _note(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         if event.kind != EventKind.CPU_TIMES:  # counters, for the analysis alone
             self.events.append(event)
         data = event.data
@@ -125,8 +125,8 @@ class RunView:
         file = self._path / CHANNELS_DIR / name
         try:
             found = file.stat()
-            good_for_s = max(STALE_S, 3 * self._intervals.get(name, 0.0))
-            if abs(time.time() - found.st_mtime) > good_for_s:
+            valid_for_s = max(STALE_S, 3 * self._intervals.get(name, 0.0))
+            if abs(time.time() - found.st_mtime) > valid_for_s:
                 return None
             readings = _last_readings(file, found.st_size)
         except OSError:

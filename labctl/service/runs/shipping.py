@@ -20,7 +20,7 @@ from labctl.record.reader import RunRecord
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
-from labctl.service.runs.configured_sinks import SinkFactory, Tell
+from labctl.service.runs.configured_sinks import ReportLine, SinkFactory
 from labctl.service.runs.last_written import is_being_recorded
 from labctl.service.runs.run_clock import RunClock
 from labctl.sinks.schema import Point, rig_point
@@ -69,9 +69,9 @@ async def ship(
 ) -> list[Shipped]:
     """Send a run to each sink from its cursor.
 
-    With ``over`` the run is followed while it is on, until ``over`` is set or the journal says
-    that it ended, with heartbeats of its rig; without, what is recorded by now is sent. Comes
-    back when all is stored. Raises JournalError when this is no run, LabctlError when a sink
+    With ``over`` the run is followed while it is on, until ``over`` is set or the journal has
+    its end, with heartbeats of its rig; without, what is recorded by now is sent. Returns
+    when all is stored. Raises JournalError when this is no run, LabctlError when a sink
     cannot be opened.
     """
     record = RunRecord(path)
@@ -172,10 +172,10 @@ def _heartbeat(
 class LiveShipping:
     """Ships a run while it is on, in a thread of its own. Nothing here raises into the run."""
 
-    def __init__(self, factories: Sequence[SinkFactory], tell: Tell) -> None:
-        """``tell`` gets sentences for a person, from the shipping thread."""
+    def __init__(self, factories: Sequence[SinkFactory], report_line: ReportLine) -> None:
+        """``report_line`` gets sentences for a person, from the shipping thread."""
         self._factories = tuple(factories)
-        self._tell = tell
+        self._report_line = report_line
         self._path: Path | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -206,7 +206,9 @@ class LiveShipping:
             self._call(lambda: self._task.cancel() if self._task else None)
             self._thread.join(GRACE_S)
         if not self._complete:
-            self._tell(f"not everything is sent yet; labctl ship {self._path} sends the rest")
+            self._report_line(
+                f"not everything is sent yet; labctl ship {self._path} sends the rest"
+            )
         return self._complete
 
     def _call(self, action: Callable[[], object]) -> None:
@@ -220,9 +222,9 @@ class LiveShipping:
         except asyncio.CancelledError:
             return  # grace_s has passed
         except LabctlError as error:
-            self._tell(str(error))
+            self._report_line(str(error))
         except Exception as error:  # a bug in a sink must not take the run down
-            self._tell(f"shipping stopped: {type(error).__name__}: {error}")
+            self._report_line(f"shipping stopped: {type(error).__name__}: {error}")
         finally:
             self._ready.set()
 
@@ -231,8 +233,8 @@ class LiveShipping:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         self._task = asyncio.current_task()
         self._ready.set()
-        sinks = [make(self._path, self._tell) for make in self._factories]
+        sinks = [make(self._path, self._report_line) for make in self._factories]
         shipped = await ship(self._path, sinks, over=self._over)
         self._complete = all(one.complete for one in shipped)
         for problem in {one.problem for one in shipped if one.problem}:
-            self._tell(problem)
+            self._report_line(problem)

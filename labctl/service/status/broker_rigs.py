@@ -65,7 +65,7 @@ class RemoteRig:
         return _integer(self.heartbeat, "queue_length")
 
     def view(self) -> View:
-        """The same picture as of a run on this machine, as far as the topics know it."""
+        """The values as for a run on this machine, as far as the topics carry them."""
         phase = self._phase()
         rails = {
             name: LiveRail(_number(fields, "volts"), _number(fields, "amps"))
@@ -149,17 +149,17 @@ class RemoteRigs:
 
 
 class BrokerListener:
-    """Listens to a broker in a thread of its own, until closed; what it hears is in ``rigs``."""
+    """Listens to a broker in a thread of its own, until closed; ``rigs`` holds what it received."""
 
-    def __init__(self, settings: MqttSettings, tell: Callable[[str], None]) -> None:
-        """``tell`` gets a sentence when the broker cannot be reached, and when it can again.
+    def __init__(self, settings: MqttSettings, report_line: Callable[[str], None]) -> None:
+        """``report_line`` gets a sentence when the broker cannot be reached, and when it can again.
 
         Raises MissingPart when the client of MQTT is not installed.
         """
         need(Extra.MQTT)
         self.rigs = RemoteRigs(settings.prefix)
         self._settings = settings
-        self._tell = tell
+        self._report_line = report_line
         self._ready = threading.Event()
         self._over: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -189,7 +189,7 @@ class BrokerListener:
             await client.subscribe(f"{self._settings.prefix}/+/#", qos=0)
 
         publisher = MqttPublisher(
-            self._settings, self._tell, on_connect=on_connect, on_message=self.rigs.take
+            self._settings, self._report_line, on_connect=on_connect, on_message=self.rigs.take
         )
         publisher.start()
 
@@ -259,8 +259,8 @@ def listen(broker: str, errors: list[str]) -> BrokerListener:
 
 
 def broker_settings(broker: str) -> MqttSettings:
-    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. What the site
-    names files for (a password) is for its own broker alone.
+    """The site's broker settings with another address: ``HOST`` or ``HOST:PORT``. Files that
+    the site names (a password) are used for its own broker only.
 
     Raises ConfigurationError.
     """

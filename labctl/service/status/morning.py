@@ -72,12 +72,12 @@ def lines(found: Morning) -> list[str]:
     counts = dict.fromkeys(("done", "failed", "cancelled", "running", "queued"), 0)
     for job in found.jobs:
         counts[job.state] += 1
-    said = ", ".join(
+    jobs = ", ".join(
         f"{count} {'interrupted' if state == 'queued' else state}"
         for state, count in counts.items()
         if count
     )
-    out = [f"since {since}: {said or 'no job ran'}; {found.waiting} waiting"]
+    out = [f"since {since}: {jobs or 'no job ran'}; {found.waiting} waiting"]
     for job in found.jobs:
         out += ["", *_job_lines(job)]
     return out
@@ -87,8 +87,8 @@ def title(found: Morning) -> str:
     """The summary in one line."""
     done = sum(job.state == JobState.DONE for job in found.jobs)
     failed = sum(job.state == JobState.FAILED for job in found.jobs)
-    looks = sum(bool(job.look_at) for job in found.jobs)
-    return f"labctl: {done} done, {failed} failed, {looks} to look at, {found.waiting} waiting"
+    to_look_at = sum(bool(job.look_at) for job in found.jobs)
+    return f"labctl: {done} done, {failed} failed, {to_look_at} to look at, {found.waiting} waiting"
 
 
 def _job_lines(job: JobReport) -> list[str]:
@@ -156,7 +156,9 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
         "phases": len(phases),
         "phases_completed": sum(item["outcome"] == "completed" for item in phases),
         "throttled": tuple(
-            f"{labels[id(item)]} ({_both(item)})" for item in measured if item["throttled_s"] > 0
+            f"{labels[id(item)]} ({_throttled_numbers(item)})"
+            for item in measured
+            if item["throttled_s"] > 0
         ),
     }
     watts = [item for item in measured if item["watts"] is not None]
@@ -178,7 +180,7 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
     return found
 
 
-def _both(item: dict[str, Any]) -> str:
+def _throttled_numbers(item: dict[str, Any]) -> str:
     """Watts and IOPS of a throttled phase as measured, and of the part that was not throttled."""
     parts = []
     for unit, digits, value, free in (

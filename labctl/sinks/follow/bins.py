@@ -34,7 +34,7 @@ FAR_NS = 60_000_000_000
 
 PRECEDING = 9
 FEWEST_PRECEDING = 3
-"""Intervals before a gap that tell the usual one."""
+"""How many intervals before a gap give the usual interval."""
 
 _NOTHING = np.empty(0)
 
@@ -166,7 +166,7 @@ class BinStream(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Means:
-    """Of each bin of a stretch: how many readings, mean, lowest and highest (NaN without any)."""
+    """Number, mean, lowest and highest of the readings in each bin (NaN where there are none)."""
 
     n: Ints
     mean: Floats
@@ -298,7 +298,7 @@ class RailStream(BinStream):
 def unbridged(t_volts: Floats, nominal_ns: float) -> NDArray[np.bool_]:
     """Which intervals between readings are too long to interpolate over.
 
-    Judged by the intervals just before each, so that it does not depend on what is looked at.
+    Judged by the intervals just before each, so that it does not depend on which part is read.
     """
     gaps = np.diff(t_volts)
     long = gaps > BRIDGED * nominal_ns

@@ -27,13 +27,13 @@ class SinkBusy(LabctlError):
 class CursorFile:
     """The cursor of one sink in one run, held by this process alone while it is open."""
 
-    def __init__(self, run: Path, name: str, tell: Callable[[str], None]) -> None:
-        """Take the cursor; ``tell`` gets a sentence for a person when it cannot be kept.
+    def __init__(self, run: Path, name: str, report_line: Callable[[str], None]) -> None:
+        """Take the cursor; ``report_line`` gets a sentence for a person when it cannot be kept.
 
         Raises SinkBusy, or LabctlError when nothing can be written there.
         """
         self._path = run / SINKS_DIR / f"{name}.json"
-        self._tell = tell
+        self._report_line = report_line
         self._unsaved: Cursor | None = None
         self._saved_at = float("-inf")
         self._failed = False
@@ -54,7 +54,7 @@ class CursorFile:
             ) from None
 
     def load(self, destination: str, bin_ns: int) -> tuple[Cursor, str]:
-        """Where to go on, and in words why that is the beginning when it was not asked for."""
+        """The cursor to continue from, and a sentence why it is the beginning; else empty."""
         fresh = Cursor(destination=destination, bin_ns=bin_ns)
         try:
             found = Cursor.from_json(self._path.read_text("utf-8"))
@@ -69,14 +69,14 @@ class CursorFile:
         return found, ""
 
     def keep(self, cursor: Cursor) -> None:
-        """Everything before this one is stored. On disk it is so within ``SAVE_EVERY_S`` of
-        being told, if more comes, and on :meth:`save`."""
+        """Take the cursor up to which everything is stored; it is on disk after
+        :meth:`save`, which is called here at most every ``SAVE_EVERY_S``."""
         self._unsaved = cursor
         if time.monotonic() - self._saved_at >= SAVE_EVERY_S:
             self.save()
 
     def save(self) -> None:
-        """Write down what is to be kept, durably. Tells once when that fails."""
+        """Store the kept cursor durably. Reports the first failure."""
         if self._unsaved is None:
             return
         self._saved_at = time.monotonic()
@@ -85,7 +85,7 @@ class CursorFile:
             write_atomically(self._path, json.dumps(data, indent=1) + "\n", durable=True)
         except OSError as error:
             if not self._failed:
-                self._tell(
+                self._report_line(
                     f"{self._path}: how far it was sent cannot be kept "
                     f"({error.strerror or error}); some would be sent again"
                 )
@@ -94,6 +94,6 @@ class CursorFile:
         self._unsaved = None
 
     def close(self) -> None:
-        """Save, and let go of it."""
+        """Save the cursor and release its lock."""
         self.save()
         os.close(self._lock)

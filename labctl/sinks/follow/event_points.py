@@ -44,7 +44,7 @@ WITHDRAWN = "no throttling after all"
 
 def event_point(event: Event, phases: Mapping[int, Phase], tags: Mapping[str, str]) -> Point:
     """The point of an event; one of an unknown kind shows its data as it is."""
-    title, text, duration_s = _words(event, phases)
+    title, text, duration_s = _title_and_text(event, phases)
     fields: dict[str, Value] = {"title": title, "text": text}
     if duration_s is not None:
         fields["duration_s"] = duration_s
@@ -53,7 +53,7 @@ def event_point(event: Event, phases: Mapping[int, Phase], tags: Mapping[str, st
 
 
 def severity_of(event: Event) -> str:
-    """ "info", "warning" or "error"; an event may say so itself."""
+    """ "info", "warning" or "error"; an event may state its own."""
     own = event.data.get("severity")
     if own in (INFO, WARNING, ERROR):
         return str(own)
@@ -64,7 +64,7 @@ def severity_of(event: Event) -> str:
     return next((mark for word, mark in _TROUBLE_WORDS.items() if word in event.kind), INFO)
 
 
-def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float | None]:
+def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float | None]:
     """Title, text and duration."""
     data = event.data
     reason = str(data.get("reason") or "")
@@ -92,13 +92,13 @@ def _words(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str, float |
         case EventKind.HELD_UP:
             return "labctl stood still", "", _number(data.get("seconds"))
         case EventKind.DRIVE_STATE:
-            return f"drive{_which(data)} asked {data.get('when')} the run", "", None
+            return f"drive{_drive_name(data)} asked {data.get('when')} the run", "", None
         case EventKind.DRIVE_COUNTERS:
-            return f"the drive{_which(data)}'s thermal counters moved", _moved(data), None
+            return f"the drive{_drive_name(data)}'s thermal counters moved", _moved(data), None
         case EventKind.DRIVE_SILENT:
-            return f"the drive{_which(data)} does not tell its SMART", reason, None
+            return f"the drive{_drive_name(data)} does not tell its SMART", reason, None
         case EventKind.DRIVE_BACK:
-            title = f"the drive{_which(data)} tells its SMART again"
+            title = f"the drive{_drive_name(data)} tells its SMART again"
             return title, "", _number(data.get("gap_s"))
     return event.kind.replace("_", " "), _plain(data), _number(data.get("duration_s"))
 
@@ -139,8 +139,8 @@ def _number(value: object) -> float | None:
     return float(value) if is_number(value) else None
 
 
-def _which(data: Mapping[str, Any]) -> str:
-    """The name of the drive, of several."""
+def _drive_name(data: Mapping[str, Any]) -> str:
+    """A space and the name of the drive, in a run with several; else empty."""
     return f" {data['drive']}" if data.get("drive") else ""
 
 

@@ -44,8 +44,8 @@ FULL_RATE_GRID_NS = 100_000_000
 SETTLED_NS = 1_000_000_000
 """After this time the last readings of a phase are recorded, and its result is computed."""
 
-REMEMBERED = 256
-
+MOST_RECENT = 256
+"""Latest events that a new one is compared with, so that no two have one time."""
 
 ABOUT_PHASES = (
     EventKind.DRIVE_STATE,
@@ -77,7 +77,7 @@ class Follower:
         self._cursor = cursor
         self._phases = {phase.index: phase for phase in self.header.phases}
         self._phase_events: list[Event] = []
-        self._recent: deque[tuple[str, str, int]] = deque(maxlen=REMEMBERED)
+        self._recent: deque[tuple[str, str, int]] = deque(maxlen=MOST_RECENT)
         self._unresolved: list[Event] = []
         self._channels: dict[str, GrowingChannel] = {}
         self._streams = self._make_streams(cursor.bin_ns)
@@ -85,7 +85,7 @@ class Follower:
             stream.resume_at(cursor.bins.get(stream.name))
         self._events_file = path / EVENTS_FILE
         for event, _ in self._read_events(0, cursor.events):
-            self._note(event)
+            self._track(event)
 
     def advance(self, now_ns: int | None) -> Slice | None:
         """The next points; None when there are none (for now).
@@ -228,8 +228,8 @@ class Follower:
             event = self._distinct(event)
             if event.kind not in NOT_SHOWN:
                 yield event_point(event, self._phases, self.tags)
-            yield from self._of_phase(event)
-            self._note(event)
+            yield from self._phase_points(event)
+            self._track(event)
 
     def _distinct(self, event: Event) -> Event:
         """The event, a nanosecond later for each one alike at the same time: or it would
@@ -241,7 +241,7 @@ class Follower:
         self._recent.append((event.kind, point.tags["severity"], t_ns))
         return replace(event, t_ns=t_ns)
 
-    def _of_phase(self, event: Event) -> Iterator[Point]:
+    def _phase_points(self, event: Event) -> Iterator[Point]:
         phase = self._phase_of(event)
         if event.kind == EventKind.PHASE_STARTED and phase is not None:
             yield started_point(phase, event.t_ns, self.tags)
@@ -252,7 +252,7 @@ class Follower:
         index = event.data.get("index")
         return self._phases.get(index) if isinstance(index, int) else None
 
-    def _note(self, event: Event) -> None:
+    def _track(self, event: Event) -> None:
         """Keep what later events or points need of this one."""
         if event.kind in (EventKind.PHASE_STARTED, EventKind.PHASE_ENDED):
             if self._phase_of(event) is not None:
@@ -346,7 +346,7 @@ class Follower:
 
 
 def _identity(point: Point) -> tuple[int, str]:
-    """What tells one throttle interval's point from another's."""
+    """Begin and severity, which identify the point of a throttle interval."""
     return point.t_ns, point.tags["severity"]
 
 

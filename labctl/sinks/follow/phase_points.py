@@ -48,7 +48,7 @@ def _known_at_start(phase: Phase, tags: Mapping[str, str], part: bool) -> dict[s
 
 
 def started_point(phase: Phase, t_ns: int, tags: Mapping[str, str]) -> Point:
-    """A phase that has begun: what it is, without any result."""
+    """A phase that has begun: its parameters, without any result."""
     return Point("phase", _tags(phase, tags), t_ns, _known_at_start(phase, tags, part=False))
 
 
@@ -59,12 +59,12 @@ def result_point(
     part: bool = False,
     running: bool = False,
 ) -> Point:
-    """A phase with everything that ``summary.json`` says of it.
+    """A phase with everything that ``summary.json`` has about it.
 
     ``part``: of one of several drives that worked at once, which its tag ``drive`` names.
     ``running``: the run goes on, and what comes may show that the whole phase was throttled. Then
     there is no number of the unthrottled part, and one that was stored before would stay: a field
-    of a point can be replaced and not be taken back. So it is only told when the run is over.
+    of a point can be replaced, not deleted. So it is only sent when the run is over.
     """
     fields = _known_at_start(result.phase, tags, part)
     fields["outcome"] = result.outcome
@@ -109,7 +109,7 @@ def _with_u(name: str, estimate: Estimate | None) -> dict[str, Value]:
 
 
 def _latencies(result: PhaseResult) -> dict[str, Value]:
-    """Of each direction, and of the phase where that can be said: a percentile over both
+    """Of each direction, and of the phase where that is defined: a percentile over both
     directions does not follow from the percentiles of each."""
     sides = dict(zip(DIRECTIONS, (result.read, result.write), strict=True))
     present = {name: side for name, side in sides.items() if side is not None}

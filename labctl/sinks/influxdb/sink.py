@@ -41,21 +41,21 @@ class InfluxSink:
         run: Path,
         name: str,
         settings: InfluxSettings,
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
         *,
         full_rate: bool = False,
         from_start: bool = False,
         pace: WritePace | None = None,
     ) -> None:
-        """``name`` is the cursor's; ``tell`` gets sentences for a person, from the loop."""
+        """``name`` is the cursor's; ``report_line`` gets sentences for a person, from the loop."""
         self.name = name
         self._run = run
         self._settings = settings
-        self._tell = tell
+        self._report_line = report_line
         self._bin_ns = 0 if full_rate else settings.bin_ns
         self._from_start = from_start
         self._rejects = run / SINKS_DIR / f"{name}.rejected.lp"
-        self._writer = InfluxWriter(settings, self._rejects, tell, pace)
+        self._writer = InfluxWriter(settings, self._rejects, report_line, pace)
         self._file: CursorFile | None = None
         self._cursor = Cursor(settings.destination, self._bin_ns)
         self._buffer: list[str] = []
@@ -66,19 +66,19 @@ class InfluxSink:
 
     @property
     def cursor(self) -> Cursor:
-        """From where on the journal is to be sent."""
+        """The cursor from which the journal is to be sent."""
         return self._cursor
 
     async def __aenter__(self) -> InfluxSink:
         """Take the cursor and connect. Raises SinkBusy, LabctlError."""
-        self._file = CursorFile(self._run, self.name, self._tell)
+        self._file = CursorFile(self._run, self.name, self._report_line)
         try:
             if self._from_start:
                 self._rejects.unlink(missing_ok=True)
             else:
                 self._cursor, why = self._file.load(self._settings.destination, self._bin_ns)
                 if why:
-                    self._tell(why)
+                    self._report_line(why)
             await self._writer.__aenter__()
         except BaseException:
             self._file.close()

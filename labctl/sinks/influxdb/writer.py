@@ -86,23 +86,26 @@ class _ShortAnswer(aiohttp.ClientResponse):
 
 
 class InfluxWriter:
-    """Stores batches of lines. ``tell`` gets a sentence when trouble begins and when it ends."""
+    """Stores batches of lines in one InfluxDB."""
 
     def __init__(
         self,
         settings: InfluxSettings,
         rejects: Path,
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
         pace: WritePace | None = None,
     ) -> None:
-        """``rejects`` is the file for lines that the server will not take."""
+        """``rejects`` is the file for lines that the server will not take.
+
+        ``report_line`` gets a sentence when trouble begins and when it ends.
+        """
         self.stored = 0
         self.rejected = 0
         self.trouble = ""
         """What is wrong with the server now, in words; empty while it stores what is sent."""
         self._settings = settings
         self._rejects = rejects
-        self._tell = tell
+        self._report_line = report_line
         self._pace = pace or WritePace()
         self._token: str | None = None
         self._reported: _Verdict | None = None
@@ -187,7 +190,7 @@ class InfluxWriter:
                 return _Answer(_Verdict.STORED)
             return _Answer(_Verdict.REFUSED, "it answers, but not as InfluxDB does: a proxy?")
         except ApiException as error:
-            return self._meaning(error)
+            return self._answer_of(error)
         except TimeoutError:
             return _Answer(_Verdict.AWAY, f"no answer within {self._pace.answer_s:.0f} s")
         except (aiohttp.ClientError, OSError) as error:
@@ -202,14 +205,14 @@ class InfluxWriter:
         except (OSError, UnicodeDecodeError) as error:
             if self._token is None:
                 self._token = ""
-            self._tell(f"InfluxDB: the token file cannot be read: {error}")
+            self._report_line(f"InfluxDB: the token file cannot be read: {error}")
             return
         if token != self._token:
             self._token = token
             if token:
                 self._client.api_client.set_default_header("Authorization", f"Token {token}")
 
-    def _meaning(self, error: ApiException) -> _Answer:
+    def _answer_of(self, error: ApiException) -> _Answer:
         status = int(error.status or 0)
         reason = _reason(error)
         shown = f"{status} {reason}".strip()
@@ -240,7 +243,7 @@ class InfluxWriter:
             return
         self._reported = answer.verdict
         what = "refuses" if answer.verdict is _Verdict.REFUSED else "does not answer"
-        self._tell(
+        self._report_line(
             f"InfluxDB {self._settings.destination} {what}: {answer.reason}; "
             "nothing is lost, it is sent when it can be"
         )
@@ -249,7 +252,7 @@ class InfluxWriter:
         if self._reported is None:
             return
         self._reported, self.trouble = None, ""
-        self._tell(f"InfluxDB {self._settings.destination} takes points again")
+        self._report_line(f"InfluxDB {self._settings.destination} takes points again")
         self._recovered.set()  # ends the pauses of the other batches
         self._recovered = asyncio.Event()
 
@@ -268,9 +271,9 @@ class InfluxWriter:
             with self._rejects.open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            self._tell(f"{self._rejects} cannot be written: {error.strerror or error}")
+            self._report_line(f"{self._rejects} cannot be written: {error.strerror or error}")
         if first:
-            self._tell(
+            self._report_line(
                 f"InfluxDB {self._settings.destination} will not take some lines, they are in "
                 f"{self._rejects}: {_shortened(reason)}"
             )

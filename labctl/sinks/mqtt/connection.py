@@ -32,7 +32,7 @@ AT_ONCE = 100
 """Messages under way before their acknowledgements are waited for."""
 
 KEEPALIVE_S = 15
-GOODBYE_WITHIN_S = 2.0
+OFFLINE_WITHIN_S = 2.0
 MOST_INCOMING = 1_000
 
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -125,12 +125,12 @@ class _Entry:
 
 
 class MqttPublisher:
-    """Sends to one broker. ``tell`` gets a sentence when trouble begins and when it ends."""
+    """Sends to one broker. ``report_line`` gets a sentence when trouble begins and when it ends."""
 
     def __init__(
         self,
         settings: MqttSettings,
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
         *,
         availability: Availability | None = None,
         on_connect: Callable[[aiomqtt.Client], Awaitable[None]] = no_setup,
@@ -144,11 +144,11 @@ class MqttPublisher:
         self.trouble = ""
         """What is wrong now, in words; empty when the broker takes what is sent."""
         self._settings = settings
-        self._tell = tell
+        self._report_line = report_line
         self._on_connect = on_connect
         self._on_message = on_message
         self._availability = availability
-        self._leaving = False
+        self._stopping = False
         self._pace = pace or ReconnectPace()
         self._identifier = new_identifier()
         self._queue: deque[_Entry] = deque()
@@ -169,11 +169,11 @@ class MqttPublisher:
 
     async def stop(self) -> None:
         """Publish ``offline`` where there is a connection, and disconnect at once."""
-        self._leaving = True
+        self._stopping = True
         if self._client is not None and self._availability is not None:
             self._unsent.pop(self._availability.online.topic, None)
             with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
-                async with asyncio.timeout(GOODBYE_WITHIN_S):
+                async with asyncio.timeout(OFFLINE_WITHIN_S):
                     await self._publish(self._client, self._availability.offline)
         if self._task is not None:
             self._task.cancel()
@@ -238,7 +238,7 @@ class MqttPublisher:
         present = self._availability
         if present is None or topic != present.offline.topic:
             self._on_message(topic, content)
-        elif content == present.offline.payload and not self._leaving:
+        elif content == present.offline.payload and not self._stopping:
             # published for an earlier connection, or for another one beside this
             self.show(present.online)
 
@@ -290,7 +290,7 @@ class MqttPublisher:
         if kind == self._reported:
             return
         self._reported = kind
-        self._tell(
+        self._report_line(
             f"MQTT broker {self._settings.destination} {kind} {self.trouble}; "
             "no event is lost, it is sent when it can be"
         )
@@ -300,7 +300,7 @@ class MqttPublisher:
         self.trouble = ""
         if self._reported:
             self._reported = ""
-            self._tell(f"MQTT broker {self._settings.destination} takes messages again")
+            self._report_line(f"MQTT broker {self._settings.destination} takes messages again")
 
 
 def _is_bad_login(error: BaseException) -> bool:

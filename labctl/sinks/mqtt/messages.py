@@ -55,7 +55,7 @@ class RigMessages:
         phases: int = 0,
         drives: Mapping[str, str] | None = None,
     ) -> None:
-        """``tags`` stand in each message; ``rig`` is among them. ``drives``: of several drives the
+        """``tags`` are in each message; ``rig`` is among them. ``drives``: of several drives the
         name in the rig, by the value of the points' tag ``drive``."""
         self.base = base_topic(prefix, tags["rig"])
         self._tags = dict(tags)
@@ -121,7 +121,7 @@ class RigMessages:
             "id": self._identity("event", point.t_ns, kind, severity, title),
             "kind": kind,
             "severity": severity,
-            **_whose(point.tags),
+            **_drive_tag(point.tags),
             **point.fields,
         }
         return self._message("event", point.t_ns, values, kind)
@@ -131,7 +131,7 @@ class RigMessages:
         kind, tag = series.measurement, NAMED_BY[series.measurement]
         t_ns = int(series.t_ns[-1])
         columns = {name: column[-1] for name, column in series.columns.items()}
-        values = {tag: series.tags[tag], **_whose(series.tags), **series.constants, **columns}
+        values = {tag: series.tags[tag], **_drive_tag(series.tags), **series.constants, **columns}
         if kind != "io" or self.is_of_all(series.tags):
             return t_ns, self._message(kind, t_ns, values, series.tags[tag])
         name = self._drives[series.tags["drive"]]
@@ -154,6 +154,6 @@ class RigMessages:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _whose(tags: Mapping[str, str]) -> dict[str, str]:
+def _drive_tag(tags: Mapping[str, str]) -> dict[str, str]:
     """The tag ``drive``, where it is there."""
     return {"drive": tags["drive"]} if "drive" in tags else {}

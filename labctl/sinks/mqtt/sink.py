@@ -45,17 +45,20 @@ class MqttSink:
         self,
         run: Path,
         settings: MqttSettings,
-        tell: Callable[[str], None],
+        report_line: Callable[[str], None],
         *,
         live: bool,
         from_start: bool = False,
         pace: ReconnectPace | None = None,
     ) -> None:
-        """``tell`` gets sentences for a person, from the loop. Raises JournalError (no run)."""
+        """``report_line`` gets sentences for a person, from the event loop.
+
+        Raises JournalError when ``run`` is no run.
+        """
         self.name = MQTT
         self._run = run
         self._settings = settings
-        self._tell = tell
+        self._report_line = report_line
         self._live = live
         self._from_start = from_start
         record = RunRecord(run)
@@ -63,7 +66,7 @@ class MqttSink:
         self._messages = RigMessages.of_run(settings.prefix, record.header)
         self._publisher = MqttPublisher(
             settings,
-            tell,
+            report_line,
             availability=self._messages.availability if live else None,
             on_connect=self._announce if live else self._read_state,
             on_message=self._on_message,
@@ -80,16 +83,16 @@ class MqttSink:
 
     @property
     def cursor(self) -> Cursor:
-        """From where on the journal is wanted."""
+        """The cursor from which the journal is to be sent."""
         return self._cursor
 
     async def __aenter__(self) -> MqttSink:
         """Take the cursor and begin to connect. Raises SinkBusy, LabctlError."""
-        self._file = CursorFile(self._run, self.name, self._tell)
+        self._file = CursorFile(self._run, self.name, self._report_line)
         if not self._from_start:
             self._cursor, why = self._file.load(self._settings.destination, self._settings.bin_ns)
             if why:
-                self._tell(why)
+                self._report_line(why)
         self._publisher.start()
         return self
 

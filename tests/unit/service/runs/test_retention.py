@@ -15,12 +15,12 @@ from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError
 from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.reader import RunRecord, find_runs
+from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue
 from labctl.service.runs.parquet import export
 from labctl.service.runs.retention import (
-    DAY_S,
     Rule,
     Step,
     carry_out,

@@ -73,7 +73,9 @@ def test_a_broken_sink_does_not_reach_the_run(tmp_path: Path, place: str) -> Non
     run = MadeRun(tmp_path).whole()
     told: list[str] = []
     good = Collected()
-    live = LiveShipping([lambda path, tell: Collected(place), lambda path, tell: good], told.append)
+    live = LiveShipping(
+        [lambda path, report_line: Collected(place), lambda path, report_line: good], told.append
+    )
     live.begin(run.path)
     assert not live.finish(grace_s=5)
     assert any(f"broken in {place}" in text for text in told)
@@ -88,7 +90,7 @@ def test_a_sink_that_hangs_is_left_behind(tmp_path: Path) -> None:
 
     run = MadeRun(tmp_path).whole()
     told: list[str] = []
-    live = LiveShipping([lambda path, tell: Hanging()], told.append)
+    live = LiveShipping([lambda *_: Hanging()], told.append)
     live.begin(run.path)
     begin = time.monotonic()
     assert not live.finish(grace_s=0.3)
