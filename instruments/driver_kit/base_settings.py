@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -24,6 +25,23 @@ from instruments.transports.visa_line import VisaLine
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 DcFunction = Literal["voltage", "current"]
+
+
+def accuracy_from_rig(pct_of_reading: float, floor: float) -> Accuracy:
+    """Limits of error that the rig gives: percent of reading, and a floor in the channel's unit."""
+    return Accuracy(pct_of_reading / 100, floor, "the rig")
+
+
+def require_one_of(value: float, allowed: Sequence[float]) -> None:
+    """Raises ValueError for another value than those allowed."""
+    if value not in allowed:
+        raise ValueError(f"must be one of {', '.join(f'{one:g}' for one in allowed)}")
+
+
+def require_between(value: float, least: float, most: float) -> None:
+    """Raises ValueError for a value outside ``least`` to ``most``."""
+    if not least <= value <= most:
+        raise ValueError(f"must be from {least:g} to {most:g}")
 
 
 class DriverSettings(BaseModel):
@@ -50,7 +68,7 @@ class AccuracySettings(DriverSettings):
         """The limits of error in the rig; None where it gives none."""
         if self.accuracy_pct_of_reading is None or self.accuracy_floor is None:
             return None
-        return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
+        return accuracy_from_rig(self.accuracy_pct_of_reading, self.accuracy_floor)
 
 
 class SerialSettings(DriverSettings):
@@ -151,8 +169,8 @@ class MultimeterSettings(VisaSettings):
     def _has_range(cls, value: float, info: ValidationInfo) -> float:
         if {"model", "function"} <= info.data.keys():
             ranges = specifications.allowed_ranges(info.data["model"], info.data["function"])
-            if ranges and value not in ranges:
-                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
+            if ranges:
+                require_one_of(value, ranges)
         return value
 
     @model_validator(mode="after")
@@ -192,6 +210,14 @@ class NplcSettings(MultimeterSettings):
 
     nplc: Positive
     """At least 1 rejects the mains."""
+
+    @model_validator(mode="after")
+    def _fits_aperture(self) -> Self:
+        if self.interval_s < self.aperture_s:
+            raise ValueError(
+                f"interval_s must be at least the integration time, {self.aperture_s:g} s"
+            )
+        return self
 
     @property
     def aperture_s(self) -> float:

@@ -6,13 +6,21 @@ from typing import Final, Generic, TypeVar
 
 from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.driver_kit.scpi import ScpiSession
-from instruments.reading import Channel, HostClock, Identity
+from instruments.reading import Batch, Channel, HostClock, Identity, Status, StatusReading
 from instruments.transports.lines import MessageLine
 
 RESET_TIMEOUT_S: Final = 3.0
 """Longest duration of ``*RST`` and a setup; a stop waits no longer for a meter."""
 
+LATE_S: Final = 0.1
+"""A reading whose place is not known better than ± half of this is a status."""
+
 Settings = TypeVar("Settings", bound=MultimeterSettings)
+
+
+def late_answer(late_s: float) -> str:
+    """The detail of a reading that came so late that its time is not known."""
+    return f"answered {late_s:.2f} s late: its time is not known"
 
 
 class ScpiMultimeter(Generic[Settings]):
@@ -45,6 +53,10 @@ class ScpiMultimeter(Generic[Settings]):
         self._scpi.resynchronise()
         self._prepare_remote_control()
         return self._scpi.expect_identity(self._expected_model(), self._settings.serial)
+
+    def _status_batch(self, t_ns: int, detail: str) -> Batch:
+        """An unreadable status in place of a reading."""
+        return Batch(statuses=(StatusReading(self._channel.name, t_ns, Status.UNREADABLE, detail),))
 
     def _prepare_remote_control(self) -> None:
         """Send what the meter needs before it takes commands."""

@@ -15,7 +15,13 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from instruments.driver_kit.base_settings import DcFunction, NotNegative, Positive, SerialSettings
+from instruments.driver_kit.base_settings import (
+    DcFunction,
+    NotNegative,
+    Positive,
+    SerialSettings,
+    accuracy_from_rig,
+)
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.errors import ProtocolError
@@ -290,7 +296,7 @@ class LcdMeterSettings(SerialDisplaySettings):
 
     def limits(self) -> Accuracy:
         """The limits of error in the rig."""
-        return Accuracy(self.accuracy_pct_of_reading / 100, self.accuracy_floor, "the rig")
+        return accuracy_from_rig(self.accuracy_pct_of_reading, self.accuracy_floor)
 
 
 def bytes_in_place(data: bytes, places: bytes) -> bool:

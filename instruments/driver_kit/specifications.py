@@ -1,7 +1,7 @@
-"""Ranges and one-year accuracy of multimeters, from their makers' data sheets.
+"""Ranges, integration times and one-year accuracy of multimeters, from their makers' data sheets.
 
-Each entry is range: (% of reading, % of range), 23 ± 5 °C, one year after calibration, after
-warm-up. The noise of short integration times is not in it: it shows in the scatter.
+Each entry of a table is range: (% of reading, % of range), 23 ± 5 °C, one year after calibration,
+after warm-up. The noise of short integration times is not in it: it shows in the scatter.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ _SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
 _UT61E = "UNI-T UT61E Operating Manual, 1 year"
 _DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), 1 year"
 _DM3068 = "Rigol DM3068 Performance Verification Guide, 1 year limits at full scale"
+
+NPLC_34401A = (0.02, 0.2, 1.0, 10.0, 100.0)
+"""Integration times in mains periods; also those of 34460A, 34461A, 8845A and 8846A."""
+NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
+NPLC_34411A = (0.001, 0.002, *NPLC_34410A)
+NPLC_34465A = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
+"""Also those of the 34470A."""
 
 _TRUEVOLT_CURRENT: Table = {
     1e-4: (0.050, 0.025),

@@ -18,13 +18,12 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from instruments.driver_kit.base_settings import NotNegative, SerialSettings
+from instruments.driver_kit.base_settings import NotNegative, SerialSettings, accuracy_from_rig
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
-    Accuracy,
     Batch,
     Channel,
     Clock,
@@ -136,7 +135,7 @@ class Extech380803:
                 clock=Clock.HOST,
                 interval_s=settings.interval_s,
                 aperture_s=_CYCLE_S,
-                accuracy=Accuracy(pct / 100, floor, "the rig"),
+                accuracy=accuracy_from_rig(pct, floor),
                 # What it answers is up to one cycle old.
                 time_u_s=_CYCLE_S / 2,
             )

@@ -26,7 +26,7 @@ from pydantic import model_validator
 from instruments.driver_kit.base_settings import MultimeterSettings, Positive
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import DC_FUNCTIONS, QUIET_S, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import ScpiMultimeter
+from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, late_answer
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
@@ -48,7 +48,6 @@ _SETTLE_S: Final = 4.0
 """Rigol's own example waits 3 s after a change of function and range."""
 _ASK_AGAIN_S: Final = 0.2
 _CHECK_S: Final = 2.5
-_LATE_S: Final = 0.1
 _OVERHEAD_S: Final = 0.02
 _WORD: Final = re.compile(r"[A-Z0-9]*[A-Z][A-Z0-9 :]*")
 _RATES: Mapping[str, str] = {"slow": "S", "medium": "M", "fast": "F"}
@@ -265,11 +264,10 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
             reading = parse_reading(answer.decode("ascii", errors="replace"))
         except ProtocolError as error:
             self._scpi.resynchronise()
-            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, str(error)),))
+            return self._status_batch(t_ns, str(error))
         late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.refreshed_s
-        if late_s > _LATE_S + _OVERHEAD_S:
-            detail = f"answered {late_s:.2f} s late: its time is not known"
-            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
+        if late_s > LATE_S + _OVERHEAD_S:
+            return self._status_batch(t_ns, late_answer(late_s))
         clock_pairs: tuple[ClockPair, ...] = ()
         if late_s > _OVERHEAD_S:
             unknown_s = self._settings.refreshed_s + late_s

@@ -12,7 +12,12 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
+from instruments.driver_kit.base_settings import (
+    HostFilesSettings,
+    NotNegative,
+    Positive,
+    accuracy_from_rig,
+)
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.hwmon_files import (
     chip_name,
@@ -96,9 +101,7 @@ class Ina2xxSettings(HostFilesSettings):
             floor = _INA226_SHUNT_OFFSET_VOLTS / self.shunt_ohm + _HALF_MILLI
             return Accuracy(_INA226_GAIN + shunt, floor, f"{_INA226}, and the shunt's tolerance")
         if quantity is Quantity.VOLTAGE:
-            return Accuracy(
-                self.voltage_pct_of_reading / 100, self.voltage_floor_volts or 0.0, "the rig"
-            )
+            return accuracy_from_rig(self.voltage_pct_of_reading, self.voltage_floor_volts or 0.0)
         return Accuracy(
             (self.current_pct_of_reading or 0.0) / 100 + shunt,
             self.current_floor_amps or 0.0,

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, field_validator
 
-from instruments.driver_kit.base_settings import NotNegative, Positive
+from instruments.driver_kit.base_settings import NotNegative, Positive, accuracy_from_rig
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.drivers import Driver
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
 from instruments.install_command import install_command
 from instruments.reading import (
-    Accuracy,
     Batch,
     Channel,
     Clock,
@@ -150,9 +149,7 @@ class Mqtt:
             clock=Clock.HOST,
             interval_s=settings.interval_s,
             aperture_s=0.0,
-            accuracy=Accuracy(
-                settings.accuracy_pct_of_reading / 100, settings.accuracy_floor, "the rig"
-            ),
+            accuracy=accuracy_from_rig(settings.accuracy_pct_of_reading, settings.accuracy_floor),
             time_u_s=settings.time_u_s or settings.interval_s,
         )
 

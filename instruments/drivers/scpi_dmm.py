@@ -18,11 +18,17 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.driver_kit.base_settings import NplcSettings
+from instruments.driver_kit.base_settings import NplcSettings, require_between, require_one_of
 from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
-from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
+from instruments.driver_kit.scpi_multimeter import (
+    LATE_S,
+    RESET_TIMEOUT_S,
+    ScpiMultimeter,
+    late_answer,
+)
+from instruments.driver_kit.specifications import NPLC_34401A, NPLC_34410A, NPLC_34411A, NPLC_34465A
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
@@ -41,8 +47,6 @@ from instruments.transports.lines import MessageLine
 
 _LONGEST_APERTURE_S: Final = 0.4
 """So that a reading is over before anybody takes the meter for dead."""
-_LATE_S: Final = 0.1
-"""A reading whose place is not known better than ± half of this is a status."""
 
 _CONTROL_C: Final = "\x03"
 """34420A User's Guide, Using Device Clear; 8845A Programmers Manual, RS-232 Modes of Operation;
@@ -89,9 +93,6 @@ class _Model:
     """Where any value in between will do."""
 
 
-_NPLC_HP = (0.02, 0.2, 1.0, 10.0, 100.0)
-_NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
-_NPLC_TRUEVOLT = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
 _AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
 
@@ -99,7 +100,7 @@ _AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
 def _fluke(idn: str) -> _Model:
     return _Model(
         idn,
-        _NPLC_HP,
+        NPLC_34401A,
         0.02,
         "ZERO:AUTO ONCE",
         remote_on_lan=True,
@@ -115,19 +116,19 @@ MODELS: Mapping[str, _Model] = {
     "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
     "34401A": _Model(
         "34401A",
-        _NPLC_HP,
+        NPLC_34401A,
         0.02,
         "ZERO:AUTO ONCE",
         local_by_command=False,
         stop=(),
         control_c=True,
     ),
-    "34410A": _Model("34410A", _NPLC_34410A, 0.01, _AGILENT_ZERO),
-    "34411A": _Model("34411A", (0.001, 0.002, *_NPLC_34410A), 0.01, _AGILENT_ZERO),
-    "34460A": _Model("34460A", _NPLC_HP, 0.01, _AGILENT_ZERO),
-    "34461A": _Model("34461A", _NPLC_HP, 0.01, _AGILENT_ZERO),
-    "34465A": _Model("34465A", _NPLC_TRUEVOLT, 0.01, _AGILENT_ZERO),
-    "34470A": _Model("34470A", _NPLC_TRUEVOLT, 0.01, _AGILENT_ZERO),
+    "34410A": _Model("34410A", NPLC_34410A, 0.01, _AGILENT_ZERO),
+    "34411A": _Model("34411A", NPLC_34411A, 0.01, _AGILENT_ZERO),
+    "34460A": _Model("34460A", NPLC_34401A, 0.01, _AGILENT_ZERO),
+    "34461A": _Model("34461A", NPLC_34401A, 0.01, _AGILENT_ZERO),
+    "34465A": _Model("34465A", NPLC_34465A, 0.01, _AGILENT_ZERO),
+    "34470A": _Model("34470A", NPLC_34465A, 0.01, _AGILENT_ZERO),
     "2000": _Model(
         "2000",
         (),
@@ -172,12 +173,10 @@ class ScpiDmmSettings(NplcSettings):
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
         if "model" in info.data:
             model = MODELS[info.data["model"]]
-            if model.nplc and value not in model.nplc:
-                raise ValueError(f"must be one of {', '.join(f'{n:g}' for n in model.nplc)}")
+            if model.nplc:
+                require_one_of(value, model.nplc)
             if model.nplc_between is not None:
-                least, most = model.nplc_between
-                if not least <= value <= most:
-                    raise ValueError(f"must be from {least:g} to {most:g}")
+                require_between(value, *model.nplc_between)
         mains_hz: int = info.data.get("mains_hz", 50)
         if value / mains_hz > _LONGEST_APERTURE_S:
             raise ValueError(f"must be at most {_LONGEST_APERTURE_S * mains_hz:g} here")
@@ -288,12 +287,11 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         except ProtocolError as error:
             # A stale answer: the right one may still be on its way.
             self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
-            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, str(error)),))
+            return self._status_batch(t_ns, str(error))
         clock_pairs: tuple[ClockPair, ...] = ()
         late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.aperture_s
-        if late_s > _LATE_S + self._model.overhead_s:
-            detail = f"answered {late_s:.2f} s late: its time is not known"
-            return Batch(statuses=(StatusReading(name, t_ns, Status.UNREADABLE, detail),))
+        if late_s > LATE_S + self._model.overhead_s:
+            return self._status_batch(t_ns, late_answer(late_s))
         if self._settings.autorange and (range_change := self._range_changed()):
             return Batch(statuses=(StatusReading(name, t_ns, Status.RANGE_CHANGED, range_change),))
         if late_s > self._model.overhead_s:

@@ -18,7 +18,12 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from instruments.driver_kit.base_settings import NotNegative, Positive, VisaAddress
+from instruments.driver_kit.base_settings import (
+    NotNegative,
+    Positive,
+    VisaAddress,
+    accuracy_from_rig,
+)
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling import Ticks
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
@@ -142,7 +147,7 @@ class SupplySettings(VisaAddress):
         }
         pct, floor = given[quantity]
         if pct is not None and floor is not None:
-            return Accuracy(pct / 100, floor, "the rig")
+            return accuracy_from_rig(pct, floor)
         model = MODELS[self.model]
         return model.volts if quantity is Quantity.VOLTAGE else model.amps
 

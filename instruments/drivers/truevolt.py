@@ -24,16 +24,17 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator
 
-from instruments.driver_kit.base_settings import NplcSettings
+from instruments.driver_kit.base_settings import NplcSettings, require_one_of
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling import CounterPolling
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
+from instruments.driver_kit.specifications import NPLC_34401A, NPLC_34410A, NPLC_34411A, NPLC_34465A
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
@@ -71,16 +72,13 @@ class _Model:
     """The most it takes for one trigger, where it has a sample timer."""
 
 
-_NPLC = (0.02, 0.2, 1.0, 10.0, 100.0)
-_NPLC_FINE = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
-_NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
 MODELS: Mapping[str, _Model] = {
-    "34410A": _Model(50_000, timed=True, nplc=_NPLC_34410A, samples=50_000),
-    "34411A": _Model(1_000_000, timed=True, nplc=(0.001, 0.002, *_NPLC_34410A), samples=1_000_000),
-    "34460A": _Model(memory=1_000, timed=False, nplc=_NPLC),
-    "34461A": _Model(memory=10_000, timed=False, nplc=_NPLC),
-    "34465A": _Model(50_000, timed=True, nplc=_NPLC_FINE, samples=1_000_000_000),
-    "34470A": _Model(50_000, timed=True, nplc=_NPLC_FINE, samples=1_000_000_000),
+    "34410A": _Model(50_000, timed=True, nplc=NPLC_34410A, samples=50_000),
+    "34411A": _Model(1_000_000, timed=True, nplc=NPLC_34411A, samples=1_000_000),
+    "34460A": _Model(memory=1_000, timed=False, nplc=NPLC_34401A),
+    "34461A": _Model(memory=10_000, timed=False, nplc=NPLC_34401A),
+    "34465A": _Model(50_000, timed=True, nplc=NPLC_34465A, samples=1_000_000_000),
+    "34470A": _Model(50_000, timed=True, nplc=NPLC_34465A, samples=1_000_000_000),
 }
 """Memory without the MEM option, whether it has a sample timer, integration times."""
 
@@ -94,18 +92,9 @@ class TruevoltSettings(NplcSettings):
     @classmethod
     def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
         model = info.data.get("model")
-        if model is not None and value not in MODELS[model].nplc:
-            allowed = ", ".join(f"{n:g}" for n in MODELS[model].nplc)
-            raise ValueError(f"must be one of {allowed}")
+        if model is not None:
+            require_one_of(value, MODELS[model].nplc)
         return value
-
-    @model_validator(mode="after")
-    def _fits_aperture(self) -> Self:
-        if self.interval_s < self.aperture_s:
-            raise ValueError(
-                f"interval_s must be at least the integration time, {self.aperture_s:g} s"
-            )
-        return self
 
 
 def parse_points(text: str) -> tuple[int, int]:

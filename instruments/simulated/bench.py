@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from instruments.child_process import end_process
 from instruments.process_environment import environment_without_secrets
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.process import DriveProcess, start_drive
@@ -151,16 +152,7 @@ class MetersProcess:
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 5 s."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        end_process(self.process, _STOP_TIMEOUT_S)
 
 
 class Bench:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO, Final
 
+from instruments.child_process import end_process
 from instruments.errors import ConnectionLost, SettingRefused
 from instruments.process_environment import environment_without_secrets
 
@@ -50,15 +51,7 @@ class ProcessLine:
         """End the program: SIGTERM, then SIGKILL after 1 s."""
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            end_process(process, _STOP_TIMEOUT_S)
         stderr, self._stderr = self._stderr, None
         if stderr is not None:
             stderr.close()

@@ -25,8 +25,9 @@ from typing import Final, Self
 
 from pydantic import ValidationError
 
+from instruments.child_process import end_process
 from instruments.process_environment import environment_without_secrets
-from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.ground_truth import GroundTruthWriter
 from instruments.simulated.drive.model import TICK_NS, DriveModel
 from instruments.simulated.drive.nbd import NbdServer
@@ -115,15 +116,7 @@ class DriveProcess:
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 5 s."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        if self.process.stdout:
-            self.process.stdout.close()
+        end_process(self.process, _STOP_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

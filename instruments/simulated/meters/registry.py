@@ -13,6 +13,7 @@ import numpy as np
 
 from instruments import drivers
 from instruments.driver_kit import specifications
+from instruments.driver_kit.base_settings import accuracy_from_rig
 from instruments.drivers.supply import SupplySettings
 from instruments.reading import Accuracy, Channel, Quantity
 from instruments.simulated.drive.state_ring import StateReader
@@ -108,8 +109,10 @@ def _errors_of(model: str, config: MeterConfig, rngs: Rngs) -> ErrorsOf:
 
 def _own_limits(config: MeterConfig) -> Accuracy:
     """The limits of error in the rig, for meters without a table of them."""
-    of_reading = float(config.settings["accuracy_pct_of_reading"]) / 100
-    return Accuracy(of_reading, float(config.settings["accuracy_floor"]), "the rig")
+    settings = config.settings
+    return accuracy_from_rig(
+        float(settings["accuracy_pct_of_reading"]), float(settings["accuracy_floor"])
+    )
 
 
 def _supply_errors(config: MeterConfig, quantity: Quantity, rngs: Rngs) -> Errors:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.model import DriveModel
 from instruments.simulated.drive.parameters import load
 from labctl.analysis.power.drive_own_power import own_power_readings

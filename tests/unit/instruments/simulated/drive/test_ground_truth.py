@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from instruments.simulated.drive.fake_nvme_cli import DriveHostFiles
+from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.ground_truth import GroundTruth, GroundTruthWriter
 from instruments.simulated.drive.model import TICK_NS, DriveModel, Tick
 from instruments.simulated.drive.parameters import Parameters, load, override
