@@ -30,6 +30,7 @@ READY_WITHIN_S = 30.0
 REPOSITORY = Path(__file__).parents[2]
 
 
+@functools.cache  # a test may change PATH
 def influxd() -> str | None:
     """The binary of 2.x: ``$INFLUXD``, or on PATH, or in ``shared/bin`` beside the repository."""
     beside = REPOSITORY.parent / "shared" / "bin" / "influxd2"
@@ -38,6 +39,7 @@ def influxd() -> str | None:
     return next((found for found in candidates if found and not _is_1(found)), None)
 
 
+@functools.cache
 def influxd1() -> str | None:
     """The binary of 1.x: ``$INFLUXD1``, or on PATH.
 
