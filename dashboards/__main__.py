@@ -9,7 +9,7 @@ from dashboards import JSON_DIR
 
 
 def main() -> int:
-    """Write every dashboard's JSON; remove what no module makes any more.
+    """Write every dashboard's JSON; remove files that no module makes any more.
 
     Needs the extra ``dashboards``, which the environment of a checkout has.
     """

@@ -8,13 +8,13 @@ from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.influx import datasource_variable, distinct, matches, one, rows, several
 from dashboards.page import page
-from dashboards.panels import Say, Size, bars, listing, prop
+from dashboards.panels import PanelText, Size, bars, listing, prop
 from dashboards.transformations import pivoted, renamed, sorted_by, without
 from dashboards.workload import OF_WORKLOAD, WORKLOAD_REGEX, measured, only_point, workloads
 
 UID = "labctl-compare"
 ALL_DRIVES = "^.*$"
-"""What "All" in Drive stands for. Alone it finds every drive; in :data:`NO_PART_BESIDE_ITS_SUM`
+"""The value of "All" in Drive. Alone it finds every drive; in :data:`NO_PART_BESIDE_ITS_SUM`
 a text would have to begin in its middle, so that it finds no part of a run."""
 
 NO_PART_BESIDE_ITS_SUM = r'"run_part" =~ /^(\S+|\S+ ${drive:regex})$/'
@@ -36,7 +36,7 @@ def _side_by_side(title: str, description: str, unit: str, value: str, size: Siz
         f'FROM "phase" WHERE {CHOSEN}) WHERE "value" > 0'
     )
     return (
-        bars(Say(title, description, NO_PHASE), unit, rows(query), size)
+        bars(PanelText(title, description, NO_PHASE), unit, rows(query), size)
         .transformations([sorted_by("qd"), *pivoted("label", SERIES, "value")])
         .override_by_field_type("string", only_point())
     )
@@ -98,7 +98,7 @@ def _table() -> build.Row:
     columns = ", ".join(energy if name == "j_per_gb" else f'"{name}"' for name in names)
     table = (
         listing(
-            Say(
+            PanelText(
                 "Numbers",
                 "Every phase of the chosen runs, in order of queue depth. ± is the expanded "
                 "uncertainty (k = 2).",

@@ -1,7 +1,7 @@
 """InfluxQL in Grafana: queries, annotations and template variables.
 
 Raw InfluxQL is answered by InfluxDB 1.x, 2.x and 3.x alike. ``$timeFilter`` and ``$__interval``
-are Grafana's. A variable always stands as ``/^${name:regex}$/``: the explicit format escapes what
+are Grafana's. A variable is always written ``/^${name:regex}$/``: the explicit format escapes what
 has a meaning in a regular expression and joins several values with ``|``, in every version.
 """
 
@@ -22,7 +22,7 @@ DATASOURCE = model.DataSourceRef(type_val="influxdb", uid="${datasource}")
 ALL = "$__all"
 
 THROTTLED = '"kind" = \'throttle\' AND "severity" = \'warning\' AND "duration_s" > 0'
-"""Stretches in which heat or a power limit held the drive back: not the end of a write cache or
+"""Intervals in which heat or a power limit throttled the drive: not the end of a write cache or
 garbage collection (severity "info"), nor what was withdrawn after the run (no duration)."""
 
 
@@ -33,7 +33,7 @@ def matches(*tags: str) -> str:
 
 @dataclass(frozen=True)
 class Target(Dataquery):
-    """What Grafana's InfluxDB data source wants of a query."""
+    """A query in the form that Grafana's InfluxDB data source takes."""
 
     query: str
     ref: str
@@ -41,7 +41,7 @@ class Target(Dataquery):
     result: str
 
     def to_json(self) -> dict[str, object]:
-        """The target as it stands in a panel."""
+        """The target as in a panel's JSON."""
         return {
             "datasource": DATASOURCE,
             "refId": self.ref,
@@ -83,7 +83,7 @@ class Annotation(model.AnnotationQuery):
         self.query = query
 
     def to_json(self) -> dict[str, object]:
-        """Columns in both places: Grafana before 9.4 looked beside ``target``."""
+        """Columns in both places: Grafana before 9.4 reads them beside ``target``."""
         columns: dict[str, object] = {
             "query": self.query,
             "titleColumn": "title",
@@ -103,7 +103,7 @@ class Annotation(model.AnnotationQuery):
 
 
 class AnnotationBuilder(Builder[model.AnnotationQuery]):
-    """Hands an :class:`Annotation` to the dashboard builder."""
+    """Passes an :class:`Annotation` to the dashboard builder."""
 
     def __init__(self, annotation: Annotation) -> None:
         self._annotation = annotation
@@ -133,7 +133,7 @@ def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
 
 
 def datasource_variable() -> build.DatasourceVariable:
-    """The database. Hidden: ``?var-datasource=NAME`` looks into another one."""
+    """The database. Hidden: ``?var-datasource=NAME`` chooses another one."""
     return (
         build.DatasourceVariable("datasource")
         .label("Database")
@@ -146,7 +146,7 @@ def datasource_variable() -> build.DatasourceVariable:
 def distinct(tag: str, field: str, measurement: str, where: str = "") -> str:
     """The values of a tag within the time range, and no others.
 
-    ``SHOW TAG VALUES … WHERE time`` looks at whole shards (a week); a tag taken along in a
+    ``SHOW TAG VALUES … WHERE time`` reads whole shards (a week); a tag taken along in a
     subselect is exact.
     """
     condition = f"$timeFilter AND {where}" if where else "$timeFilter"

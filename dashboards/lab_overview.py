@@ -1,4 +1,4 @@
-"""Lab overview: every rig at a glance, and the way to everything else."""
+"""Lab overview: the state of every rig, and links to the other dashboards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dashboards.panels import (
     BAD_COLOR,
     OK_COLOR,
     WARNING_COLOR,
-    Say,
+    PanelText,
     Size,
     gauge_bars,
     listing,
@@ -44,7 +44,7 @@ def _link(title: str, dashboard: str, variable: str) -> DynamicConfigValue:
 def _rigs() -> build.Row:
     rigs = (
         listing(
-            Say(
+            PanelText(
                 "Rigs",
                 "Last heartbeat of every rig. The name leads to the rig, live.",
                 NO_RIG,
@@ -79,7 +79,7 @@ def _rigs() -> build.Row:
     )
     outcomes = (
         listing(
-            Say(
+            PanelText(
                 "Last outcome",
                 "How the last run of each rig ended. The run leads to its power per queue depth.",
                 "No run has ended in the time range",
@@ -118,7 +118,7 @@ def _last_day() -> build.Row:
         build.Row("Last 24 hours")
         .with_panel(
             gauge_bars(
-                Say(
+                PanelText(
                     "Throttling",
                     "Seconds for which the drive of each rig throttled in the last 24 hours.",
                     "No throttling in the last 24 hours",
@@ -133,7 +133,7 @@ def _last_day() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Runs ended", "Runs that ended in the last 24 hours.", "None"),
+                PanelText("Runs ended", "Runs that ended in the last 24 hours.", "None"),
                 "none",
                 Query(ended),
                 Size(3, 7),
@@ -141,7 +141,7 @@ def _last_day() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Runs failed", "Runs that failed in the last 24 hours.", "None"),
+                PanelText("Runs failed", "Runs that failed in the last 24 hours.", "None"),
                 "none",
                 Query(failed),
                 Size(3, 7),
@@ -151,7 +151,7 @@ def _last_day() -> build.Row:
         )
         .with_panel(
             listing(
-                Say(
+                PanelText(
                     "Warnings and errors",
                     "What went wrong on any rig in the last 24 hours, newest first.",
                     "Nothing went wrong in the last 24 hours",
@@ -171,7 +171,7 @@ def _last_day() -> build.Row:
 
 def _over_time() -> build.Row:
     state = states(
-        Say("State", "What each rig was doing.", NO_RIG),
+        PanelText("State", "What each rig was doing.", NO_RIG),
         Query(
             'SELECT last("state") FROM "rig" WHERE $timeFilter '
             'GROUP BY time($__interval), "rig" fill(none)',
@@ -180,7 +180,7 @@ def _over_time() -> build.Row:
         size=Size(12, 9),
     ).mappings(value_mappings({state: (state, color) for state, color in STATE_COLORS.items()}))
     power = over_time(
-        Say(
+        PanelText(
             "Power",
             "Total watts of each rig's drive while a run is on.",
             "No run in the time range",

@@ -36,11 +36,11 @@ def text_mappings(*patterns: tuple[str, str]) -> list[ValueMapping]:
 
 
 METERS = value_mappings({"0": ("silent", "red"), "1": ("reading", "green")})
-"""The field ``meters_ok`` of a heartbeat in words."""
+"""The field ``meters_ok`` of a heartbeat as text."""
 
 
 STEADY = value_mappings({"0": ("no", "orange"), "1": ("yes", "text")})
-"""The field ``steady`` of a phase in words."""
+"""The field ``steady`` of a phase as text."""
 
 
 def as_override(mappings: list[ValueMapping]) -> DynamicConfigValue:

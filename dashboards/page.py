@@ -1,4 +1,4 @@
-"""A dashboard's frame, and its way to JSON."""
+"""The frame of a dashboard, and its JSON text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TAG = "labctl"
 SCHEMA_VERSION = 37
 """The highest that Grafana 9.4 knows; later versions migrate it when they load it."""
 
-_NOT_OF_A_VARIABLE = ("id", "auto", "auto_min", "auto_count")
-"""What the SDK adds: Grafana 9 takes ``id`` for the key, so all variables would be one."""
+_KEYS_ADDED_BY_SDK = ("id", "auto", "auto_min", "auto_count")
+"""Keys to remove from a variable: Grafana 9 takes ``id`` for its name, so all would be one."""
 
 
 def page(
     uid: str, title: str, description: str, *, time_from: str, refresh: str = ""
 ) -> build.Dashboard:
-    """An empty dashboard that links to the others and hands them its variables."""
+    """An empty dashboard that links to the others and passes them its variables."""
     frame = (
         build.Dashboard(title)
         .uid(uid)
@@ -48,17 +48,17 @@ def to_json(dashboard: build.Dashboard) -> str:
     data.setdefault("refresh", "")
     data["annotations"].setdefault("list", [])
     for variable in data["templating"]["list"]:
-        for key in _NOT_OF_A_VARIABLE:
+        for key in _KEYS_ADDED_BY_SDK:
             variable.pop(key, None)
     panels: list[dict[str, Any]] = []
     for panel in data["panels"]:
         panels.append(panel)
-        # An open row stands before its panels, it does not hold them: Grafana's own layout.
+        # In Grafana's own layout an open row precedes its panels and does not contain them.
         panels += panel.pop("panels", [])
         if panel["type"] == "row":
             panel |= {"panels": [], "collapsed": False}
     for panel in panels:
-        if "timeFrom" in panel:  # its row says so; on a narrow panel the badge covers the title
+        if "timeFrom" in panel:  # the row names the time; the badge may cover a narrow title
             panel["hideTimeOverride"] = True
     data["panels"] = [{**panel, "id": number} for number, panel in enumerate(panels, start=1)]
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

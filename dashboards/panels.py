@@ -1,4 +1,4 @@
-"""What all panels have in common: look, units, legends, what is said when there is no data."""
+"""The kinds of panels, with what they share: style, unit, legend, text where there is no data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import statetimeline as state_timeline
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
-from grafana_foundation_sdk.models import common as look
+from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.influx import DATASOURCE
@@ -21,14 +21,14 @@ GAP_MS = 15_000
 """Readings further apart than this are not joined by a line."""
 
 LEAST_COLUMN_PX = 106
-"""Of a table. Grafana's own 150 cut the right half of a wide one off."""
+"""The least width of a table's column. Grafana's own 150 cut off the right half of a wide one."""
 
 OK_COLOR, WARNING_COLOR, BAD_COLOR = "green", "orange", "red"
 
 
 @dataclass(frozen=True)
-class Say:
-    """What a panel says: its title, what it shows, and what an empty one means."""
+class PanelText:
+    """The texts of a panel: its title, what it shows, and what it shows without data."""
 
     title: str
     description: str
@@ -57,11 +57,13 @@ class Size:
     height: int
 
 
-def _said(panel: P, say: Say, size: Size, unit: str, queries: Sequence[Builder[Dataquery]]) -> P:
+def _with_text(
+    panel: P, text: PanelText, size: Size, unit: str, queries: Sequence[Builder[Dataquery]]
+) -> P:
     return (
-        panel.title(say.title)
-        .description(say.description)
-        .no_value(say.no_data)
+        panel.title(text.title)
+        .description(text.description)
+        .no_value(text.no_data)
         .datasource(DATASOURCE)
         .unit(unit)
         .height(size.height)
@@ -77,7 +79,7 @@ def prop(key: str, value: object) -> model.DynamicConfigValue:
 
 MISSING = ("/.*/", [prop("noValue", "–")])
 """An override of every field: a value that is missing among others. Grafana shows the panel's
-"no value" text for it too, in each empty cell and tooltip, where it says what is not so."""
+"no value" text for it too, in each empty cell and tooltip, where that text would be wrong."""
 
 
 def fixed(color: str) -> model.DynamicConfigValue:
@@ -101,7 +103,7 @@ def severity_colors() -> list[model.DynamicConfigValue]:
 
 
 def steps(*edges: tuple[float | None, str]) -> build.ThresholdsConfig:
-    """Thresholds: (from this value on, colour); None stands for "everything below"."""
+    """Thresholds: (from this value on, colour); None means "everything below"."""
     return (
         build.ThresholdsConfig()
         .mode(model.ThresholdsMode.ABSOLUTE)
@@ -121,11 +123,11 @@ def by_series() -> build.FieldColor:
 
 def legend(*calcs: str) -> common.VizLegendOptions:
     """A legend below the chart: a table when there are values to show."""
-    mode = look.LegendDisplayMode.TABLE if calcs else look.LegendDisplayMode.LIST
+    mode = common_models.LegendDisplayMode.TABLE if calcs else common_models.LegendDisplayMode.LIST
     return (
         common.VizLegendOptions()
         .display_mode(mode)
-        .placement(look.LegendPlacement.BOTTOM)
+        .placement(common_models.LegendPlacement.BOTTOM)
         .show_legend(True)
         .calcs(list(calcs))
     )
@@ -133,22 +135,26 @@ def legend(*calcs: str) -> common.VizLegendOptions:
 
 def tooltip_of_all() -> common.VizTooltipOptions:
     """A tooltip with every series at that place."""
-    return common.VizTooltipOptions().mode(look.TooltipDisplayMode.MULTI)
+    return common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI)
 
 
 def over_time(
-    say: Say, unit: str, *queries: Builder[Dataquery], size: Size, calcs: tuple[str, ...] = ()
+    text: PanelText,
+    unit: str,
+    *queries: Builder[Dataquery],
+    size: Size,
+    calcs: tuple[str, ...] = (),
 ) -> timeseries.Panel:
     """Lines over time. A missing reading is a hole in the line, never a straight stroke."""
-    panel = _said(timeseries.Panel(), say, size, unit, queries)
+    panel = _with_text(timeseries.Panel(), text, size, unit, queries)
     return (
         panel.override_by_regexp(*MISSING)
         .interval("1s")
         .color_scheme(by_series())
-        .draw_style(look.GraphDrawStyle.LINE)
+        .draw_style(common_models.GraphDrawStyle.LINE)
         .line_width(1)
         .fill_opacity(10)
-        .show_points(look.VisibilityMode.NEVER)
+        .show_points(common_models.VisibilityMode.NEVER)
         .span_nulls(GAP_MS)
         .legend(legend(*(calcs or ("lastNotNull", "max"))))
         .tooltip(tooltip_of_all())
@@ -156,32 +162,32 @@ def over_time(
 
 
 def number(
-    say: Say, unit: str, query: Builder[Dataquery], size: Size, field: str = ""
+    text: PanelText, unit: str, query: Builder[Dataquery], size: Size, field: str = ""
 ) -> stat.Panel:
     """One big value: the last one, or the last one of the column ``field``."""
     reduce = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
     return (
-        _said(stat.Panel(), say, size, unit, [query])
+        _with_text(stat.Panel(), text, size, unit, [query])
         .color_scheme(by_threshold())
         .thresholds(steps((None, "text")))
         .reduce_options(reduce.fields(f"/^{field}$/" if field else ""))
-        .graph_mode(look.BigValueGraphMode.NONE)
-        .color_mode(look.BigValueColorMode.VALUE)
-        .text_mode(look.BigValueTextMode.AUTO)
+        .graph_mode(common_models.BigValueGraphMode.NONE)
+        .color_mode(common_models.BigValueColorMode.VALUE)
+        .text_mode(common_models.BigValueTextMode.AUTO)
     )
 
 
 def bars(
-    say: Say, unit: str, query: Builder[Dataquery], size: Size, stacked: bool = False
+    text: PanelText, unit: str, query: Builder[Dataquery], size: Size, stacked: bool = False
 ) -> barchart.Panel:
     """Bars over the first text column, in the order of the rows."""
     return (
-        _said(barchart.Panel(), say, size, unit, [query])
+        _with_text(barchart.Panel(), text, size, unit, [query])
         .override_by_regexp(*MISSING)
         .color_scheme(by_series())
-        .orientation(look.VizOrientation.VERTICAL)
-        .stacking(look.StackingMode.NORMAL if stacked else look.StackingMode.NONE)
-        .show_value(look.VisibilityMode.AUTO)
+        .orientation(common_models.VizOrientation.VERTICAL)
+        .stacking(common_models.StackingMode.NORMAL if stacked else common_models.StackingMode.NONE)
+        .show_value(common_models.VisibilityMode.AUTO)
         .group_width(0.75)
         .bar_width(0.95)
         .fill_opacity(80)
@@ -193,27 +199,27 @@ def bars(
     )
 
 
-def gauge_bars(say: Say, unit: str, query: Builder[Dataquery], size: Size) -> bargauge.Panel:
+def gauge_bars(text: PanelText, unit: str, query: Builder[Dataquery], size: Size) -> bargauge.Panel:
     """One horizontal bar a series, with its name also where it is the only one, coloured by
     threshold."""
     return (
-        _said(bargauge.Panel(), say, size, unit, [query])
+        _with_text(bargauge.Panel(), text, size, unit, [query])
         .display_name("${__series.name}")
         .color_scheme(by_threshold())
-        .orientation(look.VizOrientation.HORIZONTAL)
-        .display_mode(look.BarGaugeDisplayMode.BASIC)
+        .orientation(common_models.VizOrientation.HORIZONTAL)
+        .display_mode(common_models.BarGaugeDisplayMode.BASIC)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
         .min(0)
     )
 
 
-def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline.Panel:
+def states(text: PanelText, *queries: Builder[Dataquery], size: Size) -> state_timeline.Panel:
     """Which state held when."""
     return (
-        _said(state_timeline.Panel(), say, size, "string", queries)
+        _with_text(state_timeline.Panel(), text, size, "string", queries)
         .color_scheme(by_series())
         .merge_values(True)
-        .show_value(look.VisibilityMode.AUTO)
+        .show_value(common_models.VisibilityMode.AUTO)
         .row_height(0.8)
         .fill_opacity(70)
         .line_width(1)
@@ -222,8 +228,8 @@ def states(say: Say, *queries: Builder[Dataquery], size: Size) -> state_timeline
     )
 
 
-def listing(say: Say, query: Builder[Dataquery], size: Size) -> table.Panel:
+def listing(text: PanelText, query: Builder[Dataquery], size: Size) -> table.Panel:
     """A table of the rows as they come."""
-    panel = _said(table.Panel(), say, size, "string", [query])
+    panel = _with_text(table.Panel(), text, size, "string", [query])
     narrow = ("/.*/", [prop("custom.minWidth", LEAST_COLUMN_PX)])
     return panel.override_by_regexp(*MISSING).override_by_regexp(*narrow).show_header(True)

@@ -1,11 +1,11 @@
-"""Power per queue depth: the table the whole project is for, as pictures, for one run."""
+"""Power per queue depth: watts, IOPS and latency of each phase of one run, as charts."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import common, xychart
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders.barchart import Panel
-from grafana_foundation_sdk.models import common as look
+from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models.dashboard import VariableHide
 from grafana_foundation_sdk.models.xychart import ScatterShow, SeriesMapping
 
@@ -25,7 +25,7 @@ from dashboards.panels import (
     BAD_COLOR,
     OK_COLOR,
     WARNING_COLOR,
-    Say,
+    PanelText,
     Size,
     bars,
     legend,
@@ -63,7 +63,7 @@ def _headline() -> build.Row:
         build.Row("Run")
         .with_panel(
             number(
-                Say("Idle", "Mean watts of the idle phase before the work.", "No idle phase"),
+                PanelText("Idle", "Mean watts of the idle phase before the work.", "No idle phase"),
                 "watt",
                 Query(idle),
                 size,
@@ -71,7 +71,7 @@ def _headline() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Highest mean power", "Mean watts of the hungriest phase.", NO_PHASE),
+                PanelText("Highest mean power", "Mean watts of the hungriest phase.", NO_PHASE),
                 "watt",
                 highest("watts"),
                 size,
@@ -79,7 +79,7 @@ def _headline() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Best efficiency", "Most IOPS per watt of any phase.", NO_PHASE),
+                PanelText("Best efficiency", "Most IOPS per watt of any phase.", NO_PHASE),
                 "none",
                 highest("iops_per_watt"),
                 size,
@@ -89,7 +89,9 @@ def _headline() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Hottest", "Highest temperature of any sensor in a phase.", "No temperature"),
+                PanelText(
+                    "Hottest", "Highest temperature of any sensor in a phase.", "No temperature"
+                ),
                 "celsius",
                 highest("celsius_max"),
                 size,
@@ -97,7 +99,9 @@ def _headline() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Throttled", "Seconds for which the drive throttled, all phases.", NO_PHASE),
+                PanelText(
+                    "Throttled", "Seconds for which the drive throttled, all phases.", NO_PHASE
+                ),
                 "s",
                 Query(throttled),
                 size,
@@ -107,7 +111,7 @@ def _headline() -> build.Row:
         )
         .with_panel(
             number(
-                Say(
+                PanelText(
                     "Alignment",
                     "Worst doubt about meter time against workload time, half-width.",
                     NO_PHASE,
@@ -123,13 +127,15 @@ def _headline() -> build.Row:
 
 
 def _per_workload() -> build.Row:
-    def by_depth(say: Say, unit: str, columns: str, width: int, stacked: bool = False) -> Panel:
+    def by_depth(
+        text: PanelText, unit: str, columns: str, width: int, stacked: bool = False
+    ) -> Panel:
         query = f'SELECT "qd", "label", {columns} FROM "phase" WHERE {MEASURED} AND {OF_WORKLOAD}'
-        panel = bars(say, unit, rows(query), Size(width, 9), stacked)
+        panel = bars(text, unit, rows(query), Size(width, 9), stacked)
         return panel.override_by_field_type("string", only_point())
 
     watts = by_depth(
-        Say(
+        PanelText(
             "Watts per queue depth",
             "Mean watts of each rail over the phase, stacked: the height is the drive's power.",
             NO_PHASE,
@@ -140,7 +146,7 @@ def _per_workload() -> build.Row:
         stacked=True,
     ).decimals(3)
     uncertainty = by_depth(
-        Say(
+        PanelText(
             "Uncertainty per queue depth",
             "Expanded uncertainty (k = 2, about 95 %) of the mean watts, in watts: of each rail "
             "and of the total. Rails that share an error add up linearly.",
@@ -151,7 +157,7 @@ def _per_workload() -> build.Row:
         10,
     )
     efficiency = by_depth(
-        Say(
+        PanelText(
             "IOPS per watt",
             "I/O operations per second for each watt of total power.",
             NO_PHASE,
@@ -161,7 +167,7 @@ def _per_workload() -> build.Row:
         8,
     ).decimals(0)
     latency = by_depth(
-        Say(
+        PanelText(
             "Latency per queue depth",
             "Completion latency over the phase: mean and 99th percentile.",
             NO_PHASE,
@@ -224,7 +230,7 @@ def _iops_against_watts() -> xychart.Panel:
         .dims(xychart.XYDimensionConfig().frame(0))
         .series([])
         .legend(legend())
-        .tooltip(common.VizTooltipOptions().mode(look.TooltipDisplayMode.SINGLE))
+        .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.SINGLE))
     )
 
 
@@ -253,7 +259,7 @@ COLUMNS = {
 
 def _every_phase() -> build.Row:
     throttled = bars(
-        Say(
+        PanelText(
             "Throttled time per phase",
             "Seconds of each phase for which the drive did less than before, because of heat or "
             "a power limit. The end of a write cache and garbage collection do not count.",
@@ -265,7 +271,7 @@ def _every_phase() -> build.Row:
     ).x_tick_label_rotation(SLANTED)
     throttled.transformations([without("Time"), renamed({"throttled_s": "throttled"})])
     heat = bars(
-        Say(
+        PanelText(
             "Temperature per phase",
             "Highest temperature of any sensor in the phase.",
             "No temperature was measured in this run",
@@ -281,7 +287,7 @@ def _every_phase() -> build.Row:
     )
     table = (
         listing(
-            Say(
+            PanelText(
                 "Every phase",
                 "The numbers of summary.json. Each watt with its expanded uncertainty (k = 2).",
                 NO_PHASE,
@@ -329,7 +335,7 @@ def dashboard() -> build.Dashboard:
         .with_variable(datasource_variable())
         .with_variable(several("rig", "Rig", distinct("rig", "index", "phase")))
         .with_variable(one("run", "Run", distinct("run", "index", "phase", matches("rig")), True))
-        # Of several drives in the run all together, which stand in brackets, come first.
+        # In a run of several drives their sum, which is in brackets, comes first.
         .with_variable(
             one("drive", "Drive", distinct("drive", "index", "phase", matches("rig", "run")))
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import common
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders.timeseries import Panel
-from grafana_foundation_sdk.models import common as look
+from grafana_foundation_sdk.models import common as common_models
 
 from dashboards.influx import (
     Query,
@@ -23,7 +23,7 @@ from dashboards.panels import (
     BAD_COLOR,
     OK_COLOR,
     WARNING_COLOR,
-    Say,
+    PanelText,
     Size,
     limit_line,
     listing,
@@ -66,7 +66,7 @@ def _now() -> build.Row:
         build.Row("Now")
         .with_panel(
             number(
-                Say("Phase", "The phase that is running, or how the run ended.", NO_RUN),
+                PanelText("Phase", "The phase that is running, or how the run ended.", NO_RUN),
                 "string",
                 rows(f'SELECT "title" {last}'),
                 Size(8, 4),
@@ -75,7 +75,7 @@ def _now() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Queue depth", "Requests that fio keeps under way.", NO_RUN),
+                PanelText("Queue depth", "Requests that fio keeps under way.", NO_RUN),
                 "string",
                 rows(f'SELECT "title" {last}'),
                 Size(3, 4),
@@ -84,7 +84,7 @@ def _now() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Power", "Sum over the rails of their last mean over a bin.", NO_RUN),
+                PanelText("Power", "Sum over the rails of their last mean over a bin.", NO_RUN),
                 "watt",
                 Query(total),
                 Size(4, 4),
@@ -92,7 +92,7 @@ def _now() -> build.Row:
         )
         .with_panel(
             number(
-                Say(
+                PanelText(
                     "Below WCTEMP",
                     "Kelvins left to the drive's warning temperature. Negative: over it.",
                     "No warning temperature known",
@@ -106,7 +106,7 @@ def _now() -> build.Row:
         )
         .with_panel(
             number(
-                Say("Meters", "Whether every meter of the rig yields readings.", NO_DAEMON),
+                PanelText("Meters", "Whether every meter of the rig yields readings.", NO_DAEMON),
                 "none",
                 Query(f'SELECT last("meters_ok") FROM "rig" WHERE $timeFilter AND {RIG}'),
                 Size(3, 4),
@@ -114,7 +114,7 @@ def _now() -> build.Row:
         )
         .with_panel(
             number(
-                Say(
+                PanelText(
                     "Journal lag",
                     "How far what is in this database lies behind the journal.",
                     NO_DAEMON,
@@ -133,7 +133,7 @@ def _drive() -> build.Row:
     size = Size(12, 9)
     by_bin = f"WHERE $timeFilter AND {CHOSEN} GROUP BY time($__interval)"
     power = over_time(
-        Say(
+        PanelText(
             "Power",
             "Mean watts of each rail, stacked: the upper edge is the drive. Red regions: the "
             "drive throttled.",
@@ -146,10 +146,10 @@ def _drive() -> build.Row:
         ),
         size=size,
         calcs=("lastNotNull", "mean", "max"),
-    ).stacking(common.StackingConfig().mode(look.StackingMode.NORMAL).group("rails"))
+    ).stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("rails"))
     temperature = (
         over_time(
-            Say(
+            PanelText(
                 "Temperature",
                 "Each sensor, with the drive's own limits: WCTEMP (warning) and CCTEMP (critical).",
                 "No temperature in the time range",
@@ -180,7 +180,7 @@ def _drive() -> build.Row:
     )
     volts = (
         over_time(
-            Say(
+            PanelText(
                 "Volts off nominal",
                 "Each rail against its nominal voltage, with the rig's tolerance as dashed lines.",
                 NO_RUN,
@@ -211,7 +211,7 @@ def _drive() -> build.Row:
         .override_by_regexp("/ (highest|lowest)$/", [*limit_line(BAD_COLOR), NO_LEGEND])
     )
     volts_now = number(
-        Say("Volts", "Last volts of each rail, at the drive's side.", NO_RUN),
+        PanelText("Volts", "Last volts of each rail, at the drive's side.", NO_RUN),
         "volt",
         Query(
             f'SELECT last("volts") AS "volts" FROM "power" WHERE $timeFilter AND {CHOSEN} '
@@ -221,7 +221,7 @@ def _drive() -> build.Row:
         Size(3, 9),
     ).decimals(3)
     phase = states(
-        Say("Phases", "Which phase ran when.", NO_RUN),
+        PanelText("Phases", "Which phase ran when.", NO_RUN),
         rows(f'SELECT "title" AS "phase" {PHASES}'),
         size=size,
     ).mappings(text_mappings((r"^phase \d+/\d+ (.*)$", "$1")))
@@ -238,7 +238,7 @@ def _drive() -> build.Row:
 def _workload() -> build.Row:
     def of_io(title: str, description: str, unit: str, columns: str, alias: str) -> Panel:
         return over_time(
-            Say(title, description, "No I/O in the time range"),
+            PanelText(title, description, "No I/O in the time range"),
             unit,
             Query(
                 f'SELECT {columns} FROM "io" WHERE $timeFilter AND {CHOSEN} '
@@ -279,7 +279,7 @@ def _workload() -> build.Row:
             )
             .fill_opacity(0)
             .scale_distribution(
-                common.ScaleDistributionConfig().type(look.ScaleDistribution.LOG).log(10)
+                common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(10)
             )
         )
     )
@@ -292,7 +292,7 @@ def _health() -> build.Row:
         build.Row("Health")
         .with_panel(
             states(
-                Say(
+                PanelText(
                     "Meters",
                     "Whether every meter of the rig yields readings. The events say which does "
                     "not.",
@@ -304,7 +304,7 @@ def _health() -> build.Row:
         )
         .with_panel(
             over_time(
-                Say(
+                PanelText(
                     "Journal lag",
                     "Seconds by which this database lies behind the journal. It grows while the "
                     "database is away, and goes back when it has caught up: nothing is lost.",
@@ -320,7 +320,7 @@ def _health() -> build.Row:
         )
         .with_panel(
             listing(
-                Say("Events", "What happened on this rig, newest first.", NO_RUN),
+                PanelText("Events", "What happened on this rig, newest first.", NO_RUN),
                 rows(
                     'SELECT "severity", "title", "text" FROM "event" '
                     f"WHERE $timeFilter AND {CHOSEN} ORDER BY time DESC LIMIT 200"

@@ -1,4 +1,4 @@
-"""A made-up lab as line protocol: to look at the dashboards before there is a bench.
+"""Sample data of an invented lab as line protocol, to try the dashboards without a bench.
 
 ``python -m dashboards.sample | influx write --bucket labctl`` fills a database. Three rigs: one
 at work, one that fell silent, one that was stopped. Nothing is random.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-NS = 1_000_000_000
+NS_PER_S = 1_000_000_000
 PHASE_S = 20
 HEARTBEAT_S = 30
 DEPTHS = (1, 2, 4, 8, 16, 32)
@@ -47,7 +47,7 @@ WRITE = Work("measure", "write", "128k", 131072, 9.2e3, 22.0, 1.5)
 
 @dataclass(slots=True)
 class Lab:
-    """Everything that was made up: the lines, and the phases as they were written."""
+    """The sample data: its lines, and the tags and fields of its phases."""
 
     lines: list[str] = field(default_factory=list)
     phases: list[dict[str, Value]] = field(default_factory=list)
@@ -77,12 +77,12 @@ def _value(value: Value) -> str:
 
 
 def lab(now_ns: int) -> Lab:
-    """The lab as it stands at ``now_ns``."""
+    """The last day of the lab up to ``now_ns`` (ns since the Unix epoch)."""
     made = Lab()
-    now_s = now_ns // NS
-    _run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter=0.0)
-    _run(made, "bench-1", "SN 001/A=1", now_s - 195, now_s, hotter=14.0)
-    _run(made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter=2.0, failed=True)
+    now_s = now_ns // NS_PER_S
+    _run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter_celsius=0.0)
+    _run(made, "bench-1", "SN 001/A=1", now_s - 195, now_s, hotter_celsius=14.0)
+    _run(made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter_celsius=2.0, failed=True)
     crashed_s, finished_s = now_s - 3600, now_s - 1800
     for rig, state, until in (
         ("bench-1", "running", now_s),
@@ -98,7 +98,7 @@ def lab(now_ns: int) -> Lab:
                 "meters_ok": 0 if rig == "bench-1" and second > now_s - 100 else 1,
                 "journal_lag_s": 0.4 + 0.2 * math.sin(second / 300),
             }
-            made.add("rig", {"rig": rig}, fields, second * NS)
+            made.add("rig", {"rig": rig}, fields, second * NS_PER_S)
     return made
 
 
@@ -116,7 +116,7 @@ def _run(
     drive: str,
     begin_s: int,
     end_s: int,
-    hotter: float,
+    hotter_celsius: float,
     failed: bool = False,
 ) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begin_s))
@@ -131,9 +131,9 @@ def _run(
         title = f"phase {index + 1}/{len(phases)} {label}"
         _event(made, tags, "phase_started", "info", title, start)
         _second_by_second(
-            made, tags, work, depth, range(start, min(start + PHASE_S, end_s)), hotter
+            made, tags, work, depth, range(start, min(start + PHASE_S, end_s)), hotter_celsius
         )
-        _phase(made, tags, work, depth, index, label, start, hotter)
+        _phase(made, tags, work, depth, index, label, start, hotter_celsius)
         if depth == max(DEPTHS) and work is WRITE:
             _throttle(made, tags, start + PHASE_S // 2)
     if failed:
@@ -153,7 +153,7 @@ def _event(
     text: str = "",
 ) -> None:
     marks = {**tags, "kind": kind, "severity": severity}
-    made.add("event", marks, {"title": title, "text": text}, second * NS)
+    made.add("event", marks, {"title": title, "text": text}, second * NS_PER_S)
 
 
 def _throttle(made: Lab, tags: Mapping[str, str], second: int) -> None:
@@ -165,15 +165,15 @@ def _throttle(made: Lab, tags: Mapping[str, str], second: int) -> None:
         "duration_s": seconds,
         "end_ms": round((second + seconds) * 1000),
     }
-    made.add("event", marks, fields, second * NS)
+    made.add("event", marks, fields, second * NS_PER_S)
 
 
 def _watts(work: Work, depth: int) -> float:
     return 4.0 + (work.most_watts - 4.0) * work.share(depth)
 
 
-def _celsius(work: Work, depth: int, hotter: float) -> float:
-    return 38.0 + 1.5 * _watts(work, depth) + hotter
+def _celsius(work: Work, depth: int, hotter_celsius: float) -> float:
+    return 38.0 + 1.5 * _watts(work, depth) + hotter_celsius
 
 
 def _second_by_second(
@@ -182,7 +182,7 @@ def _second_by_second(
     work: Work,
     depth: int,
     seconds: range,
-    hotter: float,
+    hotter_celsius: float,
 ) -> None:
     for second in seconds:
         wave = 1 + 0.01 * math.sin(second)
@@ -199,13 +199,13 @@ def _second_by_second(
                 "volts_nominal": nominal,
                 "volts_tolerance_pct": 5.0,
             }
-            made.add("power", {**tags, "rail": rail}, fields, second * NS)
+            made.add("power", {**tags, "rail": rail}, fields, second * NS_PER_S)
         heat: dict[str, Value] = {
-            "celsius": _celsius(work, depth, hotter) + 0.2 * math.sin(second / 5),
+            "celsius": _celsius(work, depth, hotter_celsius) + 0.2 * math.sin(second / 5),
             "warning_celsius": WARNING_CELSIUS,
             "critical_celsius": CRITICAL_CELSIUS,
         }
-        made.add("temperature", {**tags, "sensor": "composite"}, heat, second * NS)
+        made.add("temperature", {**tags, "sensor": "composite"}, heat, second * NS_PER_S)
         if depth:
             iops = work.most_iops * work.share(depth) * wave
             mean_us = depth / iops * 1e6
@@ -215,7 +215,7 @@ def _second_by_second(
                 "latency_mean_us": mean_us,
             }
             op = "write" if work is WRITE else "read"
-            made.add("io", {**tags, "op": op}, done, second * NS)
+            made.add("io", {**tags, "op": op}, done, second * NS_PER_S)
 
 
 def _phase(
@@ -226,7 +226,7 @@ def _phase(
     index: int,
     label: str,
     start: int,
-    hotter: float,
+    hotter_celsius: float,
 ) -> None:
     watts = _watts(work, depth)
     fields: dict[str, Value] = {
@@ -239,7 +239,7 @@ def _phase(
         "watts": watts,
         "watts_u": watts * 0.004,
         "joules": watts * PHASE_S,
-        "celsius_max": _celsius(work, depth, hotter) + 0.2,
+        "celsius_max": _celsius(work, depth, hotter_celsius) + 0.2,
         "throttled_s": PHASE_S / 2 if work is WRITE and depth == max(DEPTHS) else 0.0,
         "alignment_ms": 0.8,
     }
@@ -272,7 +272,7 @@ def _phase(
             "jobs": "1",
             "read_pct": "0" if work is WRITE else "100",
         }
-    made.add("phase", {**tags, **axes}, fields, start * NS)
+    made.add("phase", {**tags, **axes}, fields, start * NS_PER_S)
     made.phases.append({**tags, **fields})
 
 

@@ -1,4 +1,4 @@
-"""What Grafana does to a table between the query and the picture."""
+"""Grafana's transformations of a table between the query and the panel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measured phases by workload: all points of a sweep that differ in queue depth or read share.
 
-A phase's ``label`` says both: ``randread 4k QD8``, ``randrw 4k QD3 80% read``.
+A phase's ``label`` has both: ``randread 4k QD8``, ``randrw 4k QD3 80% read``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OF_WORKLOAD = '"label" =~ /^${workload:regex} QD/'
 """The phases of the chosen workloads."""
 
 WORKLOAD_REGEX = "/^(.+?) QD\\d+/"
-"""What of a label is the workload (a template variable's regex)."""
+"""The part of a label that names the workload (the regex of a template variable)."""
 
 
 def workloads(where: str) -> str:

@@ -13,7 +13,7 @@ TIMEOUT_S = 10.0
 
 
 def answers_healthy(url: str) -> bool:
-    """Whether a server (InfluxDB's ``/health``, Grafana's ``/api/health``) says it is well."""
+    """Whether a server is healthy, by InfluxDB's ``/health`` or Grafana's ``/api/health``."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
             return bool(response.status == 200)
@@ -22,7 +22,7 @@ def answers_healthy(url: str) -> bool:
 
 
 class InfluxSetup:
-    """What is asked of a fresh server, through its HTTP interface."""
+    """The set-up of a fresh server, through its HTTP interface."""
 
     def __init__(self, url: str, name: str) -> None:
         """``name`` is that of the user, the organisation and the bucket alike."""

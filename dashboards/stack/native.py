@@ -41,13 +41,13 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One child: what it is called, its process, and where it writes what it has to say."""
+    """One child: its name, its process, and its log file."""
 
     name: str
     process: subprocess.Popen[bytes]
     log: Path
 
-    def last_words(self) -> str:
+    def log_end(self) -> str:
         """The end of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-5:])
@@ -94,7 +94,7 @@ class NativeStack:
         self.stop()
 
     def stop(self) -> None:
-        """End every server: asked first, killed if it does not listen."""
+        """End every server: asked first, killed if it does not end."""
         for server in reversed(self._servers):
             server.process.terminate()
         deadline = time.monotonic() + STOPPED_WITHIN_S
@@ -107,7 +107,7 @@ class NativeStack:
         self._servers.clear()
 
     def addresses(self) -> dict[str, str]:
-        """What to open, or to point labctl at, of each server."""
+        """The address of each server, by its name."""
         schemes = {"influxdb": "http", "mosquitto": "mqtt", "grafana": "http"}
         return {name: f"{schemes[name]}://{LOOPBACK}:{self._port(name)}" for name in self.names}
 
@@ -152,7 +152,7 @@ class NativeStack:
         deadline = time.monotonic() + HEALTHY_WITHIN_S
         while not healthy():
             if process.poll() is not None:
-                raise StackError(f"{name} ended at once; {log} ends:\n{server.last_words()}")
+                raise StackError(f"{name} ended at once; {log} ends:\n{server.log_end()}")
             if time.monotonic() > deadline:
                 raise StackError(f"{name} is not well after {HEALTHY_WITHIN_S:.0f} s: see {log}")
             time.sleep(POLL_S)

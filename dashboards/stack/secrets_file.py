@@ -51,7 +51,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Make the file that the command line names, and say where it is."""
+    """Make the file that the command line names, and print its path."""
     if len(sys.argv) != 2:
         sys.stderr.write("usage: python -m dashboards.stack.secrets_file FILE\n")
         return 2

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Without a file name: the disk that standard output is redirected to is full."""
 OTHERS_WRITE = 0o002
-"""Whatever the umask says, nobody outside the group may change a record."""
+"""Added to the umask: nobody outside the group may change a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _fail(error: LabctlError) -> NoReturn:
 
 
 def _refuse_foreign_instruments() -> None:
-    """InstrumentKit installs a top-level package of the same name; say so plainly."""
+    """Exit where ``instruments`` is InstrumentKit's package, which has the same name."""
     found = importlib.util.find_spec("instruments")
     where = found.origin if found is not None and found.origin else "nowhere"
     if Path(where).with_name("reading.py").is_file():

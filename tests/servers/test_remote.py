@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.screen import Screen
 
-from labctl.cli.overnight.watch import REMOTE_KEYS, Choices, remote_screen
+from labctl.cli.overnight.watch import REMOTE_KEYS, ScreenState, remote_screen
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.runs.shipping import ship
 from labctl.service.status.broker_rigs import MOST_NAMES, RemoteRigs
@@ -97,7 +97,7 @@ def shown(rigs: RemoteRigs) -> str:
     """The picture of ``labctl watch --broker`` on a terminal of 80 by 24."""
     out = io.StringIO()
     console = Console(file=out, width=80, height=24, color_system=None)
-    console.print(Screen(remote_screen(rigs.rigs(), Choices())))
+    console.print(Screen(remote_screen(rigs.rigs(), ScreenState())))
     return out.getvalue()
 
 

@@ -99,11 +99,11 @@ def zeros(
     """Take zeros and store them; the exit code. Raises LabctlError when it is refused."""
     rig = find_rig(rig_name)
     wanted = known_channels(rig, names, "channel") if names else channels_of_rails(rig)
-    load_calibration(calibration_file(rig.path))  # a broken file is told before anything is done
+    load_calibration(calibration_file(rig.path))  # a broken file is reported before all else
     with held(rig, "labctl calibrate"):
         supplies = refuse_switching(rig) if switch_off else []
         _confirm(rig, wanted, supplies, yes=yes, json_output=json_output)
-        with _terminated_tidily(), drive_off(rig, supplies):
+        with _interrupted_by_sigterm(), drive_off(rig, supplies):
             found = take_zeros(rig, wanted, seconds)
         store_zeros(rig, found)
     if json_output:
@@ -158,21 +158,21 @@ def _confirm(
     """Ask before the drive loses its power, or whether it has. Raises Refused."""
     if yes:
         return
-    told = f"zeros of {', '.join(names)}"
+    action = f"zeros of {', '.join(names)}"
     question = "Is the drive off, or disconnected?"
     if supplies:
-        told += f"; {', '.join(supplies)} will be switched off and on again"
+        action += f"; {', '.join(supplies)} will be switched off and on again"
         question = f"May the drive {rig.drive.model or rig.drive.target} lose its power?"
     if json_output or not sys.stdin.isatty():
-        raise Refused(f"{told}. {question} If so, add --yes")
-    print(told)
+        raise Refused(f"{action}. {question} If so, add --yes")
+    print(action)
     if not typer.confirm(question):
         raise Refused("not begun")
 
 
 @contextlib.contextmanager
-def _terminated_tidily() -> Iterator[None]:
-    """SIGTERM and SIGHUP end it as Ctrl-C does: what was switched off is switched on again."""
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does: supplies are restored."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

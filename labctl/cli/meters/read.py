@@ -168,7 +168,7 @@ def _show(
         while (left_s := end - time.monotonic()) > 0:
             if over.wait(min(every_s, left_s)):
                 return
-            _note_lost(channels, acquisition)
+            _mark_lost(channels, acquisition)
             seen = channels.take()
             if display is not None:
                 display.update(_table(seen), refresh=True)
@@ -178,7 +178,7 @@ def _show(
             else:
                 clock = time.strftime("%H:%M:%S")
                 for name, live, _ in seen:
-                    print(f"{clock}  {name:<24} {_words(live)}", flush=True)
+                    print(f"{clock}  {name:<24} {_value_text(live)}", flush=True)
 
 
 @contextmanager
@@ -192,14 +192,14 @@ def _ctrl_c() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _note_lost(channels: LiveChannels, acquisition: Acquisition) -> None:
-    """An instrument that never connected does not report itself: its owner's state says it."""
+def _mark_lost(channels: LiveChannels, acquisition: Acquisition) -> None:
+    """Mark instruments that never connected: only their owner's state shows that."""
     for name, owner in acquisition.owners.items():
         if owner.state is State.LOST:
             channels.state(name, State.LOST, owner.reason)
 
 
-def _words(live: LiveChannel) -> str:
+def _value_text(live: LiveChannel) -> str:
     if live.state is not State.READING:
         return f"{live.state.value}: {live.reason}" if live.reason else live.state.value
     if live.status or live.value is None:
@@ -214,7 +214,7 @@ def _table(seen: list[tuple[str, LiveChannel, int]]) -> Table:
     table.add_column(width=HISTORY_VALUES + 2, no_wrap=True)
     for name, live, _ in seen:
         style = "yellow" if live.status else _STATE_STYLE.get(live.state, "dim")
-        table.add_row(name, Text(_words(live), style=style), sparkline(live.history))
+        table.add_row(name, Text(_value_text(live), style=style), sparkline(live.history))
     return table
 
 

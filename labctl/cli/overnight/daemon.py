@@ -21,7 +21,7 @@ from labctl.service.daemon.settings import service_settings
 from labctl.service.data_dir import find_home
 
 PRIVATE = 0o077
-"""A umask: what is written is for this user alone."""
+"""A umask: only this user can read what is written."""
 
 
 def serve(

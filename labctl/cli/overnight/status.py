@@ -48,7 +48,7 @@ def daemon_line(status: LocalStatus) -> str:
 
 def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
     """One rig in a few lines of at most 80 columns."""
-    lines = [f"{rig.name}: {rig.state}{_what(rig)}"]
+    lines = [f"{rig.name}: {rig.state}{_work(rig)}"]
     if rig.state == "interrupted":
         lines.append("  it goes on when a daemon is started: labctl daemon")
     if rig.paused and rig.state != "paused":
@@ -71,7 +71,7 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
 
 
 def jobs_wait(count: int) -> str:
-    """How many wait, in words."""
+    """How many jobs wait, as text."""
     return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
 
 
@@ -117,7 +117,7 @@ def _print_remote(broker: str, json_output: bool) -> None:
         print(f"no rig tells anything to {broker}")
 
 
-def _what(rig: RigStatus) -> str:
+def _work(rig: RigStatus) -> str:
     if rig.running is not None:
         return f", job {rig.running.id}: {rig.running.plan}"
     if rig.use is not None:

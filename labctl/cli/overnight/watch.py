@@ -42,13 +42,13 @@ REMOTE_KEYS = "q quit   Tab next rig"
 
 
 @dataclass
-class Choices:
+class ScreenState:
     """State of the screen, changed by keys."""
 
     chosen: int = 0
-    asks: str = ""
-    about: int = 0
-    """Number of the job that ``asks`` is about."""
+    question: str = ""
+    question_job: int = 0
+    """Number of the job that ``question`` is about."""
     note: str = ""
     over: bool = False
     errors: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ def watch(broker: BrokerOption = None) -> None:
     console = Terminal()
     if not (console.is_terminal and sys.stdin.isatty()):
         raise LabctlError("labctl watch needs a terminal; labctl status prints once")
-    state = Choices()
+    state = ScreenState()
     if broker is not None:
         listener = listen(broker, state.errors)
         rigs = listener.rigs
@@ -87,7 +87,7 @@ def watch(broker: BrokerOption = None) -> None:
     _loop(console, draw, press, state)
 
 
-def local_screen(status: LocalStatus, state: Choices) -> RenderableType:
+def local_screen(status: LocalStatus, state: ScreenState) -> RenderableType:
     """The screen of this machine's rigs."""
     top: list[RenderableType] = [Text(daemon_line(status), style="dim")]
     top += [Text(f"! {problem}", style="yellow") for problem in status.problems[:2]]
@@ -100,18 +100,18 @@ def local_screen(status: LocalStatus, state: Choices) -> RenderableType:
     return _Fitted(Group(*top, *_now(rig)), _events(rig), _Jobs(rig, status.expected), footer)
 
 
-def remote_screen(rigs: Sequence[RemoteRig], state: Choices) -> RenderableType:
+def remote_screen(rigs: Sequence[RemoteRig], state: ScreenState) -> RenderableType:
     """The screen of the rigs of a broker."""
     if not rigs:
         return Group(Text("no rig tells anything to this broker yet"), _footer(state, REMOTE_KEYS))
     rig = rigs[state.chosen % len(rigs)]
-    said = rig.state.get("state", "idle") if rig.online else "offline"
+    shown_state = rig.state.get("state", "idle") if rig.online else "offline"
     plan = rig.state.get("plan") or ""
     parts: list[RenderableType] = [_tabs([one.name for one in rigs], state)]
     waits = f"   {jobs_wait(rig.waiting)}" if rig.waiting else ""
-    parts.append(_line(f"{said}  {plan}{waits}", "bold"))
+    parts.append(_line(f"{shown_state}  {plan}{waits}", "bold"))
     if rig.online:
-        parts.append(_picture(rig.view(), time.time_ns()))
+        parts.append(_values(rig.view(), time.time_ns()))
     parts.append(Rule("events", style="dim"))
     for event in list(rig.events)[-EVENTS_SHOWN:]:
         parts.append(_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
@@ -128,7 +128,7 @@ def _now(rig: RigStatus) -> Iterator[RenderableType]:
         title += "   (paused: no further job begins)"
     yield Text(title, style="bold")
     if rig.view is not None and rig.run_view is not None:
-        yield _picture(rig.view, rig.run_view.now_ns())
+        yield _values(rig.view, rig.run_view.now_ns())
 
 
 def _events(rig: RigStatus) -> list[Text]:
@@ -141,14 +141,14 @@ def _events(rig: RigStatus) -> list[Text]:
 
 @dataclass(frozen=True)
 class _Jobs:
-    """The queue of a rig, in as many lines as there are."""
+    """The queue of a rig, cut to the lines that are free."""
 
     rig: RigStatus
     expected: Mapping[int, Expected]
 
     @property
     def lines(self) -> int:
-        """How many it would fill."""
+        """How many lines the whole queue takes."""
         waiting, running = len(self.rig.waiting), self.rig.running is not None
         more = waiting > JOBS_SHOWN
         return 1 + len(self.rig.last) + running + min(waiting, JOBS_SHOWN) + more
@@ -175,7 +175,7 @@ class _Jobs:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """The picture of a rig, cut so that the keys stand on the last line of any terminal."""
+    """The screen of a rig, cut so that the keys are on the last line of any terminal."""
 
     top: RenderableType
     events: Sequence[Text]
@@ -203,7 +203,7 @@ class _Fitted:
         yield self.footer
 
 
-def _picture(view: View, now_ns: int) -> RenderableType:
+def _values(view: View, now_ns: int) -> RenderableType:
     if view.phase is None and not view.rails:
         return Text("between phases", style="dim")
     return screen(view, now_ns)
@@ -217,14 +217,14 @@ def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
     return _line(f"{stamp}  {words}", style)
 
 
-def _line(words: str, style: str = "") -> Text:
-    """One line, whatever the words are."""
-    text = Text(printable(words), style=style)
+def _line(content: str, style: str = "") -> Text:
+    """One printable line of at most 79 columns."""
+    text = Text(printable(content), style=style)
     text.truncate(79, overflow="ellipsis")
     return text
 
 
-def _tabs(names: Sequence[str], state: Choices) -> Text:
+def _tabs(names: Sequence[str], state: ScreenState) -> Text:
     chosen = state.chosen % len(names)
     return Text("  ").join(
         Text(f" {name} ", style="reverse bold" if index == chosen else "dim")
@@ -232,42 +232,46 @@ def _tabs(names: Sequence[str], state: Choices) -> Text:
     )
 
 
-def _footer(state: Choices, keys: str) -> RenderableType:
-    line = state.asks or state.note or (state.errors[-1] if state.errors else "")
+def _footer(state: ScreenState, keys: str) -> RenderableType:
+    line = state.question or state.note or (state.errors[-1] if state.errors else "")
     return Group(Rule(style="dim"), Text(line, style="bold yellow"), Text(keys, style="dim"))
 
 
-def _remote_key(key: str, state: Choices, rigs: int) -> None:
+def _remote_key(key: str, state: ScreenState, rigs: int) -> None:
     if key == "q":
         state.over = True
     elif key == "\t" and rigs:
         state.chosen = (state.chosen + 1) % rigs
 
 
-def _local_key(key: str, state: Choices, status: LocalStatus, queue: Queue) -> None:
+def _local_key(key: str, state: ScreenState, status: LocalStatus, queue: Queue) -> None:
     state.note = ""
     rig = status.rigs[state.chosen % len(status.rigs)] if status.rigs else None
-    if state.asks:
-        state.asks = ""
+    if state.question:
+        state.question = ""
         if key == "y":
-            state.note = _tried(lambda: queue.cancel(state.about), "its run is being stopped")
+            state.note = _result_of(
+                lambda: queue.cancel(state.question_job), "its run is being stopped"
+            )
         return
     _remote_key(key, state, len(status.rigs))
     if rig is None:
         return
     if key == "p":
         change = queue.resume if rig.paused else queue.pause
-        said = "jobs begin again" if rig.paused else "no further job begins"
-        state.note = _tried(lambda: change(rig.name), f"{rig.name}: {said}")
+        result = "jobs begin again" if rig.paused else "no further job begins"
+        state.note = _result_of(lambda: change(rig.name), f"{rig.name}: {result}")
     elif key == "c":
         if rig.running is None:
             state.note = "no job of the queue runs here; a run by hand ends with its own Ctrl-C"
         else:
-            state.about = rig.running.id
-            state.asks = f"cancel job {state.about} ({rig.running.plan})? y: yes, else no"
+            state.question_job = rig.running.id
+            state.question = (
+                f"cancel job {state.question_job} ({rig.running.plan})? y: yes, else no"
+            )
 
 
-def _tried(action: Callable[[], object], done: str) -> str:
+def _result_of(action: Callable[[], object], done: str) -> str:
     try:
         action()
     except LabctlError as error:
@@ -279,7 +283,7 @@ def _loop(
     console: Console,
     draw: Callable[[], RenderableType],
     press: Callable[[str], None],
-    state: Choices,
+    state: ScreenState,
 ) -> None:
     with _keys() as key_within, Live(console=console, screen=True, auto_refresh=False) as display:
         while not state.over:

@@ -1,4 +1,4 @@
-"""``labctl doctor``: one page of what would go wrong tonight."""
+"""``labctl doctor``: checks a rig, and a plan on it, before a run."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def _count(examination: Examination) -> str:
         level: sum(check.level is level for check in examination.checks)
         for level in (Level.TROUBLE, Level.WARNING)
     }
-    words = [
+    counted = [
         f"{count} {level.value}{'s' if count > 1 else ''}"
         for level, count in counts.items()
         if count
     ]
-    return ", ".join(words) or "nothing would go wrong that can be seen now"
+    return ", ".join(counted) or "nothing would go wrong that can be seen now"
 
 
 def lines_of(check: Check) -> list[str]:

@@ -117,7 +117,7 @@ class DemoComparison:
 
     @property
     def inside(self) -> bool:
-        """Whether the truth lies inside the stated uncertainty."""
+        """Whether the truth is inside the stated uncertainty."""
         return self.measured.covers(self.true_watts)
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _true_watts(result: PhaseResult, truth: GroundTruth, anchor: Anchor) -> floa
 
 
 def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
-    """Measured against true watts, phase by phase, and how many of the ``phases`` lie inside."""
+    """Measured against true watts, phase by phase, and how many of the ``phases`` are inside."""
     print("measured against what the simulated drive really drew (labctl never sees it):")
     print(f"  {'phase':<26}{'measured':>20}{'true':>10}{'error':>11}")
     for item in comparisons:

@@ -90,7 +90,7 @@ def run_and_report(
 ) -> int:
     """Do the run and make its report; the exit code.
 
-    ``scale`` scales the plan down; ``yes`` answers what would be asked of a large one.
+    ``scale`` scales the plan down; ``yes``: do not ask about a large one.
     """
 
     def do() -> RunOutcome:
@@ -106,7 +106,7 @@ def run_and_report(
 
 
 def _end_leftovers(rig: Rig) -> None:
-    """Of the run before on this rig, if it was killed."""
+    """End what is left of the last run on this rig, if it was killed."""
     before = use_of(find_home(), rig)
     if before is not None and not before.process.alive:
         for line in end_leftovers(Path(before.run), rig):
@@ -138,7 +138,10 @@ def resume_and_report(
 
 
 def _rig_to_resume(path: Path, rig_name: str | None) -> Rig:
-    """Raises JournalError, ConfigurationError."""
+    """The rig that is named, else this machine's rig of the run's name.
+
+    Raises JournalError, ConfigurationError.
+    """
     record = RunRecord(path)
     rig = rig_of(record) if rig_name is None else find_rig(rig_name)
     if rig is None:

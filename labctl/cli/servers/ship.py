@@ -53,8 +53,8 @@ def ship_runs(
 
     From where it stopped, or from the start.
     """
-    # Never to where the run itself says, for it may come from anywhere: sinks are those of the
-    # site file, and of the rig of this machine that is named or has the name of the run's rig.
+    # The sinks that the run itself names are never used, since a run may come from anywhere: they
+    # are those of the site file and of this machine's rig (the one named, or the run's by name).
     named = None if rig is None else find_rig(rig)
     done: list[Shipped] = []
     for run in runs:
@@ -62,7 +62,7 @@ def ship_runs(
         found = named or rig_of(record)
         makers = _makers(found, to or (), from_start=from_start, full_rate=full_rate)
         if not makers:
-            raise _nowhere(record, found)
+            raise _no_sinks(record, found)
         for make in makers:
             with _shown(run, quiet=json_output) as (report_line, progress):
                 done += asyncio.run(_ship(run, make, report_line, progress))
@@ -93,7 +93,7 @@ def _makers(
     return makers
 
 
-def _nowhere(record: RunRecord, rig: Rig | None) -> ConfigurationError:
+def _no_sinks(record: RunRecord, rig: Rig | None) -> ConfigurationError:
     theirs = (
         f"nor has the rig {rig.path}"
         if rig is not None
@@ -120,10 +120,10 @@ async def _ship(
 def _shown(
     run: Path, quiet: bool
 ) -> Iterator[tuple[configured_sinks.ReportLine, shipping.Progress]]:
-    """What a person sees meanwhile: a bar, or a line now and then."""
+    """Where to report lines and progress: a bar on a terminal, else a line now and then."""
     console = Terminal(stderr=True)
     if not console.is_terminal:
-        yield _tell_plainly, (_ignore if quiet else _Lines(run))
+        yield _print_line, (_ignore if quiet else _Lines(run))
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -141,12 +141,12 @@ def _shown(
         yield lambda text: console.print(text), progress
 
 
-def _tell_plainly(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _ignore(name: str, done_s: float, total_s: float, sent: int) -> None:
-    """A program is reading."""
+    """Progress is not shown: a program reads the output."""
 
 
 class _Lines:

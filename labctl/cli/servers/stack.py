@@ -55,15 +55,15 @@ def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
     ]
     if unknown:
         raise ConfigurationError(unknown)
-    asked = Event()
+    stop = Event()
     previous = {
-        number: signal.signal(number, lambda *_: asked.set())
+        number: signal.signal(number, lambda *_: stop.set())
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         with NativeStack(state or default_state(), ports, frozenset(without)) as stack:
-            _say(stack)
-            _watch(stack, asked)
+            _print_addresses(stack)
+            _watch(stack, stop)
     except StackError as error:
         if error.usage:
             problems = [Mistake("stack", "native", None, text) for text in str(error).splitlines()]
@@ -74,15 +74,15 @@ def run_native(state: Path | None, ports: Ports, without: list[str]) -> None:
             signal.signal(number, handler)
 
 
-def _say(stack: NativeStack) -> None:
+def _print_addresses(stack: NativeStack) -> None:
     for name, address in stack.addresses().items():
         print(f"{name:<10} {address}")
     print(f"secrets    {stack.secrets_path}")
     print("Ctrl-C stops everything", flush=True)
 
 
-def _watch(stack: NativeStack, asked: Event) -> None:
-    while not asked.wait(WATCH_EVERY_S):
-        gone = stack.ended()
-        if gone is not None:
-            raise RunFailed(f"{gone.name} has ended; {gone.log} ends:\n{gone.last_words()}")
+def _watch(stack: NativeStack, stop: Event) -> None:
+    while not stop.wait(WATCH_EVERY_S):
+        ended = stack.ended()
+        if ended is not None:
+            raise RunFailed(f"{ended.name} has ended; {ended.log} ends:\n{ended.log_end()}")

@@ -13,7 +13,10 @@ from labctl.service.locks.rig_lock import RigLock
 
 @contextlib.contextmanager
 def held(rig: Rig, what: str) -> Iterator[RigLock | None]:
-    """Hold the rig for ``what``; where no lock can be kept, say so and go on. Raises RigBusy."""
+    """Hold the rig for ``what``; None, after a message, where no lock can be kept.
+
+    Raises RigBusy.
+    """
     try:
         lock = RigLock.take(find_home(), rig, what)
     except HomeUnusable as error:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from labctl.record.timebase import DAY_S
 from labctl.service.queue.job import Job, JobState
 from labctl.service.queue.schedule import Expected
 
@@ -89,7 +90,7 @@ def _when(job: Job, when: Expected | None) -> str:
 
 def _clock(seconds: float, begin_s: float) -> str:
     """The time of day of an end; with the day where that is more than a day after the begin."""
-    days = abs(seconds - begin_s) > 86_400
+    days = abs(seconds - begin_s) > DAY_S
     return time.strftime("%a %H:%M" if days else "%H:%M", time.localtime(seconds))
 
 

@@ -13,7 +13,7 @@ from rich.screen import Screen
 
 from labctl.capture.meters.live_values import LiveRail
 from labctl.cli.overnight.status import rig_lines
-from labctl.cli.overnight.watch import KEYS, Choices, local_screen
+from labctl.cli.overnight.watch import KEYS, ScreenState, local_screen
 from labctl.fio.status import LiveRates
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, Job, JobState
@@ -57,7 +57,7 @@ def shown(look: RunView, height: int, waiting: int) -> list[str]:
     running = job(4, JobState.RUNNING)
     rig = RigStatus("bench", False, True, None, look, view, running, queued, over)
     expected = expect((running, *queued), NOW_S, ())
-    picture = local_screen(LocalStatus(None, (rig,), expected), Choices())
+    picture = local_screen(LocalStatus(None, (rig,), expected), ScreenState())
     out = io.StringIO()
     Console(file=out, width=80, height=height, color_system=None).print(Screen(picture))
     return out.getvalue().splitlines()
