@@ -23,7 +23,7 @@ from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.node import find_place
-from labctl.capture.identity.open_files import difference, look_at_open_files
+from labctl.capture.identity.open_files import difference, read_open_files
 from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, given, opening
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
@@ -497,7 +497,7 @@ def test_the_scripts_of_the_host_run_in_any_posix_shell(
         process.stdin.write(b"x")
         process.stdin.flush()
         assert process.stdout.read(1) == b"x"
-        found = look_at_open_files(str(tmp_path), process.pid, machine)
+        found = read_open_files(str(tmp_path), process.pid, machine)
         assert found is not None and found.pid == process.pid
         assert difference(found, both) == ""
         assert "does not have" in difference(found, [replace(opened, number=5)])
@@ -506,7 +506,7 @@ def test_the_scripts_of_the_host_run_in_any_posix_shell(
     another_file(scene, file)
     done = machine.run(opening(both, ["true"]))
     assert done.exit_code == NOT_WHAT_WAS_CHECKED and "a b:c is not what" in done.stderr
-    assert look_at_open_files(str(tmp_path), process.pid, machine) is None
+    assert read_open_files(str(tmp_path), process.pid, machine) is None
 
 
 # Whole runs

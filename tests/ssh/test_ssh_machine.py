@@ -12,7 +12,7 @@ from labctl.capture.host.drive_host import LocalHost
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
-from labctl.capture.identity.node import look_at
+from labctl.capture.identity.node import stat_path
 from labctl.errors import RunFailed
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
@@ -105,7 +105,7 @@ async def test_the_login_shell_may_be_another_than_bash(
         assert machine.run(argv) == local.run(argv)
         paths = ["/proc/sys/kernel/ostype", "/sys/class/block/*/size"]
         assert machine.read_texts(paths) == local.read_texts(paths)
-        assert look_at("/dev/null", machine) == look_at("/dev/null", local)
+        assert stat_path("/dev/null", machine) == stat_path("/dev/null", local)
         await assert_it_connects()
 
 

@@ -1,7 +1,7 @@
-"""What a run changes for as long as it is on, and what it was before.
+"""Settings of the drive and its host that a run changes, and their values before it.
 
 Each change is recorded before it is made (``setting_changed``), and ``settings_restored`` when it
-is undone: whoever comes after a run that was killed finds in its record what to put back.
+is undone: after a run that was killed, its record lists what must be put back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 _GOVERNOR = re.compile(GOVERNORS.replace("*", r"\d+"))
 _WORDS = {True: re.compile(r"[0-9]|[12][0-9]|3[01]"), False: re.compile(r"[a-z_]{1,32}")}
-"""What a power state (True) and a governor look like: a record may come from anywhere."""
+"""Form of a power state (True) and of a governor: records are untrusted input."""
 
 Values = Mapping[str, str]
 """Settings by name, as text."""
@@ -27,7 +27,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Changed:
-    """Settings that a run has changed: what they were ``before`` it, and what it made of them."""
+    """Settings that a run has changed: what they were ``before`` it, and what they are ``now``."""
 
     before: Values = field(default_factory=dict)
     now: Values = field(default_factory=dict)
@@ -36,16 +36,16 @@ class Changed:
         return bool(self.before)
 
     def and_also(self, before: Values, now: Values) -> Changed:
-        """With another change: of a setting that was changed twice, the oldest value counts."""
+        """With another change added; ``before`` keeps the oldest value of each setting."""
         return Changed({**before, **self.before}, {**self.now, **now})
 
     def without(self, names: Iterable[str]) -> Changed:
-        """With these put back."""
+        """Without the settings ``names``, which were put back."""
         gone = set(names)
         return self.only(self.before.keys() - gone)
 
     def only(self, names: Iterable[str]) -> Changed:
-        """Of these alone."""
+        """Only the settings ``names``."""
         kept = set(names)
         return Changed(
             {name: value for name, value in self.before.items() if name in kept},
@@ -54,12 +54,12 @@ class Changed:
 
     def __str__(self) -> str:
         """For a person: ``power state 3 (before: 0), CPU governor x (before: y)``."""
-        told = [
+        settings = [
             f"{'power state' if name == POWER_STATE else 'CPU governor'} {self.now[name]} "
             f"(before: {self.before[name]})"
             for name in sorted(self.before)
         ]
-        return ", ".join(dict.fromkeys(told))
+        return ", ".join(dict.fromkeys(settings))
 
 
 def left_changed(events: Iterable[Event], drive: str = "") -> Changed:

@@ -1,6 +1,6 @@
-"""What is done to the drive and its host besides I/O: purge, power state, CPU governor.
+"""Act on the drive and its host besides I/O: purge, power state, CPU governor.
 
-Nothing here asks whether it may be done: see :mod:`labctl.capture.drive.target`.
+Permission is checked elsewhere: see :mod:`labctl.capture.drive.target`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUICKLY_S = 30.0
 
 _NVME = re.compile(r"/dev/(nvme\d+n\d+)(p\d+)?")
 _CURRENT_VALUE = re.compile(r'current[^":]*"?\s*:\s*"?(?:0x)?([0-9a-f]+)', re.IGNORECASE)
-"""In what get-feature prints: a line, or JSON where the configuration of nvme-cli 3.0 says so."""
+"""In the output of get-feature: a line, or JSON where nvme-cli 3.0 is configured so."""
 _POWER_MANAGEMENT = "2"
 """NVMe base specification 2.0, Set Features: feature identifier 02h, the state in bits 4:0."""
 _USER_DATA_ERASE = "1"
@@ -56,20 +56,20 @@ class DriveControl:
         machine: Machine,
         drive: Drive,
         left: Changed | None = None,
-        tell: Callable[..., None] = lambda kind, **data: None,
+        on_event: Callable[..., None] = lambda kind, **data: None,
     ) -> None:
-        """``left``: what another process has changed, to be put back by this one. ``tell`` takes
-        the events ``setting_changed`` (before it is changed) and ``settings_restored``."""
+        """``left``: what another process has changed, to be put back by this one. ``on_event``
+        takes ``setting_changed`` (before the change is made) and ``settings_restored``."""
         self._machine = machine
         self._drive = drive
         self._changed = left or Changed()
-        self._tell = tell
+        self._on_event = on_event
         self._chosen: dict[str, str] = {}
         self._boot_id = ""
 
     @property
     def _controller(self) -> str:
-        """Whose power state it is: asked by namespace, a strict drive refuses (status 10Fh)."""
+        """The device to ask for power states: a strict drive refuses by namespace (status 10Fh)."""
         device = self._machine.resolve(self._drive.target) or self._drive.target
         return self._nvme_controller(device) or device
 
@@ -90,9 +90,9 @@ class DriveControl:
         place: DrivePlace | None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> str:
-        """Take the drive back to fresh by ``phase.purge_method``; the method that was used.
+        """Purge the drive by ``phase.purge_method``; return the method that was used.
 
-        ``place``: what was checked to be allowed; None of an NBD address.
+        ``place``: the checked target; None for an NBD address.
         """
         method = phase.purge_method
         device = place.path if place is not None else ""
@@ -109,7 +109,7 @@ class DriveControl:
         elif method == "sanitize":
             assert controller is not None
             self._sanitize(controller, phase, stopped)
-        elif place is None or place.node is not None:  # a file that is yet to be made is fresh
+        elif place is None or place.node is not None:  # a file that does not exist yet is fresh
             (opened,) = to_open({"": place}, {}, self._machine).values() if place else (None,)
             self._run(self._discarding(opened), phase, opened)
         return method
@@ -154,17 +154,17 @@ class DriveControl:
             return
         if done.exit_code == NOT_FOUND:
             raise RunFailed(f"{argv[0]} is not installed on the drive's host: install it")
-        said = " ".join((done.stderr or done.stdout).split())[:300]
+        message = " ".join((done.stderr or done.stdout).split())[:300]
         if opened is not None and done.exit_code == NOT_WHAT_WAS_CHECKED:
-            raise Refused(said)
-        raise RunFailed(f"{' '.join(argv[:2])} of {self._drive.target} failed: {said}")
+            raise Refused(message)
+        raise RunFailed(f"{' '.join(argv[:2])} of {self._drive.target} failed: {message}")
 
     def set_power_state(self, state: int) -> None:
-        """Choose NVMe power state ``state`` and see that the drive took it."""
+        """Set NVMe power state ``state`` and verify it. Raises RunFailed."""
         self._choose({POWER_STATE: str(self.power_state())}, str(state))
 
     def set_governor(self, governor: str) -> None:
-        """Choose the CPU frequency governor of every core."""
+        """Set the CPU frequency governor of every core. Raises RunFailed."""
         before = self._governors()
         if not before:
             raise RunFailed("the drive's host has no CPU governors to set; leave governor out")
@@ -176,19 +176,19 @@ class DriveControl:
         self._chosen |= dict.fromkeys(before, value)
         if wanted:
             was = {name: before[name] for name in wanted}
-            self._tell(EventKind.SETTING_CHANGED, before=was, now=wanted)
+            self._on_event(EventKind.SETTING_CHANGED, before=was, now=wanted)
             self._changed = self._changed.and_also(was, wanted)
             self._set(wanted)
 
     def set_again_after(self, boot_id: str) -> None:
-        """Choose again what was chosen, where the host was started anew since the last call."""
+        """Set again what was set, where the host has restarted since the last call."""
         booted, self._boot_id = self._boot_id not in ("", boot_id), boot_id
         if booted and self._chosen:
             there = self._present(self._chosen)
             self._set({name: value for name, value in self._chosen.items() if there[name] != value})
 
     def left_over(self) -> Changed:
-        """What still is as a process that is gone has left it, and not as it was before."""
+        """The settings that still have the value which an ended process gave them."""
         changed = self._changed
         there = self._present(changed.now)
         return changed.only(
@@ -198,7 +198,7 @@ class DriveControl:
         )
 
     def restore(self) -> list[str]:
-        """Put back what was changed; what could not be, in words. Never raises."""
+        """Put back what was changed; return the problems, one line each. Never raises."""
         problems = []
         for kind in ({POWER_STATE}, self._changed.before.keys() - {POWER_STATE}):
             part = self._changed.only(kind)
@@ -217,11 +217,11 @@ class DriveControl:
                 problems.append(str(error))
             else:
                 self._changed = self._changed.without(part.before)
-                self._tell(EventKind.SETTINGS_RESTORED, settings=sorted(part.before))
+                self._on_event(EventKind.SETTINGS_RESTORED, settings=sorted(part.before))
         return problems
 
     def _present(self, names: Iterable[str]) -> dict[str, str]:
-        """What settings are now; empty where the host does not have one any more."""
+        """The present values of settings; empty where the host does not have one any more."""
         wanted = set(names)
         found = dict.fromkeys(wanted, "")
         if POWER_STATE in wanted:
@@ -243,9 +243,9 @@ class DriveControl:
         command = ["nvme", "set-feature", self._controller, *what]
         done = run_tool(self._machine, command, QUICKLY_S)
         if done.exit_code:
-            said = " ".join((done.stderr or done.stdout).split())[:300]
+            message = " ".join((done.stderr or done.stdout).split())[:300]
             raise RunFailed(
-                f"power state {state} of {self._drive.target} cannot be set: {said}; 'nvme "
+                f"power state {state} of {self._drive.target} cannot be set: {message}; 'nvme "
                 "id-ctrl' lists the states that the drive has, and root is needed"
             )
         taken = self.power_state()
@@ -258,10 +258,10 @@ class DriveControl:
         done = run_tool(self._machine, command, QUICKLY_S)
         found = _CURRENT_VALUE.search(done.stdout)
         if done.exit_code or found is None:
-            said = " ".join((done.stderr or done.stdout).split())[:300]
+            message = " ".join((done.stderr or done.stdout).split())[:300]
             raise RunFailed(
-                f"the power state of {self._drive.target} cannot be read: {said or 'no nvme-cli'}; "
-                "install nvme-cli and run as root"
+                f"the power state of {self._drive.target} cannot be read: "
+                f"{message or 'no nvme-cli'}; install nvme-cli and run as root"
             )
         return int(found[1], 16) & 0x1F
 
@@ -289,7 +289,7 @@ class DriveControl:
 def sanitize_state(text: str) -> tuple[int | None, int | None]:
     """Progress (0 to 65535) and status of ``nvme sanitize-log -o json``, in all its variants.
 
-    The log is an object by the drive's name or stands alone; the status is a number (bits 2:0) or
+    The log is an object below the drive's name or at the top; the status is a number (bits 2:0) or
     an object whose ``status`` begins with it in brackets.
     """
     try:

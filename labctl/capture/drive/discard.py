@@ -2,7 +2,7 @@
 
 Kernel: Documentation/ABI/stable/sysfs-block, ``queue/discard_*``. NVMe base specification, Identify
 Namespace, DLFEAT bits 2:0. ATA Command Set: IDENTIFY DEVICE words 69 (bits 14 and 5) and 169, as
-smartctl and hdparm tell them.
+smartctl and hdparm print them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READ_BEHAVIOUR = 0b111
 
 
 class Promise(StrEnum):
-    """What a read of a discarded block gives, by the drive's own word."""
+    """What a read of a discarded block gives, as reported by the drive."""
 
     ZEROS = "zeros"
     ONES = "FFh"
@@ -31,7 +31,7 @@ class Promise(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """``max_bytes`` is 0 where the kernel has no way to discard. ``source``: who promised."""
+    """``max_bytes`` is 0 where the kernel has no way to discard. ``source``: of the promise."""
 
     max_bytes: int
     granularity_bytes: int
@@ -45,7 +45,7 @@ def read_discard(name: str, blocks: BlockDevices, machine: Machine) -> Discard:
     paths = [f"{folder}/discard_max_bytes", f"{folder}/discard_granularity"]
     texts = machine.read_texts(paths)
     most, least = (integer(texts.get(path, "").strip()) or 0 for path in paths)
-    below = {blocks.disk_of(one) for one in blocks.stands_on(name)}
+    below = {blocks.disk_of(one) for one in blocks.layers_of(name)}
     drives = sorted(one for one in below if blocks.kind_of(one) in ("nvme", "sata", "scsi"))
     if len(drives) != 1:
         return Discard(most, least, Promise.UNKNOWN)
@@ -73,12 +73,12 @@ def _of_ata(device: str, machine: Machine) -> tuple[Promise, str]:
             boolean(trim.get("zeroed")) is True,
         )
         return promise, "RZAT" if promise is Promise.ZEROS else "IDENTIFY DEVICE"
-    said = run_tool(machine, ["hdparm", "-I", device]).stdout.lower()
-    if "trim" not in said:
+    printed = run_tool(machine, ["hdparm", "-I", device]).stdout.lower()
+    if "trim" not in printed:
         return Promise.UNKNOWN, ""
-    zeros = "deterministic read zeros after trim" in said
-    same = "deterministic read data after trim" in said
-    promise = _ata_promise("trim supported" in said, zeros or same, zeros)
+    zeros = "deterministic read zeros after trim" in printed
+    same = "deterministic read data after trim" in printed
+    promise = _ata_promise("trim supported" in printed, zeros or same, zeros)
     return promise, "RZAT" if promise is Promise.ZEROS else "IDENTIFY DEVICE"
 
 

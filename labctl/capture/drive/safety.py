@@ -1,9 +1,9 @@
-"""What may be done to a block device. The only place that allows a destructive step.
+"""Safety rules for a block device: the only place that permits a destructive step.
 
 Writing to a device needs ``destructive = true`` and its serial number in the rig, and a drive that
 nothing uses: no mount in any mount namespace, no swap, no holder (LVM, md, dm, bcache, loop), not
-the system's disk. At last the kernel is asked, by opening the device exclusively. The journal never
-lies on the drive under test. All reasons are told at once, each with what to change.
+the system's disk. Finally the device is opened exclusively. The journal is never on the drive under
+test. All reasons are reported at once, each with what to change.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from labctl.config.rig import Rig
 from labctl.errors import Refused
 
 SYSTEM_FOLDERS = ("/", "/boot", "/boot/efi", "/efi", "/usr", "/var")
-"""Where these live is the system's disk."""
+"""The disk of any of these is the system's disk."""
 
 _SWAPS = "/proc/swaps"
 
 
 @dataclass(frozen=True)
 class Device:
-    """A block device under test: the path in the rig, its kernel name, and all that is around."""
+    """A block device under test: path in the rig, kernel name, all devices of its machine."""
 
     path: str
     name: str
@@ -55,7 +55,7 @@ class Device:
         return self.path if self.path == f"/dev/{self.name}" else f"{self.path} ({self.name})"
 
 
-def say_destructive(rig: Rig) -> str:
+def why_not_destructive(rig: Rig) -> str:
     """Why a plan that writes is refused without the flag."""
     return (
         f"{rig.path}: the plan writes to {rig.drive.target}, which destroys what is on it; "
@@ -66,7 +66,7 @@ def say_destructive(rig: Rig) -> str:
 def check_destructive(device: Device, rig: Rig, *, whole_drive: bool, at_rest: bool) -> None:
     """Refuse to let ``device`` be overwritten unless every rule is kept. Raises Refused."""
     if not rig.drive.destructive:
-        raise Refused(say_destructive(rig))
+        raise Refused(why_not_destructive(rig))
     reasons = [
         *_wrong_serial(device, rig),
         *_part_of_more(device, whole_drive),
@@ -88,21 +88,21 @@ def _wrong_serial(device: Device, rig: Rig) -> Iterator[str]:
             yield from _serial_of_another(device, serial)
             return
         found.append(serial)
-    says = " or ".join(dict.fromkeys(found))
+    serials = " or ".join(dict.fromkeys(found))
     if not wanted:
         yield (
             f"{rig.path}: writing to {device} needs {rig.drive_key}.serial; the device says "
-            f"{says or 'nothing'}"
+            f"{serials or 'nothing'}"
         )
     else:
         yield (
-            f"{device} has serial {says or '(none)'}, the rig names {wanted}: this is another "
+            f"{device} has serial {serials or '(none)'}, the rig names {wanted}: this is another "
             f"drive; correct {rig.drive_key}.target or {rig.drive_key}.serial"
         )
 
 
 def _serial_of_another(device: Device, serial: str) -> Iterator[str]:
-    """A number that two drives have (of a dock, of a cheap batch) does not say which is meant."""
+    """Why the serial number is ambiguous: two drives have it (in a dock, of a cheap batch)."""
     blocks = device.blocks
     disks = {name for name in blocks.files if not blocks.is_partition(name)} - device.drive
     filled = sorted(name for name in disks if blocks.size_bytes_of(name))
@@ -120,8 +120,8 @@ def _serial_of_another(device: Device, serial: str) -> Iterator[str]:
 def serials_of(device: Device) -> Iterator[str]:
     """The serial numbers that the device goes by: the kernel's, udev's, and the drive's own.
 
-    They differ behind a USB bridge. A loop device goes by the path of its file. Each source is
-    asked when it is its turn.
+    They differ behind a USB bridge. For a loop device it is the path of its file. A source is only
+    asked when the ones before did not suffice.
     """
     yield from device.blocks.kernel_serials_of(device.disk)
     yield from _udev_serials(device.disk, device.machine)
@@ -163,7 +163,7 @@ def _part_of_more(device: Device, whole_drive: bool) -> Iterator[str]:
 
 
 def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
-    """What uses the drive. For whole_drive every namespace counts, else the same blocks alone."""
+    """What uses the drive: with ``whole_drive`` any namespace counts, else only its blocks."""
     blocks = device.blocks
     own = _parts(device, whole_drive)
     mounts = read_mounts(device.machine)
@@ -171,10 +171,10 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
     yield from system
     for mount in () if system else mounts:
         on = mount.devices(blocks, device.machine)
-        if any(own & blocks.stands_on(name) for name in on):
+        if any(own & blocks.layers_of(name) for name in on):
             yield f"{device} is in use: mounted on {mount.point}; umount {mount.point}"
     for source in read_swaps(device.machine):
-        if own & blocks.stands_on(source):
+        if own & blocks.layers_of(source):
             yield f"{device} is in use: swap on /dev/{source}; swapoff /dev/{source}"
     for name in sorted(own):
         for holder in blocks.holders_of(name):
@@ -195,7 +195,7 @@ def _parts(device: Device, whole_drive: bool) -> frozenset[str]:
 
 
 def _opened(device: Device, whole_drive: bool) -> list[str]:
-    """What is opened to ask the kernel: the target, and each other disk that loses data."""
+    """The devices to open exclusively: the target, and each other disk that loses data."""
     others = device.written(whole_drive) - {device.disk}
     hidden = {name for name in others if device.blocks.file(name, "hidden") == "1"}
     return [device.name, *sorted(others - hidden)]
@@ -205,7 +205,7 @@ def _system_disk(device: Device, mounts: Collection[Mount]) -> Iterator[str]:
     for folder in SYSTEM_FOLDERS:
         at = (mount for mount in mounts if mount.point == folder)
         on = {name for mount in at for name in mount.devices(device.blocks, device.machine)}
-        below = {disk for name in on for disk in device.blocks.stands_on(name)}
+        below = {disk for name in on for disk in device.blocks.layers_of(name)}
         if below & device.drive:
             yield (
                 f"{device} is on the system's disk ({folder} lives on it); the drive under test "
@@ -230,43 +230,43 @@ def held_by_kernel(device: Device, name: str) -> list[str]:
 
     ``name`` is the device, or a disk that loses its data with it.
 
-    Whatever mounts or holds a device claims it, also where labctl cannot look (ZFS, containers).
+    A mount or holder claims its device, also where labctl cannot see it (ZFS, containers).
     ``wipefs --all --no-act`` of util-linux opens a device with O_RDWR and O_EXCL and writes
     nothing; no other tool of coreutils or util-linux opens so without changing anything.
     """
     done = _signatures(device, name)
     if done.exit_code == 0:
         return []
-    said = " ".join(done.stderr.split()) or f"exit code {done.exit_code}"
+    message = " ".join(done.stderr.split()) or f"exit code {done.exit_code}"
     what = str(device) if name == device.name else f"/dev/{name}, of one drive with {device},"
     if done.exit_code == NOT_FOUND:
         return ["wipefs is not installed on the drive's host; install util-linux"]
-    if "busy" in said.lower():
+    if "busy" in message.lower():
         return [
             f"{what} is in use by something that the kernel does not name (ZFS, a container, a "
             "target?); find it with lsof or fuser and release it"
         ]
-    if "denied" in said or "not permitted" in said:
+    if "denied" in message or "not permitted" in message:
         return [f"{what} may not be opened for writing; run labctl there as root"]
-    return [f"{what} cannot be opened for writing: {said}"]
+    return [f"{what} cannot be opened for writing: {message}"]
 
 
 def signatures_on(device: Device) -> tuple[str, ...]:
-    """What the target's begin says that it holds: ext4, LVM2_member, zfs_member, gpt, …
+    """Types of the signatures on the target: ext4, LVM2_member, zfs_member, gpt, …
 
-    Nobody need have opened it: a pool that is exported, a volume group that is not active.
+    Also of what is not in use: an exported pool, an inactive volume group.
     """
-    said = _signatures(device, device.name).stdout
-    return tuple(dict.fromkeys(re.findall(r"at offset 0x[0-9a-f]+ \((\w+)\):", said)))
+    printed = _signatures(device, device.name).stdout
+    return tuple(dict.fromkeys(re.findall(r"at offset 0x[0-9a-f]+ \((\w+)\):", printed)))
 
 
 def _signatures(device: Device, name: str) -> Completed:
-    """What wipefs would wipe; it opens the disk exclusively, to write, and writes nothing."""
+    """Run wipefs without action: it opens the disk exclusively for writing and writes nothing."""
     return run_tool(device.machine, ["wipefs", "--all", "--no-act", f"/dev/{name}"])
 
 
 def refuse_unreadable(device: Device) -> None:
-    """Refuse a device that this user may not read: fio would say so phase after phase."""
+    """Raise Refused for a device that this user may not read: fio would fail in every phase."""
     if device.machine.run(["test", "-r", device.path]).exit_code == 1:
         raise Refused(
             f"{device} may not be read by this user; run labctl there as root, or have the user "
@@ -283,10 +283,10 @@ def existing(path: Path) -> Path:
 
 
 def refuse_journal_on(device: Device, runs_root: Path) -> None:
-    """Refuse when the journal would lie on the drive under test. Raises Refused."""
+    """Refuse a journal on the drive under test. Raises Refused."""
     mounts = read_own_mounts(device.machine)
     journal_on = devices_below(str(existing(runs_root)), mounts, device.blocks, device.machine)
-    target_on = set(device.blocks.stands_on(device.name))
+    target_on = set(device.blocks.layers_of(device.name))
     backing = device.blocks.backing_file_of(device.name)
     if backing:
         target_on |= devices_below(backing, mounts, device.blocks, device.machine)

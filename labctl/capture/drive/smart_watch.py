@@ -1,8 +1,8 @@
 """Watch the drive's own counters while a run is on, beside the phases.
 
 SMART is read when the run begins, at the boundaries of phases, every few seconds between them, and
-at the end. What moved becomes an event, so that the analysis knows within which seconds a thermal
-counter moved. A drive that no longer answers is one event when it goes and one when it is back.
+at the end. Each change becomes an event, so that the analysis knows within which seconds a thermal
+counter moved. A drive that no longer answers gives one event when it is lost, one when it is back.
 
 Reading the SMART log of an NVMe drive is an admin command beside its I/O queues. On SATA the
 command waits for the queue to run empty, so a SATA drive is only read at the boundaries.
@@ -29,8 +29,8 @@ T = TypeVar("T")
 EVERY_S = 10.0
 """How often SMART is read between phase boundaries."""
 LEAST_GAP_S = 1.0
-"""However short the phases are, the drive is left alone this long between two looks."""
-LAST_LOOK_WITHIN_S = 5.0
+"""However short the phases are, at least this long passes between two samples."""
+LAST_SAMPLE_WITHIN_S = 5.0
 """The end of a run waits this long for the last reading."""
 
 OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
@@ -48,15 +48,15 @@ class SmartSample:
 
 
 class DriveWatch:
-    """Reads the counters of one drive and tells what moved.
+    """Reads the counters of one drive and reports changes as events.
 
     Events (all times in ns on the run's timebase):
 
     - ``drive_state``: ``when`` ("before", "after"), ``smart`` (every field of SmartLog), ``u_ns``
-    - ``drive_counters``: a thermal counter moved since the last look: ``since_ns`` (the last
-      look), ``moved`` ({name: [before, now]}), ``counters`` (all thermal counters),
+    - ``drive_counters``: a thermal counter moved since the last sample: ``since_ns`` (its
+      time), ``moved`` ({name: [before, now]}), ``counters`` (all thermal counters),
       ``composite_celsius``, ``u_ns``
-    - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every look
+    - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every sample
     - ``drive_silent`` with ``reason``; ``drive_back`` with ``gap_s``
     """
 
@@ -77,59 +77,59 @@ class DriveWatch:
         self._silent_since_ns: int | None = None
 
     def phase_boundary(self) -> None:
-        """A phase began or ended: look soon. Returns at once."""
+        """A phase began or ended: request a sample. Returns at once."""
         self._wanted.set()
 
-    async def look(self, when: str | None = None) -> SmartSample:
-        """Read once and tell what is new. ``when`` ("before", "after") tells everything."""
+    async def sample(self, when: str | None = None) -> SmartSample:
+        """Read once and report changes. With ``when`` ("before", "after") report all of it."""
         begin_ns = self._now_ns()
         log, problem = await _in_thread(self._read)
         end_ns = self._now_ns()
-        look = SmartSample((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
-        self._tell(look, when)
-        return look
+        sample = SmartSample((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
+        self._report(sample, when)
+        return sample
 
     def _read(self) -> tuple[SmartLog | None, str]:
         try:
             return self._reader.read()
         except LabctlError as error:  # the drive's host is away
             return None, str(error)
-        except (OSError, ValueError, KeyError, TypeError) as error:  # an answer nobody has seen yet
+        except (OSError, ValueError, KeyError, TypeError) as error:  # an answer of unknown form
             return None, f"its answer makes no sense: {error!r}"
 
     async def run(self) -> None:
-        """Look at each boundary and every ``every_s``, until cancelled. Never raises of itself."""
+        """Sample at each boundary and every ``every_s``, until cancelled. Raises nothing else."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._every_s):
                     await self._wanted.wait()
             self._wanted.clear()
-            await self.look()
+            await self.sample()
             await asyncio.sleep(LEAST_GAP_S)
 
-    def _tell(self, look: SmartSample, when: str | None) -> None:
-        if look.log is None:
+    def _report(self, sample: SmartSample, when: str | None) -> None:
+        if sample.log is None:
             if self._silent_since_ns is None:
-                self._silent_since_ns = look.t_ns
-                self._on_event(EventKind.DRIVE_SILENT, look.t_ns, {"reason": look.problem})
+                self._silent_since_ns = sample.t_ns
+                self._on_event(EventKind.DRIVE_SILENT, sample.t_ns, {"reason": sample.problem})
             return
         if self._silent_since_ns is not None:
-            gap_s = (look.t_ns - self._silent_since_ns) / 1e9
-            self._on_event(EventKind.DRIVE_BACK, look.t_ns, {"gap_s": round(gap_s, 3)})
+            gap_s = (sample.t_ns - self._silent_since_ns) / 1e9
+            self._on_event(EventKind.DRIVE_BACK, sample.t_ns, {"gap_s": round(gap_s, 3)})
             self._silent_since_ns = None
         if self._last is not None and self._last.log is not None:
-            self._tell_moved(self._last, look)
-        if look.log.interval_watts is not None:
-            power = {"watts": look.log.interval_watts, "u_ns": look.u_ns}
-            self._on_event(EventKind.DRIVE_POWER, look.t_ns, power)
+            self._report_moved(self._last, sample)
+        if sample.log.interval_watts is not None:
+            power = {"watts": sample.log.interval_watts, "u_ns": sample.u_ns}
+            self._on_event(EventKind.DRIVE_POWER, sample.t_ns, power)
         if when is not None:
-            state = {"when": when, "smart": asdict(look.log), "u_ns": look.u_ns}
-            self._on_event(EventKind.DRIVE_STATE, look.t_ns, state)
-        self._last = look
+            state = {"when": when, "smart": asdict(sample.log), "u_ns": sample.u_ns}
+            self._on_event(EventKind.DRIVE_STATE, sample.t_ns, state)
+        self._last = sample
 
-    def _tell_moved(self, last: SmartSample, look: SmartSample) -> None:
-        assert last.log is not None and look.log is not None
-        before, now = last.log.thermal_counters(), look.log.thermal_counters()
+    def _report_moved(self, last: SmartSample, sample: SmartSample) -> None:
+        assert last.log is not None and sample.log is not None
+        before, now = last.log.thermal_counters(), sample.log.thermal_counters()
         moved = {
             name: [before[name], value]
             for name, value in now.items()
@@ -140,14 +140,14 @@ class DriveWatch:
                 "since_ns": last.t_ns,
                 "moved": moved,
                 "counters": now,
-                "composite_celsius": look.log.composite_celsius,
-                "u_ns": look.u_ns,
+                "composite_celsius": sample.log.composite_celsius,
+                "u_ns": sample.u_ns,
             }
-            self._on_event(EventKind.DRIVE_COUNTERS, look.t_ns, data)
+            self._on_event(EventKind.DRIVE_COUNTERS, sample.t_ns, data)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """What ``work`` gives or raises. A dead drive may hold its thread for ever, but nobody else."""
+    """What ``work`` gives or raises. A dead drive blocks this thread for ever, but no other."""
     loop = asyncio.get_running_loop()
     given: asyncio.Future[T] = loop.create_future()
 
@@ -160,13 +160,13 @@ async def _in_thread(work: Callable[[], T]) -> T:
             given.set_exception(error)
 
     def do() -> None:
-        tell: Callable[[], object]
+        deliver: Callable[[], object]
         try:
-            tell = partial(give, work())
+            deliver = partial(give, work())
         except Exception as error:
-            tell = partial(fail, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell)
+            deliver = partial(fail, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(deliver)
 
     threading.Thread(target=do, name="drive-watch", daemon=True).start()
     return await given
@@ -182,21 +182,21 @@ async def watching_drive(
 ) -> AsyncIterator[DriveWatch | None]:
     """Watch the drive of ``state`` inside the ``async with``; None where it has no SMART to read.
 
-    Tells its state before and after. Whatever happens inside, the end waits no longer than
-    ``LAST_LOOK_WITHIN_S`` for a drive that does not answer.
+    Reports its state before and after. On exit it waits at most ``LAST_SAMPLE_WITHIN_S`` for a
+    drive that does not answer.
     """
     if not state.smart_device or state.smart is None:
-        yield None  # what could not be learnt stands in the state's problems
+        yield None  # the reason is in the state's problems
         return
     is_nvme = "nvme" in state.smart_device
     reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
     watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None)
-    await watch.look("before")
+    await watch.sample("before")
     task = asyncio.create_task(watch.run(), name="drive-watch")
     try:
         yield watch
     finally:
         task.cancel()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_LOOK_WITHIN_S):
-                await watch.look("after")
+            async with asyncio.timeout(LAST_SAMPLE_WITHIN_S):
+                await watch.sample("after")

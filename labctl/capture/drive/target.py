@@ -1,6 +1,6 @@
-"""The target of a rig: what it is, whether it is there, and which rules hold for it.
+"""Check the target of a rig: what it is, whether it exists, and which rules apply to it.
 
-``check_target`` is the one door to the drive: called before a run is begun, before every
+``check_target`` is called before a run is begun, before every
 destructive step and again before every phase. What a device may be used for is decided in
 :mod:`labctl.capture.drive.safety`.
 """
@@ -18,7 +18,7 @@ from labctl.capture.drive import safety
 from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_own_mounts
-from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missing_device, look_at
+from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missing_device, stat_path
 from labctl.config.drive_texts import checked_path
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
@@ -30,8 +30,8 @@ _NBD_PORT = 10809
 
 
 def size_of(device: str | Path, machine: Machine = _LOCAL) -> int | None:
-    """Bytes of a block device; None when it is none or is not there."""
-    node = look_at(str(device), machine)
+    """Bytes of a block device; None for anything else."""
+    node = stat_path(str(device), machine)
     if node is None or not stat.S_ISBLK(node.mode):
         return None
     blocks = read_block_devices(machine)
@@ -48,10 +48,11 @@ def check_target(
     whole_drive: bool = False,
     at_rest: bool = True,
 ) -> DrivePlace | None:
-    """Refuse what must not or cannot be done to the rig's target; where and what it is, if not.
+    """Refuse what must not or cannot be done to the rig's target; return its place otherwise.
 
-    None of an NBD address, which is nothing of the drive's host. What is allowed is allowed of what
-    the target leads to now, and of nothing else: whoever works on it opens this, not the name.
+    None for an NBD address, which has no place on the drive's host. Permission holds for the place
+    that the target leads to now and for no other: users of the result open this place, not the
+    target by its name.
 
     ``runs_root``: where the journal will be; None when nothing is recorded. ``whole_drive``: more
     is meant than writing to the target (format, sanitize), which needs all namespaces and
@@ -124,7 +125,7 @@ def check_targets(
 
 def what_it_holds(rig: Rig, machine: Machine = _LOCAL) -> tuple[str, ...]:
     """Filesystems, volumes and partition tables of a target that is a block device, by type."""
-    node = look_at(rig.drive.target, machine)
+    node = stat_path(rig.drive.target, machine)
     if rig.drive.engine == "nbd" or node is None or not stat.S_ISBLK(node.mode):
         return ()
     blocks = read_block_devices(machine)
@@ -135,7 +136,7 @@ def what_it_holds(rig: Rig, machine: Machine = _LOCAL) -> tuple[str, ...]:
 
 
 def refuse_twice(rig: Rig, machine: Machine) -> None:
-    """Refuse two names of one drive. Two files may lie on one drive: they are for trying out.
+    """Refuse two names of one drive. Two files on one drive are allowed, for trials.
 
     Raises Refused.
     """
@@ -162,7 +163,7 @@ def refuse_twice(rig: Rig, machine: Machine) -> None:
 
 
 def is_this_machine(machine: Machine) -> bool:
-    """Whether ``machine`` has our kernel, under whatever name it was reached."""
+    """Whether ``machine`` is this one, by the boot id of its kernel."""
     theirs = machine.read_texts([_BOOT]).get(_BOOT, "")
     return theirs == _LOCAL.read_texts([_BOOT]).get(_BOOT, "")
 
@@ -177,7 +178,7 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
     address = urlparse(rig.drive.target)
     try:
         if not from_here:
-            pass  # only the drive's host can reach it: fio says when nothing answers
+            pass  # only the drive's host can reach it: fio reports when nothing answers
         elif address.scheme == "nbd+unix":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(5)
@@ -188,18 +189,19 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
         reason = error.strerror or str(error)
         raise _mistake(rig, f"nothing answers there ({reason}); is the drive on?") from error
     if writes and not rig.drive.destructive:
-        raise Refused(safety.say_destructive(rig))
+        raise Refused(safety.why_not_destructive(rig))
 
 
 def _will_grow(rig: Rig, node: Node) -> bool:
-    """Whether a file is smaller than the rig says: it is filled up before the first I/O."""
+    """Whether a file is smaller than its size in the rig: it is extended before the first I/O."""
     return node.size_bytes < (rig.drive.size_bytes or 0)
 
 
 def _refuse_lost_file(rig: Rig, place: DrivePlace, node: Node, machine: Machine) -> None:
     """Refuse to write over a file that somebody else made. Raises Refused.
 
-    A scratch file is made as large as the rig says, at once: one of that size is labctl's own.
+    A scratch file is made with the full size in the rig: a file of that size is taken for labctl's
+    own.
     """
     path, meant, blocks = rig.drive.target, rig.drive.size_bytes, read_block_devices(machine)
     loops = [name for name in blocks.files if blocks.backing_file_of(name) == place.path]
@@ -234,7 +236,7 @@ def _check_file(rig: Rig, place: DrivePlace, runs_root: Path | None, machine: Ma
     if place.folder.filesystem == os.stat(folder).st_dev:  # noqa: PTH116 beside one from stat(1)
         raise Refused(beside.format(runs_root, "on the same filesystem", path) + choose)
     blocks, mounts = read_block_devices(machine), read_own_mounts(machine)
-    lives_on = devices_below(str(path.parent), mounts, blocks, machine)
+    file_on = devices_below(str(path.parent), mounts, blocks, machine)
     journal_on = devices_below(str(folder), mounts, blocks, machine)
-    if safety.same_hardware(lives_on, journal_on, blocks):
+    if safety.same_hardware(file_on, journal_on, blocks):
         raise Refused(beside.format(runs_root, "on the same drive", path) + choose)

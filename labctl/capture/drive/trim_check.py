@@ -1,10 +1,9 @@
-"""Whether TRIM works: a pattern is written, discarded, and the same raw blocks are read again.
+"""Check whether TRIM works: write a pattern, discard it, and read the same raw blocks again.
 
-Method M12 of the reviews. On a filesystem of the drive a file is made, its blocks are looked up
-(FIEMAP), it is deleted and the filesystem trimmed; on a raw device a range is written and
-discarded. The blocks are read raw *before* the discard, too: only where the pattern is seen at its
-place can its absence tell anything. Everything is done on the drive's host, by programs of
-coreutils, util-linux and e2fsprogs.
+On a filesystem of the drive a file is made, its blocks are located (FIEMAP), it is deleted and the
+filesystem trimmed; on a raw device a range is written and discarded. The blocks are read raw
+*before* the discard, too: without the pattern there, its later absence proves nothing. Everything
+is done on the drive's host, by programs of coreutils, util-linux and e2fsprogs.
 """
 
 from __future__ import annotations
@@ -175,8 +174,8 @@ def _of_filesystem(rig: Rig, machine: Machine, folder: str, size_bytes: int) -> 
     try:
         writing = ("sh", "-c", _WRITE, "sh", token, str(size_bytes), file, "seek=0", "status=none")
         _run(machine, writing, _WRITE_WITHIN_S)
-        said = _tool(machine, ["filefrag", "-v", f"-b{_SECTOR_BYTES}", file], "e2fsprogs", 60.0)
-        extents = extents_of(said)
+        listing = _tool(machine, ["filefrag", "-v", f"-b{_SECTOR_BYTES}", file], "e2fsprogs", 60.0)
+        extents = extents_of(listing)
         before = _contents(machine, device, extents, token)
     finally:
         machine.run(["rm", "-f", file])
@@ -211,9 +210,9 @@ def _device_of(rig: Rig, folder: str, blocks: BlockDevices, machine: Machine) ->
     place = find_place(rig.drive.target, machine)
     if place.node is not None and place.node.is_device:
         own = {blocks.disk_of(blocks.numbers.get(place.node.number, ""))}
-    else:  # a file: the drive is what it lies on
+    else:  # a file: the drive is that of its filesystem
         own = set(devices_below(str(PurePosixPath(place.path).parent), mounts, blocks, machine))
-    if not own & blocks.stands_on(name):
+    if not own & blocks.layers_of(name):
         raise _wrong_folder(folder, f"is on {name}, not on the rig's drive ({rig.drive.target})")
     return name
 
@@ -241,14 +240,13 @@ def _token() -> str:
 
 
 def _contents(machine: Machine, device: str, extents: Sequence[Extent], token: str) -> Contents:
-    """What stands on the device in these places, read past every cache of the host."""
+    """The contents of these extents of the device, read with O_DIRECT past the page cache."""
     zeros = ones = pattern = total = 0
     for extent in extents:
         step = min(math.gcd(extent.offset, extent.length), _MOST_AT_ONCE)
         numbers = (step, extent.offset // step, extent.length // step)
         counting = ("sh", "-c", _COUNT, "sh", device, *map(str, numbers), token.rstrip("."))
-        said = _run(machine, counting, _WRITE_WITHIN_S)
-        counted = [int(word) for word in said.split()]
+        counted = [int(word) for word in _run(machine, counting, _WRITE_WITHIN_S).split()]
         if len(counted) != 4 or counted[0] != extent.length:
             raise RunFailed(
                 f"{device} cannot be read ({counted[0] if counted else 0} of {extent.length} bytes "
@@ -264,11 +262,11 @@ def _contents(machine: Machine, device: str, extents: Sequence[Extent], token: s
 
 def _run(machine: Machine, argv: Sequence[str], within_s: float, needs: str = "") -> str:
     done = machine.run(argv, within_s)
-    said = " ".join(done.stderr.split())[:300]
+    message = " ".join(done.stderr.split())[:300]
     if done.exit_code == NOT_WHAT_WAS_CHECKED:
-        raise Refused(said)
+        raise Refused(message)
     if done.exit_code:
-        raise RunFailed(f"TRIM check: {needs}{said}")
+        raise RunFailed(f"TRIM check: {needs}{message}")
     return done.stdout
 
 
@@ -277,8 +275,8 @@ def _tool(machine: Machine, argv: list[str], package: str, within_s: float) -> s
     if done.exit_code == NOT_FOUND:
         raise RunFailed(f"{argv[0]} is not installed on the drive's host; install {package}")
     if done.exit_code:
-        said = " ".join((done.stderr or done.stdout).split())[:300]
-        raise RunFailed(f"{argv[0]} failed: {said}; it needs root on the drive's host")
+        message = " ".join((done.stderr or done.stdout).split())[:300]
+        raise RunFailed(f"{argv[0]} failed: {message}; it needs root on the drive's host")
     return done.stdout
 
 
@@ -304,7 +302,7 @@ def _judged(
 
 
 def judge(discard: Discard, before: Contents, after: Contents) -> tuple[TrimVerdict, str]:
-    """What the blocks before and after the discard say, and why."""
+    """The verdict from the blocks before and after the discard, and the reason."""
     if not before.total or before.pattern < before.total:
         return TrimVerdict.OPEN, (
             f"the pattern was not where it was written ({before.pattern} of {before.total} bytes): "

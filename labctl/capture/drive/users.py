@@ -1,4 +1,4 @@
-"""Who uses a block device without claiming it: an exclusive open succeeds beside them.
+"""Find users of a block device that do not claim it: an exclusive open does not detect them.
 
 Processes with the device open for writing (virtual machines, user-space targets, another fio or
 dd), and targets of the kernel that export it. nvmet opens what it exports without a claim
@@ -16,11 +16,11 @@ from labctl.capture.identity.block_devices import BlockDevices
 from labctl.capture.identity.node import number_of
 
 _OPEN = "find -L /proc/[0-9]*/fd -maxdepth 1 -type b -exec stat -L -c '%t %T %n' {} + 2>/dev/null"
-"""By number, not by name: a container or a chroot has names of its own."""
+"""By device number: a container or a chroot has its own device names."""
 _WITHIN_S = 5.0
-"""50 000 descriptors take a third of a second. One to a file server that is dead takes for ever."""
+"""50 000 descriptors take a third of a second. A descriptor on a dead file server never answers."""
 A_MOMENT_S = 1.0
-"""Who asks a drive for its health has it open for writing, too, but not for as long."""
+"""A tool that reads SMART has the drive open for writing too, but for less time than this."""
 _WRITABLE = 0b11
 """O_WRONLY and O_RDWR among the flags of open(2), which fdinfo shows in octal."""
 _EXPORTED = {
@@ -31,8 +31,10 @@ _EXPORTED = {
 
 
 def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> Iterator[str]:
-    """A line for each user of the devices ``names``, or of what stands on them: who, and what to
-    do. Those of other users' processes are seen by root alone."""
+    """A line for each user of the devices ``names``, or of a layer above them, with what to do.
+
+    Only root sees the processes of other users.
+    """
     wanted = set(names)
     openers = _openers(wanted, blocks, machine)
     if openers:
@@ -45,20 +47,20 @@ def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> 
         )
     for target, path in _exports(machine):
         name = PurePosixPath(machine.resolve(path) or path).name
-        if wanted & blocks.stands_on(name):
+        if wanted & blocks.layers_of(name):
             yield f"{path} is exported to other hosts by {target}; take it out of there"
 
 
 def _openers(
     wanted: Collection[str], blocks: BlockDevices, machine: Machine
 ) -> set[tuple[str, str]]:
-    """Each process that may write to one of ``wanted`` or to what stands on it, as a person knows
-    it, and the device that it has open."""
+    """Each process (name and pid) that may write to one of ``wanted`` or to a layer above it, and
+    the device that it has open."""
     opened: dict[str, str] = {}
     for line in machine.run(["sh", "-c", _OPEN], _WITHIN_S).stdout.splitlines():
         fields = line.split()
         name = blocks.numbers.get(number_of(*fields[:2])) if len(fields) == 3 else None
-        if name is not None and not blocks.stands_on(name).isdisjoint(wanted):
+        if name is not None and not blocks.layers_of(name).isdisjoint(wanted):
             opened[fields[2]] = name
     infos = {path: path.replace("/fd/", "/fdinfo/") for path in opened}
     comms = {path: f"{path.partition('/fd/')[0]}/comm" for path in opened}
@@ -76,7 +78,7 @@ def _may_write(fdinfo: str) -> bool:
 
 
 def _exports(machine: Machine) -> Iterator[tuple[str, str]]:
-    """What exports, and the path that it was told to export."""
+    """The kind of each kernel target, and the path that it exports."""
     for path, text in machine.read_texts(list(_EXPORTED)).items():
         lines = text.splitlines()
         if lines and lines[0].startswith("/"):

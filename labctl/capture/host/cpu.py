@@ -18,7 +18,7 @@ from labctl.errors import LabctlError
 from labctl.record.events import EventKind
 
 STAT = "/proc/stat"
-LAST_LOOK_WITHIN_S = 5.0
+LAST_SAMPLE_WITHIN_S = 5.0
 """The end of a run waits this long for the last sample."""
 
 _CORE = re.compile(r"^cpu(\d+)((?: \d+){4,})", re.MULTILINE)
@@ -84,5 +84,5 @@ async def watching_cpu(
     finally:
         task.cancel()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_LOOK_WITHIN_S):
+            async with asyncio.timeout(LAST_SAMPLE_WITHIN_S):
                 await watch.sample()

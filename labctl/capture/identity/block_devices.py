@@ -1,4 +1,4 @@
-"""The block devices of a machine: disks, partitions, and what stands on what (LVM, md, dm, …).
+"""The block devices of a machine: disks, partitions, and how they are layered (LVM, md, dm, …).
 
 All from sysfs, read in one go (kernel: Documentation/ABI/testing/sysfs-block).
 """
@@ -14,7 +14,7 @@ from labctl.capture.host.machine import Machine
 
 _CLASS = "/sys/class/block"
 _SECTOR_BYTES = 512
-"""sysfs counts in these, whatever the drive's own block is."""
+"""The unit of sysfs sizes, independent of the drive's own block size."""
 _NVME_NAMESPACE = re.compile(r"nvme(?P<instance>\d+)(?:c\d+)?n(?P<namespace>\d+)")
 _KINDS = (
     ("nvme", r"nvme\d"),
@@ -60,7 +60,7 @@ _FILES = (
 
 @dataclass(frozen=True)
 class BlockDevices:
-    """Every block device, by name, as it was when it was read."""
+    """Every block device of a machine, by name, at the time it was read."""
 
     files: Mapping[str, Mapping[str, str]]
     """The sysfs files of each device, by their path below its directory."""
@@ -87,7 +87,7 @@ class BlockDevices:
         }
 
     def is_partition(self, name: str) -> bool:
-        """Whether the device is a part of another."""
+        """Whether the device is a partition."""
         return name in self._disks
 
     def disk_of(self, name: str) -> str:
@@ -99,7 +99,7 @@ class BlockDevices:
         return tuple(sorted(part for part, whole in self._disks.items() if whole == disk))
 
     def holders_of(self, name: str) -> tuple[str, ...]:
-        """What stands directly on a device: dm (LVM, crypt, multipath), md, bcache, loop."""
+        """The devices directly above a device: dm (LVM, crypt, multipath), md, bcache, loop."""
         loops = (loop for loop in self.files if self.backing_device_of(loop) == name)
         return tuple(sorted({*self._linked(name, "holders/"), *loops}))
 
@@ -107,7 +107,7 @@ class BlockDevices:
         found = (path for path in self.files.get(name, {}) if path.startswith(folder))
         return tuple(sorted(path.split("/")[1] for path in found))
 
-    def stands_on(self, name: str) -> frozenset[str]:
+    def layers_of(self, name: str) -> frozenset[str]:
         """A device, its disk, and every device below it down to the drives."""
         found: set[str] = set()
         waiting = [name]
@@ -145,7 +145,7 @@ class BlockDevices:
         return self.file(disk, "wwid", "device/wwid")
 
     def _hardware(self, disk: str) -> frozenset[str]:
-        """What two disks that are one drive have in common."""
+        """Identifiers that two disks share when they are one drive."""
         marks: set[str] = set()
         match = _NVME_NAMESPACE.fullmatch(disk)
         if match:
@@ -181,9 +181,9 @@ class BlockDevices:
         return self.file(self.disk_of(name), "loop/backing_file")
 
     def backing_device_of(self, name: str) -> str:
-        """The block device that a loop device (or a partition of one) stands on, or empty.
+        """The block device below a loop device (or below a partition of one), or empty.
 
-        The kernel has no link between the two, and a loop device does not claim what it is on.
+        sysfs has no link between the two, and a loop device does not claim the one below it.
         """
         folder, _, device = self.backing_file_of(name).rpartition("/")
         return device if folder == "/dev" and device in self.files else ""
@@ -194,7 +194,7 @@ class BlockDevices:
         return "sata" if kind == "scsi" and self.file(disk, "device/vendor") == "ATA" else kind
 
     def describe(self, name: str) -> str:
-        """A holder as a person knows it: its kind and name."""
+        """A holder for a message: its name and kind."""
         mapped = self.file(name, "dm/name")
         if mapped:
             return f"{name} ({mapped}: LVM, dm-crypt or multipath)"
@@ -206,7 +206,7 @@ class BlockDevices:
 
 
 def read_block_devices(machine: Machine) -> BlockDevices:
-    """Look at every block device of ``machine``, none of them opened."""
+    """Read every block device of ``machine`` from sysfs; none of them is opened."""
     patterns = [f"{_CLASS}/*/{file}" for file in _FILES]
     texts = machine.read_texts([*patterns, "/sys/fs/btrfs/*/devices/*/dev"])
     files: dict[str, dict[str, str]] = {}

@@ -1,7 +1,7 @@
 """Identity and state of the drive under test, gathered from everything its host has.
 
 sysfs needs no rights and no tools; nvme-cli and smartctl add what only the drive itself knows. A
-tool that is missing or may not ask costs only what it would have given, and a line says so.
+tool that is missing or not permitted leaves its own values out, and adds a line to ``problems``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _ASK_SMARTCTL = ("nvme", "sata", "scsi")
 def identify(machine: Machine, target: str, engine: str = "", smart_device: str = "") -> DriveState:
     """What the drive behind ``target`` is: a device, a partition, a file on it, or an address.
 
-    ``smart_device`` is asked instead where the target is no drive that could be asked. Never raises
-    for what it finds; the state's ``problems`` say what could not be learnt.
+    ``smart_device`` is asked for SMART instead of a target that has none. Never raises for what it
+    finds; the state's ``problems`` list what could not be found out.
     """
     state = _identify(machine, target, engine)
     if smart_device:
@@ -38,7 +38,7 @@ def identify(machine: Machine, target: str, engine: str = "", smart_device: str 
         state = replace(asked, device=state.device, kind=state.kind, smart_device=smart_device)
     else:
         state = replace(state, smart_device=state.device if state.smart is not None else "")
-    return replace(  # as the record will say it: whoever goes on with the run compares them
+    return replace(  # as in the record: a resumed run compares them
         state,
         model=printable(state.model),
         serial=printable(state.serial),
@@ -68,7 +68,7 @@ def _identify(machine: Machine, target: str, engine: str) -> DriveState:
 def _identify_file(
     state: DriveState, place: DrivePlace, blocks: BlockDevices, machine: Machine
 ) -> DriveState:
-    """A file: the drive is the one that its filesystem is on, where that is a single one."""
+    """A file: the drive is that of its filesystem, where the filesystem is on one drive only."""
     if place.folder is None:
         return replace(state, problems=(f"there is no {state.target}",))
     folder = str(PurePosixPath(place.path).parent)
@@ -138,7 +138,7 @@ def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
     found = [
         f"{mount.filesystem} mounted on {mount.point}"
         for mount in read_mounts(machine)
-        if any(blocks.stands_on(on) & set(own) for on in mount.devices(blocks, machine))
+        if any(blocks.layers_of(on) & set(own) for on in mount.devices(blocks, machine))
     ]
     holders = (blocks.describe(holder) for name in own for holder in blocks.holders_of(name))
     return tuple(dict.fromkeys([*found, *(f"held by {holder}" for holder in holders)]))
@@ -146,7 +146,7 @@ def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What the tools said; None where one did not answer, with its line in ``problems``."""
+    """The answers of the tools; None where one did not answer, with its line in ``problems``."""
 
     controller: nvme_cli.Controller | None = None
     namespace: nvme_cli.Namespace | None = None
@@ -154,11 +154,11 @@ class _Answers:
     report: SmartctlReport | None = None
     problems: tuple[str, ...] = ()
     silent: bool = False
-    """The drive hangs: asking on would only take longer."""
+    """The drive hangs: no other tool is asked."""
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to ask smartctl for."""
+        """Whether smartctl need not be asked."""
         return None not in (self.controller, self.namespace, self.smart)
 
 
@@ -177,7 +177,7 @@ def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
     done = ask_nvme(machine, "id-ctrl", device)
     controller = nvme_cli.parse_id_ctrl(done.stdout)
     if controller is None:
-        # what hangs once hangs again, and what is not there is not there for the others either
+        # after a timeout the next command would time out too
         problem = failure("nvme", "nvme-cli", done, "power states and limits from nvme-cli")
         return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
     done = ask_nvme(machine, "id-ns", device)
@@ -193,7 +193,7 @@ def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
     report = parse_smartctl(done.stdout)
     if report is None:
         problem = failure("smartctl", "smartmontools", done, GIVES)
-        # nothing is lost but what nvme-cli has told already
+        # nothing is missing when nvme-cli has answered
         lost = () if answers.smart is not None else (problem,)
         return replace(answers, problems=(*answers.problems, *lost))
     if report.smart is None and answers.smart is not None:
@@ -204,7 +204,7 @@ def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
 
 
 def _merge(state: DriveState, answers: _Answers) -> DriveState:
-    """What sysfs said, and where it said nothing what the drive says."""
+    """The values of sysfs, completed by those of the tools."""
     controller = answers.controller or nvme_cli.Controller()
     namespace = answers.namespace or nvme_cli.Namespace()
     report = answers.report or SmartctlReport()

@@ -1,7 +1,7 @@
-"""What is mounted on a machine, in every mount namespace, and on which devices it lives.
+"""What is mounted on a machine, in every mount namespace, and on which block devices.
 
 ``/proc/<pid>/mountinfo``: proc_pid_mountinfo(5). btrfs and overlay show a device number that no
-block device has; their members and layers are looked up.
+block device has: their members and layers are found by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labctl.capture.identity.block_devices import BlockDevices
 _NAMESPACES = "stat -L -c '%i %n' /proc/[0-9]*/ns/mnt 2>/dev/null"
 """One program for all processes: the number of the mount namespace, and the process."""
 _ASKED_PER_NAMESPACE = 3
-"""Of several processes in a namespace, one at least is still there a moment later."""
+"""Of several processes in a namespace, at least one still runs when it is read."""
 _NO_DEVICE = ("none", "overlay", "tmpfs", "proc", "sysfs", "devtmpfs")
 _MOST_LAYERS = 8
 
@@ -45,7 +45,7 @@ class Mount:
 
 
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    """The mounts that a ``mountinfo`` lists; lines that are none are skipped."""
+    """The mounts that a ``mountinfo`` lists; lines of another form are skipped."""
     found: list[Mount] = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
@@ -63,13 +63,13 @@ def _unescape(field: str) -> str:
 
 
 def read_own_mounts(machine: Machine) -> tuple[Mount, ...]:
-    """The mounts that labctl itself sees there."""
+    """The mounts of labctl's own mount namespace on ``machine``."""
     path = "/proc/self/mountinfo"
     return parse_mountinfo(machine.read_texts([path]).get(path, ""))
 
 
 def read_mounts(machine: Machine) -> tuple[Mount, ...]:
-    """The mounts of every mount namespace that may be read, each once."""
+    """The mounts of every mount namespace that this user may read, without repetition."""
     by_namespace: dict[str, list[str]] = {}
     for line in machine.run(["sh", "-c", _NAMESPACES]).stdout.splitlines():
         namespace, _, path = line.partition(" ")
@@ -85,7 +85,7 @@ def read_mounts(machine: Machine) -> tuple[Mount, ...]:
 def devices_below(
     path: str, mounts: Iterable[Mount], blocks: BlockDevices, machine: Machine
 ) -> frozenset[str]:
-    """The devices that a file at ``path`` lives on, with all that they stand on; maybe none."""
+    """The devices that store a file at ``path``, with every layer below them; may be empty."""
     listed = tuple(mounts)
     waiting, found = [path], set[str]()
     for _ in range(_MOST_LAYERS):
@@ -97,7 +97,7 @@ def devices_below(
         if mount.filesystem == "overlay":
             waiting += re.findall(r"(?:^|,)upperdir=([^,]+)", mount.options)
         for device in mount.devices(blocks, machine):
-            found |= blocks.stands_on(device)
+            found |= blocks.layers_of(device)
             backing = blocks.backing_file_of(device)
             if backing:
                 waiting.append(backing)

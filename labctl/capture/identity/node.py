@@ -1,4 +1,4 @@
-"""What stands at a path on a machine: a device, a file, a directory, a link, or nothing."""
+"""What a path on a machine is: a device, a file, a directory, a link, or nothing (stat(1))."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Node:
 
     @classmethod
     def parse(cls, fields: str) -> Node | None:
-        """Of what ``stat -c '%f %t %T %d %s %i'`` prints; None of anything else."""
+        """From the output of ``stat -c '%f %t %T %d %s %i'``; None from anything else."""
         words = fields.split()
         if len(words) != 6:
             return None
@@ -44,7 +44,7 @@ class Node:
 
     @property
     def identity(self) -> str:
-        """What it is, whatever it is called: the number of a device, the place of a file."""
+        """Its identity apart from its path: the number of a device, the inode of a file."""
         if self.is_device:
             return f"block device {self.number}"
         return f"file {self.inode} of filesystem {self.filesystem}"
@@ -52,10 +52,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class DrivePlace:
-    """A target as it is on its machine: its path without links and ``..``, and what stands there.
+    """A target on its machine: its path without links and ``..``, and the node at that path.
 
-    ``node`` is None where nothing does: a file may be made in ``folder``, which is None where there
-    is no such directory either.
+    ``node`` is None where the path does not exist: a file may be made in ``folder``, which is None
+    where that directory does not exist either.
     """
 
     path: str
@@ -68,27 +68,27 @@ class DrivePlace:
         return self.node is not None and self.node.is_device
 
 
-def look_at(path: str, machine: Machine) -> Node | None:
-    """What stands at ``path``, symbolic links followed; None when nothing does."""
-    return _look_at([path], machine, ["-L"]).get(path)
+def stat_path(path: str, machine: Machine) -> Node | None:
+    """The node at ``path``, symbolic links followed; None when there is none."""
+    return _stat_paths([path], machine, ["-L"]).get(path)
 
 
 def find_place(target: str, machine: Machine) -> DrivePlace:
-    """Resolve ``target`` once: links and ``..`` are gone, what stands there is seen."""
+    """Resolve the links and ``..`` of ``target`` once, and read the node there."""
     path = machine.resolve(target)
     if path is None:
         wanted = PurePosixPath(posixpath.normpath(target))
         parent = machine.resolve(str(PurePosixPath(target).parent))
         path = str(wanted if parent is None else PurePosixPath(parent, wanted.name))
     folder = str(PurePosixPath(path).parent)
-    there = _look_at([path, folder], machine, ())
-    found = there.get(folder)
+    nodes = _stat_paths([path, folder], machine, ())
+    found = nodes.get(folder)
     is_folder = found is not None and stat.S_ISDIR(found.mode)
-    return DrivePlace(path, there.get(path), found if is_folder else None)
+    return DrivePlace(path, nodes.get(path), found if is_folder else None)
 
 
-def _look_at(paths: Sequence[str], machine: Machine, how: Sequence[str]) -> dict[str, Node]:
-    """What stands at each of ``paths``, where something does; asked all at once."""
+def _stat_paths(paths: Sequence[str], machine: Machine, how: Sequence[str]) -> dict[str, Node]:
+    """The nodes at those of ``paths`` that exist, with one command."""
     done = machine.run(["stat", *how, "-c", f"{_FIELDS} %n", "--", *paths])
     found = {}
     for line in done.stdout.splitlines():
@@ -105,16 +105,16 @@ def number_of(major: str, minor: str) -> str:
 
 
 def is_missing_device(place: DrivePlace, machine: Machine) -> bool:
-    """Whether it means a device that is not there: in the folder of devices nothing stands at its
-    name, or a plain file, as dd leaves one there when the drive is away.
+    """Whether ``place`` names a missing device: a path in the folder of devices with no node, or
+    with a plain file, which dd leaves there when the drive is absent.
 
-    The folder is known by its filesystem, whatever way led to it; a container may have /dev on its
-    root's, and files have one of their own there (/dev/shm).
+    The folder is recognised by its filesystem; a container may have /dev on the root filesystem,
+    and files have a filesystem of their own there (/dev/shm).
     """
     if place.node is not None and not place.node.is_file:
         return False
     below = PurePosixPath(place.path).is_relative_to("/dev")
-    devices, root = look_at("/dev", machine), look_at("/", machine)
+    devices, root = stat_path("/dev", machine), stat_path("/", machine)
     if place.folder is None or devices is None:
         return below
     if place.folder.filesystem != devices.filesystem:

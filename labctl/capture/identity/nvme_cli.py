@@ -1,7 +1,7 @@
 """What nvme-cli prints as JSON, over its versions 1.x to 3.x: pure functions, text to values.
 
 Field names: ``nvme-print-json.c`` of nvme-cli; meanings: NVMe base specification (log page 02h,
-Identify Controller, Identify Namespace). Parsers never raise: what is not there is None.
+Identify Controller, Identify Namespace). Parsers never raise: a missing value is None.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _WARNING_BITS = (
 )
 """Names of the bits where ``critical_warning`` is an object (``-v``), bit 0 first."""
 CRITICAL_WARNINGS = 0x7F
-"""NVMe base specification 2.1: bit 7 is reserved; FFh is a log that nobody filled in."""
+"""NVMe base specification 2.1: bit 7 is reserved; FFh is a log that was never filled in."""
 _WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
 """Scale of a power field of two bits (IPS, APS, interval power); 0 is "not reported"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """What ``nvme id-ctrl`` says. Temperatures in °C."""
+    """Values of ``nvme id-ctrl``. Temperatures in °C."""
 
     model: str = ""
     serial: str = ""
@@ -58,7 +58,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """What ``nvme id-ns`` says."""
+    """Values of ``nvme id-ns``."""
 
     blocks: int | None = None
     lba_formats: tuple[LbaFormat, ...] = ()
@@ -73,7 +73,7 @@ def parse_smart_log(output: str) -> SmartLog | None:
     composite = kelvin(first("temperature", "composite_temperature"))
     warning = _critical_warning(first("critical_warning", "critical_warrning"))
     if composite is None and (warning is None or not any(map(integer, data.values()))):
-        return None  # no log, or one that nobody filled in
+        return None  # no log, or one that was never filled in
     return SmartLog(
         source="nvme smart-log",
         composite_celsius=composite,
@@ -113,7 +113,7 @@ def interval_watts(value: Any) -> float | None:
     """The drive's own power in watts from Interval Power Measurement (bytes 240 to 243).
 
     Bits 15:0 are the value, 17:16 its scale (1: 0.1 mW, 2: 10 mW, 0: not reported); as nvme-cli
-    decodes it. A drive that cannot measure, or has not yet, says 0; all ones is no value.
+    decodes it. 0 means that the drive has not measured or cannot; all ones is no value.
     """
     raw = integer(value)
     if raw is None or raw & 0xFFFF in (0, 0xFFFF):
@@ -178,7 +178,7 @@ def _metadata_bytes(item: Mapping[str, Any]) -> int:
 
 
 class _Fields:
-    """Looks a field up by any of the names it has had."""
+    """Finds a field by any of the names it has had."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self._data = data
@@ -243,7 +243,7 @@ def _scaled_watts(value: Any, scale: Any) -> float | None:
     found, shift = number(value), integer(scale)
     if not found or shift is None:
         return None
-    # nvme-cli 1.x printed the two bits where they stand in the byte (7:6)
+    # nvme-cli 1.x printed the two bits in place (7:6 of the byte)
     unit = _WATTS_PER_UNIT.get(shift if shift < 4 else shift >> 6)
     return None if unit is None else found * unit
 

@@ -1,6 +1,6 @@
-"""What a program that works on drives really has open, compared with what it was given.
+"""The files that a program working on drives has open, compared with those it was given.
 
-A program that was told something else, or takes something else, is killed: see
+A program that has anything else open is killed: see
 docs/decisions/0016-what-fio-opens.md.
 """
 
@@ -27,7 +27,7 @@ _SHARED_MEMORY = "/dev/shm/"
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """An open file of a process, by its path in /proc, and what it is called there."""
+    """An open file of a process: ``at`` is its path in /proc, ``name`` where that link leads."""
 
     at: str
     name: str
@@ -37,19 +37,19 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True)
 class OpenFiles:
-    """Those of a program and of all that it started, and the files (``FILESYSTEM:INODE``) of the
-    directory that it works in."""
+    """The open files of a program and its children. ``own``: the files in its working directory, as
+    ``FILESYSTEM:INODE``."""
 
     pid: int
     files: tuple[OpenFile, ...]
     own: frozenset[str]
 
 
-def look_at_open_files(directory: str, pid: int | None, machine: Machine) -> OpenFiles | None:
-    """What the program that was started in ``directory`` has open; None when it is gone, or may not
-    be looked at.
+def read_open_files(directory: str, pid: int | None, machine: Machine) -> OpenFiles | None:
+    """The open files of the program started in ``directory``; None when it has ended, or when its
+    files may not be read.
 
-    ``pid`` is None where the file "pid" in its directory has it.
+    With ``pid`` None the number is read from the file "pid" in its directory.
     """
     number = "" if pid is None else str(pid)
     script = resources.files("labctl.capture.identity").joinpath("open_files.sh").read_text("utf-8")
@@ -67,23 +67,23 @@ def look_at_open_files(directory: str, pid: int | None, machine: Machine) -> Ope
             own.add(rest)
         elif node := Node.parse(rest):
             nodes[path] = node
-        elif told := re.fullmatch(r"(/proc/\d+/)fdinfo(/\d+):flags:\s*([0-7]+)", line):
-            flags[f"{told[1]}fd{told[2]}"] = int(told[3], 8)
-        elif told := re.search(r" (/proc/\d+/fd/\d+) -> (.*)", line):
-            names[told[1]] = told[2]
+        elif match := re.fullmatch(r"(/proc/\d+/)fdinfo(/\d+):flags:\s*([0-7]+)", line):
+            flags[f"{match[1]}fd{match[2]}"] = int(match[3], 8)
+        elif match := re.search(r" (/proc/\d+/fd/\d+) -> (.*)", line):
+            names[match[1]] = match[2]
     if not flags:
         return None
-    # what was opened or closed between the three looks is not held
-    held = (at for at in nodes if at in flags and at in names)
-    files = (OpenFile(at, names[at], nodes[at], bool(flags[at] & _WRITABLE)) for at in held)
+    # what was opened or closed between the three listings is left out
+    complete = (at for at in nodes if at in flags and at in names)
+    files = (OpenFile(at, names[at], nodes[at], bool(flags[at] & _WRITABLE)) for at in complete)
     return OpenFiles(int(first.removeprefix("pid ")), tuple(files), frozenset(own))
 
 
 def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
-    """What is open that may not be, or is not open that should, in words; empty when all is right.
+    """What is open but not allowed, or allowed but not open, in words; empty when both agree.
 
-    Block devices may be open in no way, other files not for writing, but for those of the
-    program's own directory and shared memory.
+    Other block devices may not be open at all. Other files may not be open for writing, except
+    those of the program's own directory and of shared memory.
     """
     meant = {opened.node.identity: opened for opened in allowed}
     there = {file.at: file.node.identity for file in found.files}
@@ -104,11 +104,11 @@ def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
 
 
 class ComparedFiles:
-    """What ``process`` has open, against the targets that it was given, by the drive's name."""
+    """Compares what ``process`` has open with the targets that it was given, by drive name."""
 
     def __init__(self, process: Spawned, opened: Mapping[str, Opened], machine: Machine) -> None:
         self.difference = ""
-        """What was found to be otherwise, in words."""
+        """The difference that was found, in words; empty without one."""
         self._process = process
         self._opened = opened
         self._machine = machine
@@ -119,12 +119,12 @@ class ComparedFiles:
         return sum(one.missing_bytes for one in self._opened.values())
 
     async def compare(self, *, must_be_there: bool) -> str:
-        """Compare now, and kill the process where there is a difference, which is given.
+        """Compare now, kill the process on a difference, and return the difference.
 
-        ``must_be_there``: that nothing can be seen is a difference, too. Raises HostUnreachable.
+        ``must_be_there``: unreadable open files count as a difference. Raises HostUnreachable.
         """
         process, machine = self._process, self._machine
-        found = await asyncio.to_thread(look_at_open_files, process.directory, process.pid, machine)
+        found = await asyncio.to_thread(read_open_files, process.directory, process.pid, machine)
         if found is not None:
             self.difference = difference(found, self._opened.values())
         elif must_be_there:
@@ -134,7 +134,7 @@ class ComparedFiles:
         return self.difference
 
     def refuse_others(self, places: Mapping[str, DrivePlace]) -> None:
-        """Raise Refused where a target has become something else than the process was given."""
+        """Raise Refused where a target is another file or device than the process was given."""
         for name, opened in self._opened.items():
             place = places.get(name)
             identity = place.node.identity if place and place.node else "nothing"
@@ -145,7 +145,7 @@ class ComparedFiles:
                 )
 
     def named(self, text: str) -> str:
-        """``text`` of the process, with the names of the targets as they are in the rig's host."""
+        """``text`` from the process, with its /proc names replaced by the paths of the targets."""
         for opened in reversed(tuple(self._opened.values())):
             text = text.replace(opened.name, opened.place.path)
         return text

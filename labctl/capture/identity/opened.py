@@ -1,7 +1,7 @@
-"""A program that works on drives never gets a target's name.
+"""Give a program its targets as open files instead of names.
 
-The target is opened before it, on the drive's host, and must be what the safety rules looked at;
-the program inherits the open file, and its name for it is ``/proc/self/fd/3`` (proc_pid_fd(5)),
+Each target is opened first, on the drive's host, and must be what the safety rules checked; the
+program inherits the open file, and its name for it is ``/proc/self/fd/3`` (proc_pid_fd(5)),
 which the kernel takes for the open file itself. See docs/decisions/0016-what-fio-opens.md.
 """
 
@@ -27,8 +27,8 @@ _MAKE = (
     'cd -P -- "$1" && [ "$(stat -c %d:%i .)" = "$2" ] && umask 077 && set -C && exec 3> "./$3" && '
     "[ -f /proc/self/fd/3 ] && stat -L -c '%f %t %T %d %s %i' /proc/self/fd/3"
 )
-"""In the very directory that was looked at. A shell with ``set -C`` makes a file with O_EXCL, or
-takes a device that is there: what is a file, is new."""
+"""Makes the file in the directory that was checked. A shell with ``set -C`` makes a file with
+O_EXCL or opens an existing device, so a regular file is a new one."""
 
 Filling = Literal["data", "room"]
 
@@ -37,7 +37,7 @@ Filling = Literal["data", "room"]
 class Opened:
     """A target that a program is given as its open file ``number``.
 
-    A file is made ``least_bytes`` long before.
+    A file is extended to ``least_bytes`` first.
     """
 
     number: int
@@ -47,21 +47,21 @@ class Opened:
 
     @property
     def name(self) -> str:
-        """What the program calls it."""
+        """The program's path of it."""
         return f"/proc/self/fd/{self.number}"
 
     @property
     def missing_bytes(self) -> int:
-        """By how much the file grows before the program begins."""
+        """By how many bytes the file grows before the program begins."""
         return 0 if self.node.is_device else max(self.least_bytes - self.node.size_bytes, 0)
 
 
 def given(
     drives: Mapping[str, Drive], places: Mapping[str, DrivePlace] | None, machine: Machine
 ) -> dict[str, Opened]:
-    """What fio gets of each drive that is no NBD address. Raises RunFailed.
+    """The open target of each drive that is no NBD address, for fio. Raises RunFailed.
 
-    ``places``: what each was when it was checked; None: what each is now.
+    ``places``: those that were checked; None: resolve them now.
     """
     files = {name: drive for name, drive in drives.items() if drive.engine != "nbd"}
     if places is None:
@@ -73,14 +73,15 @@ def given(
 def to_open(
     places: Mapping[str, DrivePlace], least_bytes: Mapping[str, int | None], machine: Machine
 ) -> dict[str, Opened]:
-    """Each place with the number that its open file will have. Raises RunFailed where nothing is.
+    """Each place with the number that its open file will have. Raises RunFailed where there is
+    none.
 
-    A file that has ``least_bytes`` is made, empty, where nothing is.
+    A missing file that has ``least_bytes`` is made, empty.
     """
     found = {}
     for number, (name, place) in enumerate(places.items(), _FIRST):
         least = least_bytes.get(name)
-        node = place.node if place.node or not least else _made(place, machine)
+        node = place.node if place.node or not least else _make_file(place, machine)
         if node is None or not (node.is_device or node.is_file):
             raise RunFailed(f"there is no device or file {place.path}")
         found[name] = Opened(number, place, node, least or 0)
@@ -90,10 +91,10 @@ def to_open(
 def opening(
     targets: Iterable[Opened], argv: Sequence[str], filling: Filling = "room"
 ) -> tuple[str, ...]:
-    """The command that opens ``targets`` and then is ``argv``, in the same process.
+    """The command that opens ``targets`` and then executes ``argv`` in the same process.
 
-    It exits with NOT_WHAT_WAS_CHECKED where one of them is something else by then. What is missing
-    of a file is filled with random data, or only room is made for it.
+    It exits with NOT_WHAT_WAS_CHECKED where a target is not the checked one any more. A file that
+    is too short is extended with random data ("data") or only allocated ("room").
     """
     words: list[str] = []
     targets = tuple(targets)
@@ -112,8 +113,8 @@ def opening(
     return (shell, "-c", script, "labctl", str(len(targets)), *words, *argv)
 
 
-def _made(place: DrivePlace, machine: Machine) -> Node | None:
-    """The empty file that was made at ``place``. Raises RunFailed."""
+def _make_file(place: DrivePlace, machine: Machine) -> Node | None:
+    """Make an empty file at ``place``; None without a directory. Raises RunFailed."""
     if place.folder is None:
         return None
     path = PurePosixPath(place.path)
@@ -121,6 +122,6 @@ def _made(place: DrivePlace, machine: Machine) -> Node | None:
     done = machine.run(["sh", "-c", _MAKE, "sh", str(path.parent), folder, path.name])
     node = None if done.exit_code else Node.parse(done.stdout)
     if node is None:
-        said = " ".join(done.stderr.split())[:200] or "something else stands there now"
-        raise RunFailed(f"the scratch file {path} cannot be made: {said}")
+        message = " ".join(done.stderr.split())[:200] or "something else stands there now"
+        raise RunFailed(f"the scratch file {path} cannot be made: {message}")
     return node

@@ -12,7 +12,7 @@ GIVES = "SMART and thermal counters"
 
 
 class SmartReader:
-    """Reads the SMART of one drive. Stays with the tool that worked."""
+    """Reads the SMART of one drive. Prefers the tool that worked last."""
 
     def __init__(self, machine: Machine, device: str, kind: str) -> None:
         """``device``: a path such as /dev/nvme0n1; ``kind`` as in DriveState."""
@@ -22,16 +22,19 @@ class SmartReader:
         self._tools.append(self._with_smartctl)
 
     def read(self) -> tuple[SmartLog | None, str]:
-        """The log, or None and one line that says why and what to do. Blocks for the tool."""
-        said: list[str] = []
+        """The log and an empty text, or None and one line with the reason and what to do.
+
+        Blocks until the tool has ended.
+        """
+        problems: list[str] = []
         for tool in list(self._tools):
             log, problem = tool()
             if log is not None:
                 self._tools.remove(tool)
                 self._tools.insert(0, tool)
                 return log, ""
-            said.append(problem)
-        return None, "; ".join(said)
+            problems.append(problem)
+        return None, "; ".join(problems)
 
     def _with_nvme_cli(self) -> tuple[SmartLog | None, str]:
         done = ask_nvme(self._machine, "smart-log", self._device)

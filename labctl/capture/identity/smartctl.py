@@ -25,21 +25,21 @@ from labctl.capture.identity.tool_output import (
 from labctl.record.drive_state import LbaFormat, PowerState, SmartLog
 
 _COULD_NOT_ASK = 0b11
-"""Bits 0 (command line) and 1 (device could not be opened); the others speak of its health."""
+"""Bits 0 (command line) and 1 (device could not be opened); the others concern its health."""
 _KNOWN_FORMAT = 1
 _COMMAND_FAILED = 0b100
 _TOO_HOT = 0b10
 """Critical warning of an NVMe drive whose temperature alone is beyond a threshold."""
 _AIRFLOW_CELSIUS, _CELSIUS = "190", "194"
 _MOST_ATA_CELSIUS = 128
-"""A byte with a sign; smartctl, too, takes neither 0 nor what is below it for a temperature."""
+"""A signed byte; like smartctl, 0 and negative values are not taken for a temperature."""
 _POWER_ON_HOURS, _POWER_CYCLES = "9", "12"
 _NVME_LOG = "nvme_smart_health_information_log"
 
 
 @dataclass(frozen=True, slots=True)
 class SmartctlReport:
-    """What smartctl says of a drive. ``problems``: one line for each thing that is wrong."""
+    """The report of smartctl on a drive. ``problems``: one line for each problem."""
 
     model: str = ""
     serial: str = ""
@@ -65,7 +65,7 @@ _SAME_NAMES = (
     "media_errors",
     "num_err_log_entries",
 )
-"""Counters that smartctl calls as nvme-cli does."""
+"""Counters with the same name in smartctl and nvme-cli."""
 _THERMAL = {
     "warning_temp_time": "warning_temp_time",
     "critical_comp_time": "critical_comp_time",
@@ -127,12 +127,12 @@ def _problems(data: Mapping[str, Any], smart: SmartLog | None) -> Iterable[str]:
     version = data.get("json_format_version")
     if isinstance(version, list) and version and (integer(version[0]) or 0) > _KNOWN_FORMAT:
         yield f"smartctl prints JSON format {version[0]}, labctl knows {_KNOWN_FORMAT}; update it"
-    said = [text(item.get("string")) for item in _items(about.get("messages"))]
+    messages = [text(item.get("string")) for item in _items(about.get("messages"))]
     status = integer(about.get("exit_status")) or 0
     if smart is None and boolean(_section(data, "smart_support").get("enabled")) is False:
         yield "no SMART: it is switched off in the drive; smartctl -s on switches it on"
     elif status & _COULD_NOT_ASK or (status & _COMMAND_FAILED and smart is None):
-        why = "; ".join(said) or f"exit status {status}"
+        why = "; ".join(messages) or f"exit status {status}"
         yield failure("smartctl", "smartmontools", Completed(status, "", why), "SMART")
     elif smart is not None and smart.passed is False:
         yield "SMART says that the drive is failing"
@@ -149,7 +149,7 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
         return None
     warning = within(CRITICAL_WARNINGS, log.get("critical_warning"))
     if warning == _TOO_HOT:
-        passed = None  # smartctl says "failed" of every critical warning
+        passed = None  # smartctl reports "failed" for every critical warning
     sensors = log.get("temperature_sensors")
     return SmartLog(
         source="smartctl",
@@ -174,7 +174,7 @@ def _smart(data: Mapping[str, Any]) -> SmartLog | None:
 
 
 def _spare(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
-    """In percent; smartmontools 7.4 on tell it of every kind of drive alike."""
+    """In percent; from smartmontools 7.4 the same field for every kind of drive."""
     return log.get("available_spare", _section(data, "spare_available").get("current_percent"))
 
 
@@ -187,7 +187,7 @@ def _worn(data: Mapping[str, Any], log: Mapping[str, Any]) -> Any:
 
 
 def _ata_worn(data: Mapping[str, Any]) -> Any:
-    """Page 07h of the device statistics (ACS), where its flag says that it is valid."""
+    """Page 07h of the device statistics (ACS), where its flag marks it as valid."""
     pages = _items(_section(data, "ata_device_statistics").get("pages"))
     entries = (entry for page in pages for entry in _items(page.get("table")))
     return next(
@@ -214,7 +214,7 @@ def _composite(
     if log:
         return current if current is not None else celsius(log.get("temperature"))
     if current:
-        return current  # 0 is how SCSI and ATA say that there is none
+        return current  # SCSI and ATA report 0 for "none"
     reports = _section(data, "scsi_environmental_reports").values()
     reported = (item.get("current") for item in reports if isinstance(item, dict))
     return _first_celsius(*reported, *_ata_temperatures(data, attributes))

@@ -52,7 +52,7 @@ def read_link(controller: str, machine: Machine) -> PcieLink | None:
 
 
 def parse_link(files: Mapping[str, str]) -> PcieLink | None:
-    """The link from the texts of sysfs; "Unknown" and impossible widths are not known."""
+    """The link from the texts of sysfs; None for "Unknown" and impossible widths."""
     link = PcieLink(
         speed_gt_s=_speed(files.get("current_link_speed", "")),
         width=_width(files.get("current_link_width", "")),
@@ -111,11 +111,10 @@ def _number(text: str) -> int | None:
 
 
 def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
-    """The finding about a drive whose way to the processor is slower than it could be; empty when
-    it is as fast as can be.
+    """The finding about a drive whose PCIe path is slower than possible; empty when it is not.
 
-    ``ports``: what is above it, the root port first. They tell whether the slot can do no more,
-    and whether the narrow place is further up.
+    ``ports``: those above the drive, the root port first. They show whether the slot limits the
+    speed, or a port further up.
     """
     consequence = "or know that throughput and watts are those of this link"
     if link.slower_than_possible:
@@ -134,8 +133,14 @@ def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:
             f"it could {_link(link.max_speed_gt_s, link.max_width)}; {advice}, {consequence}"
         )
     for port in ports:
-        carried = port.link.bytes_per_s if port.link is not None else None
-        if port.link and carried and link.bytes_per_s and carried < link.bytes_per_s:
+        port_bytes_per_s = port.link.bytes_per_s if port.link is not None else None
+        own_bytes_per_s = link.bytes_per_s
+        if (
+            port.link
+            and port_bytes_per_s
+            and own_bytes_per_s
+            and port_bytes_per_s < own_bytes_per_s
+        ):
             return (
                 f"the drive's own link runs at {_link(link.speed_gt_s, link.width)}, but port "
                 f"{port.address} above it only at {_link(port.link.speed_gt_s, port.link.width)}: "

@@ -1,4 +1,4 @@
-"""What command line tools print: JSON with noise around it, numbers in many shapes, failures.
+"""Parse the output of command line tools: JSON with text around it, numbers, failures.
 
 nvme-cli has printed the same counter as int, float and string over its versions, writes warnings
 before its JSON, and ``{"error": …}`` instead of it. Nothing here raises for what a tool printed.
@@ -15,11 +15,11 @@ from labctl.capture.host.machine import NOT_EXECUTABLE, NOT_FOUND, TIMED_OUT, Co
 
 _KELVIN, _WHOLE_KELVIN = 273.15, 273.0
 _SCALES_APART = 200
-"""No drive is as cold as this in kelvin, and none as hot in °C."""
+"""Values from this on are kelvin, lower ones °C: no drive is at 200 K or at 200 °C."""
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = -60.0, 150.0
 """Parts are rated for -55 to 125 °C at most: what is beyond was not measured."""
 _ABSENT = 255
-"""What a field of one byte says that has no value; in kelvin nobody would leave it in °C."""
+"""FFh: a field of one byte without a value; not taken for 255 K."""
 _FAHRENHEIT = re.compile(r"\d\s*°?\s*F", re.IGNORECASE)
 _MOST_COUNTED = 1 << 63
 """A counter of 128 bits that is larger is filled with ones, or was never written."""
@@ -35,11 +35,11 @@ _DEAD = (
     "device not ready",
     "resource temporarily unavailable",
 )
-"""What the kernel says of a drive that is there by name alone."""
+"""Errors of the kernel for a drive whose device node is left but which does not answer."""
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The largest JSON object that stands in ``text``, or None; what is around it is skipped."""
+    """The largest JSON object in ``text``, or None; the text around it is skipped."""
     decoder = json.JSONDecoder(strict=False)  # nvme-cli 1.x does not escape what Identify has
     best: tuple[int, dict[str, Any]] | None = None
     position = text.find("{")
@@ -77,9 +77,9 @@ def number(value: Any) -> float | None:
 
 
 def integer(value: Any) -> int | None:
-    """A whole number from what :func:`number` takes, exact where the tool was.
+    """A whole number from what :func:`number` takes, exact where the tool printed it exactly.
 
-    None if negative (-1 is how tools say that there is none) or too large for any counter.
+    None if negative (tools print -1 for "none") or too large for any counter.
     """
     if isinstance(value, dict):
         return integer(value.get("value"))
@@ -90,12 +90,12 @@ def integer(value: Any) -> int | None:
 
 
 def counter_of_32_bits(value: Any) -> int | None:
-    """What it counted; all ones is a counter that is not there."""
+    """The value of a 32-bit counter; None for all ones, which is an absent counter."""
     return within(_MOST_IN_32_BITS, value)
 
 
 def within(most: int, value: Any) -> int | None:
-    """A whole number from 0 to ``most``; None where the field says something else."""
+    """A whole number from 0 to ``most``; None for anything else."""
     found = integer(value)
     return None if found is None or found > most else found
 
@@ -106,7 +106,7 @@ def text(value: Any) -> str:
 
 
 def boolean(value: Any) -> bool | None:
-    """A truth from a bool, 0 or 1."""
+    """A bool from a bool or a number."""
     found = number(value)
     return None if found is None else bool(found)
 
@@ -114,7 +114,7 @@ def boolean(value: Any) -> bool | None:
 def kelvin(value: Any) -> float | None:
     """°C from a field that is in kelvin by the specification; 0 means that it is not reported.
 
-    A value below 200 can only be °C: some tools convert first. What no drive can be at is None.
+    A value below 200 can only be °C: some tools convert first. None where no drive can have it.
     """
     found = _degrees(value)
     if not found:
@@ -145,10 +145,10 @@ def _degrees(value: Any) -> float | None:
 
 
 def failure(tool: str, package: str, done: Completed, gives: str) -> str:
-    """One line: what ``tool`` did not tell (``gives``), why, and what to do about it."""
+    """One line: what is missing (``gives``), why ``tool`` did not give it, and what to do."""
     plain = _COLOUR.sub("", done.stderr or done.stdout)
-    said = " ".join(plain.partition("Usage:")[0].split())  # nvme-cli explains itself at length
-    lower = said.lower()
+    message = " ".join(plain.partition("Usage:")[0].split())  # nvme-cli appends its usage text
+    lower = message.lower()
     missing = f"no {gives}"
     if done.exit_code == NOT_FOUND:
         return f"{missing}: {tool} is not installed on the drive's host; install {package}"
@@ -166,11 +166,13 @@ def failure(tool: str, package: str, done: Completed, gives: str) -> str:
         return f"{missing}: {tool} finds no such drive; was it pulled?"
     if any(words in lower for words in _DEAD):
         return (
-            f"{missing}: the drive does not answer {tool} ({said[:120]}); was it pulled, or has it "
-            "failed? See dmesg on its host"
+            f"{missing}: the drive does not answer {tool} ({message[:120]}); was it pulled, or has "
+            "it failed? See dmesg on its host"
         )
     if "inappropriate ioctl" in lower or "unable to detect device type" in lower:
         return f"{missing}: this kind of drive does not answer {tool}, or it is not there any more"
     if "unknown usb bridge" in lower:
-        return f"{missing}: {said[:120]}: smartctl cannot ask through it; connect the drive without"
-    return f"{missing}: {tool} ended with {done.exit_code}: {said[:200] or 'nothing said'}"
+        return (
+            f"{missing}: {message[:120]}: smartctl cannot ask through it; connect the drive without"
+        )
+    return f"{missing}: {tool} ended with {done.exit_code}: {message[:200] or 'nothing said'}"

@@ -79,7 +79,7 @@ async def test_a_counter_that_moves_is_an_event_with_the_look_before(
         {}, {}, {"thm_temp1_trans_count": 6, "critical_warning": 2, "power_cycles": 78}
     )
     for _ in range(3):
-        await watch.look()
+        await watch.sample()
     (event,) = told
     assert event.kind == "drive_counters"
     assert event.data["moved"] == {"critical_warning": [0, 2], "thm_temp1_trans_count": [4, 6]}
@@ -92,8 +92,8 @@ async def test_the_state_is_told_whole_before_and_after(
     watch_of: Callable[..., DriveWatch], told: list[Event]
 ) -> None:
     watch = watch_of({}, {"warning_temp_time": 8})
-    await watch.look("before")
-    await watch.look("after")
+    await watch.sample("before")
+    await watch.sample("after")
     assert [event.kind for event in told] == ["drive_state", "drive_counters", "drive_state"]
     assert told[0].data["when"] == "before"
     assert told[0].data["smart"]["composite_celsius"] == 45.0
@@ -105,7 +105,7 @@ async def test_a_warning_that_came_and_went_is_not_forgotten(
 ) -> None:
     watch = watch_of({}, {"critical_warning": 2}, {})
     for when in ("before", None, "after"):
-        await watch.look(when)
+        await watch.sample(when)
     assert counters_moved(told) == {"critical_warning": (0, 2)}
 
 
@@ -115,7 +115,7 @@ async def test_a_drive_that_falls_silent_is_one_event_and_one_when_it_is_back(
     gone = Completed(1, "", "/dev/nvme0n1: No such device")
     watch = watch_of({}, gone, gone, gone, {"thm_temp1_trans_count": 5})
     for _ in range(5):
-        await watch.look()
+        await watch.sample()
     assert [event.kind for event in told] == ["drive_silent", "drive_back", "drive_counters"]
     assert "pulled" in told[0].data["reason"]
     assert told[1].data["gap_s"] == 6.0
@@ -128,12 +128,12 @@ async def test_a_look_that_fails_in_a_way_nobody_foresaw_is_a_silent_drive_and_h
     watch = watch_of({})
     monkeypatch.setattr(SmartReader, "read", lambda self: {}["temperature"])
     async with asyncio.timeout(30):
-        await watch.look("before")
+        await watch.sample("before")
     assert [event.kind for event in told] == ["drive_silent"]
     monkeypatch.setattr(SmartReader, "read", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(30):
-            await watch.look()
+            await watch.sample()
 
 
 async def test_the_drives_own_power_is_recorded_at_every_look(
@@ -141,7 +141,7 @@ async def test_the_drives_own_power_is_recorded_at_every_look(
 ) -> None:
     watch = watch_of(*({"interval_power_measurement": 2 << 16 | cw} for cw in (456, 456, 500)))
     for _ in range(3):
-        await watch.look()
+        await watch.sample()
     power = own_power_readings(told)
     assert power["v"] == pytest.approx([4.56, 4.56, 5.0])
     assert power["t"].tolist() == [500_000_000, 2_500_000_000, 4_500_000_000]
@@ -197,7 +197,7 @@ async def test_a_drive_that_hangs_does_not_hold_up_the_end(
                 release.wait(30)
             return super().run(argv, timeout_s)
 
-    monkeypatch.setattr(drive_watch, "LAST_LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr(drive_watch, "LAST_SAMPLE_WITHIN_S", 0.05)
     try:
         async with (
             asyncio.timeout(20),
