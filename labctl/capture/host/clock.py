@@ -1,7 +1,7 @@
 """The wall clock of the drive's host, which fio prints, against the timebase of the run.
 
-Every sample brackets it: asked at t1, answered at t2, and it stood at what it says somewhere in
-between. The samples are recorded as a device clock (channel ``host.wall``) and mapped by
+Every sample brackets it: asked at t1, answered at t2, and the clock had the answered value at some
+time between. The samples are recorded as a device clock (channel ``host.wall``) and mapped by
 :mod:`labctl.analysis.readings.clock_fit`, here for the moment and later by the analysis for good.
 
 A device time is the host's wall time since the clock's first sample (plus ``LEAD_NS``). When the
@@ -34,10 +34,10 @@ _WALL = re.compile(r"(\d{9,11})(\d{9})?(?!\d)")
 
 @dataclass(frozen=True, slots=True)
 class ClockSample:
-    """One bracketed sample: when it was asked and answered here, and what the host's clocks said.
+    """One bracketed sample: when it was asked and answered here, and the host's clocks.
 
-    ``tick_ns``: the wall clock is told in steps of this (1 s where ``date`` knows no ``%N``).
-    ``up_ns``: its time since boot, in steps of 10 ms; None where it is not told.
+    ``tick_ns``: resolution of the wall clock (1 s where ``date`` knows no ``%N``).
+    ``up_ns``: its time since boot, in steps of 10 ms; None where unknown.
     """
 
     sent_ns: int
@@ -53,22 +53,22 @@ class ClockSample:
 
     @classmethod
     def parse(cls, sent_ns: int, received_ns: int, wall: str, up: str) -> Self | None:
-        """The sample that an answer of ``keeper.sh`` is; None when it tells no time."""
-        told = _WALL.match(wall)
-        if told is None:
+        """The sample in an answer of ``keeper.sh``; None when it has no time."""
+        match = _WALL.match(wall)
+        if match is None:
             return None
-        wall_ns = int(told[1]) * NS_PER_S + int(told[2] or 0)
+        wall_ns = int(match[1]) * NS_PER_S + int(match[2] or 0)
         try:
             up_ns = round(float(up) * NS_PER_S)
         except ValueError:
             up_ns = None
-        return cls(sent_ns, received_ns, wall_ns, 1 if told[2] else NS_PER_S, up_ns)
+        return cls(sent_ns, received_ns, wall_ns, 1 if match[2] else NS_PER_S, up_ns)
 
 
 class HostWallClock:
     """Collects samples, notices steps, and maps the wall clock of the moment.
 
-    ``on_pair`` takes each sample for the record. ``on_event`` is told ``host_clock`` (an epoch of
+    ``on_pair`` takes each sample for the record. ``on_event`` takes ``host_clock`` (an epoch of
     device time begins: ``epoch``, ``zero_wall_ns``, ``offset_ns``, ``tick_s``) and
     ``host_clock_step`` (``seconds``).
     """

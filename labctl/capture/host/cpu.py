@@ -1,4 +1,4 @@
-"""What each core of the drive's host did so far, looked at where a phase begins and ends.
+"""Sample the busy time of each core of the drive's host where a phase begins and ends.
 
 A sample is the file ``/proc/stat`` (proc_stat(5)): counters since the boot, by core. What a core
 did in a phase is a difference of two samples, and made by the analysis
@@ -56,7 +56,7 @@ class CpuWatch:
     async def sample(self) -> None:
         """Take one sample; none where the host does not answer."""
         begin_ns = self._now_ns()
-        with contextlib.suppress(LabctlError):  # host_lost tells of it
+        with contextlib.suppress(LabctlError):  # recorded as host_lost
             texts = await asyncio.to_thread(self._machine.read_texts, [STAT])
             end_ns = self._now_ns()
             cores = parse_cpu_times(texts.get(STAT, ""))
@@ -65,7 +65,7 @@ class CpuWatch:
                 self._on_event(EventKind.CPU_TIMES, (begin_ns + end_ns) // 2, data)
 
     async def run(self) -> None:
-        """Look at each boundary, until cancelled."""
+        """Sample at each boundary, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

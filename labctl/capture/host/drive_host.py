@@ -26,10 +26,10 @@ PIPE_LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class HostMoment:
-    """A moment that the host's wall clock told, in ns.
+    """A reading of the host's wall clock on the timebase, in ns.
 
     ``t_ns`` is on the run's timebase, known to ± ``u_ns`` so far. ``clock_ns`` is the device time
-    that the record's looks at this clock map (None: it is this machine's own clock).
+    that the recorded samples of this clock map (None: it is this machine's own clock).
     """
 
     t_ns: int
@@ -123,7 +123,7 @@ class DriveHost(Protocol):
 
 async def _wide_pipe() -> tuple[asyncio.StreamReader, int]:
     """What fio prints, and where to: it goes on for a minute when nobody reads (labctl is stopped).
-    A fio whose pipe is full neither ends nor tells its results."""
+    A fio whose pipe is full neither ends nor prints its results."""
     reading, writing = os.pipe()
     with contextlib.suppress(OSError):  # more than this user may have: then the usual size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_LIMIT)

@@ -1,8 +1,8 @@
 """One ssh connection to the drive's host, and the watchdog at its other end (``keeper.sh``).
 
 The ssh process here is the master of the connection: every other session (fio, drive commands)
-goes through its control socket. Every second a beat goes over; without beats the watchdog kills
-what was started there, also when our machine is dead and no FIN ever came. When this process
+goes through its control socket. Every second a heartbeat is sent; without heartbeats the watchdog
+kills what was started there, also when our machine is dead and no FIN ever came. When this process
 dies, the standard input of the keeper ends, and it kills at once.
 """
 
@@ -24,15 +24,15 @@ from labctl.capture.host.load import LoadSample
 from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
 from labctl.errors import RunFailed
 
-BEAT_EVERY_S = 1.0
+HEARTBEAT_EVERY_S = 1.0
 LOST_AFTER_S = 6
-"""Without a beat for this long, the host kills fio; without an answer, we call the host lost."""
+"""Without a heartbeat for this long, the host kills fio; without an answer, it counts as lost."""
 READY_WITHIN_S = CONNECT_TIMEOUT_S + 10.0
 CLOSE_WITHIN_S = 3.0
 CUT_WITHIN_S = 1.0
-_MOST_SAID = 200
+_MOST_CHARACTERS = 200
 _MOST_LINES = 40
-"""ssh says in the first of a dozen lines that a host key has changed."""
+"""ssh reports a changed host key in the first of a dozen lines."""
 NO_ROOM = 73
 """Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
 
@@ -60,7 +60,7 @@ class Keeper:
         self._destination = destination
         self._process = process
         self._now_ns = now_ns
-        self._said: list[str] = []
+        self._stderr_lines: list[str] = []
         self._printed: list[str] = []
         self._asked: dict[str, asyncio.Future[tuple[int, list[str]]]] = {}
         self._count = 0
@@ -111,24 +111,24 @@ class Keeper:
             ) from None
         if not line:
             raise self._failure()
-        told = line.decode("utf-8", "replace").removeprefix(sign).strip()
-        self.boot_id, self.directory = told.split(" ", 1)
+        rest = line.decode("utf-8", "replace").removeprefix(sign).strip()
+        self.boot_id, self.directory = rest.split(" ", 1)
         self._tasks += [
             asyncio.create_task(self._read(), name="keeper-stdout"),
-            asyncio.create_task(self._beat(), name="keeper-beat"),
+            asyncio.create_task(self._send_heartbeats(), name="keeper-beat"),
         ]
 
     def _failure(self) -> RunFailed:
-        said = "\n".join(self._said)
+        stderr = "\n".join(self._stderr_lines)
         code = self._process.returncode
         if code == CONNECTION_FAILED:
-            return unreachable(said, self._destination)
+            return unreachable(stderr, self._destination)
         if code == NO_ROOM:
             return RunFailed(
                 f"host {self._destination}: its directory for temporary files cannot be written "
-                f"({said.strip() or 'no reason given'}); make room there, or set TMPDIR"
+                f"({stderr.strip() or 'no reason given'}); make room there, or set TMPDIR"
             )
-        words = " ".join(f"{said} {' '.join(self._printed)}".split())[:_MOST_SAID]
+        words = " ".join(f"{stderr} {' '.join(self._printed)}".split())[:_MOST_CHARACTERS]
         return RunFailed(
             f"host {self._destination}: its shell could not do what labctl needs "
             f"({words or f'exit code {code}'}); the account there needs a POSIX shell (not csh, "
@@ -148,8 +148,8 @@ class Keeper:
         if not self.closed.is_set() and not self._process.stdin.is_closing():
             self._process.stdin.write((" ".join(words) + "\n").encode())
 
-    async def sample(self) -> ClockSample | None:
-        """Look at the host's clocks once; None when the connection is gone."""
+    async def sample_clock(self) -> ClockSample | None:
+        """Sample the host's clocks once; None when the connection is lost."""
         answer = await self._ask("clock")
         if answer is None:
             return None
@@ -157,7 +157,7 @@ class Keeper:
         return ClockSample.parse(sent_ns, received_ns, wall, up)
 
     async def load(self) -> LoadSample | None:
-        """Look at what other work the host's processors have; None when the connection is gone."""
+        """Sample the load of the processors by other work; None when the connection is lost."""
         answer = await self._ask("load")
         if answer is None:
             return None
@@ -214,10 +214,10 @@ class Keeper:
             async with asyncio.timeout(CUT_WITHIN_S):
                 await self._process.wait()
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             self.order("beat")
-            await asyncio.sleep(BEAT_EVERY_S)
+            await asyncio.sleep(HEARTBEAT_EVERY_S)
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -229,13 +229,13 @@ class Keeper:
                 if asked is not None and not asked.done():
                     asked.set_result((received_ns, words[2:]))
         await self._process.wait()
-        self._over(unreachable("\n".join(self._said), self._destination).args[0])
+        self._over(unreachable("\n".join(self._stderr_lines), self._destination).args[0])
 
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
-            said = line.decode("utf-8", "replace").rstrip()
-            self._said = [*self._said[1 - _MOST_LINES :], said]
+            text = line.decode("utf-8", "replace").rstrip()
+            self._stderr_lines = [*self._stderr_lines[1 - _MOST_LINES :], text]
 
     def _over(self, reason: str) -> None:
         if not self.closed.is_set():
@@ -293,7 +293,7 @@ class RemoteProcess:
     async def wait(self) -> int:
         """See :class:`Spawned`."""
         if await self._process.wait() == CONNECTION_FAILED:
-            await self._keeper.sample()  # the connection, or a signal that ended the process?
+            await self._keeper.sample_clock()  # the connection, or a signal that ended the process?
         else:
             self._keeper.order("drop", self._name)
         code = self.returncode

@@ -1,7 +1,7 @@
-"""How much of the processors of the drive's host other work took, looked at twice a second.
+"""How much of the processors of the drive's host other work took, sampled twice a second.
 
-A drive does less when its host is short of processors, and looks as if it were hot: IOPS and watts
-fall together. Two counters of Linux tell the one from the other: the time in which something
+A drive does less when its host is short of processors, as it does when it is hot: IOPS and watts
+fall together. Two counters of Linux separate the two causes: the time in which something
 waited for a processor ("some" of ``/proc/pressure/cpu``, Documentation/accounting/psi.rst of the
 kernel), and the ticks that other virtual machines took ("steal" of ``/proc/stat``, proc_stat(5)).
 """
@@ -54,13 +54,13 @@ class LoadSample:
         )
 
     @property
-    def tells(self) -> bool:
+    def has_counter(self) -> bool:
         """Whether the host has one of the counters."""
         return self.waiting_us is not None or self.stolen_ticks is not None
 
     def since(self, before: LoadSample) -> dict[str, float]:
-        """The shares of the time since another look, by channel; none of a counter that is not
-        there or went back (the host was started anew)."""
+        """The shares of the time since another sample, by channel; none for a counter that is
+        missing or went back (the host was started anew)."""
         found: dict[str, float] = {}
         us = (self.t_ns - before.t_ns) / 1e3
         if self.waiting_us is not None and before.waiting_us is not None and us > 0:
@@ -68,7 +68,7 @@ class LoadSample:
         ticks = self.all_ticks - before.all_ticks
         if self.stolen_ticks is not None and before.stolen_ticks is not None and ticks > 0:
             found[HOST_STOLEN] = (self.stolen_ticks - before.stolen_ticks) / ticks
-        # A look takes a moment, and the counter may be some way on in it.
+        # A sample takes a moment, in which the counter goes on.
         return {name: min(share, 1.0) for name, share in found.items() if share >= 0}
 
 
@@ -77,8 +77,8 @@ AskLoad = Callable[[], Awaitable[LoadSample | None]]
 
 
 def lately_waiting(pressure: str) -> float | None:
-    """The share of the last ten seconds in which something waited for a processor, as
-    ``/proc/pressure/cpu`` says it; None when it does not."""
+    """The share of the last ten seconds in which something waited for a processor, from
+    ``/proc/pressure/cpu``; None when it is not there."""
     found = _LATELY.match(pressure)
     return float(found[1]) / 100 if found else None
 
@@ -98,13 +98,13 @@ async def _watch(sample: AskLoad, journal: Journal) -> None:
     before: LoadSample | None = None
     while True:
         now = await sample()
-        if now is not None and not now.tells:
+        if now is not None and not now.has_counter:
             return
         if now is not None and before is not None and now.t_ns > before.t_ns:
             middle_ns = np.array([(before.t_ns + now.t_ns) // 2], np.int64)
             for name, share in now.since(before).items():
                 instrument, channel = name.split(".")
-                with contextlib.suppress(JournalError):  # told once, by the journal itself
+                with contextlib.suppress(JournalError):  # reported once, by the journal
                     journal.readings(instrument, Block(channel, middle_ns, np.array([share])))
         before = now
         await asyncio.sleep(SAMPLE_EVERY_S)

@@ -1,8 +1,8 @@
 """The drive's host behind ssh, for a whole run: connected, watched, and connected again.
 
 A lost connection ends every fio there (the watchdog of :mod:`labctl.capture.host.keeper` sees to
-it). It is told as ``host_lost``; a new connection is tried with growing waits, and told as
-``host_back``. Who wants to start something waits for it, for a limited time.
+it). The loss is recorded as ``host_lost``; a new connection is tried with growing waits, and
+recorded as ``host_back``. A caller that starts a process waits for it, for a limited time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ else is taken for one."""
 
 @dataclass(frozen=True, slots=True)
 class HostSession:
-    """What goes on with a run must know: its token on the host, and how many connections and
-    epochs of its clock there may have been."""
+    """What a resumed run needs of its host: the token there, and how many connections and clock
+    epochs there may have been."""
 
     token: str
     connections: int
@@ -84,7 +84,7 @@ class RemoteHost:
         self._gone: RunFailed | None = None
         self._task: asyncio.Task[None] | None = None
         self._journal: Journal | None = None
-        self._tell: Callable[..., None] | None = None
+        self._record_event: Callable[..., None] | None = None
         self._pairs: list[ClockPair] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
 
@@ -98,12 +98,12 @@ class RemoteHost:
         await self._connect()
         self._task = asyncio.create_task(self._keep(), name="drive-host")
 
-    def record_to(self, journal: Journal, tell: Callable[..., None]) -> None:
-        """From now on samples of the clock go to ``journal`` and events to ``tell``."""
-        self._journal, self._tell = journal, tell
-        tell(EventKind.HOST_SESSION, token=self._token)
+    def record_to(self, journal: Journal, on_event: Callable[..., None]) -> None:
+        """From now on samples of the clock go to ``journal`` and events to ``on_event``."""
+        self._journal, self._record_event = journal, on_event
+        on_event(EventKind.HOST_SESSION, token=self._token)
         for kind, t_ns, data in self._events:
-            tell(kind, t_ns, **data)
+            on_event(kind, t_ns, **data)
         self._record(self._pairs)
         self._events, self._pairs = [], []
 
@@ -114,7 +114,7 @@ class RemoteHost:
             if self._gone is not None:
                 raise self._gone
             assert self._keeper is not None
-            if await self._keeper.sample() is not None and not self._keeper.closed.is_set():
+            if await self._keeper.sample_clock() is not None and not self._keeper.closed.is_set():
                 return
             await asyncio.sleep(FIRST_RETRY_S)
 
@@ -167,7 +167,7 @@ class RemoteHost:
         self._back.set()
 
     async def _keep(self) -> None:
-        """Look at the clock while the host is there; connect again when it is not."""
+        """Sample the clock while the host is connected; connect again when it is lost."""
         while self._keeper is not None:
             await self._follow(self._keeper)
             lost_ns = self._now_ns()
@@ -199,7 +199,7 @@ class RemoteHost:
             sample = await self._sample(keeper)
             wait_s = SAMPLE_EVERY_S
             if sample is not None and sample.tick_ns >= NS_PER_S:
-                # A clock that only tells whole seconds tells most when it is about to change.
+                # A clock of whole seconds is known best just before its value changes.
                 count = sample.wall_ns // sample.tick_ns
                 phasing.add_poll(count, sample.tick_ns, sample.sent_ns, sample.received_ns)
                 now_ns = self._now_ns()
@@ -214,7 +214,7 @@ class RemoteHost:
         for _ in range(rounds):
             samples = []
             for _ in range(SAMPLES_A_ROUND):
-                sample = await keeper.sample()
+                sample = await keeper.sample_clock()
                 if keeper.closed.is_set():
                     return None
                 samples += [sample] if sample is not None else []
@@ -236,11 +236,11 @@ class RemoteHost:
 
     def _record(self, pairs: Sequence[ClockPair]) -> None:
         assert self._journal is not None
-        with contextlib.suppress(JournalError):  # told once, by the journal itself
+        with contextlib.suppress(JournalError):  # reported once, by the journal
             self._journal.clock_pairs(HOST_INSTRUMENT, pairs)
 
     def _on_event(self, kind: EventKind, **data: Any) -> None:
-        if self._tell is None:
+        if self._record_event is None:
             self._events.append((kind, self._now_ns(), data))
         else:
-            self._tell(kind, self._now_ns(), **data)
+            self._record_event(kind, self._now_ns(), **data)

@@ -77,7 +77,7 @@ def check_tools(rig: Rig, machine: Machine | None = None) -> str:
 
 
 def versions_of_host(machine: Machine, host: str) -> dict[str, str]:
-    """What the header says about a drive's host behind ssh: its kernel, and what it lacks."""
+    """The header's entry on a drive's host behind ssh: its kernel, and what it lacks."""
     kernel = machine.run(["uname", "-s", "-r", "-m"])
     pdeathsig = machine.run(["setpriv", "--pdeathsig", "KILL", "true"])
     found = {"host": host, "host_kernel": kernel.stdout.strip()}
@@ -87,7 +87,7 @@ def versions_of_host(machine: Machine, host: str) -> dict[str, str]:
 
 
 def versions(fio: str) -> dict[str, str]:
-    """What a run's header says about the software."""
+    """The software in a run's header."""
     found = {
         "labctl": labctl_version(),
         "python": platform.python_version(),

@@ -18,7 +18,7 @@ from labctl.errors import RunFailed
 LOCAL = "local"
 _AFTER_KILL_S = 1.0
 _RUN = 'echo "$1"; echo "$1" >&2; [ -z "$2" ] || PATH=$2:$PATH; shift 2; exec env LC_ALL=C "$@"'
-"""$1: a mark, $2: a folder of tools or nothing; then the program. What stands before the mark was
+"""$1: a mark, $2: a folder of tools or nothing; then the program. What comes before the mark was
 printed by the login."""
 _RESOLVE = '[ -e "$1" ] && exec readlink -f "$1"'
 
@@ -34,7 +34,7 @@ class HostRefused(HostUnreachable):
 
 
 def unreachable(stderr: str, destination: str) -> HostUnreachable:
-    """The error for what ssh said when it gave up."""
+    """The error from what ssh printed when it gave up."""
     failure = ssh_failure(stderr, destination)
     kind = HostRefused if failure.permanent else HostUnreachable
     return kind(failure.text)
@@ -114,11 +114,11 @@ class SshMachine:
                 process.communicate(timeout=_AFTER_KILL_S)
             return None
         if process.returncode == CONNECTION_FAILED:  # or the program's own 255
-            said = _after(mark, stderr)
+            message = _after(mark, stderr)
             if control is not None and not self._is_up(control):
                 raise HostUnreachable(f"host {self._destination}: the connection was lost")
-            if control is None and said:
-                raise unreachable(said, self._destination)
+            if control is None and message:
+                raise unreachable(message, self._destination)
         return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
     def _is_up(self, control: Path) -> bool:

@@ -22,7 +22,7 @@ _KIB = 1024
 
 
 def read_host(machine: Machine, engine: str = "") -> HostState:
-    """What ``machine`` is. What it does not tell stays empty."""
+    """What ``machine`` is. What cannot be read stays empty."""
     texts = machine.read_texts(_FILES)
     version = machine.run(["fio", "--version"])
     name, kernel, processor = (machine.run(["uname", "-n", "-r", "-m"]).stdout.split() + [""] * 3)[

@@ -1,7 +1,7 @@
 """Reading the instruments: one owner thread each, which connects, reads and reconnects.
 
 A lost instrument costs one event when it goes and one when it is back, and the gap. It never
-ends a run by itself: who must act on it is told through :class:`Listener`.
+ends a run by itself: changes are reported through :class:`Listener`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ATTEMPTS = 2
 """An instrument may be busy with what a client before left behind, or slow just once."""
 SILENCE_S = 3.0
 LISTENED_S = 2.0
-"""The most that one look at an instrument counts for: reading it takes no longer."""
+"""The most that one read of an instrument counts for: a read takes no longer."""
 SILENCE_INTERVALS = 6
 """An instrument is silent after 3 s or six missing readings, whichever is longer."""
 STOP_WITHIN_S = 3.0
@@ -45,7 +45,7 @@ class Recorder(Protocol):
         ...
 
     def clock_pairs(self, instrument: str, pairs: tuple[ClockPair, ...]) -> None:
-        """Record looks at a device clock."""
+        """Record samples of a device clock."""
         ...
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> object:
@@ -108,7 +108,7 @@ class Owner(threading.Thread):
         self._recorder: Recorder | None = None
         self._spans: dict[str, _Span] = {}
         self._stop_asked = threading.Event()
-        self._heard_ns = self._lost_ns = clock()
+        self._last_reading_ns = self._lost_ns = clock()
         intervals = [channel.interval_s for channel in instrument.channels]
         self._silence_s = max(SILENCE_S, SILENCE_INTERVALS * max(intervals, default=0.0))
 
@@ -152,12 +152,12 @@ class Owner(threading.Thread):
         while not self._stop_asked.is_set():
             batch = self.instrument.read()
             now = time.monotonic()
-            # while this process stood still nobody listened: that is no silence of the meter
+            # a pause of this process is not a silence of the meter
             silent_s += min(now - before, LISTENED_S)
             before = now
             if batch.blocks or batch.statuses:
                 silent_s = 0.0
-                self._heard_ns = self._clock()
+                self._last_reading_ns = self._clock()
             elif silent_s > self._silence_s:
                 raise InstrumentError(f"silent for {silent_s:.1f} s")
             self._take(batch)
@@ -221,7 +221,7 @@ class Owner(threading.Thread):
                 gap_s=gap_s,
                 identity=str(self.identity),
             )
-        self._heard_ns = self._clock()
+        self._last_reading_ns = self._clock()
         self._listener.state(self.instrument_name, self.state, "")
 
     def _lost(self, reason: str) -> None:
@@ -230,9 +230,9 @@ class Owner(threading.Thread):
         self.reason = reason
         if self.state is State.LOST:
             return
-        self._lost_ns = self._heard_ns
+        self._lost_ns = self._last_reading_ns
         self.lost_at = time.monotonic()
-        if self.state is State.CONNECTING:  # whoever waits for it tells of it
+        if self.state is State.CONNECTING:  # reported by the caller that waits for it
             self.state = State.LOST
         else:
             self._end_spans(None)
@@ -247,7 +247,7 @@ class Owner(threading.Thread):
 
 
 class Acquisition:
-    """All instruments of a rig, each in the hands of its owner."""
+    """All instruments of a rig, each with its owner thread."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class Acquisition:
         }
 
     def identities(self) -> dict[str, str]:
-        """Who each connected instrument says it is, as a record will say it."""
+        """The identity that each connected instrument reports, as in the record."""
         return {
             name: printable(str(owner.identity))
             for name, owner in self.owners.items()

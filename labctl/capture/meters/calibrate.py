@@ -21,7 +21,7 @@ from labctl.analysis.power.zero_offset import why_not_zero
 from labctl.analysis.stats.running_stats import mean_and_scatter
 from labctl.capture.host.ssh import machine_at
 from labctl.capture.identity.identify import identify
-from labctl.capture.meters.listening import Heard, HeardChannels, hear
+from labctl.capture.meters.listening import ChannelReadings, CollectedReadings, collect_readings
 from labctl.config.calibration_file import (
     Calibration,
     calibration_file,
@@ -64,11 +64,11 @@ def take_zeros(rig: Rig, names: Sequence[str], seconds: float) -> tuple[Zero, ..
 
     Raises Refused when one of them obviously reads something, RunFailed when one cannot be read.
     """
-    session = hear(rig, names, seconds, FEWEST_READINGS)
+    session = collect_readings(rig, names, seconds, FEWEST_READINGS)
     obvious = [
         why
-        for name, heard in session.heard.items()
-        if (why := why_not_zero(_info(name, heard), np.array(heard.values)))
+        for name, readings in session.readings.items()
+        if (why := why_not_zero(_info(name, readings), np.array(readings.values)))
     ]
     if obvious:
         raise Refused(_not_off(rig, names, obvious))
@@ -76,21 +76,21 @@ def take_zeros(rig: Rig, names: Sequence[str], seconds: float) -> tuple[Zero, ..
     return tuple(_zero(name, session, taken) for name in names)
 
 
-def _info(name: str, heard: Heard) -> ChannelInfo:
-    return ChannelInfo.of(name.partition(".")[0], heard.channel)
+def _info(name: str, readings: ChannelReadings) -> ChannelInfo:
+    return ChannelInfo.of(name.partition(".")[0], readings.channel)
 
 
-def _zero(name: str, session: HeardChannels, taken: str) -> Zero:
-    heard = session.heard[name]
-    info = _info(name, heard)
-    mean, scatter = mean_and_scatter(np.array(heard.values))
+def _zero(name: str, session: CollectedReadings, taken: str) -> Zero:
+    readings = session.readings[name]
+    info = _info(name, readings)
+    mean, scatter = mean_and_scatter(np.array(readings.values))
     return Zero(
         channel=name,
         unit=info.unit,
         value=mean,
         u=scatter.u,
         dof=scatter.dof,
-        n=len(heard.values),
+        n=len(readings.values),
         range=info.range,
         identity=session.identities[name.partition(".")[0]],
         taken=taken,
@@ -132,12 +132,12 @@ def cross_check(
     Raises ConfigurationError when they do not measure the same, RunFailed when they cannot be read.
     """
     sides = _shunts(rig, pair)
-    session = hear(rig, pair, seconds, FEWEST_READINGS)
+    session = collect_readings(rig, pair, seconds, FEWEST_READINGS)
     used = calibration_in_force(rig, session.identities, datetime.now(UTC))
     try:
         first, second = (
             ComparedChannel(
-                session.heard[name].series(
+                session.readings[name].series(
                     name,
                     1.0 if rail is None or rail.shunt_ohm is None else 1.0 / rail.shunt_ohm,
                     None if used is None else used.zero_of(name),
@@ -151,7 +151,7 @@ def cross_check(
     found = meter_difference(first, second)
     if found is None:
         raise RunFailed(f"{' and '.join(pair)} have too few readings at the same time (--seconds)")
-    unit = "A" if any(sides) else session.heard[pair[0]].channel.unit
+    unit = "A" if any(sides) else session.readings[pair[0]].channel.unit
     who = tuple(session.identities[name.partition(".")[0]] for name in pair)
     check = CrossCheck(
         channels=pair,
@@ -226,10 +226,10 @@ def refuse_switching(rig: Rig) -> list[str]:
 
 @contextlib.contextmanager
 def drive_off(rig: Rig, names: Sequence[str]) -> Iterator[None]:
-    """Switch these supplies off, and on again in the end, whatever happened in between.
+    """Switch these supplies off, and on again in the end, also after an error.
 
     With none the drive is left as it is: the person has switched it off. Raises RunFailed when one
-    of them does not do as it is told.
+    of them cannot be switched.
     """
     if not names:
         yield

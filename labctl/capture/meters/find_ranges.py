@@ -1,8 +1,8 @@
-"""A ranging pass: the heaviest points of a plan, run briefly, tell which ranges to lock.
+"""A ranging pass: the heaviest points of a plan, run briefly, to find the ranges to lock.
 
 The pass is a run like any other, with its safety rules and its journal. Where a meter is cut off
 the pass is done again with its next larger range, until none is. Nothing is written into the rig:
-a person pastes the lines, so that the rig says what was measured with.
+a person pastes the lines, so that the rig has the ranges that were used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Suggestion:
     range: float
     peak: float | None
     suggested: float | None
-    """None where no range of the meter would do: ``why`` says so."""
+    """None where no range of the meter would do: ``why`` has the reason."""
     why: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Listening to the meters of a rig outside a run: what each channel says for a few seconds."""
+"""Collect readings of a rig's meters for a few seconds, outside a run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LONGER_S = 30.0
 
 
 @dataclass
-class Heard:
-    """What came from one channel."""
+class ChannelReadings:
+    """The readings of one channel."""
 
     channel: Channel
     t_ns: list[int] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Heard:
     pairs: list[ClockPair] = field(default_factory=list)
 
     def series(self, name: str, scale: float = 1.0, zero: Zero | None = None) -> ChannelSeries:
-        """What came as a series on the host's clock, called ``name`` (``instrument.channel``).
+        """The readings as a series on the host's clock, called ``name`` (``instrument.channel``).
 
         Raises ValueError when its device clock cannot be mapped.
         """
@@ -44,8 +44,8 @@ class Heard:
         stamps, values = np.array(self.t_ns, np.int64), np.array(self.values)
         clock = ClockMap()
         if self.channel.clock is Clock.DEVICE and self.t_ns:
-            looks = [(pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in self.pairs]
-            pairs = np.array(looks, CLOCK_PAIR)
+            bracketed = [(pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in self.pairs]
+            pairs = np.array(bracketed, CLOCK_PAIR)
             clock = fit_clock(pairs, info.clock_tick_s, self.t_ns[0], self.t_ns[-1])
         return ChannelSeries(info, *ordered(stamps, values)[:2], clock, scale, zero=zero)
 
@@ -60,8 +60,8 @@ class Listening:
 
     def __init__(self, rig: Rig) -> None:
         self._lock = threading.Lock()
-        self.heard = {
-            f"{name}.{channel.name}": Heard(channel)
+        self.readings = {
+            f"{name}.{channel.name}": ChannelReadings(channel)
             for name, channels in rig.channels.items()
             for channel in channels
         }
@@ -70,49 +70,51 @@ class Listening:
         """Readings came in (called by owner threads)."""
         with self._lock:
             for block in batch.blocks:
-                heard = self.heard[f"{instrument}.{block.channel}"]
-                heard.t_ns += block.t_ns.tolist()
-                heard.values += block.values.tolist()
+                readings = self.readings[f"{instrument}.{block.channel}"]
+                readings.t_ns += block.t_ns.tolist()
+                readings.values += block.values.tolist()
             for reading in batch.statuses:
-                statuses = self.heard[f"{instrument}.{reading.channel}"].statuses
+                statuses = self.readings[f"{instrument}.{reading.channel}"].statuses
                 statuses[reading.status] = statuses.get(reading.status, 0) + reading.count
             for pair in batch.clock_pairs:
-                self.heard[f"{instrument}.{pair.channel}"].pairs.append(pair)
+                self.readings[f"{instrument}.{pair.channel}"].pairs.append(pair)
 
     def state(self, instrument: str, state: State, reason: str) -> None:
-        """An instrument came or went: its owner says so, too."""
+        """The state of an instrument changed; its owner keeps it too, so nothing is done."""
 
-    def fewest_of(self, channels: Iterable[Heard]) -> int:
+    def fewest_of(self, channels: Iterable[ChannelReadings]) -> int:
         """How many readings have come of the one that has the fewest."""
         with self._lock:
-            return min((len(heard.values) for heard in channels), default=0)
+            return min((len(readings.values) for readings in channels), default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class HeardChannels:
-    """What was heard of some channels, and who their instruments say they are."""
+class CollectedReadings:
+    """The readings by channel, and the identities that the instruments report."""
 
-    heard: dict[str, Heard]
+    readings: dict[str, ChannelReadings]
     identities: dict[str, str]
 
 
-def hear(rig: Rig, names: Sequence[str], seconds: float, fewest: int) -> HeardChannels:
+def collect_readings(
+    rig: Rig, names: Sequence[str], seconds: float, fewest: int
+) -> CollectedReadings:
     """Listen to the channels ``names`` for ``seconds``, longer until each has ``fewest`` readings.
 
-    Raises RunFailed when an instrument cannot be read, or a channel tells that what it shows is no
-    value (overload, hold).
+    Raises RunFailed when an instrument cannot be read, or a channel reports a status instead
+    of values (overload, hold).
     """
     timebase = Timebase()
     wanted = {name.partition(".")[0] for name in names}
     made = rig.create_instruments(timebase.now_ns)
     listening = Listening(rig)
     group = Acquisition({name: made[name] for name in wanted}, timebase.now_ns, listening)
-    heard = {name: listening.heard[name] for name in names}
+    readings = {name: listening.readings[name] for name in names}
     group.start()
     try:
         missing = group.wait_settled(CONNECT_WITHIN_S)
         if not missing:
-            _wait(listening, heard, seconds, fewest)
+            _wait(listening, readings, seconds, fewest)
             missing = {
                 name: owner.reason
                 for name, owner in group.owners.items()
@@ -123,24 +125,26 @@ def hear(rig: Rig, names: Sequence[str], seconds: float, fewest: int) -> HeardCh
         group.stop()
     if missing:
         raise RunFailed("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
-    told = [line for name, one in heard.items() for line in _no_values(name, one, fewest)]
-    if told:
-        raise RunFailed("\n".join(told))
-    return HeardChannels(heard, identities)
+    problems = [line for name, one in readings.items() for line in _no_values(name, one, fewest)]
+    if problems:
+        raise RunFailed("\n".join(problems))
+    return CollectedReadings(readings, identities)
 
 
-def _wait(listening: Listening, heard: dict[str, Heard], seconds: float, fewest: int) -> None:
+def _wait(
+    listening: Listening, readings: dict[str, ChannelReadings], seconds: float, fewest: int
+) -> None:
     begun = time.monotonic()
     while (passed := time.monotonic() - begun) < seconds + LONGER_S:
-        few = listening.fewest_of(heard.values()) < fewest
+        few = listening.fewest_of(readings.values()) < fewest
         if passed >= seconds and not few:
             return
         time.sleep(min(max(seconds - passed, 0.1), 0.5))
 
 
-def _no_values(name: str, heard: Heard, fewest: int) -> Iterator[str]:
-    for status, count in heard.statuses.items():
+def _no_values(name: str, readings: ChannelReadings, fewest: int) -> Iterator[str]:
+    for status, count in readings.statuses.items():
         if status not in BESIDE_VALUES:
             yield f"{name}: {status.value.replace('_', ' ')} ({count}×): put that right first"
-    if len(heard.values) < fewest:
-        yield f"{name}: only {len(heard.values)} readings came, at least {fewest} are needed"
+    if len(readings.values) < fewest:
+        yield f"{name}: only {len(readings.values)} readings came, at least {fewest} are needed"

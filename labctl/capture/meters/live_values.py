@@ -1,4 +1,4 @@
-"""What can be seen while a run is on: the newest value of everything, for a person to look at.
+"""The newest value of everything in a run, for display.
 
 Nothing here is a result: results are made from the journal.
 """
@@ -47,7 +47,7 @@ def live_rail(rail: RailInfo, volts: float | None, sensed: float | None) -> Live
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at a run."""
+    """The state of a run at one moment."""
 
     phase: Phase | None = None
     phase_begin_ns: int = 0
@@ -69,7 +69,7 @@ class _Newest:
 
 
 class Monitor:
-    """Collects the newest values from every thread; ``view`` gives a consistent look."""
+    """Collects the newest values from every thread; ``view`` gives them consistently."""
 
     def __init__(self, clock: HostClock) -> None:
         self._clock = clock
@@ -152,7 +152,7 @@ class Monitor:
                 self._view = replace(self._view, rates=rates)
 
     def view(self) -> View:
-        """A look at everything now."""
+        """A consistent copy of the newest values; stale ones are left out."""
         now_ns = self._clock()
         with self._lock:
             fresh = {

@@ -1,4 +1,4 @@
-"""The job file of a phase: what fio is told to do, and how it is held and tells its end."""
+"""The job file of a phase: what fio does, how it is held, and how it signals its end."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ class FioOutput:
         self.done = asyncio.Event()
         self.done_ns: int | None = None
         self.release_ns: int | None = None
-        """To be set at the release: what fio prints before it says nothing about the phase."""
+        """To be set at the release: what fio prints before it does not concern the phase."""
         self.last_status: FioStatus | None = None
         self.began: list[HostMoment] = []
         """When the first I/O was, by each status that fio's clock can be trusted in."""
         self.complaints: list[str] = []
-        """The first lines in which fio says what is wrong."""
+        """The first lines with errors of fio."""
         self.errors: tuple[int | str, ...] = ()
         """The error numbers of its jobs, from its last document that has some."""
         self.given_up = ""
@@ -76,7 +76,7 @@ class FioOutput:
 
     @property
     def printed(self) -> dict[str, int]:
-        """What tells a reader whether the kept output is whole: how many bytes fio printed, and
+        """What shows a reader whether the kept output is whole: how many bytes fio printed, and
         the runtime and the I/Os of both directions in its last document (0 without one)."""
         last = self._last_printed
         return {

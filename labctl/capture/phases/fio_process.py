@@ -4,7 +4,7 @@ Several drives are jobs of that one process, so that all begin together.
 
 fio needs about a quarter of a second from start to its first I/O. So the fio of the next phase is
 started while the present one still works, and waits in ``exec_prerun`` for one newline a job on
-its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` tells
+its standard input. Released, it does its first I/O within milliseconds. ``exec_postrun`` signals
 when a job has done its last. If labctl dies, the pipe closes and a held fio gives up without any
 I/O, while a working one is killed by the drive's host (:mod:`labctl.capture.host.drive_host`);
 ``thread=1`` keeps all jobs in that one process.
@@ -50,7 +50,7 @@ LATE_BY_S = 30.0
 for the I/Os in flight."""
 SLOWEST_BYTES_PER_S = 1e6
 """What a drive writes at least: hot and collecting garbage a few MB/s. At the end of its runtime
-fio waits for all I/Os in flight at once and tells nothing meanwhile (fio 3.33), so that 32 MiB of
+fio waits for all I/Os in flight at once and reports nothing meanwhile (fio 3.33), so that 32 MiB of
 them may look like half a minute of nothing."""
 NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
@@ -212,8 +212,8 @@ class FioProcess:
         if code or self.output.given_up:
             return self._complaint(self.lost or self._ended())
         if self.output.errors:
-            told = ", ".join(map(_error_words, self.output.errors))
-            return self._complaint(f"exit code 0, yet it reports {told}")
+            errors = ", ".join(map(_error_words, self.output.errors))
+            return self._complaint(f"exit code 0, yet it reports {errors}")
         if self.release_ns is not None and self.output.last_status is None:
             return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
         return ""
@@ -261,7 +261,7 @@ class FioProcess:
 
     async def _wait_while_it_progresses(self) -> None:
         written = 0
-        # a trace stands still where the machine did that it was recorded on
+        # a trace has the pauses of the machine that it was recorded on
         patience_s = NO_PROGRESS_S + (self.phase.duration_s if self.phase.replay else 0.0)
         while not await self._happened(self.output.done, patience_s):
             self._raise_if_gone()
@@ -303,7 +303,7 @@ class FioProcess:
             self._comparing = asyncio.create_task(comparing, name=f"files-{self.phase.index}")
 
     async def _compare_at_work(self) -> None:
-        with contextlib.suppress(HostUnreachable):  # a lost host is told elsewhere
+        with contextlib.suppress(HostUnreachable):  # a lost host is reported elsewhere
             await self._files.compare(must_be_there=False)
 
     def _raise_if_different(self) -> None:
@@ -323,8 +323,8 @@ class FioProcess:
         return self.output.given_up or _ending(self._process.returncode)
 
     def _complaint(self, how: str) -> str:
-        said = self._files.named("; ".join([how, *self.output.complaints[:3]]))
-        return f"fio for {self.phase.label}: {said} (see {STDERR_FILE} in {self._directory})"
+        message = self._files.named("; ".join([how, *self.output.complaints[:3]]))
+        return f"fio for {self.phase.label}: {message} (see {STDERR_FILE} in {self._directory})"
 
     def _close_stdin(self) -> None:
         """Let go of the shells that hold the jobs: they outlive their fio otherwise."""

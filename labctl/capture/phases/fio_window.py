@@ -13,16 +13,16 @@ STARTED_WITHIN_MS = 2.0
 """fio prints milliseconds, and takes its clock readings within about one of each other."""
 
 SIGNALLED_WITHIN_MS = 5.0
-"""What is known at least of a window when only the signals tell of it."""
+"""Uncertainty of a window that is known from the signals alone."""
 
 CONTRADICTING_NS = 100 * NS_PER_MS
-"""When documents say that a phase began at times this far apart, a clock was set meanwhile."""
+"""When documents give begins of a phase this far apart, a clock was set meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockWindow:
     """The window for the analysis: the first I/O on the clock of the drive's host (device time of
-    ``host.wall``), fio's runtime, and between which moments of the timebase the first I/O lies."""
+    ``host.wall``), fio's runtime, and between which moments of the timebase the first I/O was."""
 
     clock_begin_ns: int
     runtime_ns: int
@@ -46,8 +46,8 @@ def window_between(
     """First and last I/O on the timebase, from fio's own runtime and from our signals.
 
     fio prints wall clock and time since its first I/O together; their difference is when it
-    ``began``, once for each document. It must lie after the release, and the last I/O before
-    ``latest_ns``: the "done" signal, or the moment when a phase was told to stop, for then it was
+    ``began``, once for each document. It must be after the release, and the last I/O before
+    ``latest_ns``: the "done" signal, or the moment when a phase was asked to stop, for then it was
     surely still at work. On another host the wall clock is mapped; where it stepped meanwhile, or
     nothing is known of it, only the signals count.
     """
@@ -73,7 +73,7 @@ def window_between(
 
 def _middle_of(moments: Sequence[HostMoment]) -> HostMoment | None:
     """The moment in the middle, with the doubt of the newest, which knows the clock best, and by
-    how far they lie apart if that is more than fio's milliseconds make of it.
+    how far they are apart if that is more than fio's milliseconds make of it.
 
     None when they contradict each other: the wall clock was set meanwhile.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 class KeptFile:
     """A file that is written as it comes. After the first failure nothing more is written.
 
-    ``problem`` says what failed (a full disk, a quota, a limit of the process), or is empty.
+    ``problem`` is what failed (a full disk, a quota, a limit of the process), or is empty.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class KeptFile:
 
     def close(self) -> None:
         """Put it on the disk: only then is it known to be kept (a quota of a network file system
-        may be told here). Takes as long as the disk does."""
+        may be reported here). Takes as long as the disk does."""
         if self._file.closed:
             return
         try:

@@ -40,7 +40,7 @@ class PointValues:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PointValues | None:
-        """From the end of a phase in the journal; None where it tells no IOPS."""
+        """From the end of a phase in the journal; None where it has no IOPS."""
         known = {
             name: float(data[name])
             for name in ("iops", "watts", "celsius")

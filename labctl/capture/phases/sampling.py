@@ -1,4 +1,4 @@
-"""Looks at watts and temperature while a phase is on, for the rules that end it or its rounds."""
+"""Sample watts and temperature during a phase, for the rules that end it or its rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sensed(Protocol):
 
 
 class DriveSamples:
-    """Looks while ``phase`` is on; ``steady`` is set when its temperature stands, where its end
+    """Samples during ``phase``; ``steady`` is set when its temperature is steady, where its end
     depends on that."""
 
     def __init__(self, phase: Phase, sensed: Sensed, now_ns: Callable[[], int]) -> None:
@@ -41,7 +41,7 @@ class DriveSamples:
         self._celsius: list[float] = []
 
     async def keep(self) -> None:
-        """Look again and again, until it is cancelled."""
+        """Sample repeatedly, until cancelled."""
         begin_ns = self._now_ns()
         while True:
             watts, celsius = self._sensed.watts(), self._sensed.celsius()
@@ -50,11 +50,11 @@ class DriveSamples:
             if celsius is not None:
                 self._t_s.append((self._now_ns() - begin_ns) / NS_PER_S)
                 self._celsius.append(celsius)
-            if self._window_s and self._stands():
+            if self._window_s and self._is_steady():
                 self.steady.set()
             await asyncio.sleep(SAMPLE_EVERY_S)
 
-    def _stands(self) -> bool:
+    def _is_steady(self) -> bool:
         return is_steady(np.array(self._t_s), np.array(self._celsius), self._window_s)
 
     @property

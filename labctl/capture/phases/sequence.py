@@ -45,7 +45,7 @@ class Pause:
 
 
 class PhaseSequence:
-    """Carries out ``phases`` in their order; those in ``done`` were carried out before.
+    """Runs ``phases`` in their order; those in ``done`` were run before.
 
     Failures of phases are collected in ``failed``.
     """
@@ -231,12 +231,12 @@ class PhaseSequence:
             problem = done.exception() if done.done() else None
             self._values[phase.index] = PointValues(fio.output.iops, samples.watts, samples.celsius)
             if done.done() and problem is None:
-                self._tell_steady(phase, samples)
+                self._report_steady(phase, samples)
                 self._finish_later(phase, fio, stop)
                 return
             unfit = await fio.stop()
             if problem is None and samples.steady.is_set() and not (stop.asked or self._pause):
-                self._tell_steady(phase, samples)
+                self._report_steady(phase, samples)
                 if unfit:
                     self._fail(unfit, stop)
                 self._closed(phase, fio, "failed" if unfit else "completed", unfit)
@@ -256,8 +256,8 @@ class PhaseSequence:
             for task in (*ends, sampling):
                 task.cancel()
 
-    def _tell_steady(self, phase: Phase, samples: DriveSamples) -> None:
-        """How a phase ended that lasts until the temperature stands."""
+    def _report_steady(self, phase: Phase, samples: DriveSamples) -> None:
+        """Report how a phase ended that lasts until the temperature is steady."""
         if phase.steady_temperature_s:
             reached = samples.steady.is_set()
             self._listener.event(
@@ -270,8 +270,8 @@ class PhaseSequence:
     def _fail(self, reason: str, stop: StopRequest) -> None:
         self.failed.append(reason)
         if self._when_phase_fails == "end":
-            told = f'{reason}; the plan says when_phase_fails = "end"'
-            stop.ask("failed", told, RunFailed.exit_code)
+            message = f'{reason}; the plan says when_phase_fails = "end"'
+            stop.ask("failed", message, RunFailed.exit_code)
 
     def _again(self, phase: Phase, reason: str, stop: StopRequest) -> bool:
         """A phase that was not let to its end is done again, some times; whether it is."""
@@ -400,7 +400,7 @@ class PhaseSequence:
         )
 
     async def _end(self, stop: StopRequest) -> None:
-        """Whatever is still there ends now."""
+        """End what still runs."""
         await asyncio.gather(*self._finishing)
         await self._pool.drop_held()
         for fio in self._pool:

@@ -1,7 +1,7 @@
-"""What a record says of its rig and plan, held against those of this machine.
+"""Compare the rig and plan in a record with those of this machine.
 
 A record may come from anywhere: nothing that it names is opened, run or connected to. The rig of
-this machine is used, and the record tells whether that is the rig it was made with (see
+this machine is used, and the record shows whether that is the rig it was made with (see
 docs/decisions/0017).
 """
 
@@ -28,7 +28,7 @@ LONGEST_SHOWN = 80
 
 
 def rig_differences(record: RunRecord, rig: Rig) -> list[str]:
-    """What the rig of a record says otherwise than ``rig``: key, there and here, in words.
+    """Differences between the rig of a record and ``rig``: key, there and here, in words.
 
     Raises ConfigurationError when this labctl does not take the record's rig.
     """
@@ -46,7 +46,7 @@ def recorded_rig(record: RunRecord) -> RigFile:
 
 
 def drive_differences(record: RunRecord, rig: Rig) -> list[str]:
-    """What the rig of a record says otherwise than ``rig`` of where the drives are.
+    """Differences between the rig of a record and ``rig`` in where the drives are.
 
     Raises ConfigurationError.
     """
@@ -59,7 +59,7 @@ def drive_differences(record: RunRecord, rig: Rig) -> list[str]:
 
 
 def plan_differences(record: RunRecord, plan_text: str) -> list[str]:
-    """What the plan of a record says otherwise than another plan. Raises ConfigurationError."""
+    """Differences between the plan of a record and another plan. Raises ConfigurationError."""
     where = f"{record.path / HEADER_FILE}: plan"  # of both: paths of traces are beside the file
     there, here = (
         parse_plan(text, where).model_dump(mode="json")
@@ -85,8 +85,8 @@ def phase_differences(record: RunRecord, phases: Sequence[Phase]) -> list[str]:
 def in_words(differences: Sequence[str]) -> str:
     """Differences as one text, the first of many."""
     more = len(differences) - MOST_SHOWN
-    told = [*differences[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
-    return "; ".join(told)
+    shown = [*differences[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    return "; ".join(shown)
 
 
 def _differences(there: Any, here: Any, key: str = "") -> Iterator[str]:
@@ -107,6 +107,7 @@ def _shown(key: str, value: object) -> str:
     """A value for a person: of a record it may be anything, and of any length."""
     if value is None:
         return "not said"
-    told = masked(key, value)
-    text = repr(str(told) if isinstance(told, str) else told)  # repr: no control character gets out
+    shown = masked(key, value)
+    # repr: no control character gets out
+    text = repr(str(shown) if isinstance(shown, str) else shown)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -38,7 +38,7 @@ COMPOSITE = "composite"
 
 
 def of_drive(name: str) -> dict[str, Any]:
-    """What an event says besides that is about one of several drives."""
+    """The extra data of an event about one of several drives."""
     return {"drive": name} if name else {}
 
 
@@ -48,7 +48,7 @@ class RigActions:
     :class:`labctl.capture.phases.contract.DriveActions`.
 
     ``drives``, ``drive_states`` and ``controls`` by the drive's name, which is empty where there
-    is only one. ``at_rest`` says whether no fio of ours is there.
+    is only one. ``at_rest`` is whether no fio of ours is there.
     """
 
     rig: Rig
@@ -184,7 +184,7 @@ class RigActions:
     ) -> None:
         found = intervals(before, status, t_ns, begin_ns)
         self.monitor.rates(found)
-        with contextlib.suppress(JournalError):  # told once, through on_failure
+        with contextlib.suppress(JournalError):  # reported once, through on_failure
             self._record_intervals("", found)
             for drive, now in _by_drive(status):
                 then = None if before is None else dict(_by_drive(before)).get(drive)
@@ -202,7 +202,7 @@ class RigActions:
 
 
 def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:
-    """What a status says of each of several drives."""
+    """The entries of a status on each of several drives."""
     for drive, totals in status.drives.items():
         yield drive, replace(status, totals=totals, drives={})
 

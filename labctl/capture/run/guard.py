@@ -1,7 +1,7 @@
 """The limits of a rig, watched while a run is on.
 
 A limit counts as passed once it has been passed for a while, so that one odd reading trips
-nothing, and as kept again once the value is back inside. Each change is told once.
+nothing, and as kept again once the value is back inside. Each change is reported once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labctl.config.rig_file import Limits
 HOLDS_S = 1.5
 """How long a limit must be passed without a break."""
 BLIND_S = 30.0
-"""How long what a limit is about may be unknown before that is told: no limit holds then."""
+"""How long what a limit is about may be unknown before that is reported: no limit holds then."""
 LITTLE_DISK_BYTES = 500_000_000
 """Free space of the journal's disk that is warned of when the rig sets no limit."""
 
@@ -35,7 +35,7 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class GuardSample:
-    """What the guard sees: the newest values, and how it stands around the run."""
+    """What the guard sees: the newest values, and the state of the run."""
 
     view: View
     celsius: Mapping[str, float]
@@ -57,7 +57,7 @@ def passed(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
         yield Trip("hours", f"the run is on for more than {limits.hours:g} h", "abort")
 
 
-def _said(drive: str) -> str:
+def _drive_text(drive: str) -> str:
     """A drive in words, by its name; a single drive has an empty one."""
     return f"drive {drive}" if drive else "the drive"
 
@@ -70,18 +70,18 @@ def _celsius_of(drive: str) -> str:
 def _heat(limits: Limits, celsius: Mapping[str, float]) -> Iterator[Trip]:
     for name, value in celsius.items():
         if limits.celsius is not None and value >= limits.celsius:
-            reason = f"{_said(name)} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
+            reason = f"{_drive_text(name)} is at {value:.0f} °C, the limit is {limits.celsius:g} °C"
             yield Trip(_celsius_of(name), reason, limits.when_hot)
 
 
 def _unwatched(rig: Rig, sample: GuardSample) -> Iterator[Trip]:
-    """Limits that nobody can tell about, since what they are about is not known."""
+    """Limits that cannot be checked, since their value is not known."""
     limits = rig.file.limits
     if limits.celsius is not None:
         for name in rig.drives:
             if name not in sample.celsius:
-                told = f"nobody knows how hot {_said(name)} is"
-                reason = f"{told}: {limits.celsius:g} °C is not watched"
+                unknown = f"nobody knows how hot {_drive_text(name)} is"
+                reason = f"{unknown}: {limits.celsius:g} °C is not watched"
                 yield Trip(f"{_celsius_of(name)} unknown", reason, "warn", BLIND_S)
     if limits.watts is not None:
         dark = [name for name, rail in sample.view.rails.items() if rail.watts is None]
@@ -130,7 +130,7 @@ class Guard:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self._since_s: dict[str, float] = {}
-        self._told: dict[str, Trip] = {}
+        self._reported: dict[str, Trip] = {}
 
     def changes(self, sample: GuardSample, now_s: float) -> tuple[list[Trip], list[Trip]]:
         """(tripped, over) since the last sample, at ``now_s`` on any steady clock."""
@@ -139,11 +139,11 @@ class Guard:
         tripped = [
             trip
             for name, trip in present.items()
-            if name not in self._told and now_s - self._since_s[name] >= trip.holds_s
+            if name not in self._reported and now_s - self._since_s[name] >= trip.holds_s
         ]
-        over = [trip for name, trip in self._told.items() if name not in present]
+        over = [trip for name, trip in self._reported.items() if name not in present]
         for trip in tripped:
-            self._told[trip.limit] = trip
+            self._reported[trip.limit] = trip
         for trip in over:
-            del self._told[trip.limit]
+            del self._reported[trip.limit]
         return tripped, over

@@ -51,7 +51,7 @@ _HOST_CHANNELS = tuple(
 
 
 def _drive_info(info: DriveInfo, state: DriveState) -> DriveInfo:
-    """The drive as the rig names it; what the rig leaves out is what the drive says."""
+    """The drive as the rig names it; what the rig leaves out is as the drive reports it."""
     return replace(
         info,
         model=info.model or state.model,

@@ -66,7 +66,7 @@ class Resumption:
     """What a crash had torn off, by file."""
 
     def event_data(self) -> dict[str, Any]:
-        """What the ``run_resumed`` event says."""
+        """Data of the ``run_resumed`` event."""
         gap_ns = self.timebase.now_ns() - self.last_ns
         return {
             "anchor": asdict(self.timebase.anchor),
@@ -96,8 +96,8 @@ class Resumption:
                 was, now = getattr(before, what, None), getattr(state, what)
                 if was and now and was != now:
                     whose = f"drive {name}'s" if name else "the drive's"
-                    said = f"{whose} {what.replace('_', ' ')} is {now}, and was {was}"
-                    differences.append(said)
+                    difference = f"{whose} {what.replace('_', ' ')} is {now}, and was {was}"
+                    differences.append(difference)
         if differences:
             raise Refused(
                 f"{self.path} cannot go on: {'; '.join(differences)}. Put the bench back as it "
@@ -106,7 +106,7 @@ class Resumption:
 
 
 def why_not(record: RunRecord) -> str:
-    """Why a run cannot go on; empty when it can, as far as its record tells."""
+    """Why a run cannot go on; empty when it can, as far as its record shows."""
     end = record.end
     if not record.header.phases:
         return "it is a record of the meters alone"
@@ -255,7 +255,7 @@ def _next_epoch(record: RunRecord, name: str) -> int:
 
 
 def host_session(record: RunRecord) -> HostSession | None:
-    """By what is found what the run has left on the drive's host; None where it tells nothing."""
+    """By what is found what the run has left on the drive's host; None where it has no session."""
     sessions = [event for event in record.events if event.kind == EventKind.HOST_SESSION]
     tokens = [event.data.get("token") for event in sessions]
     if not tokens or not isinstance(tokens[-1], str) or not TOKEN.fullmatch(tokens[-1]):

@@ -281,9 +281,9 @@ class Run:
             raise RunFailed("\n".join(f"{name}: {reason}" for name, reason in needed.items()))
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> None:
-        """Put it into the journal and tell who watches."""
+        """Put it into the journal and pass it to the listeners."""
         assert self._journal is not None
-        with contextlib.suppress(JournalError):  # told once, through on_failure
+        with contextlib.suppress(JournalError):  # reported once, through on_failure
             self._on_event(self._journal.event(kind, t_ns, **data))
         if kind == EventKind.PHASE_ENDED and self._cpu_watch is not None:
             self._cpu_watch.phase_boundary()
@@ -320,8 +320,8 @@ class Run:
         for problem in await asyncio.to_thread(actions.restore):
             self.event(EventKind.NOT_RESTORED, reason=problem)
         if sequence.failed:
-            told = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
-            stop.ask("failed", told, RunFailed.exit_code)
+            failed = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
+            stop.ask("failed", failed, RunFailed.exit_code)
         for name in await asyncio.to_thread(self._acquisition.stop):
             self.event(EventKind.INSTRUMENT_STUCK, instrument=name)
         await actions.host.close()
@@ -332,14 +332,14 @@ class Run:
         return RunOutcome(self._journal.path, outcome, stop.reason, stop.exit_code)
 
     def _note_setting(self, kind: EventKind, **data: Any) -> None:
-        """Record what is about to be set, before it is: also a run that is killed then tells."""
+        """Record what is about to be set, before it is: also a killed run then has it."""
         assert self._journal is not None
         self.event(kind, **data)
         with contextlib.suppress(JournalError):
             self._journal.flush()
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
-        """A phase does its first I/O (told by the sequence)."""
+        """A phase does its first I/O (called by the sequence)."""
         left_s = sum(later.planned_s for later in self.phases[phase.index :])
         self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
         self.event(EventKind.PHASE_STARTED, t_ns, index=phase.index)
@@ -349,9 +349,9 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _watching_drive(self, actions: RigActions) -> AsyncIterator[None]:
-        """Look after the counters of the drives and of their host, for the journal."""
+        """Record the counters of the drives and of their host."""
 
-        def told_of(drive: str) -> OnEvent:
+        def events_of(drive: str) -> OnEvent:
             return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
         machine, now_ns = actions.host.machine, self.timebase.now_ns
@@ -360,11 +360,11 @@ class Run:
                 watching_load(actions.host.sample_load, actions.journal)
             )
             self._cpu_watch = await stack.enter_async_context(
-                watching_cpu(machine, now_ns, told_of(""))
+                watching_cpu(machine, now_ns, events_of(""))
             )
             self._drive_watches = [
                 await stack.enter_async_context(
-                    watching_drive(machine, state, now_ns, told_of(name))
+                    watching_drive(machine, state, now_ns, events_of(name))
                 )
                 for name, state in actions.drive_states.items()
             ]

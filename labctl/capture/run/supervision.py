@@ -1,4 +1,4 @@
-"""What a run looks after beside its phases, each second: clocks, meters that must be there, and the
+"""What a run checks beside its phases, each second: clocks, meters that must be there, and the
 limits of the rig."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Watch; whatever ends the watching itself ends the run."""
+        """Supervise; an error here ends the run."""
 
         async def watch() -> None:
             async for _ in self._clocks.samples(self._actions.listener.event):
@@ -83,7 +83,7 @@ class Supervisor:
         actions, event = self._actions, self._actions.listener.event
         now_ns = actions.timebase.now_ns()
         free_bytes = None
-        with contextlib.suppress(OSError):  # the journal tells of it; the other limits hold
+        with contextlib.suppress(OSError):  # the journal reports it; the other limits hold
             free_bytes = shutil.disk_usage(actions.journal.path).free
         running_s = (now_ns - self._began_ns) / NS_PER_S
         sample = GuardSample(actions.monitor.view(), actions.drive_celsius(), free_bytes, running_s)

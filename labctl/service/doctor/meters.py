@@ -11,7 +11,7 @@ import numpy as np
 from instruments.reading import BESIDE_VALUES, Clock, Quantity, Status
 from labctl.analysis.readings.clock_fit import fit_clock
 from labctl.capture.meters.acquisition import Acquisition, Owner, State
-from labctl.capture.meters.listening import Heard, Listening
+from labctl.capture.meters.listening import ChannelReadings, Listening
 from labctl.capture.meters.live_values import live_rail
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
@@ -58,7 +58,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     group.start()
     try:
         group.wait_settled(CONNECT_WITHIN_S)
-        slowest_s = max(heard.channel.interval_s for heard in listening.heard.values())
+        slowest_s = max(readings.channel.interval_s for readings in listening.readings.values())
         stop.wait(min(max(LISTEN_S, INTERVALS * slowest_s), LISTEN_AT_MOST_S))
         states = {name: (owner.state, owner.reason) for name, owner in group.owners.items()}
     finally:
@@ -70,7 +70,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     ]
     checks += _calibration(rig, group.identities())
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
-    checks += [*_rails(rig, listening.heard), *_temperatures(rig, listening.heard)]
+    checks += [*_rails(rig, listening.readings), *_temperatures(rig, listening.readings)]
     return checks
 
 
@@ -85,55 +85,55 @@ def _meter(
     summaries = []
     bad = False
     for channel in rig.channels[name]:
-        heard = listening.heard[f"{name}.{channel.name}"]
-        for check in _channel(name, heard):
+        readings = listening.readings[f"{name}.{channel.name}"]
+        for check in _channel(name, readings):
             bad = True
             yield check
-        summaries.append(_summary(heard))
+        summaries.append(_summary(readings))
     if not bad:
         yield ok(name, f"{owner.identity}; {'; '.join(summaries)}")
 
 
-def _summary(heard: Heard) -> str:
-    channel = heard.channel
-    value = "" if heard.mean is None else f"{heard.mean:.5g} {channel.unit}, "
-    interval_s = _interval_s(heard)
+def _summary(readings: ChannelReadings) -> str:
+    channel = readings.channel
+    value = "" if readings.mean is None else f"{readings.mean:.5g} {channel.unit}, "
+    interval_s = _interval_s(readings)
     rate = f"every {interval_s * 1e3:.4g} ms" if interval_s else "1 reading"
-    clock = _clock_u_ns(heard)
+    clock = _clock_u_ns(readings)
     return f"{value}{rate}" + ("" if clock is None else f", clock ±{clock / NS_PER_MS:.2f} ms")
 
 
-def _interval_s(heard: Heard) -> float | None:
-    if len(heard.t_ns) < 2:
+def _interval_s(readings: ChannelReadings) -> float | None:
+    if len(readings.t_ns) < 2:
         return None
-    return (heard.t_ns[-1] - heard.t_ns[0]) / (len(heard.t_ns) - 1) / NS_PER_S
+    return (readings.t_ns[-1] - readings.t_ns[0]) / (len(readings.t_ns) - 1) / NS_PER_S
 
 
-def _clock_u_ns(heard: Heard) -> float | None:
+def _clock_u_ns(readings: ChannelReadings) -> float | None:
     """Uncertainty of a device clock, ns (half-width); None for a host clock or without pairs."""
-    if heard.channel.clock is not Clock.DEVICE or not heard.pairs:
+    if readings.channel.clock is not Clock.DEVICE or not readings.pairs:
         return None
     pairs = np.array(
-        [(pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in heard.pairs], CLOCK_PAIR
+        [(pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in readings.pairs], CLOCK_PAIR
     )
-    tick_s = heard.channel.clock_tick_s
+    tick_s = readings.channel.clock_tick_s
     first, last = int(pairs["device_ns"].min()), int(pairs["device_ns"].max())
     return fit_clock(pairs, tick_s, first, last).u_ns
 
 
-def _channel(name: str, heard: Heard) -> Iterator[Check]:
-    channel = heard.channel
-    for status, count in heard.statuses.items():
+def _channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
+    channel = readings.channel
+    for status, count in readings.statuses.items():
         text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"
         if status is Status.MARKER:
             continue
-        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(heard.values)
+        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(readings.values)
         level = warning if few or status in BESIDE_VALUES else trouble
         yield level(name, text, _TODO.get(status, ""))
-    if not heard.values and not heard.statuses:
+    if not readings.values and not readings.statuses:
         yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")
         return
-    interval_s = _interval_s(heard)
+    interval_s = _interval_s(readings)
     if interval_s is not None and interval_s > SLOW_FACTOR * channel.interval_s > 0:
         yield warning(
             name,
@@ -142,7 +142,7 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
             "a shorter integration (nplc), or a longer interval_s in the rig",
         )
     if channel.clock is Clock.DEVICE:
-        u_ns = _clock_u_ns(heard)
+        u_ns = _clock_u_ns(readings)
         if u_ns is None:
             yield warning(name, f"{channel.name}: it sent no time of its clock: no alignment")
         elif u_ns > VAGUE_CLOCK_NS:
@@ -151,13 +151,13 @@ def _channel(name: str, heard: Heard) -> Iterator[Check]:
                 f"{channel.name}: its clock is known to ±{u_ns / NS_PER_MS:.0f} ms only",
                 "a busy line or a slow network: connect the meter more directly",
             )
-    yield from _range(name, heard)
+    yield from _range(name, readings)
 
 
-def _range(name: str, heard: Heard) -> Iterator[Check]:
+def _range(name: str, readings: ChannelReadings) -> Iterator[Check]:
     """A range far too large: the floor of the accuracy, mostly a fraction of the range, is large
     compared with the mean, though the mean is clearly not zero."""
-    channel, mean = heard.channel, heard.mean
+    channel, mean = readings.channel, readings.mean
     if mean is None or channel.range is None or channel.quantity is Quantity.TEMPERATURE:
         return
     floor = channel.accuracy.floor
@@ -182,15 +182,15 @@ def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
         yield ok("calibration", f"zeros of {len(used.zeros)} channels, the oldest of {oldest}")
 
 
-def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
+def _rails(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
     limits = rig.file.limits
     infos = {info.name: info for info in rig.rail_infos()}
     for name, rail in rig.file.rails.items():
-        sensed = heard[rail.current.channel].mean
-        live = live_rail(infos[name], heard[rail.voltage].mean, sensed)
+        sensed = readings[rail.current.channel].mean
+        live = live_rail(infos[name], readings[rail.voltage].mean, sensed)
         volts = live.volts
         if volts is None:
-            silent = rail.voltage if heard[rail.voltage].mean is None else rail.current.channel
+            silent = rail.voltage if readings[rail.voltage].mean is None else rail.current.channel
             yield trouble(name, f"{silent} gave no reading: its volts are not known")
             continue
         drop = infos[name].in_series_ohm * (live.amps or 0.0)
@@ -226,7 +226,7 @@ def _rails(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
                 )
 
 
-def _temperatures(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
+def _temperatures(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
     if not rig.file.temperatures:
         yield warning(
             "temperatures",
@@ -234,7 +234,7 @@ def _temperatures(rig: Rig, heard: dict[str, Heard]) -> Iterator[Check]:
             "add [temperatures], such as the drive's own sensor (driver hwmon)",
         )
     for sensor, name in rig.temperatures.items():
-        celsius = heard[name].mean
+        celsius = readings[name].mean
         if celsius is None:
             yield warning(sensor, f"{name} gave no temperature")
         else:

@@ -51,7 +51,7 @@ def test_both_counters_are_read_from_their_first_lines() -> None:
 
 @pytest.mark.parametrize("stat", ["", "-", "cpu  1 2 3\n", "cpu  a b c d e f g h\n"])
 def test_a_host_without_these_counters_tells_nothing(stat: str) -> None:
-    assert not LoadSample.parse(5, "", stat).tells
+    assert not LoadSample.parse(5, "", stat).has_counter
     assert LoadSample.parse(5, PRESSURE, stat) == LoadSample(5, 8145116, None, 0)
 
 
