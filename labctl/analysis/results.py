@@ -1,4 +1,4 @@
-"""What the analysis says about a run: plain values, each watt with its uncertainty.
+"""What the analysis finds in a run: plain values, each watt with its uncertainty.
 
 Everything here can be written as JSON (``summary.json``) and read back the same. Times are ns on
 the run's timebase, ``None`` means "not measured" or "cannot be measured", never zero.
@@ -22,13 +22,13 @@ COVERAGE_FACTOR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its expanded uncertainty (k = 2), both in the unit its name says."""
+    """A value with its expanded uncertainty (k = 2), both in the unit of its name."""
 
     value: float
     u: float
 
     def covers(self, truth: float) -> bool:
-        """Whether ``truth`` lies inside value ± u."""
+        """Whether ``truth`` is inside value ± u."""
         return abs(self.value - truth) <= self.u
 
 
@@ -92,7 +92,7 @@ class RailResult:
     budget: tuple[Component, ...]
     alignment_ms: float
     covered: float
-    """Fraction of the phase that readings wholly inside it stand for."""
+    """Fraction of the phase that is covered by readings wholly inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ THROTTLING = (Cause.THERMAL, Cause.POWER_LIMIT)
 class ThrottleInterval:
     """A stretch in which the drive did less than it did just before.
 
-    ``evidence`` says in words and numbers what was seen.
+    ``evidence``: what was seen, in words and numbers.
     """
 
     begin_ns: int
@@ -176,7 +176,7 @@ class OwnPower:
 
     @property
     def difference(self) -> float:
-        """How much more the drive says, as a fraction of what the meters say."""
+        """How much more the drive reports, as a fraction of the watts of the meters."""
         return self.drive_watts / self.meter_watts - 1.0 if self.meter_watts else 0.0
 
 
@@ -184,7 +184,7 @@ class OwnPower:
 class ThrottleVerdict:
     """Whether the drive throttled in a phase: "none seen", "throttled" or "cannot be excluded".
 
-    ``why`` says in words what decided it.
+    ``why``: what decided it, in words.
     """
 
     verdict: str
@@ -196,8 +196,8 @@ class CpuUse:
     """What the processor of the drive's host did in a phase, everything that ran on it.
 
     ``cores_pct``: how busy each core was, by its number as text, 0 to 100. ``user_pct`` and
-    ``system_pct`` are of all cores together. What fio says is of its own workers alone, the mean
-    of them in per cent of one core.
+    ``system_pct`` are of all cores together. ``fio_*`` are of its own workers alone, their mean
+    in per cent of one core.
     """
 
     cores_pct: dict[str, float]
@@ -249,16 +249,16 @@ class PhaseResult:
     """What a reader must know: peaks not measurable, a rail missing, readings lost …"""
     steady: bool | None = None
     """Whether its IOPS held the level from first to last fifth (SNIA PTS);
-    None for an idle phase and one that is too short to tell."""
+    None for an idle phase and one that is too short."""
     throttling: ThrottleVerdict | None = None
     """None for a phase without work."""
     unthrottled_s: float | None = None
     """Seconds that were surely not throttled; the next two are of them."""
     watts_unthrottled: Estimate | None = None
     iops_unthrottled: Estimate | None = None
-    """As measured where nothing was throttled; None when too little is left to tell."""
+    """As measured where nothing was throttled; None when too little is left."""
     cpu: CpuUse | None = None
-    """None where it was not looked at, and in phases too short to tell."""
+    """None where it was not sampled, and in phases that are too short."""
 
     @property
     def duration_s(self) -> float:
@@ -316,7 +316,7 @@ class SteadyRounds:
     """How a sweep with rounds ended: after how many, steady or not.
 
     ``window`` are the first and the last round (from 1) that its results are the mean of.
-    ``written``: it ended because the drive had been written over as often as the plan says.
+    ``written``: it ended because the drive had been written over as often as the plan allows.
     """
 
     sweep: str
@@ -338,7 +338,7 @@ class SteadyRounds:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Everything a run says."""
+    """The result of the analysis of a run."""
 
     run_id: str
     rig_name: str

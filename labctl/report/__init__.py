@@ -1,1 +1,1 @@
-"""What a run says, to people and programs."""
+"""The results of a run, for people and programs."""

@@ -15,7 +15,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 def csv_text(heading: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows below their heading, each line ended by a line feed; None is an empty cell.
 
-    Every text is printable, and one that would begin a formula stands behind an apostrophe.
+    Every text is printable, and one that would begin a formula is put behind an apostrophe.
     Numbers stay as they are.
     """
     text = io.StringIO()

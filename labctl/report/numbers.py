@@ -33,7 +33,7 @@ def _fixed(number: float, decimals: int) -> str:
 
 
 def decimals_of(u: float, digits: int = 2) -> int | None:
-    """Decimals that show ``digits`` digits of ``u``; None when ``u`` says nothing.
+    """Decimals that show ``digits`` digits of ``u``; None when ``u`` is of no use.
 
     Negative for tens and hundreds: 1234 → -2.
     """

@@ -22,7 +22,7 @@ class Axis:
     value: Callable[[Phase], int]
     tick: Callable[[int], str]
     point: Callable[[int], str]
-    """How a point is named where no axis title stands by: ``QD 8``."""
+    """How a point is named where there is no axis title: ``QD 8``."""
 
 
 QUEUE_DEPTH = Axis(
@@ -60,7 +60,7 @@ _BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE)
 
 @dataclass(frozen=True, slots=True)
 class PanelPoint:
-    """One phase in its panel. ``tick`` names it on the axis; points stand in order."""
+    """One phase in its panel. ``tick`` names it on the axis; points are in order."""
 
     tick: str
     name: str
@@ -129,7 +129,7 @@ def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...
 def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
     """Every measured phase, once, in panels in the order of the run.
 
-    Within a sweep of the plan, phases that differ only in the axis that the sweep varies stand
+    Within a sweep of the plan, phases that differ only in the axis that the sweep varies are
     together, sorted along it. A phase that was repeated stays: its second time is ``(2nd)``.
     """
     sweeps: dict[str, list[PhaseResult]] = {}

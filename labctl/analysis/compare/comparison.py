@@ -210,7 +210,7 @@ def named_points(summary: RunSummary) -> dict[str, PhaseResult]:
     """The results of a run by the names of their points: what was done in rounds once, as its mean.
 
     Work that comes again is called by its sweep ("conditioned: randread 4k QD1"), and where that
-    does not tell it apart, by how often it was done.
+    is not unique, by how often it was done.
     """
     found: dict[str, PhaseResult] = {}
     idle = [item for item in summary.phases if item.phase.pattern is Pattern.IDLE]

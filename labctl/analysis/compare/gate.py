@@ -79,7 +79,7 @@ class Gate(BaseModel):
 
 
 class GateVerdict(StrEnum):
-    """What a gate says of one figure."""
+    """The verdict of a gate on one figure."""
 
     PASSED = "passed"
     UNDECIDED = "undecided"
@@ -134,7 +134,7 @@ class GateResult:
 
 
 def parse_gate(text: str, file: str) -> Gate:
-    """The gate that ``text`` (TOML) says. Raises ConfigurationError with every mistake."""
+    """The gate described by ``text`` (TOML). Raises ConfigurationError with every mistake."""
     try:
         return Gate.model_validate(parse_toml(text, file))
     except ValidationError as error:

@@ -48,8 +48,8 @@ class Dips:
 class Consistency:
     """IOPS of each second over the tail of a phase.
 
-    ``relative_std`` is σ/mean, ``spread`` is (max − min)/min, None where the drive stood still
-    for a second. ``std`` is that of the seconds (n − 1).
+    ``relative_std`` is σ/mean, ``spread`` is (max − min)/min, None where the drive did
+    nothing for a second. ``std`` is that of the seconds (n − 1).
     """
 
     begin_s: float

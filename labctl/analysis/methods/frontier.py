@@ -1,7 +1,7 @@
 """The most IOPS under a limit of watts, and the least watts for given IOPS.
 
 The frontier is that of what was measured: phases of one kind of work that no other phase beats in
-both. Between them the power model of the rails says how watts follow IOPS. Nothing is
+both. Between them the power model of the rails gives watts for IOPS. Nothing is
 extrapolated: below the slowest phase and beyond the fastest there is no answer.
 """
 
@@ -39,7 +39,7 @@ class FrontierAnswer:
     """``measured``: the best phase that surely keeps the limit (watts + U under it).
 
     ``iops`` ± and ``watts``: what the model gives at the limit, held to what was measured; None
-    where it has no answer. ``why`` says why, or what limits.
+    where it has no answer. ``why``: the reason, or what limits.
     """
 
     workload: str

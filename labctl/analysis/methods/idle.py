@@ -52,8 +52,8 @@ class SpikeVisibility:
 
 @dataclass(frozen=True, slots=True)
 class IdleResult:
-    """One idle phase. ``spike_watts``: its highest reading, where that stands out; a lower bound
-    of the spike's true height unless it is ``measurable``."""
+    """One idle phase. ``spike_watts``: its highest reading, where it is above the others; a
+    lower bound of the spike's true height unless it is ``measurable``."""
 
     phase_index: int
     label: str
@@ -71,13 +71,13 @@ def spike_visibility(header: Header) -> tuple[SpikeVisibility, ...]:
     """What each rail's current meter can resolve of a spike."""
     channels = {channel.name: channel for channel in header.channels}
     return tuple(
-        _sight(rail.name, channels[rail.current])
+        _visibility_of(rail.name, channels[rail.current])
         for rail in header.rails
         if rail.current in channels
     )
 
 
-def _sight(rail: str, channel: ChannelInfo) -> SpikeVisibility:
+def _visibility_of(rail: str, channel: ChannelInfo) -> SpikeVisibility:
     share = min(channel.aperture_s / channel.interval_s, 1.0) if channel.interval_s else 0.0
     return SpikeVisibility(rail, channel.aperture_s, share)
 

@@ -4,11 +4,11 @@
 least squares, each phase weighted by the uncertainty of its watts without what all phases share
 (the gains of the meters: they scale every term alike and are added afterwards). Where the phases
 leave more than their uncertainty unexplained, the standard errors grow with it (Birge's ratio):
-a drive is not linear, and the residuals say how far it is not.
+a drive is not linear, and the residuals show by how much.
 
-A run with one block size cannot tell the energy of a read from that of its bytes. Of terms that
-the data cannot separate, the last is left out: its energy is then part of the others, and the
-model says so.
+A run with one block size cannot separate the energy of a read from that of its bytes. Of terms that
+the data cannot separate, the last is left out: its energy is then part of the others, which
+the model reports.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
     """The model of one rail from every completed, unthrottled phase that measured it: those with
     I/O that fio counted, and idle phases. (The work of a purge is not counted by anyone.)
 
-    None when there are fewer phases than terms that they could tell.
+    None when there are fewer phases than terms.
     """
     used = [
         item

@@ -32,7 +32,7 @@ IOS_BEYOND = 10
 class SlowShare:
     """Per cent of the I/Os that took longer than ``over_ms``.
 
-    The truth lies between ``least_pct`` and ``most_pct``: they differ where fio only printed
+    The truth is between ``least_pct`` and ``most_pct``: they differ where fio only printed
     "less than 0.01 %".
     """
 
@@ -43,8 +43,8 @@ class SlowShare:
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """``us`` is what ``percent`` % of the I/Os stayed under. Not ``measured``: too few I/Os lie
-    beyond it to know it."""
+    """``us`` is what ``percent`` % of the I/Os stayed under. Not ``measured``: too few I/Os took
+    longer to know it."""
 
     percent: float
     us: float

@@ -2,7 +2,7 @@
 
 Busy is the time in which any I/O was in flight. Where the target is a block device the kernel
 counts it (``io_ticks`` of ``/sys/class/block/*/stat``, in its own ticks of 1 to 10 ms: short I/Os
-far apart look busier than they are). Elsewhere only a bound is known: by Little's law
+far apart count as busier than they are). Elsewhere only a bound is known: by Little's law
 IOPS × latency I/Os are in flight on average, and the drive is busy for at most that part of the
 time, nor for more than all of it.
 """

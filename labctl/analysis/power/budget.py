@@ -76,7 +76,7 @@ def _not_covered_line(power: RailPower, step_watts: float) -> Component:
 def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
     """Mains ripple that neither the integration nor the mean takes out, where there is any.
 
-    Where in its period the readings stand is not known: an amplitude a then has the standard
+    The phase of the ripple at the readings is not known: an amplitude a then has the standard
     uncertainty a/√2 (U-shaped: GUM, H.1.3.4).
     """
     rail = power.rail
@@ -99,8 +99,8 @@ def _meter_lines(
 ) -> list[Component]:
     """What the data sheet allows, in watts: the part of the reading, and the floor.
 
-    Of a channel with a zero also its line. The floor stays whole: no data sheet says which part
-    of it is offset, and it bounds the drift of the zero since.
+    A channel with a zero also has the zero's line. The floor is not reduced: no data sheet gives
+    the part of it that is offset, and it bounds the drift of the zero since.
     """
     info, scale = channel.info, channel.scale
     meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()

@@ -2,7 +2,7 @@
 
 The difference is taken reading by reading, so what the load does in the meantime is in both and
 falls out; its scatter is the type A part. The limits of error of both are the type B part. Both
-together are the U of the difference, and En = |difference| / U (ISO/IEC 17043) tells whether the
+together are the U of the difference, and En = |difference| / U (ISO/IEC 17043) shows whether the
 two agree: up to 1 they do.
 """
 

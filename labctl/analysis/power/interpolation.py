@@ -14,7 +14,7 @@ def interpolated(
     """``values`` at the times ``wanted_t``, linear between readings; times ascending.
 
     Also which of them are known: not those between readings more than ``bridged`` apart, nor
-    those further than that from the first or last. None stands for "all".
+    those further than that from the first or last. None means all.
     """
     start = int(np.searchsorted(t, wanted_t[0], side="right")) - 1
     stop = start + len(wanted_t)

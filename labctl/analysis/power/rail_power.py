@@ -1,9 +1,8 @@
-"""Watts of a phase: P = Σ over rails of V·I, from readings that lie wholly inside the phase.
+"""Watts of a phase: P = Σ over rails of V·I, from readings wholly inside the phase.
 
 V and I of a rail come from different meters at different instants: V is interpolated onto I's
 times (the current carries the workload, the voltage hardly moves), never across an edge of the
-phase. A reading that is missing is missing: nothing stands in for it, and its share of the
-phase counts as not covered.
+phase. Nothing replaces a missing reading: its share of the phase counts as not covered.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def phase_power(
     for number in range(len(edges)):
         parts = [worker.part(number) for worker in workers]
         if whole:
-            total.add(_together(parts, workers.index(grid), workers))
+            total.add(_summed(parts, workers.index(grid), workers))
         if number % RELEASE_EVERY == RELEASE_EVERY - 1:
             for worker in workers:
                 worker.release_pages()
@@ -166,7 +165,7 @@ def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPow
     )
 
 
-def _together(
+def _summed(
     parts: Sequence[tuple[Floats, Floats]], grid: int, workers: Sequence[_RailWorker]
 ) -> Floats:
     """The sum of all rails at the times of the slowest one; only where all are known."""
@@ -246,8 +245,8 @@ class _RailWorker:
         volts_low, volts_high = self._volts_cuts[number], self._volts_cuts[number + 1]
         reach_low = max(volts_low - 1, self._volts_span[0])
         reach_high = min(volts_high + 1, self._volts_span[1])
-        t_amps, amps = _good(self.rail.amps, low, high, self._begin_ns)
-        t_volts, volts = _good(self.rail.volts, reach_low, reach_high, self._begin_ns)
+        t_amps, amps = self.rail.amps.finite(low, high, self._begin_ns)
+        t_volts, volts = self.rail.volts.finite(reach_low, reach_high, self._begin_ns)
         self._amps.add(amps)
         self._amps_cover.add(t_amps)
         own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
@@ -347,14 +346,3 @@ def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -
 
 def _cuts(channel: ChannelSeries, span: tuple[int, int], edges: NDArray[np.int64]) -> list[int]:
     return [span[0], *np.clip(channel.index_at(edges[:-1]), *span).tolist(), span[1]]
-
-
-def _good(channel: ChannelSeries, low: int, high: int, origin_ns: int) -> tuple[Floats, Floats]:
-    """Times and values of some readings, without any that is not a number."""
-    t, values = channel.elapsed_ns(low, high, origin_ns), channel.values(low, high)
-    with np.errstate(invalid="ignore", over="ignore"):
-        suspect = not math.isfinite(float(values.sum()))
-    if suspect:
-        finite = np.isfinite(values)
-        return t[finite], values[finite]
-    return t, values

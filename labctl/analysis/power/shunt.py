@@ -39,7 +39,7 @@ class ShuntState:
     rise_kelvin: float
     factor: float
     measured: str = ""
-    """The channel that the temperature is from; empty where the rig says it."""
+    """The channel that the temperature is from; empty where the rig gives it."""
 
 
 def temperature_of_shunt(
@@ -68,7 +68,7 @@ def shunt_state(
 ) -> ShuntState | None:
     """State of a shunt in a phase; ``amps`` are calculated with its nominal resistance.
 
-    None without a shunt, and where its resistance is not said to move.
+    None without a shunt, and where the rig gives it no temperature coefficient.
     """
     ohm = info.shunt_ohm
     if ohm is None or not (info.shunt_ppm_per_kelvin or info.shunt_ppm_per_kelvin_limit):

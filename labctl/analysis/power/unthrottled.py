@@ -117,7 +117,7 @@ def _merged(same: Sequence[Component]) -> Component:
 
 
 def _iops(t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]) -> Estimate | None:
-    """The mean of the interval IOPS whose middles lie in the pieces, and how they scatter."""
+    """The mean of the interval IOPS whose middles are in the pieces, with its uncertainty."""
     inside = np.zeros(len(t_ns), dtype=np.bool_)
     for low, high in pieces:
         inside |= (t_ns >= low) & (t_ns < high)

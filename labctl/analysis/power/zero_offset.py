@@ -16,7 +16,7 @@ THERMAL_EMF_VOLTS = 100e-6
 nichrome), and tens of kelvin between the ends of a hot one. A zero is there to remove it."""
 
 FEWEST_READINGS = 5
-"""Readings below which a scatter says nothing."""
+"""Fewest readings for a scatter."""
 
 
 def why_not_zero(info: ChannelInfo, values: Floats) -> str:

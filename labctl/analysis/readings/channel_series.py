@@ -36,7 +36,7 @@ INTERVAL_FROM = 1024
 class ChannelSeries:
     """The readings of one channel; ``stamps`` and ``raw`` are views into the file, never copied
     (but for the stamps of a recording that a second process went on with, and where readings had
-    to be sorted or dropped: ``problems`` says so).
+    to be sorted or dropped, which ``problems`` reports).
 
     ``zero`` is subtracted from what was read, then ``scale`` turns it into the quantity wanted
     (1/ohm for the voltage across a shunt).
@@ -77,7 +77,7 @@ class ChannelSeries:
         return self.clock.u_between_ns(begin_ns, end_ns) + unknown_ns
 
     def inside(self, begin_ns: int, end_ns: int, boundary_u_ns: int) -> tuple[int, int]:
-        """The readings whose integration window, widened by all doubt, lies in the phase."""
+        """The readings whose integration window, widened by all doubt, is inside the phase."""
         margin = self.info.aperture_s * 5e8 + self.doubt_ns(begin_ns, end_ns) + boundary_u_ns
         low, high = begin_ns + round(margin), end_ns - round(margin)
         if high <= low:
@@ -108,6 +108,17 @@ class ChannelSeries:
             part = part - self.zero.value
         result: Floats = part * self.scale if self.scale != 1.0 else np.ascontiguousarray(part)
         return result
+
+    def finite(self, low: int, high: int, origin_ns: int) -> tuple[Floats, Floats]:
+        """Times (ns since ``origin_ns``) and values of readings ``low`` to ``high`` that are
+        numbers."""
+        t, values = self.elapsed_ns(low, high, origin_ns), self.values(low, high)
+        with np.errstate(invalid="ignore", over="ignore"):
+            suspect = not np.isfinite(values.sum())
+        if suspect:
+            finite = np.isfinite(values)
+            return t[finite], values[finite]
+        return t, values
 
     def between(self, begin_ns: int, end_ns: int) -> tuple[Ints, Floats]:
         """Times (ns, timebase) and values of the readings between two moments."""

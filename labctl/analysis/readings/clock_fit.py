@@ -5,7 +5,7 @@ drift · device time, wandering at most ``WANDER_NS`` around that line. Every sa
 (:class:`instruments.reading.ClockPair`) bounds the offset:
 
 - the answer came at ``host_ns``, so the offset is at most ``host_ns - device_ns``;
-- the question went out at ``host_ns - round_trip_ns`` and the clock then stood below
+- the question went out at ``host_ns - round_trip_ns`` and the clock was then below
   ``device_ns + tick``, so the offset there is at least the difference of those two.
 
 The lines within all these bounds form a band. The mapping is its middle, and the uncertainty is

@@ -56,7 +56,7 @@ def cpu_samples(events: Iterable[Event]) -> tuple[CpuSample, ...]:
 def cpu_use(samples: Sequence[CpuSample], span: PhaseSpan, fio: FioResult | None) -> CpuUse | None:
     """What each core did in a phase. None without samples near enough to both of its edges.
 
-    A core that was not there all the time (hot-plugged), or whose counters stood still, is left
+    A core that was not there all the time (hot-plugged), or whose counters did not move, is left
     out.
     """
     begin, end = _nearest(samples, span.begin_ns), _nearest(samples, span.end_ns)

@@ -4,8 +4,8 @@ This is a check of the clock fits by the data. At an edge of a phase the current
 workload and the voltage sags. The time of the edge is known from fio's I/O, the step from the
 meter's readings, each a mean over its aperture. For every lag of a grid "level, idle gap, level"
 is fitted as the meter would show it; lags that fit equally well make up the uncertainty. All edges
-share one lag, so they are fitted together: many edges between the same two readings tell no more
-than one.
+share one lag, so they are fitted together: many edges between the same two readings hold no more
+information than one.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _half_digit(channel: ChannelSeries) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Readings around an edge at t = 0 (the first I/O after it), and how they should look."""
+    """Readings around an edge at t = 0 (the first I/O after it), and the form to fit to them."""
 
     t: Floats
     values: Floats

@@ -32,7 +32,7 @@ def read_output(record: RunRecord, span: PhaseSpan) -> tuple[PhaseSpan, FioResul
     (``unfit``), unless it was interrupted: its output may have been moved for another attempt.
     """
     document = phase_document(record, span.phase)
-    unfit = _unfit(record, span, document)
+    unfit = _problem_of_output(record, span, document)
     if not unfit:
         return span, None if document is None else result_of(document, record.drive_name)
     if span.outcome == "interrupted":
@@ -56,7 +56,7 @@ def phase_document(record: RunRecord, phase: Phase) -> dict[str, Any] | None:
     return found
 
 
-def _unfit(record: RunRecord, span: PhaseSpan, document: dict[str, Any] | None) -> str:
+def _problem_of_output(record: RunRecord, span: PhaseSpan, document: dict[str, Any] | None) -> str:
     """Why the output of a phase is not whole; empty where it is."""
     file = record.fio_dir(span.phase) / FIO_STDOUT
     why = ""
@@ -65,15 +65,15 @@ def _unfit(record: RunRecord, span: PhaseSpan, document: dict[str, Any] | None) 
     if not file.is_file():
         why = f"{FIO_STDOUT} is missing"
     elif span.printed is None:
-        why = f"{FIO_STDOUT} ends before what fio prints last" if _cut(span, document) else ""
+        why = f"{FIO_STDOUT} ends before what fio prints last" if _is_cut(span, document) else ""
     elif (size := file.stat().st_size) != span.printed.stdout_bytes:
         why = f"{FIO_STDOUT} has {size} bytes, fio printed {span.printed.stdout_bytes}"
-    elif _last(document) != (span.printed.runtime_ms, span.printed.total_ios):
+    elif _runtime_and_ios(document) != (span.printed.runtime_ms, span.printed.total_ios):
         why = f"what stands last in {FIO_STDOUT} is not what fio printed last"
     return why and f"fio's output is not whole: {why}; IOPS and latencies are not known"
 
 
-def _last(document: dict[str, Any] | None) -> tuple[int, int]:
+def _runtime_and_ios(document: dict[str, Any] | None) -> tuple[int, int]:
     """Runtime (ms) and I/Os of both directions."""
     if document is None:
         return 0, 0
@@ -81,14 +81,14 @@ def _last(document: dict[str, Any] | None) -> tuple[int, int]:
     return status.runtime_ms, status.total_ios
 
 
-def _cut(span: PhaseSpan, document: dict[str, Any] | None) -> bool:
+def _is_cut(span: PhaseSpan, document: dict[str, Any] | None) -> bool:
     """Whether the last document of a completed phase is not the last one that fio printed: it
     counts unfinished I/Os, or covers a shorter time than the phase."""
     if document is None:
         return True
     status, phase = status_of(document), span.phase
     # fio (3.33) leaves the last I/Os of a trace in flight; and a phase that ended when its
-    # temperature stood may have been killed, which leaves a status
+    # temperature was steady may have been killed, which leaves a status
     ended = phase.replay is None and not phase.steady_temperature_s
     if ended and unfinished(status, phase.block_size_bytes):
         return True

@@ -24,7 +24,7 @@ def host_clock(record: RunRecord) -> ClockMap | None:
 
 
 def host_clock_result(record: RunRecord) -> ClockResult | None:
-    """What the summary says of the host's clock."""
+    """The summary's entry on the host's clock."""
     clock = host_clock(record)
     if clock is None:
         return None

@@ -26,7 +26,7 @@ LATEST_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutput:
-    """What the journal says of fio's output: its size, and its last document's runtime and I/Os of
+    """fio's output as the journal has it: its size, and its last document's runtime and I/Os of
     both directions (0 without a document)."""
 
     stdout_bytes: int

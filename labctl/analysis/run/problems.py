@@ -23,7 +23,7 @@ from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 
 PEAKS_FROM_HZ = 350.0
-"""Readings a second below which peaks are said not to be measurable. One study needed at least
+"""Readings a second below which peaks are reported as not measurable. One study needed at least
 350 Hz to agree with the energy measured at 4 kHz, and was up to 80 % off at 1 Hz."""
 
 WELL_COVERED = 0.95
@@ -83,7 +83,7 @@ def reaps_late(engine: str, fio: FioResult) -> bool:
     """Whether fio leaves completions unseen while it waits for the next I/O of a trace.
 
     It does before version 3.36 (pull request 1600 of fio), and in every version with the nbd
-    engine, which does not look when it is asked for no completion at least.
+    engine, which checks for no completions when the least number it is asked for is 0.
     """
     found = re.search(r"(\d+)\.(\d+)", fio.version)
     return engine == "nbd" or found is None or (int(found[1]), int(found[2])) < (3, 36)
@@ -91,7 +91,7 @@ def reaps_late(engine: str, fio: FioResult) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """A stretch in which a channel said why its readings are not numbers, on the host's clock."""
+    """A stretch in which a channel gave a status in place of numbers, on the host's clock."""
 
     channel: str
     status: str
@@ -139,9 +139,9 @@ def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
             begun[channel, status] = event.t_ns
             continue
         began_ns = begun.pop((channel, status), event.t_ns)
-        begin_ns = _whole(event.data.get("begin_ns"), began_ns)
-        end_ns = max(_whole(event.data.get("end_ns"), event.t_ns), begin_ns)
-        count = _whole(event.data.get("count"), 1)
+        begin_ns = _integer_or(event.data.get("begin_ns"), began_ns)
+        end_ns = max(_integer_or(event.data.get("end_ns"), event.t_ns), begin_ns)
+        count = _integer_or(event.data.get("count"), 1)
         found.append(_Status(channel, status, begin_ns, end_ns, count))
     found += [
         _Status(channel, status, began_ns, None, 0) for (channel, status), began_ns in begun.items()
@@ -149,15 +149,15 @@ def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
     return sorted(found, key=lambda item: item.begin_ns), problems
 
 
-def _whole(value: object, otherwise: int) -> int:
+def _integer_or(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
 def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
     """A line for each channel and status in a phase.
 
-    Statuses wholly in the phase are counted together; of one that reaches beyond it the time in
-    the phase is said, and its count is that of the whole.
+    Statuses wholly in the phase are counted together; for one that reaches beyond it the
+    line gives the time inside the phase, and the count of the whole stretch.
     """
     inside: dict[tuple[str, str], _Status] = {}
     lines = []
@@ -176,11 +176,11 @@ def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
             line += ", not over when the data ended"
         elif item.status not in (*WARNINGS, UNCOUNTED):
             line += " (the number is of the whole stretch, which reaches beyond it)"
-        lines.append(line + _bias(item))
-    return lines + [item.words() + _bias(item) for item in inside.values()]
+        lines.append(line + _lower_bound_note(item))
+    return lines + [item.words() + _lower_bound_note(item) for item in inside.values()]
 
 
-def _bias(item: _Status) -> str:
+def _lower_bound_note(item: _Status) -> str:
     if item.status != Status.OVERLOAD:
         return ""
     return "; what was over range is not in the mean: it is a lower bound"
@@ -220,7 +220,7 @@ def run_problems(
     ]
     for name, series in channels.items():
         lines += [f"{name}: {problem}" for problem in (*series.problems, *series.clock.problems)]
-        if not len(series) and _awaited(name, spans):
+        if not len(series) and _should_have_readings(name, spans):
             lines.append(f"{name}: no readings at all")
     lines += [f"{one.info.name}: {problem}" for one in live for problem in one.problems]
     longest_s = max((phase.duration_s for phase in record.header.phases), default=0.0)
@@ -259,7 +259,7 @@ def run_problems(
     return tuple(dict.fromkeys(lines))
 
 
-def _awaited(name: str, spans: Sequence[PhaseSpan]) -> bool:
+def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:
     """Whether a channel should have readings: fio's have none before a phase with that work, and
     not every kernel counts how busy its host is."""
     source, _, rest = name.partition(".")
@@ -287,10 +287,10 @@ def _interruptions(record: RunRecord) -> Iterator[str]:
 def _held_up(
     record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
 ) -> Iterator[str]:
-    """A line for each time that labctl itself stood still, with what each meter lost by it.
+    """A line for each time that labctl itself was held up, with what each meter lost by it.
 
-    One with a memory loses nothing. Of the others a reading is missing for each interval, as it
-    usually was, for which there is none.
+    A meter with a memory loses nothing. The others lose a reading for each of their usual
+    intervals without one.
     """
     for event in record.events:
         if event.kind != EventKind.HELD_UP:
@@ -306,15 +306,15 @@ def _held_up(
         where = "".join(
             f", in phase {span.phase.index + 1} ({span.phase.label})" for span in inside
         )
-        told = ", ".join(f"{count} of {name}" for name, count in lost.items())
+        missing = ", ".join(f"{count} of {name}" for name, count in lost.items())
         yield (
             f"labctl stood still for {seconds:.1f} s{where}: stopped, or the machine was too busy "
-            f"or asleep; {told or 'no'} readings are missing"
+            f"or asleep; {missing or 'no'} readings are missing"
         )
 
 
 def _missing(series: ChannelSeries, begin_ns: int, end_ns: int) -> int:
-    """How many readings are missing between two that lie around a stretch."""
+    """How many readings are missing between the last before a stretch and the first after it."""
     low, high = series.index_at(np.array([begin_ns, end_ns])).tolist()
     low, high = max(low - 1, 0), min(high + 1, len(series))
     usual_ns = series.interval_ns(0, len(series))

@@ -1,4 +1,4 @@
-"""From a recorded run to everything it says: phases, watts, work, throttling, clocks."""
+"""The summary of a recorded run: phases, watts, work, throttling, clocks."""
 
 from __future__ import annotations
 
@@ -56,11 +56,10 @@ THREADS = 2
 
 
 def summarise(record: RunRecord, running: bool = False) -> RunSummary:
-    """Everything a run says, from its journal alone.
+    """The summary of a run, from its journal alone.
 
-    ``running`` tells a run that is still on from one that was cut off. Reads each reading once,
-    of several drives once more for each drive's own; memory does not grow with the length of the
-    run.
+    ``running``: it is still on, not cut off. Each reading is read once, and with several drives
+    once more for each drive's own; memory does not grow with the length of the run.
     """
     summary = _summarise(run_of_all(record), running)
     drives = {name: _summarise(one, running) for name, one in runs_of_drives(record).items()}

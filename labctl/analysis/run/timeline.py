@@ -37,7 +37,7 @@ _PIECE = 1 << 18
 class Curve:
     """One quantity over time: middles of bins, and mean, lowest and highest reading of each.
 
-    A bin of NaN stands where there were no readings for long: a line breaks there.
+    A bin is NaN where there were no readings for long: a line breaks there.
     """
 
     t_ns: Ints
@@ -64,7 +64,7 @@ class Timeline:
     by sensor.
 
     ``total_watts`` adds up the rails where all were measured; its extremes are the sums of the
-    rails' extremes, so the true ones lie within.
+    rails' extremes, so the true ones are within them.
     """
 
     begin_ns: int
@@ -210,15 +210,15 @@ class _RunCurves:
         bins = self._grid(channel)
         cuts = self._cuts(channel, len(channel))
         for low, high in zip(cuts[0][:-1], cuts[0][1:], strict=True):
-            bins.add(*self._good(channel, low, high))
+            bins.add(*channel.finite(low, high, self._begin_ns))
             channel.release_pages()
         silences = self._silences(channel)
         return bins.curve(self._begin_ns, silences), silences
 
     def work(self, quantity: str) -> dict[str, Curve]:
-        """What fio told of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
+        """What fio reported of a quantity, by direction (channels ``fio.<direction>.<quantity>``).
 
-        What it told of one of several drives alone has the drive's name between.
+        The channels of one of several drives have the drive's name between (left out here).
         """
         traces = {
             name.split(".")[-2]: self.plain(channel)[0]
@@ -249,15 +249,13 @@ class _RunCurves:
             low, high = amps_cuts[number], amps_cuts[number + 1]
             volts_low = max(volts_cuts[number] - 1, 0)
             volts_high = min(volts_cuts[number + 1] + 1, len(volts))
-            yield self._good(amps, low, high), self._good(volts, volts_low, volts_high), bridged_ns
+            yield (
+                amps.finite(low, high, self._begin_ns),
+                volts.finite(volts_low, volts_high, self._begin_ns),
+                bridged_ns,
+            )
             amps.release_pages()
             volts.release_pages()
-
-    def _good(self, channel: ChannelSeries, low: int, high: int) -> tuple[Floats, Floats]:
-        """Times and values of some readings, without any that is not a number."""
-        t, values = channel.elapsed_ns(low, high, self._begin_ns), channel.values(low, high)
-        finite = np.isfinite(values)
-        return (t, values) if finite.all() else (t[finite], values[finite])
 
     def _cuts(self, channel: ChannelSeries, most: int, *others: ChannelSeries) -> list[list[int]]:
         """Where to cut each channel so that no piece of the run is large."""

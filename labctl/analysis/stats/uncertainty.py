@@ -82,7 +82,7 @@ def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Sca
 
 
 def scatter_of(values: NDArray[np.float64]) -> Scatter:
-    """:func:`scatter_of_mean` of at least two readings that are all at hand."""
+    """:func:`scatter_of_mean` of at least two readings, given as one array."""
     return scatter_of_mean(values, float(values.var(ddof=1)), len(values))
 
 
@@ -171,8 +171,10 @@ def difference_components(
             item = replace(item, watts=abs(item.watts - zeros.pop(item.source, 0.0)))
         kept.append(item)
     apart = [item for item in others if item.part != "gain"]
-    return kept + [_apart(item) for item in apart if item.part != "zero" or item.source in zeros]
+    return kept + [
+        _marked_idle(item) for item in apart if item.part != "zero" or item.source in zeros
+    ]
 
 
-def _apart(item: Component) -> Component:
+def _marked_idle(item: Component) -> Component:
     return replace(item, source=f"{item.source} (idle)" if item.source else "")

@@ -82,7 +82,7 @@ class SteadyReport:
     """Whether all tracked variables became steady, where, and what each did.
 
     ``reached_at`` is the round (from 0) that ends the first window in which all are steady; then
-    ``windows`` are of that window, else of the last rounds. ``alone_at`` says when each variable
+    ``windows`` are of that window, else of the last rounds. ``alone_at``: when each variable
     was steady for itself.
     """
 

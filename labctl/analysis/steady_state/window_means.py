@@ -1,8 +1,8 @@
 """Points that were measured in rounds: their result is the mean over the measurement window.
 
 The window is the last five rounds (SNIA PTS 2.0.2): those that were steady together, or where no
-steady state was reached the last ones there are, and then the result says so. Every round stays a
-phase of the run.
+steady state was reached the last ones there are, which the result marks. Every round stays a phase
+of the run.
 """
 
 from __future__ import annotations

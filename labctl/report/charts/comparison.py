@@ -68,7 +68,7 @@ def _chart(
     found: Comparison, quantity: ComparedQuantity, shown: Sequence[ComparedPanel]
 ) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
-    called = _called(found.runs)
+    called = _legend_names(found.runs)
     names = tuple(called.values())
     datasets = Datasets()
     parts: list[Spec] = []
@@ -86,8 +86,8 @@ def _chart(
     return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
-def _called(runs: Sequence[ComparedRun]) -> dict[str, str]:
-    """What the legend calls each run: its letter, and what tells it from the others."""
+def _legend_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """The legend's name of each run: its letter, and what no other run has."""
     for words in (
         [run.drive for run in runs],
         [run.drive_model for run in runs],
@@ -130,7 +130,7 @@ def _points(
 
 
 def _throttled_text(cell: ComparedCell, unit: str) -> str:
-    """What a triangle tells; empty where the drive did not throttle."""
+    """The tooltip of a triangle; empty where the drive did not throttle."""
     if not cell.throttled:
         return ""
     if cell.unthrottled is None:
@@ -139,7 +139,7 @@ def _throttled_text(cell: ComparedCell, unit: str) -> str:
     return f"the drive throttled; while it did not: {free} {unit}"
 
 
-def _titled(quantity: ComparedQuantity) -> str:
+def _axis_title(quantity: ComparedQuantity) -> str:
     named = quantity.unit in quantity.title
     return quantity.title if named else f"{quantity.title} ({quantity.unit})"
 
@@ -160,7 +160,7 @@ def _panel(
     top = max(float(row["high"]) for row in points)
     scale = alt.Scale(domain=[0, top * 1.1 or 1.0], nice=False)
     axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=34)
-    y = alt.Y("y:Q", scale=scale, title=_titled(quantity), axis=axis)
+    y = alt.Y("y:Q", scale=scale, title=_axis_title(quantity), axis=axis)
     colour = alt.Color(
         "run:N",
         title=None,

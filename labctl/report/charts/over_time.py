@@ -102,11 +102,11 @@ def time_chart(
     datasets = Datasets()
     axis = _TimeAxis.of(line)
     silent = any(row.silences for row in rows)
-    happened = _Happened(summary, axis, datasets, silent=silent)
+    stretches = _MarkedStretches(summary, axis, datasets, silent=silent)
     charts: list[Any] = [_phase_strip(summary, axis, datasets)]
     for row in rows:
         x = axis.x(named=row is rows[-1])
-        layers = happened.layers(x, row.silences) + _lines(datasets, axis, x, row)
+        layers = stretches.layers(x, row.silences) + _lines(datasets, axis, x, row)
         layers += _limits(datasets, row.limits)
         charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
@@ -148,13 +148,13 @@ def _rows(
             GROUPED,
             zero=False,
             silences=line.celsius_silences,
-            limits=_near(line, limits),
+            limits=_limits_in_view(line, limits),
         ),
     )
     return tuple(row for row in rows if row.traces)
 
 
-def _near(line: Timeline, limits: Mapping[str, float | None]) -> dict[str, float]:
+def _limits_in_view(line: Timeline, limits: Mapping[str, float | None]) -> dict[str, float]:
     """The limits that matter: the lowest, and each above it once the one below was reached."""
     warmest = max((float(np.nanmax(one.high)) for one in line.celsius.values()), default=-math.inf)
     found: dict[str, float] = {}
@@ -181,7 +181,7 @@ def _caption(summary: RunSummary, line: Timeline) -> str:
     return " ".join(words)
 
 
-class _Happened:
+class _MarkedStretches:
     """The coloured stretches behind the lines, with one legend for all of them."""
 
     def __init__(
@@ -232,7 +232,7 @@ class _Happened:
 def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> Any:
     """Which phase was when, named as far as there is room."""
     rows: list[Row] = []
-    names = _fitting(summary.phases, axis)
+    names = _band_names(summary.phases, axis)
     for number, result in enumerate(summary.phases):
         begin_ns, end_ns = max(result.begin_ns, axis.begin_ns), min(result.end_ns, axis.end_ns)
         rows.append(
@@ -285,8 +285,8 @@ def _cut(text: str, pixels: float) -> str:
     return f"{text[: room - 1]}…" if room > 4 else ""
 
 
-def _fitting(phases: Sequence[PhaseResult], axis: _TimeAxis) -> list[str]:
-    """What stands in the band of each phase: the longest kind of name that fits every phase of
+def _band_names(phases: Sequence[PhaseResult], axis: _TimeAxis) -> list[str]:
+    """The text in the band of each phase: the longest kind of name that fits every phase of
     its sweep that has room for one at all, so that a sweep is named in one way."""
     found = [""] * len(phases)
     sweeps: dict[tuple[str, Role], list[int]] = {}

@@ -25,7 +25,7 @@ from labctl.report.numbers import prefixed, with_uncertainty
 from labctl.report.panels import Panel, panels
 
 Value = Callable[[Panel, PhaseResult], tuple[float, str] | None]
-"""What is drawn of a phase, and how it is told in words; None where it was not measured."""
+"""What is drawn of a phase, and its text; None where it was not measured."""
 
 
 def drive_charts(summary: RunSummary) -> tuple[Chart, ...]:
@@ -103,8 +103,8 @@ def _panel(
 
 def _rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
     return [
-        {"x": point.tick, "drive": drive, "value": told[0], "text": told[1]}
+        {"x": point.tick, "drive": drive, "value": shown[0], "text": shown[1]}
         for point in panel.points
         for drive, _, result in run_drives.by_drive(summary, point.result)
-        if (told := value(panel, result)) is not None
+        if (shown := value(panel, result)) is not None
     ]

@@ -60,7 +60,7 @@ def panel_title(panel: Panel) -> alt.TitleParams:
 
 
 def throttle_words(results: Sequence[PhaseResult], mark: str = "triangle") -> str:
-    """What a caption says of the marks of throttled phases; empty without any."""
+    """The sentence of a caption on the marks of throttled phases; empty without any."""
     if any(result.throttled for result in results):
         return f" A red {mark} marks a phase in which the drive throttled."
     return ""

@@ -90,7 +90,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         return None
     grid = PanelGrid.of(found)
     datasets = Datasets()
-    if summary.idle_watts is not None:  # a phase without watts of one rail may lie below it
+    if summary.idle_watts is not None:  # a phase without watts of one rail may be below it
         top = max(top, summary.idle_watts.value)
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
@@ -289,12 +289,12 @@ def _latency_rows(panel: Panel) -> list[Row]:
         if not latencies_are_valid(point.result):
             continue
         for op, direction in directions(point.result).items():
-            told = {
+            latencies_us = {
                 name: direction.latency_percentiles_us.get(percentile)
                 for name, percentile in _PERCENTILES.items()
             }
-            told |= {_MEAN: direction.latency_mean_us, _SLOWEST: direction.latency_max_us}
-            for name, us in told.items():
+            latencies_us |= {_MEAN: direction.latency_mean_us, _SLOWEST: direction.latency_max_us}
+            for name, us in latencies_us.items():
                 if us is not None and us > 0:
                     text = f"{significant(us, 3)} µs"
                     rows.append({"x": point.tick, "op": op, "of": name, "us": us, "text": text})

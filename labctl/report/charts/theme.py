@@ -23,7 +23,7 @@ HUES = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#a05a2c"),
     *("#6a3d9a", "#8f8f00", "#444444", "#00b3a6"),
 )
-"""The first six people with any colour vision tell apart (after Okabe and Ito, 2008); the others
+"""The first six can be distinguished with any colour vision (after Okabe and Ito, 2008); the others
 are for eight block sizes in one chart. Red is for what throttled."""
 
 TRIANGLE: dict[str, Any] = {
@@ -93,7 +93,7 @@ def plain(chart: Any) -> Spec:
 
 
 def joined(parts: list[Spec], columns: int) -> Spec:
-    """Charts in rows of ``columns``; a single one stands alone.
+    """Charts in rows of ``columns``; a single one is not joined.
 
     Altair would copy every part again and again: a run of 200 phases took 20 s.
     """
@@ -121,7 +121,7 @@ def linear_y(low: float, high: float, labels: str = PREFIXED) -> tuple[alt.Scale
 
 def log_y(low: float, high: float) -> tuple[alt.Scale, alt.Axis]:
     """Scale and axis of values from ``low`` to ``high``, both above 0, logarithmic: at least a
-    decade, for on less even a steady drive looks like noise."""
+    decade, as on less a steady drive seems to be noisy."""
     middle = math.sqrt(low * high)
     low, high = min(low * 0.8, middle / 10**0.5), max(high * 1.25, middle * 10**0.5)
     axis = alt.Axis(labelExpr=PREFIXED, values=log_ticks(low, high), minExtent=40)

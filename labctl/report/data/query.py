@@ -81,9 +81,9 @@ def query(sql: str, roots: Sequence[Path]) -> QueryResult:
                 _table(connection, name, [str(made[number]) for made in files])
             try:
                 result: Any = connection.execute(sql)
-                told = result is not None and result.description
-                columns = tuple(str(column[0]) for column in told or ())
-                rows = tuple(result.fetchall()) if told else ()
+                description = result is not None and result.description
+                columns = tuple(str(column[0]) for column in description or ())
+                rows = tuple(result.fetchall()) if description else ()
             except duckdb.Error as error:
                 raise ConfigurationError([_mistake(sql, error)]) from error
     return QueryResult(columns, rows, tuple(left_out))
@@ -160,8 +160,8 @@ def fingerprint(path: Path) -> str:
     digest = hashlib.sha256(f"{LAYOUT} {labctl_version()}".encode())
     for file in raw_files(path):
         stat = file.stat()
-        told = f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n"
-        digest.update(told.encode("utf-8", "surrogateescape"))
+        state = f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}\n"
+        digest.update(state.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

@@ -96,7 +96,7 @@ def phase_rows(summary: RunSummary) -> list[dict[str, Field]]:
 
 
 def summary_json(summary: RunSummary) -> str:
-    """Everything the analysis says, as JSON."""
+    """Everything the analysis finds, as JSON."""
     return json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -83,7 +83,7 @@ class RunData:
 
     @cached_property
     def summary(self) -> RunSummary:
-        """Everything the analysis says; computed at the first look."""
+        """The result of the analysis; computed at first use."""
         return summarise(self.record)
 
     @property
@@ -156,7 +156,7 @@ class RunData:
         return RailReadings(name, t_ns[inside], volts, amps[inside])
 
     def live_iops(self, phase: PhaseResult) -> tuple[Floats, Floats]:
-        """Seconds since the phase began, and IOPS, as fio said them each half second."""
+        """Seconds since the phase began, and IOPS, as fio reported them each half second."""
         return live_iops(self.record, phase)
 
     def table(self, *, measured_only: bool = False) -> Table:
@@ -176,7 +176,7 @@ class _RunOfDrive(RunData):
 
     @cached_property
     def summary(self) -> RunSummary:
-        """Everything that the analysis says of this drive."""
+        """The result of the analysis for this drive."""
         return self._whole.summary.drives[self.record.drive_name]
 
     @property

@@ -1,4 +1,4 @@
-"""Vega-Embed, Vega-Lite and Vega as the one script that every page carries.
+"""Vega-Embed, Vega-Lite and Vega as the one script in every page.
 
 Bundling them takes seconds of a processor and gives the same text every time, so the text is kept
 in the user's cache: ``$XDG_CACHE_HOME/labctl``, else ``~/.cache/labctl``; a file for each pair of

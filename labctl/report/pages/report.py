@@ -49,7 +49,7 @@ class Drawn:
 
     @property
     def spec_json(self) -> Markup:
-        """The specification as JSON that cannot end the script element it stands in."""
+        """The specification as JSON that cannot end the script element around it."""
         return _for_script(self.chart.spec)
 
 
@@ -92,18 +92,18 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             stated_ms=_stated_alignment_ms(summary),
             unseen=_without_lag(record, summary),
             files=_files(record.path),
-            **_inside(),
+            **_style_and_scripts(),
         )
     )
 
 
 def offline_page(template: str, values: Mapping[str, Any]) -> str:
     """Another page of the same kind: style and scripts inside, nothing to load."""
-    return _environment().get_template(template).render(**values, **_inside())
+    return _environment().get_template(template).render(**values, **_style_and_scripts())
 
 
-def _inside() -> dict[str, Any]:
-    """What every page carries: its style, its scripts, and the hashes that let them run."""
+def _style_and_scripts() -> dict[str, Any]:
+    """What every page contains: its style, its scripts, and the hashes that let them run."""
     library, script = _library(), _text("page.js")
     return {
         "style": Markup(_text("page.css")),
@@ -174,7 +174,7 @@ def _signed(number: float, digits: int = 3) -> str:
 
 
 def in_series(rail: RailInfo) -> str:
-    """The shunt or ammeter of a rail in words, as the rig says it."""
+    """The shunt or ammeter of a rail in words, as given in the rig."""
     if rail.shunt_ohm is None:
         if not rail.burden_ohm:
             return numbers.NOTHING

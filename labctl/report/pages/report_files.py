@@ -1,4 +1,4 @@
-"""Everything a run says, as files beside its record. All of it can be deleted and made again."""
+"""The results of a run as files beside its record. All of it can be deleted and made again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _tables(summary: RunSummary) -> dict[str, bytes]:
 
 
 def is_current(record: RunRecord, summary: RunSummary) -> bool:
-    """Whether everything derived is there and says what this summary says: the tables byte for
+    """Whether everything derived is there and agrees with this summary: the tables byte for
     byte, and the pages, written behind them, by a labctl that has not been replaced since."""
     folder, tables = record.path, _tables(summary)
     try:

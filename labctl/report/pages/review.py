@@ -139,7 +139,7 @@ def _part(
     """The charts of a part of the page; the files beside it are added to ``files``."""
 
     def drawn(chart: Chart) -> Drawn:
-        own = _of(name, chart)
+        own = _named_after_drive(name, chart)
         svg = static_svg(own.spec)
         files[folder / f"{own.name}.png"] = png_of_svg(svg)
         files[folder / f"{own.name}.pdf"] = bytes(vl_convert.svg_to_pdf(svg))
@@ -153,7 +153,7 @@ def _part(
     return Part(name, summary, tuple(figures), sweeps)
 
 
-def _of(drive: str, chart: Chart) -> Chart:
+def _named_after_drive(drive: str, chart: Chart) -> Chart:
     """A chart under the name of its drive, where there are several."""
     if not drive:
         return chart

@@ -22,7 +22,7 @@ from labctl.report.review_charts.review_chart import (
 )
 
 MOST_POINTS = 16
-"""More are told by the charts along the sweeps, not by a bar each."""
+"""More are in the charts along the sweeps, not a bar each."""
 
 LEAST_WORKLOADS = 3
 """Fewer are the curves of a sweep, which have charts of their own."""

@@ -31,7 +31,7 @@ from labctl.report.panels import LARGE_BLOCK_BYTES
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
 HALF_WIDTH = 500
-"""Pixels of a chart that stands beside another one."""
+"""Pixels of a chart beside another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,12 @@ MARKS = {
     Change.MISSING: " ",
 }
 _SHOWN = ("watts", "iops", "iops_per_watt", "latency_p99_us", "celsius_max")
-"""The data rate says what the IOPS say; it is in the CSV."""
+"""The data rate follows from the IOPS; it is in the CSV."""
 
 
 def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
     """The comparison at 80 columns: who is who, a table a quantity, and what the marks mean."""
-    lines = _who(found.runs)
+    lines = _run_lines(found.runs)
     for quantity in QUANTITIES:
         rows = found.quantity(quantity.name)
         if rows and quantity.name in _SHOWN:
@@ -54,21 +54,21 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
 
 
 def _unthrottled(found: Comparison) -> Iterator[str]:
-    """What throttled phases did while they did not throttle, a line a phase of a run."""
-    told: dict[tuple[str, str], list[str]] = {}
+    """What throttled phases did while they did not throttle: a line for each phase of a run."""
+    throttled: dict[tuple[str, str], list[str]] = {}
     for row in found.rows:
         for cell in row.cells:
             if cell.throttled and row.quantity in ("watts", "iops"):
-                figures = told.setdefault((cell.run, row.point), [])
+                figures = throttled.setdefault((cell.run, row.point), [])
                 if cell.unthrottled is not None:
                     figures.append(f"{prefixed_with_uncertainty(cell.unthrottled)} {row.unit}")
-    for (run, point), figures in told.items():
+    for (run, point), figures in throttled.items():
         words = ", ".join(figures) or "too little is left to give numbers for"
         yield f"{run} {point} throttled; while it did not: {words}"
 
 
 def gate_lines(gate: GateResult) -> list[str]:
-    """What the gate says: its failures, what is undecided, and the verdict."""
+    """The result of a gate: its failures, what is undecided, and the verdict."""
     shown = [check for check in gate.checks if check in gate.failures or check.verdict != "passed"]
     lines = [part for check in shown for part in _folded(str(check))]
     failed = len(gate.failures)
@@ -76,16 +76,16 @@ def gate_lines(gate: GateResult) -> list[str]:
     return [*lines, f"gate: {verdict}"]
 
 
-def _who(runs: Sequence[ComparedRun]) -> list[str]:
-    """A line a run; two, where one of them has no room for its drive."""
-    told = []
+def _run_lines(runs: Sequence[ComparedRun]) -> list[str]:
+    """A line for each run; two where the drive of any of them does not fit."""
+    parts = []
     for run in runs:
         record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
         drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
-        told.append((f"{run.name}  {record}", drive))
-    if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in told):
-        return [f"{record}  {drive}".rstrip() for record, drive in told]
-    return [line for record, drive in told for line in (record, *_folded(f"   {drive}"))]
+        parts.append((f"{run.name}  {record}", drive))
+    if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in parts):
+        return [f"{record}  {drive}".rstrip() for record, drive in parts]
+    return [line for record, drive in parts for line in (record, *_folded(f"   {drive}"))]
 
 
 def _folded(text: str) -> list[str]:
@@ -116,14 +116,14 @@ def _table(rows: Sequence[ComparedRow]) -> Iterator[str]:
     for column in columns:
         wide = max(cell_len(text) for text in (column[0], *column[1]))
         if part and used + _GAP + wide > WIDTH:
-            yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+            yield from _table_lines(names, label, (rows[0].cells[0].run, first), part)
             part, used = [], left
         part.append(column)
         used += _GAP + wide
-    yield from _drawn(names, label, (rows[0].cells[0].run, first), part)
+    yield from _table_lines(names, label, (rows[0].cells[0].run, first), part)
 
 
-def _drawn(
+def _table_lines(
     names: Sequence[str],
     label: int,
     base: tuple[str, list[str]],
@@ -133,7 +133,7 @@ def _drawn(
     widths = [max(cell_len(text) for text in (head, *texts)) for head, texts in columns]
     for number in range(-1, len(names)):
         name = "" if number < 0 else names[number]
-        if cell_len(name) > label:  # both ends tell it apart
+        if cell_len(name) > label:  # its two ends are what is unique
             name = f"{name[: label // 2 - 1]}…{name[-(label - label // 2) :]}"
         cells = [head if number < 0 else texts[number] for head, texts in columns]
         padded = [

@@ -26,7 +26,7 @@ from labctl.report.panels import LARGE_BLOCK_BYTES
 
 WIDTH = 80
 _FEWEST_SECONDS = 30
-"""Of fewer the consistency is not told: it is the scatter of a handful of numbers."""
+"""With fewer, no consistency is printed: it would be the scatter of a handful of numbers."""
 
 _TERMS = {
     "idle": ("idle", 1.0, "W"),
@@ -230,15 +230,15 @@ def _soaks(found: MethodResults) -> Iterator[str]:
     for one in found.soaks:
         rise = f"{one.begin_celsius:.0f} to {one.highest_celsius:.0f} °C ({one.sensor})"
         if one.steady_after_s is None:
-            stood = (
+            steadiness = (
                 f"the temperature did not stand for {one.window_s:.0f} s in {one.duration_s:.0f} s"
             )
         else:
-            stood = (
+            steadiness = (
                 f"it stood at {one.steady_celsius:.1f} °C after {one.steady_after_s:.0f} s "
                 f"(for {one.window_s:.0f} s)"
             )
-        yield f"{one.label}: {rise}; {stood}"
+        yield f"{one.label}: {rise}; {steadiness}"
         held = one.throttled
         if held is None or one.throttled_after_s is None:
             yield "no thermal throttling was seen"

@@ -49,7 +49,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """``rank`` says which columns go first when the terminal is too narrow (highest first)."""
+    """``rank``: in a narrow terminal the columns of the highest rank are left out first."""
 
     heading: str
     cell: Callable[[_Line], str]
@@ -170,7 +170,7 @@ def _mark(summary: RunSummary, result: PhaseResult) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Panels that stand under one heading. All sections of a table have as many columns."""
+    """Panels under one heading. All sections of a table have as many columns."""
 
     summary: RunSummary
     group: tuple[Panel, ...]
