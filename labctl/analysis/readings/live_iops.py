@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from labctl.analysis.readings.channel_series import host_series
+from labctl.analysis.readings.channel_series import Floats, host_series
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import scatter_of
 from labctl.record.reader import RunRecord
-
-Floats = NDArray[np.float64]
 
 LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
 """The channels of the IOPS that fio reports while it runs."""

@@ -11,20 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labctl.analysis.power.rail_power import BRIDGED, rail_watts
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
+    Floats,
+    Ints,
     RailSeries,
     channel_series,
     rail_series,
 )
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 BINS = 1500
 SILENT_AFTER_S = 0.5

@@ -13,11 +13,12 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from labctl.analysis.methods.method_results import MethodResults, methods_of
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
+    Floats,
+    Ints,
     channel_series,
     host_series,
     rail_series,
@@ -31,9 +32,6 @@ from labctl.record.header import Header
 from labctl.record.layout import CHANNELS_DIR
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import Field, phase_rows
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 Table = dict[str, list[Field]]
 """Columns by name, all of one length: what pandas, polars and pyarrow take as it is."""
