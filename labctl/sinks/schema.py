@@ -133,7 +133,7 @@ SCHEMA: Mapping[str, Measurement] = {
 - ``run_part``: the run; for one of several drives, the run and that drive.
 - ``meters_ok``: 1 when every meter gives readings, else 0.
 - ``unthrottled_…``: of the part of a phase that was surely not throttled.
-- ``steady``: 1 or 0; left out when the phase is idle or too short to tell.
+- ``steady``: 1 or 0; left out when the phase is idle or too short to judge.
 - ``alive``: 1, and 0 in the last heartbeat of an orderly end; a rig that stops sending heartbeats
   without a 0 is lost.
 - ``n``: number of readings that the watts are the mean of.

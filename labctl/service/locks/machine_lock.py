@@ -1,4 +1,4 @@
-"""One user a drive on this machine, whatever the user's name and data directory.
+"""One user a drive on this machine, across users and data directories.
 
 The locks of :mod:`labctl.service.locks.rig_lock` are in a data directory, and a person's is not
 that of the service. Abstract names of Unix sockets (unix(7)) are shared by all users of a machine

@@ -61,7 +61,7 @@ def mqtt_sink(settings: MqttSettings, *, live: bool, from_start: bool = False) -
 
 
 def configured_sinks(rig_text: str, rig_name: str) -> list[SinkFactory]:
-    """What a rig, or the site file, says its runs are sent to while they are on.
+    """The sinks that a rig, or the site file, names for its runs while they are on.
 
     Raises ConfigurationError with every mistake, MissingPart.
     """

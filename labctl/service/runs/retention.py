@@ -26,7 +26,7 @@ from labctl.sinks.influxdb.settings import INFLUXDB, influx_settings
 from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
 
 PARQUET_DIR = "parquet"
-_GONE = ".deleted-"
+_DELETED_PREFIX = ".deleted-"
 SETTLED_S = 3_600.0
 """A run without an end that was not written to for so long has ended: no process records it."""
 
@@ -80,7 +80,7 @@ def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> l
     found = [
         (path, _age_s(path, now_s), bytes_below(path))
         for path in find_runs(runs)
-        if not path.name.startswith(_GONE)
+        if not path.name.startswith(_DELETED_PREFIX)
     ]
     left = sum(size for _, _, size in found)
     decisions = []
@@ -143,16 +143,16 @@ def why_it_must_stay(run: Path) -> str:
 
 def delete(run: Path) -> None:
     """Delete a run: renamed first, so that after a crash it is no run any more. Raises OSError."""
-    gone = run.with_name(f"{_GONE}{run.name}")
-    run.rename(gone)
-    (gone / HEADER_FILE).unlink()
-    shutil.rmtree(gone)
+    marked = run.with_name(f"{_DELETED_PREFIX}{run.name}")
+    run.rename(marked)
+    (marked / HEADER_FILE).unlink()
+    shutil.rmtree(marked)
 
 
 def sweep_deleted(runs: Path) -> None:
     """Finish deletions that were cut off. Raises OSError."""
-    for gone in runs.glob(f"{_GONE}*"):
-        shutil.rmtree(gone)
+    for marked in runs.glob(f"{_DELETED_PREFIX}*"):
+        shutil.rmtree(marked)
 
 
 def bytes_below(folder: Path) -> int:

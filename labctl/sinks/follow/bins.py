@@ -21,8 +21,8 @@ from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.schema import PointSeries
 
 LATE_NS = 600_000_000
-"""How long after its end a bin waits for its readings while a run is on. The journal hands
-readings over every 250 ms; a bin of 1 s must be stored 2 s after its first reading."""
+"""How long after its end a bin waits for its readings while a run is on. The journal writes
+readings every 250 ms; a bin of 1 s must be stored 2 s after its first reading."""
 
 MOST_BINS = 2_500
 MOST_READINGS = 1 << 18

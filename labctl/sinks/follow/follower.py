@@ -232,7 +232,7 @@ class Follower:
             self._track(event)
 
     def _distinct(self, event: Event) -> Event:
-        """The event, a nanosecond later for each one alike at the same time: or it would
+        """The event, a nanosecond later for each like one at the same time, since it would
         replace the one before."""
         point = event_point(event, self._phases, self.tags)
         t_ns = event.t_ns

@@ -14,7 +14,7 @@ from labctl.sinks.mqtt.topics import OFFLINE, ONLINE, topic_name
 
 FEWEST_EXPIRY_S = 30
 MISSED_BINS = 5
-"""A live value is "unavailable" when so many bins (at least 30 s) brought no other."""
+"""A live value is "unavailable" after so many bins (at least 30 s) without a new one."""
 
 LONGEST_ID = 48
 
@@ -36,7 +36,7 @@ def identifier(name: str) -> str:
 
 
 def device_id(prefix: str, rig: str) -> str:
-    """The rig's id as a device; rigs of the same name under other prefixes are others."""
+    """The rig's id as a device; rigs of one name under different prefixes have different ids."""
     return f"{identifier(prefix)}_{identifier(rig)}"
 
 
