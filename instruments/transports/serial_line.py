@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import select
 import termios
 import time
@@ -12,25 +11,9 @@ from typing import Any
 
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.transports.lines import NOT_OPEN, ByteLine, SerialFormat
-from instruments.transports.serial_ports import port_path
+from instruments.transports.serial_ports import port_error_text, port_path
 
 _DISCARD_TIMEOUT_S = 1.0
-
-
-def port_error_text(error: Exception) -> str:
-    """Why a port cannot be opened, and what can be done; pyserial's own message is unclear."""
-    code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
-    match code:
-        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
-            return "there is no such port; is it plugged in?"
-        case errno.EACCES | errno.EPERM:
-            return "this user may not open it (group dialout?)"
-        case errno.EAGAIN | errno.EBUSY:
-            return "another program has it open"
-        case errno.ENOTTY | errno.EISDIR:
-            return "it is no serial port"
-        case _:
-            return f"{error}; is it plugged in, and may this user open it (group dialout)?"
 
 
 class SerialLine:

@@ -7,6 +7,7 @@ A port is written as a path (best one in ``/dev/serial/by-id``, which stays the 
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,3 +94,19 @@ def stable_path(port: str) -> str:
     path = port_path(port, port)
     by_id_of = {item.path: item.by_id for item in connected_ports()}
     return by_id_of.get(path, "") or path
+
+
+def port_error_text(error: Exception) -> str:
+    """Why a port cannot be opened, and what can be done; pyserial's own message is unclear."""
+    code = getattr(error, "errno", None) or getattr(error.__context__, "args", (None,))[0]
+    match code:
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return "there is no such port; is it plugged in?"
+        case errno.EACCES | errno.EPERM:
+            return "this user may not open it (group dialout?)"
+        case errno.EAGAIN | errno.EBUSY:
+            return "another program has it open"
+        case errno.ENOTTY | errno.EISDIR:
+            return "it is no serial port"
+        case _:
+            return f"{error}; is it plugged in, and may this user open it (group dialout)?"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.install_command import install_command
 from instruments.transports.lines import NOT_OPEN, SerialFormat
-from instruments.transports.serial_line import port_error_text
+from instruments.transports.serial_ports import port_error_text
 
 OPEN_TIMEOUT_S = 1.5
 

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from instruments.transports.ssh import DESTINATION_PATTERN
-from labctl.config.drive_texts import (
+from labctl.config.drive_text_rules import (
     AbsolutePath,
     Line,
     OneFolder,

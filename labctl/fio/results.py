@@ -24,7 +24,7 @@ from labctl.fio.documents import (
     number_at,
     table_of,
 )
-from labctl.fio.jobs import (
+from labctl.fio.job_values import (
     in_whole_iops,
     is_mixed,
     latency_of,

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labctl.fio.documents import DIRECTIONS, error_of, jobs_of, number
-from labctl.fio.jobs import DRIVE_JOB, latency_of, runtime_ms, sections_of, total_bytes, total_ios
+from labctl.fio.job_values import (
+    DRIVE_JOB,
+    latency_of,
+    runtime_ms,
+    sections_of,
+    total_bytes,
+    total_ios,
+)
 from labctl.record.timebase import NS_PER_MS
 
 

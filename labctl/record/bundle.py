@@ -18,7 +18,6 @@ import platform
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
@@ -29,7 +28,7 @@ from labctl.installed import labctl_version
 from labctl.printable import printable
 from labctl.record.atomic_write import replacing
 from labctl.record.json_values import UNREADABLE, parse_json, printable_texts
-from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE, FIO_DIR, HEADER_FILE
+from labctl.record.layout import raw_files
 from labctl.record.reader import RunRecord
 
 BUNDLE_FORMAT = 1
@@ -97,15 +96,6 @@ class Manifest:
             return cls(run_id, members, versions, data["format"])
         except UNREADABLE as error:
             raise JournalError(f"{MANIFEST} cannot be read: {error}") from error
-
-
-def raw_files(path: Path) -> Iterator[Path]:
-    """The files of the record itself, sorted."""
-    for name in (HEADER_FILE, EVENTS_FILE):
-        if (path / name).is_file():
-            yield path / name
-    for folder in (CHANNELS_DIR, FIO_DIR):
-        yield from sorted(file for file in (path / folder).rglob("*") if file.is_file())
 
 
 def write_bundle(record: RunRecord, summary_json: str, target: Path) -> Manifest:

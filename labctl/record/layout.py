@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,3 +55,12 @@ def written_records(rows: NDArray[np.void]) -> int:
 
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+
+
+def raw_files(path: Path) -> Iterator[Path]:
+    """The files of the record itself, sorted."""
+    for name in (HEADER_FILE, EVENTS_FILE):
+        if (path / name).is_file():
+            yield path / name
+    for folder in (CHANNELS_DIR, FIO_DIR):
+        yield from sorted(file for file in (path / folder).rglob("*") if file.is_file())

@@ -21,7 +21,8 @@ import pytest
 
 from instruments.simulated.bench import MetersProcess
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
-from labctl.cli.meters.read import shown, sparkline
+from labctl.cli.meters.read import shown
+from labctl.cli.terminal.sparkline import sparkline
 from tests.bench.running_meters import TraceThread
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")

@@ -22,9 +22,9 @@ from instruments.simulated.bench import Bench
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.machine import LocalMachine
+from labctl.capture.identity.files_fio_opened import difference, read_open_files
 from labctl.capture.identity.node import find_place
-from labctl.capture.identity.open_files import difference, read_open_files
-from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, given, opening
+from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, given, opening
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest

@@ -20,7 +20,7 @@ from labctl.capture.drive.changed_settings import (
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.identity.nvme_cli import ask_nvme
-from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
+from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed

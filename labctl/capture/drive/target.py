@@ -19,7 +19,7 @@ from labctl.capture.host.machine import LocalMachine, Machine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_own_mounts
 from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missing_device, stat_path
-from labctl.config.drive_texts import checked_path
+from labctl.config.drive_text_rules import checked_path
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
 from labctl.record.phase import Phase

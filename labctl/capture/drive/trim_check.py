@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from labctl.capture.drive.discard import Discard, Promise, read_discard
+from labctl.capture.drive.discard_support import Discard, Promise, read_discard
 from labctl.capture.drive.target import check_target
 from labctl.capture.host.drive_host import DriveHost, LocalHost
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
@@ -28,7 +28,7 @@ from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, mount_of, read_own_mounts
 from labctl.capture.identity.node import find_place
-from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, opening, to_open
+from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, opening, to_open
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused, RunFailed
 from labctl.record.phase import Pattern, Phase, Role

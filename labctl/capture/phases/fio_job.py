@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from labctl.capture.identity.opened import Opened
+from labctl.capture.identity.opened_target import Opened
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
-from labctl.fio.jobs import DRIVE_JOB
+from labctl.fio.job_values import DRIVE_JOB
 from labctl.record.phase import Phase, Replay
 from labctl.trace.chunks import TraceError
 from labctl.trace.replay import write_log

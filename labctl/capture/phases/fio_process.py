@@ -20,9 +20,15 @@ from pathlib import Path
 
 from labctl.capture.host.drive_host import DriveHost, LocalHost, Spawned
 from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.identity.files_fio_opened import ComparedFiles
 from labctl.capture.identity.node import DrivePlace
-from labctl.capture.identity.open_files import ComparedFiles
-from labctl.capture.identity.opened import NOT_WHAT_WAS_CHECKED, Filling, Opened, given, opening
+from labctl.capture.identity.opened_target import (
+    NOT_WHAT_WAS_CHECKED,
+    Filling,
+    Opened,
+    given,
+    opening,
+)
 from labctl.capture.phases.fio_job import (
     JOB_FILE,
     REPLAY_FILE,

@@ -16,13 +16,13 @@ from labctl.capture.drive.changed_settings import Changed, left_changed
 from labctl.capture.host.remote_host import TOKEN, HostSession
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, later_rounds
-from labctl.capture.run.agreement import (
+from labctl.capture.run.expand import expand_for
+from labctl.capture.run.resume_agreement import (
     in_words,
     phase_differences,
     plan_differences,
     rig_differences,
 )
-from labctl.capture.run.expand import expand_for
 from labctl.config.plan import Plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.errors import Refused

@@ -23,11 +23,11 @@ from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.sparkline import sparkline
 from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
 from labctl.record.timebase import Timebase
 
-SPARKS = "▁▂▃▄▅▆▇█"
 HISTORY_VALUES = 24
 DIGITS = 6
 _STATE_STYLE = {State.READING: "", State.CONNECTING: "yellow", State.LOST: "bold red"}
@@ -126,18 +126,6 @@ class LiveChannels:
                 live.total, live.count = 0.0, 0
                 seen.append((name, live, count))
             return seen
-
-
-def sparkline(values: Iterable[float]) -> str:
-    """The values as bars between their least and their greatest."""
-    found = list(values)
-    if not found:
-        return ""
-    low, high = min(found), max(found)
-    if high == low:
-        return SPARKS[0] * len(found)
-    top = len(SPARKS) - 1
-    return "".join(SPARKS[round((value - low) / (high - low) * top)] for value in found)
 
 
 def shown(value: float, unit: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.capture.drive.discard import Discard, Promise
+from labctl.capture.drive.discard_support import Discard, Promise
 from labctl.capture.drive.trim_check import Contents, TrimCheck, TrimVerdict, check_trim_on_host
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.cli.terminal.held_rig import held

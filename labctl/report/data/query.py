@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.installed import Extra, labctl_version, need
 from labctl.record.atomic_write import replacing
-from labctl.record.bundle import raw_files
+from labctl.record.layout import raw_files
 from labctl.record.reader import RunRecord, find_runs
 from labctl.report.csv_text import csv_text
 from labctl.report.data.result_tables import Field

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from labctl.capture.run.agreement import in_words, rig_differences
+from labctl.capture.run.resume_agreement import in_words, rig_differences
 from labctl.capture.run.resumption import why_not
 from labctl.config.rig import Rig
 from labctl.errors import JournalError, LabctlError

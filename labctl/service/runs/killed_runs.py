@@ -16,7 +16,7 @@ from labctl.capture.drive.changed_settings import left_changed
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.ssh import machine_at
-from labctl.capture.run.agreement import drive_differences, in_words
+from labctl.capture.run.resume_agreement import drive_differences, in_words
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError, RunFailed
 from labctl.record.reader import RunRecord

@@ -11,7 +11,7 @@ from labctl.capture.drive import control as drive_control
 from labctl.capture.drive.control import DriveControl, sanitize_state
 from labctl.capture.host.machine import Completed
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened import Opened, opening
+from labctl.capture.identity.opened_target import Opened, opening
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.record.phase import Pattern, Phase, Role

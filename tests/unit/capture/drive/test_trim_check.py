@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labctl.capture.drive.discard import Discard, Promise, read_discard
+from labctl.capture.drive.discard_support import Discard, Promise, read_discard
 from labctl.capture.drive.trim_check import (
     MIB,
     Contents,

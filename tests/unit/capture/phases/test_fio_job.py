@@ -8,7 +8,7 @@ import pytest
 
 from labctl.analysis.run.problems import reaps_late
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened import Opened
+from labctl.capture.identity.opened_target import Opened
 from labctl.capture.phases.fio_job import busy_ms_of, job_file
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig_file import Drive

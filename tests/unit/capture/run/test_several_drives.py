@@ -10,7 +10,7 @@ import pytest
 from labctl.analysis.run.summary import summarise
 from labctl.capture.drive.target import check_targets
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened import Opened
+from labctl.capture.identity.opened_target import Opened
 from labctl.capture.identity.sharing import shared_ports, what_they_share
 from labctl.capture.meters.live_values import View
 from labctl.capture.phases.fio_job import job_file

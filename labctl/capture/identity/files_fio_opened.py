@@ -16,7 +16,7 @@ from importlib import resources
 from labctl.capture.host.drive_host import Spawned
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.node import DrivePlace, Node
-from labctl.capture.identity.opened import Opened
+from labctl.capture.identity.opened_target import Opened
 from labctl.errors import Refused
 
 _WITHIN_S = 30.0
@@ -52,7 +52,11 @@ def read_open_files(directory: str, pid: int | None, machine: Machine) -> OpenFi
     With ``pid`` None the number is read from the file "pid" in its directory.
     """
     number = "" if pid is None else str(pid)
-    script = resources.files("labctl.capture.identity").joinpath("open_files.sh").read_text("utf-8")
+    script = (
+        resources.files("labctl.capture.identity")
+        .joinpath("files_fio_opened.sh")
+        .read_text("utf-8")
+    )
     done = machine.run(["sh", "-c", script, "sh", directory, number], _WITHIN_S)
     first, *lines = done.stdout.splitlines() or [""]
     if not re.fullmatch(r"pid \d+", first):
