@@ -99,6 +99,6 @@ def is_made(record: RunRecord) -> bool:
     went on has one of its first part."""
     last = record.path / (REVIEW_FILE if wants_review(record) else PAGE_FILE)
     try:
-        return last.stat().st_mtime_ns >= (record.path / EVENTS_FILE).stat().st_mtime_ns
+        return last.stat().st_mtime_ns > (record.path / EVENTS_FILE).stat().st_mtime_ns
     except OSError:
         return False
