@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -89,3 +90,7 @@ class Event:
         if not 0 <= t_ns < LAST_NS:
             raise ValueError("a time that is none")
         return cls(t_ns=t_ns, kind=str(data.pop("kind")), data=data)
+
+
+OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
+"""Takes an event's kind, its time in ns on the run's timebase, and its data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
@@ -108,3 +109,7 @@ class Slice:
     points: tuple[Point, ...]
     series: tuple[PointSeries, ...]
     cursor: Cursor
+
+
+ReportLine = Callable[[str], None]
+"""Takes one line for a person: a warning, or what was done."""

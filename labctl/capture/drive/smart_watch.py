@@ -16,13 +16,13 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
 from labctl.errors import LabctlError
 from labctl.record.drive_state import DriveState, SmartLog
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, OnEvent
 
 T = TypeVar("T")
 
@@ -32,9 +32,6 @@ LEAST_GAP_S = 1.0
 """However short the phases are, at least this long passes between two samples."""
 LAST_SAMPLE_WITHIN_S = 5.0
 """The end of a run waits this long for the last reading."""
-
-OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
-"""Takes an event's kind, its time in ns on the run's timebase, and its data."""
 
 
 @dataclass(frozen=True, slots=True)

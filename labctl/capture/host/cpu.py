@@ -11,11 +11,10 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from labctl.capture.host.machine import Machine
 from labctl.errors import LabctlError
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, OnEvent
 
 STAT = "/proc/stat"
 LAST_SAMPLE_WITHIN_S = 5.0
@@ -24,9 +23,6 @@ LAST_SAMPLE_WITHIN_S = 5.0
 _CORE = re.compile(r"^cpu(\d+)((?: \d+){4,})", re.MULTILINE)
 _COLUMNS = 8
 """user, nice, system, idle, iowait, irq, softirq, steal; what follows is contained in these."""
-
-OnEvent = Callable[[EventKind, int, dict[str, Any]], None]
-"""Takes an event's kind, its time in ns on the run's timebase, and its data."""
 
 
 def parse_cpu_times(text: str) -> dict[str, list[int]]:

@@ -19,7 +19,7 @@ from typing import Any
 from instruments.reading import Batch
 from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
-from labctl.capture.drive.smart_watch import DriveWatch, OnEvent, watching_drive
+from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
 from labctl.capture.host.drive_host import DriveHost, LocalHost
@@ -50,7 +50,7 @@ from labctl.errors import (
 )
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, OnEvent
 from labctl.record.journal import Journal
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S, Timebase

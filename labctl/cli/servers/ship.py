@@ -26,6 +26,7 @@ from labctl.service.runs import configured_sinks, shipping
 from labctl.service.runs.shipping import Shipped
 from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
+from labctl.sinks.sink import ReportLine
 
 PLAIN_EVERY = 0.1
 """Without a terminal: a line each tenth of the run."""
@@ -110,16 +111,14 @@ def _no_sinks(record: RunRecord, rig: Rig | None) -> ConfigurationError:
 async def _ship(
     run: Path,
     make: configured_sinks.SinkFactory,
-    report_line: configured_sinks.ReportLine,
+    report_line: ReportLine,
     progress: shipping.Progress,
 ) -> list[Shipped]:
     return await shipping.ship(run, [make(run, report_line)], progress=progress)
 
 
 @contextlib.contextmanager
-def _shown(
-    run: Path, quiet: bool
-) -> Iterator[tuple[configured_sinks.ReportLine, shipping.Progress]]:
+def _shown(run: Path, quiet: bool) -> Iterator[tuple[ReportLine, shipping.Progress]]:
     """Where to report lines and progress: a bar on a terminal, else a line now and then."""
     console = Terminal(stderr=True)
     if not console.is_terminal:

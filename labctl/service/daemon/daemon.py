@@ -22,7 +22,7 @@ from labctl.service.daemon.worker import Worker, WorkerContext
 from labctl.service.data_dir import Home, write_private
 from labctl.service.locks.processes import identity_of
 from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
-from labctl.service.runs.configured_sinks import ReportLine
+from labctl.sinks.sink import ReportLine
 
 ORPHANS_WITHIN_S = 45.0
 """A run whose daemon was killed ends itself; its rig is free after that."""

@@ -27,8 +27,9 @@ from labctl.record.events import EventKind
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.timebase import DAY_S, Timebase
-from labctl.service.runs.configured_sinks import ReportLine, SinkFactory
+from labctl.service.runs.configured_sinks import SinkFactory
 from labctl.service.runs.shipping import LiveShipping
+from labctl.sinks.sink import ReportLine
 
 IDLE_NAME = "idle"
 GRACE_S = 2.0

@@ -31,9 +31,9 @@ from labctl.service.data_dir import Home
 from labctl.service.queue.job import PlanName, Tag
 from labctl.service.queue.new_jobs import Order, jobs_of, parse_after
 from labctl.service.queue.store import Queue
-from labctl.service.runs.configured_sinks import ReportLine
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
 from labctl.sinks.mqtt.topics import base_topic
+from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
     from labctl.service.daemon.daemon import Daemon

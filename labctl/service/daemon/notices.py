@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.record.json_values import UNREADABLE
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import read_small, write_private
+from labctl.sinks.sink import ReportLine
 
 KEPT_S = 3 * DAY_S
 FIRST_PAUSE_S = 5.0
@@ -70,7 +71,7 @@ class Notices:
         folder: Path,
         kinds: Sequence[NoticeKind],
         addresses: Sequence[str],
-        report_line: Callable[[str], None],
+        report_line: ReportLine,
         send: Send | None = None,
     ) -> None:
         """``report_line`` gets a sentence when sending begins to fail and when it works again."""

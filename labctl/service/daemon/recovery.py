@@ -19,8 +19,8 @@ from labctl.service.locks.processes import ProcessIdentity, boot_id
 from labctl.service.locks.rig_lock import use_of
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue
-from labctl.service.runs.configured_sinks import ReportLine
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
+from labctl.sinks.sink import ReportLine
 
 ORPHAN_ENDS_WITHIN_S = 30.0
 

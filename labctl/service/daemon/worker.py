@@ -22,10 +22,10 @@ from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
 from labctl.service.queue.job import Attempt, Job, JobState, Outcome
 from labctl.service.queue.store import Queue, QueueError
-from labctl.service.runs.configured_sinks import ReportLine
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
 from labctl.service.runs.last_written import last_written_ns
+from labctl.sinks.sink import ReportLine
 
 TICK_S = 1.0
 CHECK_AT_LEAST_EVERY_S = 30.0

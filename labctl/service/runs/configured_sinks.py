@@ -10,12 +10,12 @@ from labctl.errors import ConfigurationError, Mistake
 from labctl.installed import Extra, need
 from labctl.sinks.influxdb.settings import InfluxSettings, cursor_name, influx_settings
 from labctl.sinks.mqtt.settings import MqttSettings, mqtt_settings
+from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
     from labctl.sinks.sink import Sink
 
 
-ReportLine = Callable[[str], None]
 SinkFactory = Callable[[Path, ReportLine], "Sink"]
 """Makes a sink for a run, in the event loop that will use it."""
 

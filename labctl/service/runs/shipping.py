@@ -20,10 +20,11 @@ from labctl.record.reader import RunRecord
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
-from labctl.service.runs.configured_sinks import ReportLine, SinkFactory
+from labctl.service.runs.configured_sinks import SinkFactory
 from labctl.service.runs.last_written import is_being_recorded
 from labctl.service.runs.run_clock import RunClock
 from labctl.sinks.schema import Point, rig_point
+from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
     from labctl.sinks.follow.follower import Follower

@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,6 +20,7 @@ from labctl.printable import printable
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import NS_PER_S
 from labctl.sinks.mqtt.settings import at_broker
+from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
     from labctl.sinks.mqtt.settings import MqttSettings
@@ -151,7 +151,7 @@ class RemoteRigs:
 class BrokerListener:
     """Listens to a broker in a thread of its own, until closed; ``rigs`` holds what it received."""
 
-    def __init__(self, settings: MqttSettings, report_line: Callable[[str], None]) -> None:
+    def __init__(self, settings: MqttSettings, report_line: ReportLine) -> None:
         """``report_line`` gets a sentence when the broker cannot be reached, and when it can again.
 
         Raises MissingPart when the client of MQTT is not installed.

@@ -6,13 +6,12 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from labctl.errors import LabctlError
 from labctl.record.atomic_write import write_atomically
-from labctl.sinks.sink import FORMAT, Cursor
+from labctl.sinks.sink import FORMAT, Cursor, ReportLine
 
 SINKS_DIR = "sinks"
 
@@ -27,7 +26,7 @@ class SinkBusy(LabctlError):
 class CursorFile:
     """The cursor of one sink in one run, held by this process alone while it is open."""
 
-    def __init__(self, run: Path, name: str, report_line: Callable[[str], None]) -> None:
+    def __init__(self, run: Path, name: str, report_line: ReportLine) -> None:
         """Take the cursor; ``report_line`` gets a sentence for a person when it cannot be kept.
 
         Raises SinkBusy, or LabctlError when nothing can be written there.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +13,7 @@ from labctl.sinks.influxdb.line_protocol import line, lines
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import Cursor, SinkReport, Slice
+from labctl.sinks.sink import Cursor, ReportLine, SinkReport, Slice
 
 BATCH_LINES = 5_000
 IN_FLIGHT = 4
@@ -41,7 +40,7 @@ class InfluxSink:
         run: Path,
         name: str,
         settings: InfluxSettings,
-        report_line: Callable[[str], None],
+        report_line: ReportLine,
         *,
         full_rate: bool = False,
         from_start: bool = False,

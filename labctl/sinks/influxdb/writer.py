@@ -17,7 +17,7 @@ import json
 import random
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -29,6 +29,7 @@ from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
 from influxdb_client.rest import ApiException
 
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.sinks.sink import ReportLine
 
 LONGEST_ANSWER = 8 * 1024
 """Bytes read of an error's text: a server lists every bad line of a batch."""
@@ -92,7 +93,7 @@ class InfluxWriter:
         self,
         settings: InfluxSettings,
         rejects: Path,
-        report_line: Callable[[str], None],
+        report_line: ReportLine,
         pace: WritePace | None = None,
     ) -> None:
         """``rejects`` is the file for lines that the server will not take.

@@ -27,6 +27,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from labctl.sinks.mqtt.messages import Availability, Message
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE, MqttSettings
+from labctl.sinks.sink import ReportLine
 
 AT_ONCE = 100
 """Messages under way before their acknowledgements are waited for."""
@@ -130,7 +131,7 @@ class MqttPublisher:
     def __init__(
         self,
         settings: MqttSettings,
-        report_line: Callable[[str], None],
+        report_line: ReportLine,
         *,
         availability: Availability | None = None,
         on_connect: Callable[[aiomqtt.Client], Awaitable[None]] = no_setup,

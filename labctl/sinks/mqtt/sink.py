@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -26,7 +26,7 @@ from labctl.sinks.mqtt.messages import Message, RigMessages
 from labctl.sinks.mqtt.settings import MQTT, MqttSettings
 from labctl.sinks.mqtt.topics import topic_name
 from labctl.sinks.schema import Point, run_tags
-from labctl.sinks.sink import Cursor, SinkReport, Slice
+from labctl.sinks.sink import Cursor, ReportLine, SinkReport, Slice
 
 MOST_WAITING = 1_000
 """Messages that wait for their acknowledgement before no more are taken."""
@@ -45,7 +45,7 @@ class MqttSink:
         self,
         run: Path,
         settings: MqttSettings,
-        report_line: Callable[[str], None],
+        report_line: ReportLine,
         *,
         live: bool,
         from_start: bool = False,
