@@ -57,6 +57,7 @@ CASES: dict[str, tuple[int, dict[str, object], dict[str, Mapping[str, Any]]]] = 
     "a hungrier drive, clocks hours off and 50 ppm the other way": (
         21,
         {
+            "speed_divisor": 30.0,
             "power.idle_watts": 6.5,
             "power.read_operation_uj": 60.0,
             "rails.rail_12v.ohms": 0.08,
@@ -82,7 +83,7 @@ CASES: dict[str, tuple[int, dict[str, object], dict[str, Mapping[str, Any]]]] = 
     ),
     "meters without errors of their own": (
         31,
-        {},
+        {"speed_divisor": 30.0},
         {name: {"error_scale": 0.0} for name in ("i12", "v12", "i33", "v33")},
     ),
 }
