@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("labctl", "instruments", "dashboards")
-NOT_FOR_PEOPLE = ("test", "check")
+NOT_FOR_PEOPLE = ("test", "check", "docs")
 """Extras of those who work on labctl itself."""
 
 
