@@ -346,7 +346,7 @@ def test_the_dashboards_are_made_where_their_library_is(lab: Lab) -> None:
 OPTIONAL = {
     "labctl.sinks.influxdb.writer": "influx",
     "labctl.sinks.influxdb.sink": "influx",
-    "labctl.sinks.mqtt.home_assistant": "mqtt",
+    "labctl.sinks.mqtt.retained_topics": "mqtt",
     "labctl.sinks.mqtt.connection": "mqtt",
     "labctl.sinks.mqtt.sink": "mqtt",
 }
