@@ -1,6 +1,6 @@
 # make demo   the whole job on a simulated rig, a minute or two
 # make test   what a change can break, in minutes
-# make test-long  kill storms and soaks at full size (LABCTL_KILLS, LABCTL_RESUME_KILLS)
+# make test-long  kill storms, built-in plans, the wheel alone (LABCTL_KILLS, LABCTL_RESUME_KILLS)
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts
 # make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
@@ -35,13 +35,11 @@ demo: env
 	@$(BIN)/labctl demo
 endif
 
-# Three for two cores: every test waits now and then, for fio or for a meter.
-WORKERS = $(or $(LABCTL_TEST_WORKERS),$(shell echo $$(( ($$(nproc) * 3 + 1) / 2 ))))
+# Two a core: every test waits now and then, for fio or for a meter.
+WORKERS = $(or $(LABCTL_TEST_WORKERS),$(shell echo $$(( $$(nproc) * 2 ))))
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
-# What failed is asked once more: not every test stands a busy machine yet. Both answers are printed.
-AGAIN = $(BIN)/pytest --last-failed --last-failed-no-failures none
 test: servers env
-	$(PYTEST) || $(AGAIN)
+	$(PYTEST)
 
 test-long: servers env
 	$(PYTEST) -m long

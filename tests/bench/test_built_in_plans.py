@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.bench]
+pytestmark = [pytest.mark.bench, pytest.mark.long]
 
 
 def demo(plan: str, scale: str, runs: Path) -> tuple[Path, dict[str, Any]]:

@@ -65,6 +65,9 @@ ELSEWHERE = {
 """Commands that are not run here, and why. Nor is what needs sudo (see test_service_unit.py), nor
 what installs labctl (see test_install_lines.py)."""
 
+LONG = {"make demo"}
+"""Commands that ``make test-long`` runs; what the demo does is tested below with a short plan."""
+
 UNTIL_STOPPED = ("daemon", "idle")
 """Commands that go on until they are told to stop."""
 
@@ -194,7 +197,10 @@ RUN_HERE = sorted(
 )
 
 
-@pytest.mark.parametrize("line", RUN_HERE)
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=pytest.mark.long) if line in LONG else line for line in RUN_HERE],
+)
 def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
     words = shlex.split(line)
     if words[:2] == ["labctl", "simulate"]:

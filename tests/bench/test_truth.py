@@ -29,18 +29,18 @@ LABCTL = (sys.executable, "-m", "labctl.cli.main")
 
 PLAN = """
 name = "truth"
-idle_before_s = 5
-idle_after_s = 4
+idle_before_s = 3
+idle_after_s = 3
 [[sweeps]]
 pattern = "randread"
 queue_depth = [1, 8, 32]
-duration_s = 5
+duration_s = 4
 [[sweeps]]
 pattern = "randrw"
 read_pct = 70
 queue_depth = 4
 jobs = 2
-duration_s = 5
+duration_s = 4
 """
 
 

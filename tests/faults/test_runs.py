@@ -399,6 +399,7 @@ duration_s = 4
 """
 
 
+@pytest.mark.long
 def test_a_drive_that_gets_too_hot_cools_down_and_its_phase_is_done_again(tmp_path: Path) -> None:
     plan = tmp_path / "hot.toml"
     plan.write_text(HOT)

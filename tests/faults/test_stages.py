@@ -77,8 +77,9 @@ class Killed(DaemonProcess):
         self.until(recorded)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("resume", ["repeat", pytest.param("prepare", marks=pytest.mark.long)])
+@pytest.mark.parametrize("resume", ["repeat", "prepare"])
 def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> None:
     plan = tmp_path / "stages.toml"
     plan.write_text(PLAN.format(resume=resume))

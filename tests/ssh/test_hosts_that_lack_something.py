@@ -99,6 +99,7 @@ def test_without_root_the_drives_own_log_is_lost_and_nothing_else(
     assert [line for line in state.problems if "not permitted" in line], state.problems
 
 
+@pytest.mark.long
 def test_without_its_tools_the_drives_own_log_is_lost_and_nothing_else(
     rig: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,7 +121,9 @@ def test_a_run_over_ssh_is_as_one_here(
     assert nothing_left(hosted)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)]
+)
 def test_a_phase_that_a_cut_connection_ended_comes_again(
     rig: Path, server: Sshd, hosted: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
@@ -164,6 +166,7 @@ def test_kill_9_leaves_no_fio_on_the_host(rig: Path, hosted: Path, tmp_path: Pat
     assert nothing_left(hosted)
 
 
+@pytest.mark.long
 def test_killed_and_resumed_at_once_it_ends_what_was_left_and_completes(
     rig: Path, hosted: Path, tmp_path: Path
 ) -> None:
