@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labctl.analysis.results import PhaseResult
+from labctl.record.events import Outcome
 from labctl.record.phase import Phase, format_size
 
 
@@ -43,7 +44,7 @@ def by_workload(
 
 def completed_with_io(result: PhaseResult) -> bool:
     """Whether a phase is a result of the drive: it completed and did I/O."""
-    return result.outcome == "completed" and bool(result.iops)
+    return result.outcome == Outcome.COMPLETED and bool(result.iops)
 
 
 def ordinal(number: int) -> str:

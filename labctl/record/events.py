@@ -67,6 +67,20 @@ class EventKind(StrEnum):
     DRIVE_BACK = "drive_back"
 
 
+class Outcome(StrEnum):
+    """How a phase or a run ended, as it stands in the journal and in ``summary.json``.
+
+    A phase is completed, interrupted or failed. A run that was stopped by a person or by a limit is
+    aborted; one without an end is interrupted (cut off) or still running.
+    """
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    ABORTED = "aborted"
+    RUNNING = "running"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened, at ``t_ns`` on the run's timebase.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.record.events import Outcome
 
 
 def rail_names(summary: RunSummary) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ def most_efficient_phase(results: Iterable[PhaseResult]) -> PhaseResult | None:
     known = [
         (item.iops_per_watt.value, item)
         for item in results
-        if item.iops_per_watt is not None and item.outcome == "completed"
+        if item.iops_per_watt is not None and item.outcome == Outcome.COMPLETED
     ]
     return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
 

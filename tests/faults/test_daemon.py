@@ -19,7 +19,7 @@ from instruments.simulated.bench import Bench
 from labctl.record.reader import RunRecord, find_runs
 from labctl.report.pages.report_files import PAGE_FILE
 from labctl.service.locks.rig_lock import rigs_in_use
-from labctl.service.queue.job import JobState, Outcome
+from labctl.service.queue.job import AttemptOutcome, JobState
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.daemon_run import (
     WITHIN_S,
@@ -93,7 +93,11 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
         job = daemon.until_over(number)
     assert job.state is JobState.DONE, daemon.said()
     outcomes = [attempt.outcome for attempt in job.attempts]
-    assert outcomes == [Outcome.INTERRUPTED, Outcome.INTERRUPTED, Outcome.COMPLETED]
+    assert outcomes == [
+        AttemptOutcome.INTERRUPTED,
+        AttemptOutcome.INTERRUPTED,
+        AttemptOutcome.COMPLETED,
+    ]
     assert {attempt.run for attempt in job.attempts} == {run.name}
     assert_completed_once(run)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labctl.service.data_dir import Home
-from labctl.service.queue.job import JobState, Outcome
+from labctl.service.queue.job import AttemptOutcome, JobState
 from labctl.service.queue.store import Queue, QueueError
 from tests.unit.service.queue.test_store import attempt, job, numbers
 
@@ -51,13 +51,13 @@ def test_on_a_full_disk_nothing_is_half_done_and_it_goes_on_when_there_is_room(
     with pytest.raises(QueueError, match="No space left"):
         queue.add(job)
     with pytest.raises(QueueError, match="No space left"):
-        queue.end(1, Outcome.COMPLETED, "")
+        queue.end(1, AttemptOutcome.COMPLETED, "")
     with pytest.raises(QueueError):
         queue.move(2, 1)
     assert queue.job(1).state is JobState.RUNNING and numbers(queue) == [2]
     assert queue.problems == ()
     ballast.unlink()
-    assert queue.end(1, Outcome.COMPLETED, "").state is JobState.DONE
+    assert queue.end(1, AttemptOutcome.COMPLETED, "").state is JobState.DONE
     assert [item.id for item in queue.add(job)] == [3]
 
 

@@ -13,7 +13,7 @@ from labctl.record.reader import find_runs
 from labctl.report.pages.report_files import PAGE_FILE
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import rigs_in_use
-from labctl.service.queue.job import JobState, Outcome
+from labctl.service.queue.job import AttemptOutcome, JobState
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.conftest import SLOW
 from tests.faults.daemon_run import DaemonProcess, events_of, labctl
@@ -104,8 +104,8 @@ def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> No
         assert not rigs_in_use(daemon.home) and fios_below(daemon.home.runs) == []
     assert "Traceback" not in daemon.said() and "unexpected" not in daemon.said()
     outcomes = [attempt.outcome for attempt in job.attempts]
-    assert len(outcomes) >= 5 and outcomes[-1] is Outcome.COMPLETED
-    assert set(outcomes[:-1]) == {Outcome.INTERRUPTED}
+    assert len(outcomes) >= 5 and outcomes[-1] is AttemptOutcome.COMPLETED
+    assert set(outcomes[:-1]) == {AttemptOutcome.INTERRUPTED}
     assert {attempt.run for attempt in job.attempts} <= {run.name, None}
     assert find_runs(daemon.home.runs) == [run]
     assert_times_ascend(run)

@@ -26,6 +26,7 @@ from labctl.analysis.run.drives import RunOfDrive, runs_of_drives
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.window_means import rounds_of_mean, scatter_u
 from labctl.analysis.workload import ordinal, workload_name
+from labctl.record.events import Outcome
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord
 
@@ -276,7 +277,7 @@ def _row(
                 value=value,
                 change=change,
                 difference=difference,
-                completed=one is not None and one.result.outcome == "completed",
+                completed=one is not None and one.result.outcome == Outcome.COMPLETED,
                 throttled=one is not None and one.result.throttled,
                 unthrottled=None if one is None else _unthrottled(quantity, one),
             )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from labctl.analysis.power.shared_errors import watts_ratio
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.workload import by_workload, completed_with_io
+from labctl.record.events import Outcome
 from labctl.record.phase import Role
 
 
@@ -39,7 +40,9 @@ def conditioned_against_fresh(results: Sequence[PhaseResult]) -> tuple[Condition
     fills = [
         number
         for number, item in enumerate(results)
-        if item.phase.role is Role.PREPARE and item.phase.pattern.io and item.outcome == "completed"
+        if item.phase.role is Role.PREPARE
+        and item.phase.pattern.io
+        and item.outcome == Outcome.COMPLETED
     ]
     if not fills:
         return ()

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from labctl.analysis.power.shared_errors import rail_u_apart, rail_u_gain
 from labctl.analysis.results import COVERAGE_FACTOR, Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import student_factor
+from labctl.record.events import Outcome
 from labctl.record.phase import Pattern
 
 Floats = NDArray[np.float64]
@@ -120,7 +121,7 @@ def fit_rail(results: Sequence[PhaseResult], rail: str) -> RailModel | None:
         item
         for item in results
         if rail in item.rails
-        and item.outcome == "completed"
+        and item.outcome == Outcome.COMPLETED
         and not item.throttled
         and (item.iops or item.phase.pattern is Pattern.IDLE)
     ]

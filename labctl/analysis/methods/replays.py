@@ -20,7 +20,7 @@ from labctl.analysis.readings.channel_series import host_series
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
 from labctl.fio.status import status_of
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord
 
 KERNEL, BOUND = "kernel", "at most"
@@ -89,7 +89,7 @@ def replay_results(record: RunRecord, summary: RunSummary) -> tuple[ReplayResult
     found: list[ReplayResult] = []
     first: dict[str, ReplayResult] = {}
     for item in summary.measured:
-        if item.phase.replay is None or item.outcome != "completed" or not item.iops:
+        if item.phase.replay is None or item.outcome != Outcome.COMPLETED or not item.iops:
             continue
         one = _result(record, item, busy_s.get(item.phase.index), first.get(item.phase.label))
         first.setdefault(item.phase.label, one)

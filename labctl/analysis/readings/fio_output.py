@@ -14,6 +14,7 @@ from typing import Any
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.fio.results import FioResult, last_document, result_of
 from labctl.fio.status import status_of, unfinished
+from labctl.record.events import Outcome
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -35,10 +36,10 @@ def read_output(record: RunRecord, span: PhaseSpan) -> tuple[PhaseSpan, FioResul
     unfit = _problem_of_output(record, span, document)
     if not unfit:
         return span, None if document is None else result_of(document, record.drive_name)
-    if span.outcome == "interrupted":
+    if span.outcome == Outcome.INTERRUPTED:
         return span, None
-    reason = unfit if span.outcome == "completed" else span.reason
-    return replace(span, outcome="failed", reason=reason, unfit=unfit), None
+    reason = unfit if span.outcome == Outcome.COMPLETED else span.reason
+    return replace(span, outcome=Outcome.FAILED, reason=reason, unfit=unfit), None
 
 
 def phase_document(record: RunRecord, phase: Phase) -> dict[str, Any] | None:
@@ -60,7 +61,7 @@ def _problem_of_output(record: RunRecord, span: PhaseSpan, document: dict[str, A
     """Why the output of a phase is not whole; empty where it is."""
     file = record.fio_dir(span.phase) / FIO_STDOUT
     why = ""
-    if span.printed is None and (span.outcome != "completed" or not span.phase.pattern.io):
+    if span.printed is None and (span.outcome != Outcome.COMPLETED or not span.phase.pattern.io):
         return ""  # it ended early: its last status is all there is
     if not file.is_file():
         why = f"{FIO_STDOUT} is missing"

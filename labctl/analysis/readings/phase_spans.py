@@ -10,7 +10,7 @@ import numpy as np
 
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -131,13 +131,13 @@ def _span(
     if ended is None:
         begin_ns = started_ns if started_ns is not None else last_ns
         end_ns = min([last_ns, *(mark for mark in marks if mark > begin_ns)])
-        return PhaseSpan(phase, "interrupted", begin_ns, max(begin_ns, end_ns))
+        return PhaseSpan(phase, Outcome.INTERRUPTED, begin_ns, max(begin_ns, end_ns))
     ended_ns, data = ended
     begin_ns = _first(_time(data.get("begin_ns")), started_ns, ended_ns)
     end_ns = _first(_time(data.get("end_ns")), ended_ns)
     return PhaseSpan(
         phase=phase,
-        outcome=str(data.get("outcome", "completed")),
+        outcome=str(data.get("outcome", Outcome.COMPLETED)),
         begin_ns=begin_ns,
         end_ns=max(begin_ns, end_ns),
         boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),

@@ -16,7 +16,7 @@ from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.fio.results import FioResult
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Role
@@ -61,7 +61,7 @@ def phase_problems(
         if rail.covered < WELL_COVERED
     ]
     notes += _status_notes(record, span)
-    if span.outcome != "completed":
+    if span.outcome != Outcome.COMPLETED:
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
     if span.unfit not in span.reason:
         notes.append(span.unfit)
@@ -267,7 +267,7 @@ def _should_have_readings(name: str, spans: Sequence[PhaseSpan]) -> bool:
     if name in (HOST_WAITING, HOST_STOLEN):
         return False
     return source != "fio" or any(
-        direction in span.phase.directions for span in spans if span.outcome == "completed"
+        direction in span.phase.directions for span in spans if span.outcome == Outcome.COMPLETED
     )
 
 

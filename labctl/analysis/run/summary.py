@@ -47,7 +47,7 @@ from labctl.analysis.throttling.run_signals import IDLE_ROLES, run_signals
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.verdict import verdict
 from labctl.fio.results import FioResult
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 
@@ -201,8 +201,8 @@ def _last_ns(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> int:
 def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:
     end = record.end
     if end is not None:
-        return str(end.data.get("outcome", "completed")), str(end.data.get("reason") or "")
-    return ("running", "") if running else ("interrupted", "the run was cut off")
+        return str(end.data.get("outcome", Outcome.COMPLETED)), str(end.data.get("reason") or "")
+    return (Outcome.RUNNING, "") if running else (Outcome.INTERRUPTED, "the run was cut off")
 
 
 def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:

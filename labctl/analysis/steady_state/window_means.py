@@ -26,7 +26,7 @@ from labctl.analysis.results import (
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.fio.results import mean_direction
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.phase import Role
 
 SCATTER = "scatter between rounds"
@@ -86,14 +86,14 @@ def rounds_of_mean(summary: RunSummary, mean: PhaseResult) -> tuple[PhaseResult,
         for item in summary.measured
         if item.phase.point == mean.phase.point
         and first <= item.phase.round <= last
-        and item.outcome == "completed"
+        and item.outcome == Outcome.COMPLETED
     )
 
 
 def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     """The mean of the completed ones; the last as it is where none was completed."""
     last = rounds[-1]
-    good = [item for item in rounds if item.outcome == "completed"]
+    good = [item for item in rounds if item.outcome == Outcome.COMPLETED]
     if not good:
         return replace(last, phase=replace(last.phase, round=0))
     iops, bytes_per_s = _average([i.iops for i in good]), _average([i.bytes_per_s for i in good])
@@ -111,7 +111,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     return replace(
         last,
         phase=replace(last.phase, round=0),
-        outcome="completed" if len(good) == len(rounds) else last.outcome,
+        outcome=Outcome.COMPLETED if len(good) == len(rounds) else last.outcome,
         gap_before_ms=None,
         rails=rails,
         watts=watts,

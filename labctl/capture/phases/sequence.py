@@ -23,7 +23,7 @@ from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import GuardTripped, Refused, RunFailed
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Pattern, Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
@@ -149,7 +149,7 @@ class PhaseSequence:
         self._pool.hold(following, stop)
         await self._until(end_ns, stop)
         now_ns = self._now_ns()
-        outcome = "interrupted" if stop.asked and now_ns < end_ns else "completed"
+        outcome = Outcome.INTERRUPTED if stop.asked and now_ns < end_ns else Outcome.COMPLETED
         self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason)
 
     async def _cool(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
@@ -164,7 +164,7 @@ class PhaseSequence:
         self._listener.event(
             EventKind.COOLED_DOWN, reached=cool, celsius=celsius, wanted_celsius=phase.until_celsius
         )
-        outcome = "interrupted" if stop.asked and not cool else "completed"
+        outcome = Outcome.INTERRUPTED if stop.asked and not cool else Outcome.COMPLETED
         self._ended(phase, outcome, begin_ns, now_ns, NS_PER_MS, stop.reason or reason)
 
     async def _cool_if_paused(self, stop: StopRequest) -> None:
@@ -202,7 +202,7 @@ class PhaseSequence:
         await asyncio.gather(*self._finishing)  # who has the drive open now is somebody else
         begin_ns = self._now_ns()
         self._listener.phase_began(phase, begin_ns)
-        outcome, problem = "completed", ""
+        outcome, problem = Outcome.COMPLETED, ""
         try:
             await self._actions.purge(phase)
         except RunFailed as error:
@@ -239,10 +239,10 @@ class PhaseSequence:
                 self._report_steady(phase, samples)
                 if unfit:
                     self._fail(unfit, stop)
-                self._closed(phase, fio, "failed" if unfit else "completed", unfit)
+                self._closed(phase, fio, Outcome.FAILED if unfit else Outcome.COMPLETED, unfit)
             elif problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
-                self._closed(phase, fio, "interrupted", reason)
+                self._closed(phase, fio, Outcome.INTERRUPTED, reason)
                 if not stop.asked:
                     self._again(phase, reason, stop)
             else:
@@ -250,7 +250,7 @@ class PhaseSequence:
                 self._closed(phase, fio, outcome, str(problem))
                 if isinstance(problem, Refused):
                     raise problem
-                if outcome == "interrupted":
+                if outcome == Outcome.INTERRUPTED:
                     await self._pool.drop_held()
         finally:
             for task in (*ends, sampling):
@@ -271,7 +271,7 @@ class PhaseSequence:
         self.failed.append(reason)
         if self._when_phase_fails == "end":
             message = f'{reason}; the plan says when_phase_fails = "end"'
-            stop.ask("failed", message, RunFailed.exit_code)
+            stop.ask(Outcome.FAILED, message, RunFailed.exit_code)
 
     def _again(self, phase: Phase, reason: str, stop: StopRequest) -> bool:
         """A phase that was not let to its end is done again, some times; whether it is."""
@@ -282,20 +282,20 @@ class PhaseSequence:
         self._over.discard(phase.index)
         return True
 
-    def _not_completed(self, phase: Phase, problem: BaseException, stop: StopRequest) -> str:
+    def _not_completed(self, phase: Phase, problem: BaseException, stop: StopRequest) -> Outcome:
         """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
         again, with what the plan wants to come before it, unless it must be in one piece."""
         if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
             self._fail(str(problem), stop)
-            return "failed"
+            return Outcome.FAILED
         if stop.asked:
-            return "interrupted"
+            return Outcome.INTERRUPTED
         if not self._again(phase, str(problem), stop):
-            return "failed"
+            return Outcome.FAILED
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
             self._values.pop(index, None)
-        return "interrupted"
+        return Outcome.INTERRUPTED
 
     async def _ready(self, phase: Phase, stop: StopRequest) -> FioProcess | None:
         """The held fio of ``phase``; None when it did not get ready or the run shall end."""
@@ -357,7 +357,7 @@ class PhaseSequence:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
 
         async def finish() -> None:
-            outcome, problem = "completed", await fio.finish()
+            outcome, problem = Outcome.COMPLETED, await fio.finish()
             if problem:
                 error = HostUnreachable(problem) if fio.lost else RunFailed(problem)
                 outcome = self._not_completed(phase, error, stop)
@@ -365,12 +365,12 @@ class PhaseSequence:
 
         self._finishing.append(asyncio.create_task(finish(), name=f"finish-{phase.index}"))
 
-    def _closed(self, phase: Phase, fio: FioProcess, outcome: str, reason: str) -> None:
+    def _closed(self, phase: Phase, fio: FioProcess, outcome: Outcome, reason: str) -> None:
         window = fio.window()
         assert window is not None
         more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
         values = self._values.get(phase.index)
-        if phase.round and outcome == "completed" and values is not None:
+        if phase.round and outcome == Outcome.COMPLETED and values is not None:
             more |= values.to_json()
         if fio.output.disk_busy_s is not None:
             more["disk_busy_s"] = fio.output.disk_busy_s
@@ -381,7 +381,7 @@ class PhaseSequence:
     def _ended(
         self,
         phase: Phase,
-        outcome: str,
+        outcome: Outcome,
         begin_ns: int,
         end_ns: int,
         u_ns: int,
@@ -405,7 +405,7 @@ class PhaseSequence:
         await self._pool.drop_held()
         for fio in self._pool:
             await fio.stop()
-            self._closed(fio.phase, fio, "interrupted", stop.reason or "the run ended")
+            self._closed(fio.phase, fio, Outcome.INTERRUPTED, stop.reason or "the run ended")
 
     async def _until(self, t_ns: int, stop: StopRequest) -> None:
         remaining_s = (t_ns - self._now_ns()) / NS_PER_S

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from labctl.record.events import Outcome
+
 
 class StopRequest:
     """Somebody wants the run to end: the first reason counts."""
@@ -12,9 +14,9 @@ class StopRequest:
         self._event = asyncio.Event()
         self.reason = ""
         self.exit_code = 0
-        self.outcome = ""
+        self.outcome: Outcome | None = None
 
-    def ask(self, outcome: str, reason: str, exit_code: int) -> None:
+    def ask(self, outcome: Outcome, reason: str, exit_code: int) -> None:
         """Ask for the end; later requests change nothing."""
         if not self._event.is_set():
             self.outcome, self.reason, self.exit_code = outcome, reason, exit_code

@@ -27,7 +27,7 @@ from labctl.config.plan import Plan, parse_plan
 from labctl.config.rig import Rig
 from labctl.errors import Refused
 from labctl.record.drive_state import DriveState
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.header import Header
 from labctl.record.journal import reopen
 from labctl.record.layout import HEADER_FILE, HOST_CLOCK
@@ -110,7 +110,7 @@ def why_not(record: RunRecord) -> str:
     end = record.end
     if not record.header.phases:
         return "it is a record of the meters alone"
-    if end is not None and end.data.get("outcome") == "completed":
+    if end is not None and end.data.get("outcome") == Outcome.COMPLETED:
         return "it is completed"
     plan = parse_plan(record.header.plan_text, f"{record.path / HEADER_FILE}: plan")
     if plan.resume == "forbid":
@@ -209,7 +209,7 @@ def _ends(events: Sequence[Event]) -> dict[int, Event]:
 def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
     """Completed phases, and those of rounds that were left out because they were not needed."""
     ends = _ends(events)
-    done = {index for index, end in ends.items() if end.data.get("outcome") == "completed"}
+    done = {index for index, end in ends.items() if end.data.get("outcome") == Outcome.COMPLETED}
     for event in events:
         last = event.data.get("index")
         if event.kind == EventKind.STEADY_STATE and isinstance(last, int) and last in done:
@@ -223,7 +223,7 @@ def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | No
     if not started or not isinstance(started[-1], int) or not 0 <= started[-1] < len(phases):
         return None
     end = _ends(events).get(started[-1])
-    over = end is not None and end.data.get("outcome") in ("completed", "failed")
+    over = end is not None and end.data.get("outcome") in (Outcome.COMPLETED, Outcome.FAILED)
     return None if over else phases[started[-1]]
 
 

@@ -50,7 +50,7 @@ from labctl.errors import (
 )
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
-from labctl.record.events import Event, EventKind, OnEvent
+from labctl.record.events import Event, EventKind, OnEvent, Outcome
 from labctl.record.journal import Journal
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S, Timebase
@@ -63,10 +63,10 @@ ABANDON_WITHIN_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended: "completed", "failed" or "aborted", and where its record is."""
+    """How a run ended, completed, failed or aborted, and where its record is."""
 
     path: Path
-    outcome: str
+    outcome: Outcome
     reason: str
     exit_code: int
 
@@ -117,7 +117,9 @@ class Run:
         if self._sequence is not None:
             self._sequence.kill()
         if self._journal is not None:
-            self.event(EventKind.RUN_ENDED, outcome="aborted", reason="killed by a second Ctrl-C")
+            self.event(
+                EventKind.RUN_ENDED, outcome=Outcome.ABORTED, reason="killed by a second Ctrl-C"
+            )
         if self._acquisition is not None:
             self._acquisition.stop(ABANDON_WITHIN_S)
         if self._journal is not None:
@@ -193,7 +195,7 @@ class Run:
         loop = asyncio.get_running_loop()
 
         def journal_failed(message: str) -> None:
-            loop.call_soon_threadsafe(stop.ask, "failed", message, JournalError.exit_code)
+            loop.call_soon_threadsafe(stop.ask, Outcome.FAILED, message, JournalError.exit_code)
 
         resumption = self._resumption
         if resumption is None:
@@ -313,7 +315,7 @@ class Run:
                 await sequence.carry_out(stop)
         except LabctlError as error:
             reason = "; ".join([*sequence.failed[:1], str(error)])
-            outcome = "aborted" if isinstance(error, GuardTripped) else "failed"
+            outcome = Outcome.ABORTED if isinstance(error, GuardTripped) else Outcome.FAILED
             # a drive that was pulled is a mistake in the rig only before the run has begun
             gone = isinstance(error, ConfigurationError)
             stop.ask(outcome, reason, RunFailed.exit_code if gone else error.exit_code)
@@ -321,11 +323,11 @@ class Run:
             self.event(EventKind.NOT_RESTORED, reason=problem)
         if sequence.failed:
             failed = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
-            stop.ask("failed", failed, RunFailed.exit_code)
+            stop.ask(Outcome.FAILED, failed, RunFailed.exit_code)
         for name in await asyncio.to_thread(self._acquisition.stop):
             self.event(EventKind.INSTRUMENT_STUCK, instrument=name)
         await actions.host.close()
-        outcome = stop.outcome or "completed"
+        outcome = stop.outcome or Outcome.COMPLETED
         self.event(EventKind.RUN_ENDED, outcome=outcome, reason=stop.reason)
         with contextlib.suppress(JournalError):
             await asyncio.to_thread(self._journal.flush)

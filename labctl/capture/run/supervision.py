@@ -14,7 +14,7 @@ from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.drive_actions import RigActions
 from labctl.capture.run.guard import Guard, GuardSample
 from labctl.errors import GuardTripped, RunFailed
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.timebase import NS_PER_S
 
 REQUIRED_GONE_S = 10.0
@@ -51,7 +51,7 @@ class Supervisor:
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled():
                 reason = f"limits are not watched any more: {task.exception()!r}"
-                self._actions.stop.ask("failed", reason, RunFailed.exit_code)
+                self._actions.stop.ask(Outcome.FAILED, reason, RunFailed.exit_code)
 
         task = asyncio.create_task(watch(), name="watch")
         task.add_done_callback(ended)
@@ -72,7 +72,7 @@ class Supervisor:
                 and now - lost_at > REQUIRED_GONE_S
             ):
                 self._actions.stop.ask(
-                    "failed",
+                    Outcome.FAILED,
                     f"{name} is required and has been away for {REQUIRED_GONE_S:.0f} s: "
                     f"{owner.reason}",
                     RunFailed.exit_code,
@@ -94,7 +94,7 @@ class Supervisor:
             event(EventKind.GUARD_TRIPPED, limit=trip.limit, reason=trip.reason, action=trip.action)
             limits = actions.rig.file.limits
             if trip.action == "abort":
-                actions.stop.ask("aborted", trip.reason, GuardTripped.exit_code)
+                actions.stop.ask(Outcome.ABORTED, trip.reason, GuardTripped.exit_code)
             elif trip.action == "pause":
                 cool = Pause(trip.reason, limits.cool_celsius, limits.cool_within_s)
                 self._sequence.pause(cool)

@@ -16,7 +16,7 @@ from labctl.config.find_rig import rig_files
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord, find_runs
 from labctl.service.runs.configured_sinks import configured_sinks
 from labctl.toml_reading import parse_toml, read_configuration
@@ -36,7 +36,7 @@ def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) 
             rows.append({"run": path.name, "phases": None, "outcome": f"unreadable: {error}"})
             continue
         completed = sum(
-            event.kind == EventKind.PHASE_ENDED and event.data.get("outcome") == "completed"
+            event.kind == EventKind.PHASE_ENDED and event.data.get("outcome") == Outcome.COMPLETED
             for event in record.events
         )
         end = record.end
@@ -44,7 +44,7 @@ def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) 
             {
                 "run": path.name,
                 "phases": f"{completed}/{len(record.header.phases)}",
-                "outcome": str(end.data.get("outcome", "not told")) if end else "interrupted",
+                "outcome": str(end.data.get("outcome", "not told")) if end else Outcome.INTERRUPTED,
             }
         )
     _print_rows(rows, json_output, f"no runs in {runs}")

@@ -39,7 +39,7 @@ from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.layout import HEADER_FILE
 from labctl.record.reader import RunRecord
 from labctl.service.daemon.run_process import watch_lifeline
@@ -244,7 +244,7 @@ async def _run(
                         file=sys.stderr,
                     )
             os._exit(INTERRUPTED)
-        stop.ask("aborted", reason, INTERRUPTED)
+        stop.ask(Outcome.ABORTED, reason, INTERRUPTED)
         with contextlib.suppress(OSError):  # the terminal may be gone
             print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
 

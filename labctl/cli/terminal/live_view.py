@@ -19,7 +19,7 @@ from rich.text import Text
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
 from labctl.capture.run.run import Run
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.timebase import NS_PER_S
 
 REDRAW_PER_S = 4
@@ -148,7 +148,7 @@ def _event_line(run: Run, event: Event) -> str:
         case EventKind.PHASE_STARTED:
             phase = run.phases[data["index"]]
             return f"phase {phase.index + 1}/{len(run.phases)} {phase.label}"
-        case EventKind.PHASE_ENDED if data["outcome"] != "completed":
+        case EventKind.PHASE_ENDED if data["outcome"] != Outcome.COMPLETED:
             return f"phase {data['index'] + 1} {data['outcome']}: {data['reason']}"
         case EventKind.PHASE_ENDED:
             seconds = (data["end_ns"] - data["begin_ns"]) / NS_PER_S
@@ -237,6 +237,8 @@ def _print_above(run: Run, console: Console, event: Event) -> None:
     if event.kind in (EventKind.PHASE_STARTED, EventKind.RUN_ENDED):
         return  # the screen shows it
     line = _event_line(run, event)
-    if line and not (event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == "completed"):
+    if line and not (
+        event.kind == EventKind.PHASE_ENDED and event.data["outcome"] == Outcome.COMPLETED
+    ):
         with contextlib.suppress(OSError):
             console.print(Text(f"{_stamp(event)}  {line}", style="yellow"))

@@ -15,6 +15,7 @@ from labctl.analysis.latency import latency_mean_us, latency_percentile_us
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
+from labctl.record.events import Outcome
 from labctl.report import key_figures, numbers, slow_stretches
 from labctl.report.numbers import (
     NOTHING,
@@ -33,7 +34,7 @@ OTHER_SLOWDOWN = "s"
 NOT_EXCLUDED = "?"
 NOT_COMPLETED = "!"
 
-_OUTCOME_STYLE = {"completed": "bold green", "running": "bold cyan"}
+_OUTCOME_STYLE: dict[str, str] = {Outcome.COMPLETED: "bold green", Outcome.RUNNING: "bold cyan"}
 _GAP = 2
 _INDENT = 2
 
@@ -158,7 +159,7 @@ def _celsius(result: PhaseResult) -> str:
 
 
 def _mark(summary: RunSummary, result: PhaseResult) -> str:
-    marks = NOT_COMPLETED if result.outcome != "completed" else ""
+    marks = NOT_COMPLETED if result.outcome != Outcome.COMPLETED else ""
     if result.throttled:
         marks += THROTTLED
     elif slow_stretches.causes_in(summary, result):

@@ -23,7 +23,7 @@ from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
 from labctl.errors import JournalError
 from labctl.record import journal as journals
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.timebase import DAY_S, Timebase
@@ -87,7 +87,7 @@ async def _record_one(
             await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
         finally:
             await asyncio.to_thread(acquisition.stop)
-            event(EventKind.RUN_ENDED, outcome="completed", reason="")
+            event(EventKind.RUN_ENDED, outcome=Outcome.COMPLETED, reason="")
             await asyncio.to_thread(journal.close)
             await asyncio.to_thread(shipping.finish, GRACE_S)
         if journal.failure is not None:

@@ -12,12 +12,12 @@ from labctl.capture.run.resume_agreement import in_words, rig_differences
 from labctl.capture.run.resumption import why_not
 from labctl.config.rig import Rig
 from labctl.errors import JournalError, LabctlError
-from labctl.record.events import EventKind
+from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord
 from labctl.service.data_dir import Home
 from labctl.service.locks.processes import ProcessIdentity, boot_id
 from labctl.service.locks.rig_lock import use_of
-from labctl.service.queue.job import Attempt, Job, JobState, Outcome
+from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
 from labctl.service.queue.store import Queue
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
 from labctl.sinks.sink import ReportLine
@@ -45,14 +45,14 @@ def _settle(queue: Queue, home: Home, rig: Rig, runs: Path, job: Job) -> Job:
     what = "the daemon went away" if blameless else "the machine went down"
     if run is None:
         reason = f"{what} before its run began"
-        return queue.end(job.id, Outcome.INTERRUPTED, reason, blameless=blameless)
+        return queue.end(job.id, AttemptOutcome.INTERRUPTED, reason, blameless=blameless)
     left = end_leftovers(run, rig)
     if job.last is not None and job.last.run is None:
         queue.note(job.id, run=run.name)
     outcome, reason = outcome_of(run)
-    if outcome is Outcome.COMPLETED:
+    if outcome is AttemptOutcome.COMPLETED:
         left += finish_report(run)
-    if outcome is Outcome.INTERRUPTED:
+    if outcome is AttemptOutcome.INTERRUPTED:
         reason = "; ".join([what, *left])
     return queue.end(job.id, outcome, reason, phases_done(run), blameless)
 
@@ -78,12 +78,12 @@ def run_to_resume(job: Job, rig: Rig, runs: Path, report_line: ReportLine) -> Pa
     was away) is passed over for the interrupted run before it.
     """
     for attempt in reversed(job.attempts):
-        if attempt.outcome not in (Outcome.INTERRUPTED, Outcome.FAILED, None):
+        if attempt.outcome not in (AttemptOutcome.INTERRUPTED, AttemptOutcome.FAILED, None):
             return None
         if attempt.run is not None:
             try:
                 record = RunRecord(runs / attempt.run)
-                failed = record.end is not None and attempt.outcome is Outcome.FAILED
+                failed = record.end is not None and attempt.outcome is AttemptOutcome.FAILED
                 if failed or why_not(record):
                     return None
                 differences = rig_differences(record, rig)
@@ -109,30 +109,30 @@ def phases_done(run: Path) -> int:
         event.data.get("index")
         for event in events
         if event.kind == EventKind.PHASE_ENDED
-        and event.data.get("outcome") == "completed"
+        and event.data.get("outcome") == Outcome.COMPLETED
         and isinstance(event.data.get("index"), int)
     }
     return len(done)
 
 
-def outcome_of(run: Path) -> tuple[Outcome, str]:
+def outcome_of(run: Path) -> tuple[AttemptOutcome, str]:
     """How a run ended, from its record alone, not from its process."""
     try:
         record = RunRecord(run)
     except JournalError:
-        return Outcome.INTERRUPTED, ""
+        return AttemptOutcome.INTERRUPTED, ""
     if record.end is None:
-        return Outcome.INTERRUPTED, ""
+        return AttemptOutcome.INTERRUPTED, ""
     outcome, reason = record.end.data.get("outcome"), str(record.end.data.get("reason", ""))
-    if outcome == "completed":
-        return Outcome.COMPLETED, reason
-    if outcome == "failed":
-        return Outcome.FAILED, reason
+    if outcome == Outcome.COMPLETED:
+        return AttemptOutcome.COMPLETED, reason
+    if outcome == Outcome.FAILED:
+        return AttemptOutcome.FAILED, reason
     guarded = any(
         event.kind == EventKind.GUARD_TRIPPED and reason.startswith(str(event.data.get("reason")))
         for event in record.events
     )
-    return (Outcome.ABORTED if guarded else Outcome.INTERRUPTED), reason
+    return (AttemptOutcome.ABORTED if guarded else AttemptOutcome.INTERRUPTED), reason
 
 
 def _went_down(last: Attempt) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from labctl.service.data_dir import make_folder
 from labctl.service.locks.processes import ProcessIdentity, identity_of
 from labctl.service.locks.rig_lock import HANDED_DOWN_VARIABLE, JOB_VARIABLE, RigLock
-from labctl.service.queue.job import Outcome
+from labctl.service.queue.job import AttemptOutcome
 
 LIFELINE_VARIABLE = "LABCTL_LIFELINE"
 """The descriptor of a pipe whose other end the daemon holds: it breaks when the daemon ends."""
@@ -26,7 +26,12 @@ KILL_WITHIN_S = 10.0
 MOST_RESULT_BYTES = 1 << 26
 MOST_REASON_BYTES = 4_096
 
-_OUTCOMES = {0: Outcome.COMPLETED, 1: Outcome.FAILED, 2: Outcome.REFUSED, 3: Outcome.ABORTED}
+_OUTCOMES = {
+    0: AttemptOutcome.COMPLETED,
+    1: AttemptOutcome.FAILED,
+    2: AttemptOutcome.REFUSED,
+    3: AttemptOutcome.ABORTED,
+}
 """By the exit code of ``labctl run``; anything else is an interruption."""
 
 
@@ -34,7 +39,7 @@ _OUTCOMES = {0: Outcome.COMPLETED, 1: Outcome.FAILED, 2: Outcome.REFUSED, 3: Out
 class RunResult:
     """How a run ended, as its process reported. ``run`` is its directory, if it has one."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     reason: str
     run: Path | None
 
@@ -124,11 +129,15 @@ class RunProcess:
         """How it ended, from its exit code and its printed JSON."""
         code = self._process.returncode
         printed = self._printed()
-        outcome = Outcome.INTERRUPTED if code is None else _OUTCOMES.get(code, Outcome.INTERRUPTED)
+        outcome = (
+            AttemptOutcome.INTERRUPTED
+            if code is None
+            else _OUTCOMES.get(code, AttemptOutcome.INTERRUPTED)
+        )
         run = printed.get("run")
         path = Path(run) if isinstance(run, str) else None
         reason = str(printed.get("reason") or "")
-        if not reason and outcome is not Outcome.COMPLETED:
+        if not reason and outcome is not AttemptOutcome.COMPLETED:
             reason = self._last_error_line() or (
                 f"killed by signal {-code}"
                 if code is not None and code < 0

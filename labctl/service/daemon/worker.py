@@ -20,7 +20,7 @@ from labctl.service.daemon.run_process import RunProcess, RunResult
 from labctl.service.data_dir import Home, make_folder, write_private
 from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
-from labctl.service.queue.job import Attempt, Job, JobState, Outcome
+from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
 from labctl.service.queue.store import Queue, QueueError
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
@@ -161,12 +161,12 @@ class Worker:
     async def _run_job(self, job: Job) -> None:
         """Run a job to its end, and store the result."""
         self._context.report_line(f"{self.rig.name}: job {job.id} begins: {job.plan}")
-        result = RunResult(Outcome.INTERRUPTED, "the daemon could not start it", None)
+        result = RunResult(AttemptOutcome.INTERRUPTED, "the daemon could not start it", None)
         try:
             targets, serials = self.rig.targets, self.rig.serials
             if (targets, serials) != (job.drive_target, job.drive_serial):
                 result = RunResult(
-                    Outcome.REFUSED,
+                    AttemptOutcome.REFUSED,
                     f"the rig has another drive now ({targets} {serials}) than when it "
                     f"was queued ({job.drive_target} {job.drive_serial}): queue it again",
                     None,
@@ -174,7 +174,7 @@ class Worker:
             else:
                 result = await self._run(job)
         except (LabctlError, OSError) as error:
-            result = RunResult(Outcome.FAILED, f"could not be started: {error}", None)
+            result = RunResult(AttemptOutcome.FAILED, f"could not be started: {error}", None)
         finally:
             await asyncio.shield(self._store_result(job, result))
 
@@ -218,7 +218,7 @@ class Worker:
 
     async def _supervise(
         self, job: Job, child: RunProcess, events_offset: int
-    ) -> tuple[Outcome, str] | None:
+    ) -> tuple[AttemptOutcome, str] | None:
         """Supervise a run until it has ended; outcome and reason where this worker stopped it.
 
         ``events_offset``: where the events of this attempt begin in the events file, bytes; more
@@ -231,10 +231,10 @@ class Worker:
             self.last_active_s = time.monotonic()
             if self.stopping.is_set():
                 await child.end()
-                return Outcome.INTERRUPTED, "the daemon was stopped"
+                return AttemptOutcome.INTERRUPTED, "the daemon was stopped"
             if await self._cancel_asked(job):
                 await child.end()
-                return Outcome.CANCELLED, "cancelled while it ran"
+                return AttemptOutcome.CANCELLED, "cancelled while it ran"
             if run is None:
                 run = await asyncio.to_thread(
                     run_of, job, self._context.home, self.rig, self._context.runs
@@ -252,7 +252,7 @@ class Worker:
             limit = HUNG_AFTER_TICKS if run is not None else BEGINS_WITHIN_TICKS
             if silent > (REPORT_WITHIN_TICKS if ended else limit):
                 await child.end()
-                return Outcome.FAILED, f"it hung: nothing was written for {silent} s"
+                return AttemptOutcome.FAILED, f"it hung: nothing was written for {silent} s"
         return None
 
     async def _cancel_asked(self, job: Job) -> bool:
@@ -277,9 +277,9 @@ class Worker:
         if run is not None:
             left = await asyncio.to_thread(end_leftovers, run, self.rig)
             # a run may fail after its end, when its report cannot be written: it is not run again
-            if result.outcome in (Outcome.INTERRUPTED, Outcome.FAILED):
+            if result.outcome in (AttemptOutcome.INTERRUPTED, AttemptOutcome.FAILED):
                 outcome, reason = await asyncio.to_thread(outcome_of, run)
-                if outcome is Outcome.COMPLETED:
+                if outcome is AttemptOutcome.COMPLETED:
                     left += await asyncio.to_thread(finish_report, run)
                     result = RunResult(outcome, reason, run)
             for line in left:
@@ -312,7 +312,7 @@ class Worker:
         last = job.last
         if job.state is JobState.CANCELLED:
             return  # the person who cancelled it knows
-        guarded = last is not None and last.outcome is Outcome.ABORTED
+        guarded = last is not None and last.outcome is AttemptOutcome.ABORTED
         kind = NoticeKind.GUARD_TRIPPED if guarded else NoticeKind(job.state.value)
         run = f"\nrun: {last.run}" if last is not None and last.run else ""
         endings = {

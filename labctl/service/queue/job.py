@@ -55,7 +55,7 @@ class JobState(StrEnum):
         return self in (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt ended. ``interrupted``: cut off from outside (kill, reboot, shutdown)."""
 
     COMPLETED = "completed"
@@ -80,7 +80,7 @@ class Attempt(_Strict):
     pid_ticks: Annotated[int, Field(ge=0, le=1 << 62)] = 0
     run: RunName | None = None
     ended_s: Moment | None = None
-    outcome: Outcome | None = None
+    outcome: AttemptOutcome | None = None
     reason: Reason = ""
     phases_done: Count = 0
 
@@ -150,7 +150,7 @@ def noted(job: Job, **values: object) -> Job:
 
 def ended(
     job: Job,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
     reason: str,
     now_s: float,
     phases_done: int = 0,
@@ -168,11 +168,11 @@ def ended(
     reason = "\n".join(map(printable, reason.splitlines()))[:4096]
     job = noted(job, ended_s=now_s, outcome=outcome, reason=reason, phases_done=phases_done)
     update: dict[str, object] = {"reason": reason}
-    if job.cancel_asked and outcome is not Outcome.COMPLETED:
+    if job.cancel_asked and outcome is not AttemptOutcome.COMPLETED:
         update |= {"state": JobState.CANCELLED, "reason": "cancelled while it ran"}
-    elif outcome is Outcome.COMPLETED:
+    elif outcome is AttemptOutcome.COMPLETED:
         update |= {"state": JobState.DONE}
-    elif outcome is Outcome.INTERRUPTED:
+    elif outcome is AttemptOutcome.INTERRUPTED:
         progress = last is not None and phases_done > before
         stalled = 0 if progress else job.stalled + (not blameless)
         given_up = stalled >= MOST_STALLED
@@ -181,7 +181,7 @@ def ended(
         update |= {"stalled": stalled, "state": JobState.FAILED if given_up else JobState.QUEUED}
         if given_up:
             update["reason"] = f"cut off {stalled} times in a row without progress: {reason}"[:4096]
-    elif outcome is Outcome.FAILED and job.failures < job.retries:
+    elif outcome is AttemptOutcome.FAILED and job.failures < job.retries:
         update |= {
             "failures": job.failures + 1,
             "state": JobState.QUEUED,

@@ -24,9 +24,9 @@ from labctl.service.data_dir import Home, make_folder, read_small, write_private
 from labctl.service.queue.job import (
     MOST_JOB_BYTES,
     Attempt,
+    AttemptOutcome,
     Job,
     JobState,
-    Outcome,
     begun,
     cancelled,
     ended,
@@ -160,7 +160,7 @@ class Queue:
     def end(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: AttemptOutcome,
         reason: str,
         phases_done: int = 0,
         blameless: bool = False,

@@ -18,7 +18,7 @@ from labctl.capture.meters.live_values import STALE_S, LiveRail, View, live_rail
 from labctl.config.rig_file import FIO_INSTRUMENT
 from labctl.fio.documents import DIRECTIONS
 from labctl.fio.status import LiveRates
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import UNREADABLE, known
 from labctl.record.layout import CHANNELS_DIR, HOST_INSTRUMENT, READING
 from labctl.record.phase import Phase
@@ -95,7 +95,7 @@ class RunView:
                 if isinstance(index, int) and 0 <= index < len(self.header.phases):
                     self._phase, self._begin_ns = self.header.phases[index], event.t_ns
             case EventKind.PHASE_ENDED:
-                if isinstance(index, int) and data.get("outcome") == "completed":
+                if isinstance(index, int) and data.get("outcome") == Outcome.COMPLETED:
                     self._done.add(index)
             case EventKind.INSTRUMENT_LOST:
                 self._states[str(data.get("instrument"))] = State.LOST

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labctl.record.events import Outcome
 from labctl.record.json_values import UNREADABLE, known, parse_json
 from labctl.service.data_dir import read_small
-from labctl.service.queue.job import Job, JobState, Outcome
+from labctl.service.queue.job import AttemptOutcome, Job, JobState
 
 SUMMARY_FILE = "summary.json"
 MOST_SUMMARY_BYTES = 1 << 26
@@ -124,7 +125,7 @@ def _report(job: Job, runs: Path) -> JobReport:
     }
     look_at = []
     if job.state is JobState.FAILED:
-        by_guard = last.outcome is Outcome.ABORTED
+        by_guard = last.outcome is AttemptOutcome.ABORTED
         look_at.append(f"{'stopped by a limit' if by_guard else 'failed'}: {job.reason}")
     if len(job.attempts) > 1:
         look_at.append(f"it took {len(job.attempts)} attempts: labctl queue show {job.id}")
@@ -154,7 +155,7 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
     measured = [item for item in phases if item["phase"]["role"] == "measure"]
     found: dict[str, Any] = {
         "phases": len(phases),
-        "phases_completed": sum(item["outcome"] == "completed" for item in phases),
+        "phases_completed": sum(item["outcome"] == Outcome.COMPLETED for item in phases),
         "throttled": tuple(
             f"{labels[id(item)]} ({_throttled_numbers(item)})"
             for item in measured

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
-from labctl.record.events import Event, EventKind
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
@@ -31,7 +31,11 @@ _SEVERITIES: dict[str, str] = {
 }
 NOT_SHOWN = (EventKind.DRIVE_POWER, EventKind.CPU_TIMES)
 """Readings among the events: for the analysis, not for a line in a chart."""
-_BAD_WORDS = {"failed": ERROR, "aborted": ERROR, "interrupted": WARNING}
+_BAD_WORDS: dict[str, str] = {
+    Outcome.FAILED: ERROR,
+    Outcome.ABORTED: ERROR,
+    Outcome.INTERRUPTED: WARNING,
+}
 _TROUBLE_WORDS = {"fail": ERROR, "error": ERROR, "trip": ERROR, "lost": WARNING, "warn": WARNING}
 
 _THROTTLE_TITLES = {

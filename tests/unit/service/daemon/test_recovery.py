@@ -12,7 +12,7 @@ from labctl.config.rig import Rig, parse_rig
 from labctl.record.layout import HEADER_FILE
 from labctl.report.pages.report_files import PAGE_FILE, REVIEW_FILE
 from labctl.service.daemon.recovery import run_to_resume
-from labctl.service.queue.job import Attempt, Outcome
+from labctl.service.queue.job import Attempt, AttemptOutcome
 from labctl.service.runs.killed_runs import finish_report
 from tests.unit.config.test_rig import RIG as RIG_TEXT
 from tests.unit.service.queue.test_store import NOW_S, job
@@ -33,7 +33,7 @@ def cut_off(tmp_path: Path) -> Path:
     return path
 
 
-def attempts(*ends: tuple[Outcome | None, str | None]) -> tuple[Attempt, ...]:
+def attempts(*ends: tuple[AttemptOutcome | None, str | None]) -> tuple[Attempt, ...]:
     return tuple(Attempt(begun_s=NOW_S, outcome=outcome, run=run) for outcome, run in ends)
 
 
@@ -46,13 +46,15 @@ def resumed(kept: tuple[Attempt, ...], runs: Path, rig: Rig = RIG) -> tuple[Path
 def test_an_attempt_that_failed_before_it_began_takes_nothing_from_the_run_before(
     cut_off: Path,
 ) -> None:
-    kept = attempts((Outcome.INTERRUPTED, cut_off.name), (Outcome.FAILED, None))
+    kept = attempts((AttemptOutcome.INTERRUPTED, cut_off.name), (AttemptOutcome.FAILED, None))
     assert resumed(kept, cut_off.parent) == (cut_off, "")
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.REFUSED, Outcome.CANCELLED])
-def test_what_was_ended_for_a_reason_begins_anew(cut_off: Path, outcome: Outcome) -> None:
-    kept = attempts((Outcome.INTERRUPTED, cut_off.name), (outcome, None))
+@pytest.mark.parametrize(
+    "outcome", [AttemptOutcome.ABORTED, AttemptOutcome.REFUSED, AttemptOutcome.CANCELLED]
+)
+def test_what_was_ended_for_a_reason_begins_anew(cut_off: Path, outcome: AttemptOutcome) -> None:
+    kept = attempts((AttemptOutcome.INTERRUPTED, cut_off.name), (outcome, None))
     assert resumed(kept, cut_off.parent) == (None, "")
 
 
@@ -76,13 +78,13 @@ def test_a_report_of_the_first_part_alone_is_made_anew(tmp_path: Path, asked: st
 
 def test_a_run_that_failed_begins_anew(tmp_path: Path) -> None:
     ended = build(tmp_path, Bench(WORK)).path
-    kept = attempts((Outcome.FAILED, ended.name))
+    kept = attempts((AttemptOutcome.FAILED, ended.name))
     assert resumed(kept, ended.parent) == (None, "")
 
 
 def test_after_a_change_of_the_rig_the_job_begins_anew_and_says_why(cut_off: Path) -> None:
     """What was measured with another shunt must not stand in one run with the rest."""
-    kept = attempts((Outcome.INTERRUPTED, cut_off.name))
+    kept = attempts((AttemptOutcome.INTERRUPTED, cut_off.name))
     corrected = parse_rig(RIG_TEXT.replace("shunt_ohm = 0.05", "shunt_ohm = 0.0493"), "bench.toml")
     run, told = resumed(kept, cut_off.parent, corrected)
     assert run is None
@@ -91,6 +93,6 @@ def test_after_a_change_of_the_rig_the_job_begins_anew_and_says_why(cut_off: Pat
 
 
 def test_where_runs_are_sent_may_change(cut_off: Path) -> None:
-    kept = attempts((Outcome.INTERRUPTED, cut_off.name))
+    kept = attempts((AttemptOutcome.INTERRUPTED, cut_off.name))
     text = f'# moved\n{RIG_TEXT}\n[sinks.influxdb]\nurl = "http://x:8086"\nbucket = "b"\n'
     assert resumed(kept, cut_off.parent, parse_rig(text, "bench.toml")) == (cut_off, "")

@@ -22,9 +22,9 @@ from labctl.errors import ConfigurationError
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import (
     Attempt,
+    AttemptOutcome,
     Job,
     JobState,
-    Outcome,
     WrongState,
     begun,
     ended,
@@ -64,7 +64,7 @@ def numbers(queue: Queue, state: JobState = JobState.QUEUED) -> list[int]:
 
 
 def test_a_pause_is_over_when_the_wall_clock_was_set_back_behind_its_beginning() -> None:
-    failed = ended(begun(job(1, retries=1), attempt()), Outcome.FAILED, "no", NOW_S)
+    failed = ended(begun(job(1, retries=1), attempt()), AttemptOutcome.FAILED, "no", NOW_S)
     assert not may_begin(failed, NOW_S + 1) and may_begin(failed, NOW_S + 60)
     assert may_begin(failed, NOW_S - 3600)
     assert not may_begin(job(2, after_s=NOW_S), NOW_S - 3600)
@@ -78,7 +78,7 @@ def test_jobs_are_taken_in_their_order_and_one_at_a_time_per_rig(queue: Queue) -
     assert queue.claim("bench", attempt()) is None
     beside = queue.claim("other", attempt())
     assert beside is not None and beside.id == 4
-    queue.end(1, Outcome.COMPLETED, "")
+    queue.end(1, AttemptOutcome.COMPLETED, "")
     second = queue.claim("bench", attempt())
     assert second is not None and second.id == 2
 
@@ -119,17 +119,19 @@ def test_a_rigs_name_cannot_leave_its_folder(queue: Queue, name: str) -> None:
 def test_a_failure_is_tried_again_as_often_as_asked_then_fails_for_good(queue: Queue) -> None:
     queue.add(lambda number: job(number, retries=1))
     queue.claim("bench", attempt())
-    again = queue.end(1, Outcome.FAILED, "fio died")
+    again = queue.end(1, AttemptOutcome.FAILED, "fio died")
     assert again.state is JobState.QUEUED and again.after_s is not None
     assert 20 < again.after_s - time.time() < 40
     assert queue.claim("bench", attempt()) is None  # not yet
-    over = ended(begun(again, attempt()), Outcome.FAILED, "fio died again", NOW_S)
+    over = ended(begun(again, attempt()), AttemptOutcome.FAILED, "fio died again", NOW_S)
     assert over.state is JobState.FAILED and over.reason == "fio died again"
     assert [item.reason for item in over.attempts] == ["fio died", "fio died again"]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.REFUSED])
-def test_what_would_only_happen_again_is_not_tried_again(queue: Queue, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [AttemptOutcome.ABORTED, AttemptOutcome.REFUSED])
+def test_what_would_only_happen_again_is_not_tried_again(
+    queue: Queue, outcome: AttemptOutcome
+) -> None:
     queue.add(lambda number: job(number, retries=5))
     queue.claim("bench", attempt())
     assert queue.end(1, outcome, "too hot").state is JobState.FAILED
@@ -139,14 +141,16 @@ def test_an_interrupted_job_goes_on_until_it_no_longer_gets_anywhere(queue: Queu
     queue.add(job)
     for round_ in range(200):  # progress: for ever
         queue.claim("bench", attempt())
-        assert queue.end(1, Outcome.INTERRUPTED, "killed", round_ + 1).state is JobState.QUEUED
+        assert (
+            queue.end(1, AttemptOutcome.INTERRUPTED, "killed", round_ + 1).state is JobState.QUEUED
+        )
     for _ in range(100):  # not its fault: for ever
         queue.claim("bench", attempt())
-        kept = queue.end(1, Outcome.INTERRUPTED, "killed", 200, blameless=True)
+        kept = queue.end(1, AttemptOutcome.INTERRUPTED, "killed", 200, blameless=True)
         assert kept.state is JobState.QUEUED and kept.after_s is None
     stuck, pauses_s = queue.job(1), []
     while stuck.state is JobState.QUEUED:
-        stuck = ended(begun(stuck, attempt()), Outcome.INTERRUPTED, "killed", NOW_S, 200)
+        stuck = ended(begun(stuck, attempt()), AttemptOutcome.INTERRUPTED, "killed", NOW_S, 200)
         pauses_s.append((stuck.after_s or NOW_S) - NOW_S)
     assert len(pauses_s) == 50
     assert pauses_s[:4] == [0, 2, 4, 8] and max(pauses_s) == 300
@@ -157,13 +161,13 @@ def test_cancelling_a_running_job_asks_and_a_completed_one_stays_done(queue: Que
     queue.add(job, 3)
     queue.claim("bench", attempt())
     assert queue.cancel(1).cancel_asked
-    assert queue.end(1, Outcome.INTERRUPTED, "SIGTERM").state is JobState.CANCELLED
+    assert queue.end(1, AttemptOutcome.INTERRUPTED, "SIGTERM").state is JobState.CANCELLED
     assert queue.cancel(2).state is JobState.CANCELLED
     with pytest.raises(WrongState):
         queue.cancel(2)
     queue.claim("bench", attempt())
     queue.cancel(3)
-    assert queue.end(3, Outcome.COMPLETED, "").state is JobState.DONE
+    assert queue.end(3, AttemptOutcome.COMPLETED, "").state is JobState.DONE
 
 
 def test_the_queue_is_bounded(queue: Queue) -> None:
@@ -263,7 +267,7 @@ def _client(home: Path, seed: int, count: int, out: Any) -> None:
         taken = queue.claim("bench", attempt())
         if taken is not None:
             queue.note(taken.id, pid=os.getpid())
-            queue.end(taken.id, Outcome.COMPLETED, str(seed))
+            queue.end(taken.id, AttemptOutcome.COMPLETED, str(seed))
             ended.append(taken.id)
         if rng.random() < 0.3:
             waiting = numbers(queue)
@@ -326,12 +330,12 @@ def _killed_writer(home: Path, rng: random.Random) -> str:
                 os.write(writing, f"added {number}\n".encode())
                 taken = queue.claim("bench", attempt())
                 if taken is not None:
-                    queue.end(taken.id, Outcome.COMPLETED, "")
+                    queue.end(taken.id, AttemptOutcome.COMPLETED, "")
                     os.write(writing, f"done {taken.id}\n".encode())
                 else:
                     for left in queue.jobs():
                         if left.state is JobState.RUNNING:
-                            queue.end(left.id, Outcome.INTERRUPTED, "killed")
+                            queue.end(left.id, AttemptOutcome.INTERRUPTED, "killed")
         except BaseException:
             os._exit(1)
     os.close(writing)

@@ -17,7 +17,7 @@ from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import Home
-from labctl.service.queue.job import Attempt, Job, JobState, Outcome
+from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
 from labctl.service.queue.store import Queue
 from labctl.service.runs.parquet import export
 from labctl.service.runs.retention import (
@@ -208,7 +208,7 @@ def test_tidying_keeps_the_run_of_an_earlier_attempt_and_takes_no_archive_among_
     run, runs = made(tmp_path), tmp_path / "runs"
     queue = Queue(Home(tmp_path / "home"))
     queue.add(lambda number: JOB.model_copy(update={"id": number}))
-    for name, outcome in ((run.name, Outcome.INTERRUPTED), (None, Outcome.FAILED)):
+    for name, outcome in ((run.name, AttemptOutcome.INTERRUPTED), (None, AttemptOutcome.FAILED)):
         queue.claim("bench", Attempt(begun_s=0.0, run=name))
         queue.end(1, outcome, "cut off")
     assert queue.job(1).state is JobState.QUEUED

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from labctl.service.queue.job import Attempt, JobState, Outcome
+from labctl.service.queue.job import Attempt, AttemptOutcome, JobState
 from labctl.service.status.morning import lines, morning, next_time_s, title
 from tests.unit.service.queue.test_store import NOW_S, job
 
 
-def attempt(begun_s: float, run: str | None, outcome: Outcome, reason: str = "") -> Attempt:
+def attempt(begun_s: float, run: str | None, outcome: AttemptOutcome, reason: str = "") -> Attempt:
     return Attempt(begun_s=begun_s, ended_s=begun_s + 600, run=run, outcome=outcome, reason=reason)
 
 
@@ -45,14 +45,16 @@ def runs(tmp_path: Path) -> Path:
 def test_it_names_watts_throttling_troubles_and_failures(runs: Path) -> None:
     run = "20260101T000000Z_bench_short"
     jobs = [
-        job(1, state=JobState.DONE, attempts=(attempt(NOW_S, run, Outcome.COMPLETED),)),
+        job(1, state=JobState.DONE, attempts=(attempt(NOW_S, run, AttemptOutcome.COMPLETED),)),
         job(
             2,
             state=JobState.FAILED,
             reason="82 °C",
-            attempts=(attempt(NOW_S + 700, None, Outcome.ABORTED, "82 °C"),),
+            attempts=(attempt(NOW_S + 700, None, AttemptOutcome.ABORTED, "82 °C"),),
         ),
-        job(3, state=JobState.DONE, attempts=(attempt(NOW_S - 9e5, None, Outcome.COMPLETED),)),
+        job(
+            3, state=JobState.DONE, attempts=(attempt(NOW_S - 9e5, None, AttemptOutcome.COMPLETED),)
+        ),
         job(4),
     ]
     found = morning(jobs, runs, NOW_S - 3600)
@@ -73,7 +75,7 @@ def test_it_names_watts_throttling_troubles_and_failures(runs: Path) -> None:
 def test_a_run_without_a_usable_summary_is_something_to_look_at(runs: Path, damage: str) -> None:
     run = "20260101T000000Z_bench_short"
     (runs / run / "summary.json").write_text(damage)
-    jobs = [job(1, state=JobState.DONE, attempts=(attempt(NOW_S, run, Outcome.COMPLETED),))]
+    jobs = [job(1, state=JobState.DONE, attempts=(attempt(NOW_S, run, AttemptOutcome.COMPLETED),))]
     (only,) = morning(jobs, runs, NOW_S).jobs
     assert any("labctl report" in what for what in only.look_at)
 
