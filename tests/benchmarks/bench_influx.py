@@ -22,10 +22,10 @@ from influxdb_client import InfluxDBClient, WriteOptions
 from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
 
 from labctl.service.runs.shipping import ship
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
 from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
-from labctl.sinks.sink import Cursor
 from tests.benchmarks.figures import Figure, Pairs, judged, show
 from tests.servers.influx_lines import parsed
 from tests.servers.influx_run import MadeRun, default_meters, drained

@@ -17,9 +17,10 @@ from labctl.record.header import ChannelInfo, DriveInfo, Header, RailInfo
 from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, EVENTS_FILE, READING
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Anchor
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.line_protocol import line, lines
-from labctl.sinks.sink import Cursor, Slice
+from labctl.sinks.sink import Slice
 from tests.servers.influx_lines import Stored, stored_by
 
 EPOCH_NS = 1_700_000_000_000_000_000

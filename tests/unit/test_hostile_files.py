@@ -30,9 +30,9 @@ from labctl.service.data_dir import Home
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.run_view import RunView
 from labctl.service.status.local_rigs import daemon_info
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.influxdb.settings import influx_settings
-from labctl.sinks.sink import Cursor
 from tests.servers.influx_run import MadeRun, drained
 from tests.unit.config.test_rig import RIG
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
 from labctl.record.events import Event, EventKind, Outcome
@@ -178,3 +179,13 @@ def _time(value: Any) -> int | None:
 
 def _first(*times: int | None) -> int:
     return next(time for time in times if time is not None)
+
+
+def last_datum_ns(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> int:
+    """The time of the last datum of the run."""
+    lasts = [event.t_ns for event in record.events]
+    for channel in channels.values():
+        if len(channel):
+            stamps = np.ascontiguousarray(channel.stamps[-1:])
+            lasts.append(int(channel.clock.to_host_ns(stamps)[0]))
+    return max(lasts, default=record.header.anchor.wall_ns)

@@ -26,7 +26,7 @@ from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
 from labctl.analysis.readings.live_iops import LIVE_IOPS
-from labctl.analysis.readings.phase_spans import PhaseSpan, phase_spans
+from labctl.analysis.readings.phase_spans import PhaseSpan, last_datum_ns, phase_spans
 from labctl.analysis.readings.thermal_counters import counters_moved
 from labctl.analysis.results import (
     ClockResult,
@@ -74,7 +74,9 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         for rail in (rail_series(info, channels) for info in record.header.rails)
         if rail is not None
     ]
-    outputs = [read_output(record, one) for one in phase_spans(record, _last_ns(record, channels))]
+    outputs = [
+        read_output(record, one) for one in phase_spans(record, last_datum_ns(record, channels))
+    ]
     spans = [span for span, _ in outputs]
     workers = min(THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
@@ -137,7 +139,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         outcome=outcome,
         reason=reason,
         begin_ns=begins[0],
-        end_ns=end.t_ns if end is not None else _last_ns(record, channels),
+        end_ns=end.t_ns if end is not None else last_datum_ns(record, channels),
         idle_watts=idle_watts,
         phases=tuple(phases),
         throttling=throttling,
@@ -186,16 +188,6 @@ def _channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, .
         except ValueError as error:
             unusable.append(f"{info.name}: {error}")
     return channels, tuple(unusable)
-
-
-def _last_ns(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> int:
-    """The time of the last datum of the run."""
-    lasts = [event.t_ns for event in record.events]
-    for channel in channels.values():
-        if len(channel):
-            stamps = np.ascontiguousarray(channel.stamps[-1:])
-            lasts.append(int(channel.clock.to_host_ns(stamps)[0]))
-    return max(lasts, default=record.header.anchor.wall_ns)
 
 
 def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:

@@ -200,7 +200,7 @@ def _shunts(rig: Rig, pair: tuple[str, str]) -> tuple[RailInfo | None, RailInfo 
     return found[0], found[1]
 
 
-def switches(instruments: Mapping[str, Instrument]) -> dict[str, PowerSwitch]:
+def power_switches(instruments: Mapping[str, Instrument]) -> dict[str, PowerSwitch]:
     """Instruments that feed the drive and may be switched."""
     return {
         name: instrument
@@ -211,7 +211,7 @@ def switches(instruments: Mapping[str, Instrument]) -> dict[str, PowerSwitch]:
 
 def refuse_switching(rig: Rig) -> list[str]:
     """The supplies that may be switched. Raises Refused: there is none, or the drive is in use."""
-    names = list(switches(rig.create_instruments(time.monotonic_ns)))
+    names = list(power_switches(rig.create_instruments(time.monotonic_ns)))
     if not names:
         raise Refused(
             "no supply of the rig may be switched: set power_cycle = true in one that feeds the "

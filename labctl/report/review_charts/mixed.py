@@ -9,11 +9,7 @@ from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import finished
 from labctl.report.numbers import estimate_columns
-from labctl.report.review_charts.review_chart import (
-    Figure,
-    curves,
-    throttling_columns,
-)
+from labctl.report.review_charts.review_chart import Figure, quantity_charts, throttling_columns
 
 
 def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
@@ -41,7 +37,7 @@ def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
     caption = "From reads alone (left) to writes alone: work, and mean power with its U (k = 2)."
     caption += throttle_words(mixed)
     shares = sorted({row["read_pct"] for row in numbers}, reverse=True)
-    body, datasets = curves(
+    body, datasets = quantity_charts(
         numbers, "workload", "read_pct", shares, "reads (%)",
         (("iops", "IOPS"), ("mb_per_s", "MB/s"), ("watts", "mean power (W)")),
     )  # fmt: skip

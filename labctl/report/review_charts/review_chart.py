@@ -122,7 +122,7 @@ def throttling_columns(item: PhaseResult) -> Row:
     }
 
 
-def curves(
+def quantity_charts(
     numbers: Sequence[Row],
     series: str,
     along: str,

@@ -9,11 +9,7 @@ from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import finished
 from labctl.report.numbers import estimate_columns
-from labctl.report.review_charts.review_chart import (
-    Figure,
-    curves,
-    throttling_columns,
-)
+from labctl.report.review_charts.review_chart import Figure, quantity_charts, throttling_columns
 
 
 def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
@@ -39,7 +35,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
         for item in shown
     )
     order = list(dict.fromkeys(row["size"] for row in numbers))
-    body, datasets = curves(
+    body, datasets = quantity_charts(
         numbers, "workload", "size", order, "transfer size",
         (("mb_per_s", "MB/s"), ("watts", "mean power (W)")),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import DAY_S, NS_PER_S
 from labctl.service.runs.last_written import is_being_recorded, last_written_ns
 from labctl.service.runs.parquet import export, exported
-from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile, SinkBusy
+from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import INFLUXDB, influx_settings
 from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
 

@@ -26,13 +26,14 @@ from labctl.record.json_values import UNREADABLE
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.bins import BinStream, PlainStream, RailStream
 from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.follow.phase_points import result_point, started_point
 from labctl.sinks.schema import SCHEMA, Point, PointSeries, drive_tags, run_tags
-from labctl.sinks.sink import Cursor, Slice
+from labctl.sinks.sink import Slice
 
 MOST_EVENT_BYTES = 1 << 18
 MOST_RECORDS = 4_096

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from labctl.sinks.follow.cursor import SINKS_DIR, CursorFile
+from labctl.sinks.cursor import Cursor
+from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile
 from labctl.sinks.influxdb.line_protocol import line, lines
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import Cursor, ReportLine, SinkReport, Slice
+from labctl.sinks.sink import ReportLine, SinkReport, Slice
 
 BATCH_LINES = 5_000
 IN_FLIGHT = 4

@@ -18,7 +18,8 @@ import aiomqtt
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import UNREADABLE
 from labctl.record.reader import RunRecord
-from labctl.sinks.follow.cursor import CursorFile
+from labctl.sinks.cursor import Cursor
+from labctl.sinks.follow.cursor_file import CursorFile
 from labctl.sinks.follow.phase_points import started_point
 from labctl.sinks.mqtt.connection import MqttPublisher, ReconnectPace
 from labctl.sinks.mqtt.home_assistant import discovery
@@ -26,7 +27,7 @@ from labctl.sinks.mqtt.messages import Message, RigMessages
 from labctl.sinks.mqtt.settings import MQTT, MqttSettings
 from labctl.sinks.mqtt.topics import topic_name
 from labctl.sinks.schema import Point, run_tags
-from labctl.sinks.sink import Cursor, ReportLine, SinkReport, Slice
+from labctl.sinks.sink import ReportLine, SinkReport, Slice
 
 MOST_WAITING = 1_000
 """Messages that wait for their acknowledgement before no more are taken."""

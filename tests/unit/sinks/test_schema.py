@@ -14,6 +14,7 @@ from labctl.record.events import Event
 from labctl.record.header import DriveInfo
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.reader import RunRecord
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.event_points import (
     THROTTLE,
     WITHDRAWN,
@@ -25,7 +26,6 @@ from labctl.sinks.follow.event_points import (
 from labctl.sinks.follow.follower import Follower
 from labctl.sinks.follow.phase_points import result_point, started_point
 from labctl.sinks.schema import SCHEMA, drive_tags, rig_point, run_tags
-from labctl.sinks.sink import Cursor
 from tests.servers.influx_lines import stored_by
 from tests.servers.influx_run import MadeRun, S, drained, points_of
 from tests.unit import synthetic_run

@@ -28,9 +28,9 @@ from labctl.service.runs.retention import (
     sweep_deleted,
     why_it_must_stay,
 )
-from labctl.sinks.follow.cursor import CursorFile
+from labctl.sinks.cursor import Cursor
+from labctl.sinks.follow.cursor_file import CursorFile
 from labctl.sinks.influxdb.settings import influx_settings
-from labctl.sinks.sink import Cursor
 from tests.servers.influx_run import MadeRun
 
 SINK = '[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\n'

@@ -17,9 +17,10 @@ from labctl.errors import ConfigurationError, JournalError
 from labctl.record.reader import RunRecord
 from labctl.service.runs.last_written import is_being_recorded
 from labctl.service.runs.shipping import LiveShipping, ship
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import Cursor, SinkReport, Slice
+from labctl.sinks.sink import SinkReport, Slice
 from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_lines import stored_by
 from tests.servers.influx_run import MadeRun, points_of, text_of

@@ -13,9 +13,9 @@ from labctl.analysis.readings.clock_fit import EPOCH_NS
 from labctl.analysis.run.summary import summarise
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.bins import unbridged
 from labctl.sinks.follow.follower import Follower
-from labctl.sinks.sink import Cursor
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, Meter, S, default_meters, drained, points_of, text_of
 from tests.unit import synthetic_run

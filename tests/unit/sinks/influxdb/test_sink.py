@@ -11,12 +11,13 @@ import pytest
 
 from labctl.errors import LabctlError
 from labctl.service.runs.shipping import ship
-from labctl.sinks.follow.cursor import CursorFile, SinkBusy
+from labctl.sinks.cursor import Cursor
+from labctl.sinks.follow.cursor_file import CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
 from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
 from labctl.sinks.influxdb.writer import LONGEST_REASON, InfluxWriter, WritePace
 from labctl.sinks.schema import Point
-from labctl.sinks.sink import Cursor, Slice
+from labctl.sinks.sink import Slice
 from tests.servers.influx_fake import Canned, FakeInflux, serving
 from tests.servers.influx_lines import parsed
 from tests.servers.influx_run import MadeRun, points_of

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from labctl.errors import LabctlError
 from labctl.record.atomic_write import write_atomically
-from labctl.sinks.sink import FORMAT, Cursor, ReportLine
+from labctl.sinks.cursor import FORMAT, Cursor
+from labctl.sinks.sink import ReportLine
 
 SINKS_DIR = "sinks"
 
