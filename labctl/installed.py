@@ -47,9 +47,9 @@ def need(*extras: Extra) -> None:
     missing = {extra: found for extra in extras if (found := missing_of(extra))}
     if not missing:
         return
-    said = ", ".join(f"{_USES[extra]} needs the extra {extra}" for extra in missing)
+    needs = ", ".join(f"{_USES[extra]} needs the extra {extra}" for extra in missing)
     wanted = dict.fromkeys(text for found in missing.values() for text in found)
-    raise MissingPart(f"{said}, not installed here; add it: {install_command(*wanted)}")
+    raise MissingPart(f"{needs}, not installed here; add it: {install_command(*wanted)}")
 
 
 def missing_of(extra: Extra) -> tuple[str, ...]:

@@ -166,9 +166,9 @@ class Ina2xx:
         settings = self._settings
         shunt_ohm = self._number("shunt_resistor", 1e-6)
         if shunt_ohm is None or abs(shunt_ohm / settings.shunt_ohm - 1) > _SHUNT_AGREES:
-            told = "does not tell its shunt" if shunt_ohm is None else f"reckons {shunt_ohm:g} Ω"
+            found = "gives no shunt" if shunt_ohm is None else f"reckons {shunt_ohm:g} Ω"
             raise SettingRefused(
-                f"{self._name}: the kernel {told}, the rig says {settings.shunt_ohm:g} Ω: write "
+                f"{self._name}: the kernel {found}, the rig says {settings.shunt_ohm:g} Ω: write "
                 f"{settings.shunt_ohm * 1e6:.0f} to {self._directory}/shunt_resistor"
             )
         wanted_s = settings.update_interval_s

@@ -189,8 +189,8 @@ class K204:
         )
         if reply.low_battery and not self._low_battery:
             first = self._channels[0].name
-            told = StatusReading(first, t_ns, Status.LOW_BATTERY, "change its battery")
-            batch = Batch(batch.blocks, (*batch.statuses, told))
+            low_battery = StatusReading(first, t_ns, Status.LOW_BATTERY, "change its battery")
+            batch = Batch(batch.blocks, (*batch.statuses, low_battery))
         self._low_battery = reply.low_battery
         return batch
 

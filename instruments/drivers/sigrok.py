@@ -193,9 +193,9 @@ class Sigrok:
                 reading, detail = reading_of(line, self._channel.quantity)
             except ProtocolError as error:
                 reading, detail = Status.UNREADABLE, str(error)
-            found, said = blocks_and_statuses(self._channel.name, [t_ns], [reading], detail)
+            found, new = blocks_and_statuses(self._channel.name, [t_ns], [reading], detail)
             blocks += found
-            statuses += said
+            statuses += new
         return Batch(tuple(blocks), tuple(statuses))
 
     def close(self) -> None:

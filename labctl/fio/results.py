@@ -119,8 +119,8 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
 
 def _cpu_pct(jobs: Sequence[dict[str, Any]], key: str) -> float | None:
     """The mean over jobs that ran side by side, each weighed by the time of its workers."""
-    told = [(number(job.get(key)), number_at(job, "job_runtime") or 1.0) for job in jobs]
-    known = [(value, weight) for value, weight in told if value is not None]
+    weighted = [(number(job.get(key)), number_at(job, "job_runtime") or 1.0) for job in jobs]
+    known = [(value, weight) for value, weight in weighted if value is not None]
     if not known:
         return None
     return sum(value * weight for value, weight in known) / sum(weight for _, weight in known)

@@ -117,9 +117,9 @@ class DriveInfo:
     def together(cls, drives: Sequence[DriveInfo]) -> DriveInfo:
         """Several drives as one: their names joined, the smallest size, the lowest limits."""
         models = [drive.model or "drive" for drive in drives]
-        alike = len(set(models)) == 1
+        one_model = len(set(models)) == 1
         return cls(
-            model=f"{len(models)} × {models[0]}" if alike else " + ".join(models),
+            model=f"{len(models)} × {models[0]}" if one_model else " + ".join(models),
             serial=" + ".join(filter(None, (drive.serial for drive in drives))),
             target=" ".join(drive.target for drive in drives),
             engine=" ".join(dict.fromkeys(drive.engine for drive in drives)),

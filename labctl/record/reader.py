@@ -100,15 +100,15 @@ class RunRecord:
         return self._mapped(name, READING)
 
     def clock_pairs(self, name: str) -> NDArray[np.void]:
-        """The looks at a channel's device clock, dtype CLOCK_PAIR; empty for a host clock."""
-        looks = self._mapped(f"{name}.clock", CLOCK_PAIR)
-        good = looks["round_trip_ns"] >= 0
+        """The samples of a channel's device clock, dtype CLOCK_PAIR; empty for a host clock."""
+        samples = self._mapped(f"{name}.clock", CLOCK_PAIR)
+        good = samples["round_trip_ns"] >= 0
         for times in ("device_ns", "host_ns", "round_trip_ns"):
-            good &= (looks[times] > -LAST_NS) & (looks[times] < LAST_NS)
+            good &= (samples[times] > -LAST_NS) & (samples[times] < LAST_NS)
         if good.all():
-            return looks
-        self._problem(f"{CHANNELS_DIR}/{name}.clock: {int((~good).sum())} spoilt looks dropped")
-        return looks[good]
+            return samples
+        self._problem(f"{CHANNELS_DIR}/{name}.clock: {int((~good).sum())} spoilt samples dropped")
+        return samples[good]
 
     def _mapped(self, name: str, dtype: np.dtype[np.void]) -> NDArray[np.void]:
         file = self.path / CHANNELS_DIR / name
@@ -121,8 +121,8 @@ class RunRecord:
         rows: NDArray[np.void] = np.memmap(file, dtype=dtype, mode="r", shape=(count,))
         written = written_records(rows)
         if written < count:
-            told = f"{count - written} last records dropped that were never written"
-            self._problem(f"{CHANNELS_DIR}/{name}: {told}")
+            problem = f"{count - written} last records dropped that were never written"
+            self._problem(f"{CHANNELS_DIR}/{name}: {problem}")
         return rows[:written]
 
     def _problem(self, text: str) -> None:

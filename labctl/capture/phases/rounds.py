@@ -112,6 +112,6 @@ def _written_bytes(
 def _of_sweep(phases: Sequence[Phase], last: Phase) -> Iterator[Phase]:
     """The I/O of all rounds of a sweep up to ``last``."""
     for phase in phases[: last.index + 1]:
-        alike = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
-        if alike and phase.round and phase.pattern.io:
+        same_sweep = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
+        if same_sweep and phase.round and phase.pattern.io:
             yield phase

@@ -39,9 +39,11 @@ from labctl.report.text.methods import methods_text
 FOLDER = "review"
 CONSISTENCY_FROM_S = 120.0
 """Shorter phases get no consistency chart: it would say nothing of a worn-in drive."""
-MUCH_LONGER, FEW = 5.0, 4
-"""Of those up to the last part that is looked at, a phase gets one that is so many times longer
-than usual in the run, or one of few: the points of a sweep are not told as 36 charts."""
+LONGER_THAN_USUAL = 5.0
+"""Times the usual duration of a run's phases from which one gets a consistency chart: the points of
+a sweep are not shown as 36 charts."""
+FEW_PHASES = 4
+"""Measured phases of a run up to which each gets one, if it is long enough."""
 
 
 def review_figures(
@@ -83,7 +85,7 @@ def _is_about_consistency(result: PhaseResult, measured: Sequence[PhaseResult]) 
     usual_s = statistics.median(item.duration_s for item in measured)
     return result.duration_s > TAIL_S or (
         result.duration_s >= CONSISTENCY_FROM_S
-        and (result.duration_s >= MUCH_LONGER * usual_s or len(measured) <= FEW)
+        and (result.duration_s >= LONGER_THAN_USUAL * usual_s or len(measured) <= FEW_PHASES)
     )
 
 

@@ -97,7 +97,7 @@ def test_another_chip_shunt_or_averaging(chip: Path) -> None:
         started(monitor(chip, update_interval_s=0.14))
     started(monitor(chip, update_interval_s=0.035))
     (chip / "shunt_resistor").unlink()
-    with pytest.raises(SettingRefused, match="does not tell its shunt"):
+    with pytest.raises(SettingRefused, match="gives no shunt"):
         started(monitor(chip))
 
 
