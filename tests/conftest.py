@@ -20,6 +20,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests start labctl some hundred times: compiling it each time would cost as much as it does.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Threads of numpy's OpenBLAS cost each process 0.05 s of CPU to start, and none is needed here.
+# labctl sets this itself; the simulated meters and numpy alone do not.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # What a test leaves of rigs, locks and queues is not this user's, nor another session's.
 _DATA_HOME = tempfile.mkdtemp(prefix="labctl-tests-")
 os.environ["XDG_DATA_HOME"] = _DATA_HOME

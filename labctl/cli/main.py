@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import importlib.util
 import os
@@ -187,6 +188,9 @@ class LazyGroup(TyperGroup):
             return None
         module, _, name = command.place.partition(":")
         found = getattr(importlib.import_module(f"labctl.cli.{module}"), name)
+        if not gc.isenabled():  # as main() has it
+            gc.freeze()
+            gc.enable()
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -253,7 +257,15 @@ def _refuse_foreign_instruments() -> None:
 
 
 def main() -> None:
-    """Entry point: one clear message and the right exit code for every error."""
+    """Entry point: one clear message and the right exit code for every error.
+
+    The modules of a command stay to the end. To search them for garbage while they are imported,
+    then again and again, and once more at the exit, costs 0.1 s of CPU, so the collector first
+    looks at what comes after them.
+    """
+    gc.disable()
+    # Threads of OpenBLAS cost 0.05 s of CPU to start, and no matrix here is large enough for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     guard_output()
     _refuse_foreign_instruments()
     os.umask(os.umask(0) | OTHERS_WRITE)
