@@ -10,7 +10,6 @@ import pty
 import re
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -24,6 +23,7 @@ from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
 from labctl.cli.meters.read import shown
 from labctl.cli.terminal.sparkline import sparkline
 from tests.bench.running_meters import TraceThread
+from tests.forked_labctl import labctl
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 METERS = (
@@ -91,12 +91,8 @@ def port_of(rig: Path, name: str, key: str = "port") -> str:
     return match[1]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
-
-
 def test_json_lines_for_a_program(rig: Path) -> None:
-    done = run("read", str(rig), "--seconds", "3", "--json")
+    done = labctl("read", str(rig), "--seconds", "3", "--json")
     assert done.returncode == 0, done.stderr
     looks = [json.loads(line) for line in done.stdout.splitlines()]
     values = {look["channel"]: look for look in looks if look["value"] is not None}
@@ -107,7 +103,7 @@ def test_json_lines_for_a_program(rig: Path) -> None:
 
 
 def test_plain_lines_without_a_terminal(rig: Path) -> None:
-    done = run("read", str(rig), "--seconds", "2.5", "--every", "0.5")
+    done = labctl("read", str(rig), "--seconds", "2.5", "--every", "0.5")
     assert re.search(r"^\d\d:\d\d:\d\d  v12\.voltage +12\.0\d+ V$", done.stdout, re.M)
     assert "\x1b" not in done.stdout
 
@@ -139,7 +135,7 @@ def test_a_wall_on_a_terminal_of_80_columns_ends_with_ctrl_c(rig: Path) -> None:
 def test_a_meter_that_is_not_there_is_named(rig: Path, tmp_path: Path) -> None:
     broken = tmp_path / "rig.toml"
     broken.write_text(rig.read_text().replace(port_of(rig, "i12"), "/dev/not-there"))
-    done = run("read", str(broken), "--seconds", "2.5", "--json")
+    done = labctl("read", str(broken), "--seconds", "2.5", "--json")
     assert done.returncode == 1
     last = [json.loads(line) for line in done.stdout.splitlines()][-3:]
     states = {look["channel"]: look["state"] for look in last}
@@ -152,7 +148,7 @@ def test_a_meter_that_is_not_there_is_named(rig: Path, tmp_path: Path) -> None:
 def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
     serial, logger = port_of(rig, "i12"), port_of(rig, "case")
     resource = port_of(rig, "v12", "resource")
-    done = run("instruments", serial, logger, resource, "--json")
+    done = labctl("instruments", serial, logger, resource, "--json")
     assert done.returncode == 0, done.stderr
     asked = {item["address"]: item for item in json.loads(done.stdout)["asked"]}
     assert asked[serial]["driver"] == "es51922"
@@ -168,7 +164,7 @@ def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
 
 
 def test_listing_sends_nothing(rig: Path) -> None:
-    done = run("instruments", "--json")
+    done = labctl("instruments", "--json")
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)
     assert listed["asked"] == []
@@ -176,7 +172,7 @@ def test_listing_sends_nothing(rig: Path) -> None:
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
-    done = run("instruments", str(tmp_path / "no-port"))
+    done = labctl("instruments", str(tmp_path / "no-port"))
     assert done.returncode == 1
     assert "is it plugged in" in done.stdout
 
@@ -186,11 +182,11 @@ def test_a_session_is_recorded_and_played(
     rig: Path, tmp_path: Path, name: str, value: float
 ) -> None:
     file = tmp_path / "it.session"
-    done = run("record", str(rig), name, "--seconds", "2.5", "--to", str(file))
+    done = labctl("record", str(rig), name, "--seconds", "2.5", "--to", str(file))
     assert done.returncode == 0, done.stderr
     match = re.search(r": (\d+) readings", done.stdout)
     assert match is not None
-    done = run("replay", str(file), "--json")
+    done = labctl("replay", str(file), "--json")
     assert done.returncode == 0, done.stderr
     played = [json.loads(line) for line in done.stdout.splitlines()]  # a busy host is told of, too
     readings = [reading["value"] for reading in played if "value" in reading]

@@ -23,6 +23,7 @@ from labctl.fio.documents import DocumentStream, documents
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord, find_runs
 from labctl.report.data.run_data import open_run
+from tests.forked_labctl import labctl
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
@@ -160,10 +161,8 @@ def test_one_that_is_not_what_fio_printed_is_not_believed(
 def test_one_that_is_missing_is_told_everywhere(copied: Path) -> None:
     index, file = next(iter(outputs(copied).items()))
     file.unlink()
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "report", str(copied)],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    done = labctl("report", copied)
+    assert done.returncode == 0, done.stderr
     assert f"{TOLD}: stdout is missing" in " ".join(done.stdout.split())
     assert_told(summarise(RunRecord(copied)), index)
     told = [(copied / name).read_text() for name in ("summary.json", "phases.csv", "report.html")]

@@ -15,6 +15,7 @@ from typing import Any
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Job
 from labctl.service.queue.store import Queue
+from tests import forked_labctl
 
 WITHIN_S = 300.0
 PLAN = """
@@ -29,10 +30,7 @@ duration_s = {seconds}
 
 
 def labctl(home: Path, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", *words],
-        capture_output=True, text=True, timeout=WITHIN_S, check=False, env=environment(home),
-    )  # fmt: skip
+    done = forked_labctl.labctl(*words, env=environment(home), timeout=WITHIN_S)
     assert code is None or done.returncode == code, done.stderr + done.stdout
     return done
 

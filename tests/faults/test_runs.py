@@ -23,6 +23,7 @@ from labctl.record.reader import RunRecord, find_runs
 from tests.bench.test_fio_phases import fios_below
 from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S
+from tests.forked_labctl import labctl
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
@@ -112,10 +113,8 @@ def test_kill_9_leaves_a_record_that_reports_and_no_fio(
     process.communicate()
     assert no_fio_left(runs)
     (path,) = find_runs(runs)
-    report = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "report", str(path), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    report = labctl("report", path, "--json")
+    assert report.returncode == 0, report.stderr
     summary = json.loads(report.stdout)
     assert summary["outcome"] == "interrupted"
     outcomes = [item["outcome"] for item in summary["phases"]]
@@ -366,10 +365,7 @@ def test_a_full_disk_ends_the_run_with_one_message_and_keeps_the_record(
     (small_disk / "ballast").unlink()
     copy = small_disk.parent / "copy"
     shutil.copytree(path, copy)
-    subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "report", str(copy)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    assert labctl("report", copy).returncode == 0
 
 
 def test_a_truncated_journal_still_reports(troubled: TroubledRun, tmp_path: Path) -> None:
@@ -378,10 +374,8 @@ def test_a_truncated_journal_still_reports(troubled: TroubledRun, tmp_path: Path
     for file in (path / "journal.jsonl", path / "channels" / "i12.voltage"):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) * 2 // 3 + 5])
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "report", str(path), "--json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = labctl("report", path, "--json")
+    assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert any("torn" in problem for problem in summary["problems"])
     assert summary["outcome"] == "interrupted"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +19,12 @@ from labctl.service.runs.shipping import ship
 from labctl.service.status.broker_rigs import MOST_NAMES, RemoteRigs
 from labctl.sinks.follow.phase_points import started_point
 from labctl.sinks.mqtt.messages import RigMessages
+from tests.forked_labctl import labctl
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_run import sink_of
 from tests.servers.mqtt_server import Mosquitto, free_port, mosquitto
 
 needs_broker = pytest.mark.skipif(mosquitto() is None, reason="mosquitto is not installed")
-
-
-def status(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "status", *words],
-        capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ),
-    )  # fmt: skip
 
 
 @needs_broker
@@ -43,23 +34,23 @@ async def test_a_rig_that_told_of_itself_is_shown(tmp_path: Path) -> None:
     try:
         run = MadeRun(tmp_path / "runs").whole()
         await ship(run.path, [sink_of(run, server, [], live=False)])
-        done = status("--broker", f"127.0.0.1:{server.port}")
+        done = labctl("status", "--broker", f"127.0.0.1:{server.port}")
         assert done.returncode == 0 and "bench: " in done.stdout, done.stderr
-        data = json.loads(status("--broker", f"127.0.0.1:{server.port}", "--json").stdout)
+        data = json.loads(labctl("status", "--broker", f"127.0.0.1:{server.port}", "--json").stdout)
         assert data[0]["rig"] == "bench" and data[0]["state"]["plan"]
     finally:
         server.kill()
 
 
 def test_a_broker_that_is_away_is_one_message() -> None:
-    done = status("--broker", f"127.0.0.1:{free_port()}")
+    done = labctl("status", "--broker", f"127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "cannot be reached" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("broker", ["host:99999999", "host:x", "host:²", "host:-1", ""])
 def test_an_address_that_is_none_is_one_message(broker: str) -> None:
-    done = status("--broker", broker)
+    done = labctl("status", "--broker", broker)
     assert done.returncode == 2 and "HOST[:PORT]" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from labctl.config.site import SITE_VARIABLE
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from labctl.sinks.mqtt.settings import PASSWORD_VARIABLE
+from tests.forked_labctl import labctl
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import PASSWORD, USER, Listener, Mosquitto, mosquitto
 from tests.servers.recorder import HttpRecorder, TcpRecorder, recording
@@ -60,11 +60,7 @@ class Place:
             **self.environment,
         }
         try:
-            return subprocess.run(
-                [sys.executable, "-m", "labctl.cli.main", *words],
-                capture_output=True, text=True, check=False, timeout=20, env=environment,
-                cwd=cwd or self.folder,
-            )  # fmt: skip
+            return labctl(*words, cwd=cwd or self.folder, env=environment, timeout=20)
         except subprocess.TimeoutExpired as error:  # a server that it keeps on asking
             said = (error.stderr or b"").decode()
             return subprocess.CompletedProcess(error.args, 124, "", said)

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from labctl.config.plan import parse_plan
 from labctl.config.rail import Current, Rail
 from labctl.config.rig import load_rig
 from labctl.config.rig_file import Drive, Limits
+from tests.forked_labctl import labctl
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,11 +39,12 @@ def commands() -> list[str]:
     return sorted({line for line in lines if line})
 
 
-def labctl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", *words],
-        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
-    )  # fmt: skip
+@cache
+def help_of(*words: str) -> str:
+    """What a command, or a command's command, prints for ``--help``."""
+    shown = labctl(*words, "--help", cwd=ROOT)
+    assert shown.returncode == 0, words
+    return shown.stdout
 
 
 @pytest.mark.parametrize("line", commands())
@@ -54,10 +57,9 @@ def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
     elif words[0] == "cp":
         assert (ROOT / words[1]).is_file()
     elif words[0] == "labctl":
-        shown = labctl(*words[1 : 3 if words[1] in GROUPS else 2], "--help")
-        assert shown.returncode == 0, line
+        shown = help_of(*words[1 : 3 if words[1] in GROUPS else 2])
         for option in (word for word in words if word.startswith("--")):
-            assert option in shown.stdout, f"{line}: no {option}"
+            assert option in shown, f"{line}: no {option}"
     else:
         assert words[0] in ("pipx", "sudo", "curl", "docker", "systemctl"), line
 
@@ -101,7 +103,7 @@ def test_every_command_for_contributors_names_what_there_is() -> None:
                 case ["make", target]:
                     assert target in targets, line
                 case [".venv/bin/labctl", command, *_]:
-                    assert labctl(command, "--help").returncode == 0, line
+                    assert help_of(command), line
                 case [".venv/bin/pytest", *words]:
                     assert all((ROOT / word).exists() for word in words if "/" in word), line
                     if "-k" in words:
@@ -123,7 +125,7 @@ def test_every_example_rig_loads(path: Path) -> None:
 
 
 def test_a_dry_run_prints_phases_time_and_bytes_and_touches_nothing() -> None:
-    done = labctl("run", "nvme-adapter", "power-per-qd", "--dry-run")
+    done = labctl("run", "nvme-adapter", "power-per-qd", "--dry-run", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "27 phases" in done.stdout
     assert "time: 1 h 14 min and the fill of the whole drive" in done.stdout
@@ -139,7 +141,7 @@ def test_a_dry_run_estimates_when_the_drives_size_and_speed_are_known(tmp_path: 
             "[drive]", "[drive]\nsize_bytes = 200000000000\nwrite_bytes_per_s = 2000000000"
         )
     )
-    done = labctl("run", str(rig), "power-per-qd", "--dry-run")
+    done = labctl("run", rig, "power-per-qd", "--dry-run", cwd=ROOT)
     assert "time: about 1 h 15 min" in done.stdout
     assert "bytes written: about 4520.0 GB" in done.stdout
 
@@ -148,18 +150,18 @@ def test_a_dry_run_estimates_when_the_drives_size_and_speed_are_known(tmp_path: 
 def test_lists_have_json(words: tuple[str, ...]) -> None:
     import json
 
-    assert isinstance(json.loads(labctl(*words, "--json").stdout), list)
+    assert isinstance(json.loads(labctl(*words, "--json", cwd=ROOT).stdout), list)
 
 
 def test_check_names_file_key_value_and_what_is_allowed(tmp_path: Path) -> None:
     text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
     broken = tmp_path / "broken.toml"
     broken.write_text(text.replace('engine = "io_uring"', 'engine = "warp"').replace("12.0", "-1"))
-    done = labctl("check", str(broken))
+    done = labctl("check", broken, cwd=ROOT)
     assert done.returncode == 2
     assert "drive.engine = 'warp'" in done.stderr and "'io_uring'" in done.stderr
     assert "rails.12V.nominal_volts = -1" in done.stderr and "greater than 0" in done.stderr
-    assert labctl("check", str(tmp_path / "none.toml")).returncode == 2
+    assert labctl("check", tmp_path / "none.toml", cwd=ROOT).returncode == 2
 
 
 def test_a_foreign_package_called_instruments_is_named_plainly(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from labctl.record.phase import Pattern, Role
 from labctl.record.reader import RunRecord
 from labctl.report.csv_text import csv_text
 from labctl.toml_reading import parse_toml
+from tests.forked_labctl import labctl_bytes
 from tests.unit.synthetic_run import EPOCH_NS, Bench, Load, build
 
 HOSTILE = (
@@ -244,11 +245,8 @@ def test_every_text_of_a_hostile_header_is_printable_and_the_verbatim_ones_verba
 
 def labctl(*words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
     """A command as it is run; colours as on a terminal would be control characters, too."""
-    return subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", *words],
-        capture_output=True, stdin=subprocess.DEVNULL, cwd=cwd, timeout=300, check=False,
-        env={**os.environ, "LABCTL_HOME": str(cwd / "home"), "COLUMNS": "200"},
-    )  # fmt: skip
+    environment = {**os.environ, "LABCTL_HOME": str(cwd / "home"), "COLUMNS": "200"}
+    return labctl_bytes(*words, cwd=cwd, env=environment, timeout=300)
 
 
 COMMANDS = (

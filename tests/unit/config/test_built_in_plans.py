@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.scaling import LEAST_BYTES, LEAST_S
 from labctl.errors import ConfigurationError
 from labctl.record.phase import Pattern, Role
+from tests.forked_labctl import labctl
 
 ROOT = Path(__file__).parents[3]
 TB = 10**12
@@ -180,10 +178,6 @@ def test_without_a_terminal_a_large_plan_is_refused(
     text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
     rig = tmp_path / "rig.toml"
     rig.write_text(text.replace("[drive]", "[drive]\nsize_bytes = 1000000000000"))
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", *words, str(rig), "snia-iops"],
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=tmp_path, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = labctl(*words, rig, "snia-iops", cwd=tmp_path)
     assert done.returncode == 2
     assert "44 times over" in done.stderr and "--yes" in done.stderr

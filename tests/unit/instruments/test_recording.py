@@ -3,8 +3,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 import tty
 from collections.abc import Iterator
@@ -32,9 +30,9 @@ from instruments.recording import (
 )
 from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.simulated.meters.k204 import k204_reply
+from tests.forked_labctl import labctl
 from tests.protocol.exchange import Clock, ExpectedExchange
 
-LABCTL = (sys.executable, "-m", "labctl.cli.main")
 K204 = {"port": "/dev/ttyUSB1", "interval_s": 0.01}
 
 
@@ -253,14 +251,12 @@ def test_record_and_replay_by_command(port: str, tmp_path: Path) -> None:
     )
     file = tmp_path / "v.session"
     words = ["record", str(rig), "v", "--seconds", "1", "--to", str(file)]
-    done = subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
+    done = labctl(*words)
     assert done.returncode == 0, done.stderr
     assert file.read_text().startswith(FIRST_LINE)
-    again = subprocess.run([*LABCTL, *words], capture_output=True, text=True, timeout=60)
+    again = labctl(*words)
     assert again.returncode == 1 and "is there already" in again.stderr
-    done = subprocess.run(
-        [*LABCTL, "replay", str(file), "--json"], capture_output=True, text=True, timeout=60
-    )
+    done = labctl("replay", file, "--json")
     assert done.returncode == 0, done.stderr
     values = [json.loads(line)["value"] for line in done.stdout.splitlines() if "value" in line]
     assert len(values) > 4

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from labctl.capture.drive.trim_check import (
 from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.errors import ConfigurationError, Refused
+from tests.forked_labctl import labctl
 from tests.loop_device import DEVICE_BYTES, loop_device, mounted, ram_filesystem
 from tests.unit.capture.drive.test_safety import rig
 from tests.unit.machine_of_files import MachineOfFiles
@@ -105,10 +104,7 @@ def test_a_device_without_discard_is_told_and_not_written(tmp_path: Path) -> Non
     with ram_filesystem(tmp_path) as folder, loop_device(folder) as (device, image):
         file = tmp_path / "rig.toml"
         file.write_text(rig(device, more=meant(image)).text)
-        done = subprocess.run(
-            [sys.executable, "-m", "labctl.cli.main", "trim-check", str(file)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = labctl("trim-check", file)
         assert done.returncode == 1, done.stderr
         assert "TRIM not supported" in done.stdout and "nothing was written" in done.stdout
         assert Path(device).read_bytes().strip(b"\0") == b""
@@ -118,11 +114,7 @@ def test_the_command_prints_json_and_its_exit_code(loop: tuple[str, Path], tmp_p
     device, image = loop
     file = tmp_path / "rig.toml"
     file.write_text(rig(device, more=meant(image)).text)
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "trim-check", str(file), "--size", "2m",
-         "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = labctl("trim-check", file, "--size", "2m", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["verdict"] == "works" and found["after"]["zeros"] == 2 * MIB

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Replay
 from labctl.record.timebase import Anchor
+from tests.forked_labctl import labctl
 
 ROOT = Path(__file__).parents[4]
 RIG = """
@@ -124,10 +124,9 @@ class Place:
             "LABCTL_RIGS": str(self.folder / "rigs"),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
-        return subprocess.run(
-            [sys.executable, "-m", "labctl.cli.main", "run", *words, "--resume", str(self.run)],
-            capture_output=True, text=True, check=False, env=environment,
-            cwd=cwd or self.folder, timeout=120,
+        return labctl(
+            "run", *words, "--resume", self.run,
+            cwd=cwd or self.folder, env=environment, timeout=120,
         )  # fmt: skip
 
     def refused(self, *words: str, cwd: Path | None = None) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.forked_labctl import labctl
+
 ROOT = Path(__file__).parents[4]
 MATRIX = """
 [[jobs]]
@@ -36,11 +38,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def queue(home: Path, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "labctl.cli.main", "queue", *words],
-        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
-        env={**os.environ, "LABCTL_HOME": str(home), "COLUMNS": "80"},
-    )  # fmt: skip
+    environment = {**os.environ, "LABCTL_HOME": str(home), "COLUMNS": "80"}
+    done = labctl("queue", *words, cwd=ROOT, env=environment)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     if "--json" not in words:
