@@ -15,7 +15,7 @@ from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_server import Mosquitto
 
 QUICK = ReconnectPace(first_s=0.05, most_s=0.2, answer_s=3.0)
-LIMIT_S = 30
+LIMIT_S = 90
 
 
 def settings_of(server: Mosquitto, **values: Any) -> MqttSettings:
