@@ -27,8 +27,8 @@ from labctl.report.text.methods import methods_text
 from labctl.report.text.table import table_text
 from tests.servers.influx_run import points_of
 from tests.unit import synthetic_run
-from tests.unit.report.charts.test_sweeps import valid
 from tests.unit.several_drives import several
+from tests.unit.vega_lite import assert_valid
 
 
 def test_the_table_has_a_line_a_drive_below_each_point(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
     charts = {chart.name: chart for chart in run_charts(run.record, summary)}
     assert {"watts", "work", "drives_work", "drives_watts"} <= set(charts)
     for chart in charts.values():
-        valid(chart)
+        assert_valid(chart.spec)
     (data,) = charts["drives_work"].spec["datasets"].values()
     assert [(row["x"], row["drive"], row["value"]) for row in data] == [
         ("2", "left", 1000.0),

@@ -40,10 +40,10 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.comparison import comparison_charts
 from labctl.report.pages.comparison import comparison_page
 from labctl.report.text.comparison import comparison_csv, comparison_text
-from tests.unit.report.charts.test_sweeps import valid
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of
 from tests.unit.synthetic_run import WORK, Bench, Load, build
 from tests.unit.test_docs import ROOT, blocks
+from tests.unit.vega_lite import assert_valid
 
 Pair = tuple[RunRecord, RunSummary]
 
@@ -172,7 +172,7 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
     assert page.count("<figure data-chart=") == 6
     assert "Gate passed" in page
     for chart in comparison_charts(found, pairs[0][1]):
-        valid(chart)
+        assert_valid(chart.spec)
 
 
 def gated(found: Comparison, **limit: float) -> list[GateVerdict]:

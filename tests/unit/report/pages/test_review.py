@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from altair.utils.schemapi import validate_jsonschema
-from altair.vegalite.v6.schema.core import load_schema
 
 from labctl.analysis.methods.conditioned import Conditioned
 from labctl.analysis.methods.consistency import consistency
@@ -36,6 +34,7 @@ from labctl.report.review_charts.saturation import saturation_figures
 from labctl.report.review_charts.steady_state import steady_figure
 from labctl.report.review_charts.transfer_sizes import transfer_figure
 from tests.unit.report_sample import HOSTILE, estimate, plan, qd_sweep, record_of, summary_of
+from tests.unit.vega_lite import assert_valid
 
 SIZES = Sweep(
     name="transfer", pattern=["read", "write"], queue_depth=[4], duration_s=5,
@@ -74,7 +73,7 @@ def reviewed(root: Path) -> tuple[RunRecord, RunSummary]:
 def check(figure: Figure | None) -> list[dict[str, str]]:
     """The chart is valid Vega-Lite and can be drawn; its CSV as rows."""
     assert figure is not None
-    validate_jsonschema(figure.chart.spec, load_schema())
+    assert_valid(figure.chart.spec)
     assert static_svg(figure.chart.spec).startswith("<svg")
     json.dumps(figure.chart.spec, allow_nan=False)
     return list(csv.DictReader(io.StringIO(figure.csv())))
