@@ -99,7 +99,9 @@ def test_both_rails_on_a_power_sensor(create: Any) -> None:
         assert abs(np.mean(numbers(batches, channel)[1]) - true) <= limits[channel].limit(true)
     t_ns, amps = numbers(batches, "current_0")
     amps = amps[t_ns < t_ns[0] + 2 * PERIOD_S * 1e9]  # whole periods of the triangle
-    assert abs(amps.mean() - 1.0) < 0.05
+    t_s = (t_ns[: len(amps)] - t_ns[0]) * 1e-9  # a busy host may lose some: the mean over time
+    middles = (amps[1:] + amps[:-1]) / 2
+    assert abs(middles @ np.diff(t_s) / t_s[-1] - 1.0) < 0.05
     assert amps.min() == pytest.approx(0.5, abs=0.06)
     assert amps.max() == pytest.approx(1.5, abs=0.06)
 

@@ -126,5 +126,5 @@ def test_with_the_queue_alone_on_it_the_run_ends_and_its_job_is_settled_later(
             assert daemon.queue.job(number).state is JobState.RUNNING
         job = daemon.until_over(number)
         assert job.state is JobState.DONE and len(job.attempts) == 1
-        assert "all is well again" in daemon.said()
+        daemon.until(lambda: "all is well again" in daemon.said())
     assert_completed_once(run)
