@@ -22,10 +22,25 @@ COVERAGE_FACTOR = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its expanded uncertainty (k = 2), both in the unit of its name."""
+    """A value with its expanded uncertainty and its repeatability, in the unit of its name.
+
+    ``u`` (about 95 %) is of what was measured: of a phase, its mean over just this window of time,
+    with all limits of the instruments.
+    """
 
     value: float
     u: float
+    repeatability: float | None = None
+    """Half-width (about 95 %) within which the same phase would come out again on the same meters,
+    from how the drive varies within it or from repeats; no limits of instruments are in it. None
+    where it is not known."""
+
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate in another unit, or per something: all parts times ``factor`` > 0."""
+        again = self.repeatability
+        return Estimate(
+            self.value * factor, self.u * factor, None if again is None else again * factor
+        )
 
     def covers(self, truth: float) -> bool:
         """Whether ``truth`` is inside value ± u."""

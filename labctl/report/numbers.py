@@ -95,7 +95,7 @@ def prefixed_parts(estimate: Estimate) -> tuple[str, str]:
     if not math.isfinite(estimate.value):
         return NOTHING, ""
     factor, prefix = _scale(estimate.value)
-    text = with_uncertainty(Estimate(estimate.value / factor, estimate.u / factor))
+    text = with_uncertainty(estimate.scaled(1.0 / factor))
     value, _, u = text.partition(" ± ")
     return value + prefix, u if u in (NOTHING, "0") else u + prefix
 
@@ -114,8 +114,8 @@ def prefixed_with_uncertainty(estimate: Estimate | None) -> str:
 
 
 def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
-    """The estimate in another unit: both parts times ``factor``."""
-    return None if estimate is None else Estimate(estimate.value * factor, estimate.u * factor)
+    """The estimate in another unit: all its parts times ``factor``."""
+    return None if estimate is None else estimate.scaled(factor)
 
 
 def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:

@@ -114,7 +114,7 @@ def marginal_energies(results: Sequence[PhaseResult]) -> tuple[MarginalEnergy, .
 
 
 def _over(watts: Estimate, rate: float | None) -> Estimate | None:
-    return Estimate(watts.value / rate, watts.u / rate) if rate else None
+    return watts.scaled(1.0 / rate) if rate else None
 
 
 def rail_shares(results: Sequence[PhaseResult]) -> tuple[RailShare, ...]:

@@ -110,7 +110,7 @@ def _result(
     joules = None
     if item.joules is not None and total_bytes:
         gigabytes = total_bytes * 1e-9
-        joules = Estimate(item.joules.value / gigabytes, item.joules.u / gigabytes)
+        joules = item.joules.scaled(1.0 / gigabytes)
     return ReplayResult(
         phase_index=item.phase.index,
         sweep=item.phase.sweep,

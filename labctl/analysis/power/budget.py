@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.rail_power import LOST, PhasePower, RailPower
@@ -154,15 +155,15 @@ def _interpolation_line(power: RailPower) -> Component:
 
 def phase_energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Estimate:
     """Joules of a phase: mean watts × duration, with the uncertainty of both edges in U."""
-    joules = watts.value * duration_s
+    joules = watts.scaled(duration_s)
     edges = 2.0 * math.sqrt(2.0 / 3.0) * boundary_u_ns * 1e-9 * abs(watts.value)
-    return Estimate(value=joules, u=math.hypot(watts.u * duration_s, edges))
+    return replace(joules, u=math.hypot(joules.u, edges))
 
 
 def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns: int) -> RailResult:
     """The rail's numbers with their uncertainty."""
     budget = rail_budget(power, duration_s, step)
-    watts = expanded(power.watts.mean, budget)
+    watts = replace(expanded(power.watts.mean, budget), repeatability=power.scatter.expanded_u)
     return RailResult(
         volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
         amps=power.amps,
@@ -188,7 +189,11 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
     apart = [rail.scatter.u for rail in power.rails.values()]
     shared = max(power.total_scatter.u**2 - sum(value**2 for value in apart), 0.0)
     value = sum(rail.watts.value for rail in rails)
-    return Estimate(value=value, u=student_factor(dof) * math.sqrt(u**2 + shared))
+    again = max(
+        power.total_scatter.expanded_u,
+        math.hypot(*(rail.scatter.expanded_u for rail in power.rails.values())),
+    )
+    return Estimate(value, student_factor(dof) * math.sqrt(u**2 + shared), again)
 
 
 def watts_above_idle(
@@ -197,7 +202,7 @@ def watts_above_idle(
     """Watts above idle, rail by rail on the same meters, summed.
 
     ``joined`` is the phase's total: without one there is nothing to subtract from. None when the
-    rails of both phases are not the same.
+    rails of both phases are not the same. The repeatability is that of both phases.
     """
     if joined is None or rails.keys() != idle.keys():
         return None
@@ -208,4 +213,7 @@ def watts_above_idle(
         value += above
         share = above / rail.watts.value if rail.watts.value else 1.0
         components += difference_components(rail.budget, idle[name].budget, share)
-    return expanded(value, components)
+    again = [joined.repeatability, *(rail.watts.repeatability for rail in idle.values())]
+    known = [value for value in again if value is not None]
+    both = math.hypot(*known) if len(known) == len(again) else None
+    return replace(expanded(value, components), repeatability=both)

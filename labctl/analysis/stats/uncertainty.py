@@ -140,16 +140,19 @@ def limit_component(
 
 
 def ratio(above: Estimate | None, below: Estimate | None) -> Estimate | None:
-    """``above`` / ``below``, relative uncertainties in quadrature.
+    """``above`` / ``below``, relative uncertainties in quadrature, and repeatabilities likewise.
 
-    None when one of them is not known or ``below`` is ≤ 0.
+    None when one of them is not known or ``below`` is ≤ 0. The repeatability is None where that of
+    either is.
     """
     if above is None or below is None or below.value <= 0:
         return None
     value = above.value / below.value
-    relative = below.u / below.value
-    own = above.u / below.value
-    return Estimate(value=value, u=math.hypot(own, value * relative))
+    u = math.hypot(above.u, value * below.u) / below.value
+    again = None
+    if above.repeatability is not None and below.repeatability is not None:
+        again = math.hypot(above.repeatability, value * below.repeatability) / below.value
+    return Estimate(value, u, again)
 
 
 def difference_components(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labctl.analysis.methods.idle import IdleResult
-from labctl.analysis.results import Estimate, PhaseResult
+from labctl.analysis.results import PhaseResult
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import Datasets, Row, finished, joined
 from labctl.report.numbers import estimate_columns, with_uncertainty
@@ -68,7 +68,7 @@ def efficiency_figure(points: Sequence[PhaseResult], idle: Sequence[IdleResult])
 
 def _efficiency_row(item: PhaseResult) -> Row:
     per_watt = item.bytes_per_joule
-    mb_per_joule = None if per_watt is None else Estimate(per_watt.value / 1e6, per_watt.u / 1e6)
+    mb_per_joule = None if per_watt is None else per_watt.scaled(1e-6)
     return {
         "figure": item.phase.label,
         **estimate_columns("iops_per_watt", item.iops_per_watt),

@@ -112,6 +112,9 @@ def test_a_ratio_by_hand() -> None:
     assert (result.value, result.u) == (pytest.approx(10_000.0), pytest.approx(100.0))
     both = ratio(Estimate(30.0, 0.9), Estimate(10.0, 0.4))
     assert both is not None and both.u == pytest.approx(3.0 * 0.05)
+    assert both is not None and both.repeatability is None
+    again = ratio(Estimate(30.0, 0.9, 0.3), Estimate(10.0, 0.4, 0.1))
+    assert again is not None and again.repeatability == pytest.approx(0.03 * math.sqrt(2))
     assert ratio(Estimate(1.0, 0.0), Estimate(0.0, 0.1)) is None
 
 

@@ -97,7 +97,7 @@ def test_the_summary_is_json_that_anything_can_read() -> None:
     summary = throttled(summary_of(plan(qd_sweep())), 5)
     text = summary_json(replace(summary, idle_watts=Estimate(4.0, float("nan"))))
     data = json.loads(text, parse_constant=lambda name: (_ for _ in ()).throw(ValueError(name)))
-    assert data["idle_watts"] == {"value": 4.0, "u": None}
+    assert data["idle_watts"] == {"value": 4.0, "u": None, "repeatability": None}
     assert data["phases"][1]["rails"]["12V"]["budget"][0]["name"] == "scatter"
     assert data["throttling"][0]["cause"] == "thermal"
 
