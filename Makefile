@@ -4,6 +4,7 @@
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts
 # make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
+# make judge  how true every U is, on runs of which the truth is known (SEED=, REGIMES="dithered")
 # make docs   the documentation as a site in site/, which opens without a server
 # make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
@@ -24,7 +25,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-long test-vm check docs bench soak stack env system servers clean constraints
+.PHONY: demo test test-long test-vm check docs bench judge soak stack env system servers clean constraints
 
 ifdef STACK
 demo: stack
@@ -70,6 +71,9 @@ stack: env
 
 bench: env
 	$(BIN)/python -m tests.benchmarks $(FIGURES)
+
+judge: env
+	$(BIN)/python -m tests.judge $(if $(SEED),--seed $(SEED)) $(REGIMES)
 
 soak: env
 	$(BIN)/python -m tests.soak

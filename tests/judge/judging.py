@@ -1,0 +1,103 @@
+"""A regime, drawn, written, read by labctl and held against the truth.
+
+labctl is asked as its user would: ``labctl.open_run`` and the columns of ``phases.csv``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import labctl
+from tests.judge.benches import Regime
+from tests.judge.disk import Told, write
+from tests.judge.regimes import REGIMES
+from tests.judge.scoring import Row, Statement, rows
+
+COLUMNS = {
+    "watts": ("watts", "watts_u"),
+    "joules": ("joules", "joules_u"),
+    "above idle": ("marginal_watts", "marginal_watts_u"),
+    "IOPS/W": ("iops_per_watt", "iops_per_watt_u"),
+}
+
+
+def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
+    """What is said of the phases with work of one run (or of the idle one, where that is all)."""
+    words = [seed, run, zlib.crc32(regime.name.encode())]
+    rng = np.random.default_rng(words)
+    scene = regime.draw(rng, regime.phases)
+    with tempfile.TemporaryDirectory(prefix="labctl-judge-") as folder:
+        path, truth = write(Path(folder), scene, rng)
+        opened = labctl.open_run(path)
+        table = opened.table()
+        notes = [(*one.notes, *opened.summary.problems) for one in opened.phases]
+    idle = truth[0] if scene.works[0].role == "idle_before" else None
+    return [
+        _statement(run, index, quantity, told, idle, table, notes[index])
+        for index, (work, told) in enumerate(zip(scene.works, truth, strict=True))
+        if work.role == "measure"
+        for quantity in regime.quantities
+    ]
+
+
+def _statement(
+    run: int, index: int, quantity: str, told: Told, idle: Told | None,
+    table: dict[str, Any], notes: tuple[str, ...],
+) -> Statement:  # fmt: skip
+    value, u = (table[name][index] if name in table else None for name in COLUMNS[quantity])
+    truth = {
+        "watts": told.watts,
+        "joules": told.joules,
+        "above idle": told.watts - (idle.watts if idle else 0.0),
+        "IOPS/W": told.ios / told.joules,
+    }[quantity]
+    at_least = value is not None and u is None and any("at least" in note for note in notes)
+    return Statement(run, index, quantity, truth, _number(value), _number(u), at_least, notes)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or value == "" else float(value)
+
+
+def judge(regime: Regime, seed: int, phases: int) -> tuple[list[Row], list[Statement]]:
+    """The rows of a regime of at least so many phases."""
+    said: list[Statement] = []
+    for run in range(-(-phases // regime.phases)):
+        said += run_of(regime, seed, run)
+    return rows(regime, said), said
+
+
+def _one(task: tuple[str, int, int]) -> tuple[str, list[Statement]]:
+    name, seed, run = task
+    return name, run_of(named(name), seed, run)
+
+
+def judge_all(
+    chosen: Sequence[Regime], seed: int, phases: int, workers: int
+) -> Iterator[tuple[list[Row], list[Statement]]]:
+    """The rows of each regime, as soon as they are known."""
+    tasks = [
+        (regime.name, seed, run) for regime in chosen for run in range(-(-phases // regime.phases))
+    ]
+    said: dict[str, list[Statement]] = {regime.name: [] for regime in chosen}
+    left = {regime.name: -(-phases // regime.phases) for regime in chosen}
+    with multiprocessing.get_context("forkserver").Pool(workers) as pool:
+        for name, found in pool.imap(_one, tasks):
+            said[name] += found
+            left[name] -= 1
+            if not left[name]:
+                yield rows(named(name), said[name]), said.pop(name)
+
+
+def named(name: str) -> Regime:
+    for regime in REGIMES:
+        if regime.name == name:
+            return regime
+    raise SystemExit(f"no regime {name!r}")
