@@ -12,11 +12,10 @@ from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult
 from labctl.analysis.stats.uncertainty import (
-    combined,
     difference_components,
     expanded,
+    expanded_u,
     limit_component,
-    student_factor,
 )
 from labctl.record.calibration_used import day_of
 
@@ -100,11 +99,14 @@ def _meter_lines(
 ) -> list[Component]:
     """What the data sheet allows, in watts: the part of the reading, and the floor.
 
-    A channel with a zero also has the zero's line. The floor is not reduced: no data sheet gives
-    the part of it that is offset, and it bounds the drift of the zero since.
+    The channels of an instrument share its reference, and its ranges share its converter: errors of
+    one quantity are one error, whatever the channel or range (volts at the drive and volts
+    across its shunt on one logger, too). A channel with a zero also has the zero's line. The
+    floor is not reduced: no data sheet gives the part of it that is offset, and it bounds the drift
+    of the zero since.
     """
     info, scale = channel.info, channel.scale
-    meter = f"{channel.instrument} {info.quantity} {info.range or ''}".strip()
+    meter = f"{channel.instrument} {info.quantity}"
     source = info.accuracy_source or "the rig"
     floor = info.accuracy_floor * scale
     lines = [
@@ -185,15 +187,17 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
     if power.total is None or power.total_scatter is None:
         return None
     components = [item for rail in rails for item in rail.budget]
-    u, dof = combined(components)
     apart = [rail.scatter.u for rail in power.rails.values()]
     shared = max(power.total_scatter.u**2 - sum(value**2 for value in apart), 0.0)
+    if shared:
+        dof = power.total_scatter.dof
+        components.append(Component("scatter of all rails", "A", math.sqrt(shared), "", dof))
     value = sum(rail.watts.value for rail in rails)
     again = max(
         power.total_scatter.expanded_u,
         math.hypot(*(rail.scatter.expanded_u for rail in power.rails.values())),
     )
-    return Estimate(value, student_factor(dof) * math.sqrt(u**2 + shared), again)
+    return Estimate(value, expanded_u(components), again)
 
 
 def watts_above_idle(

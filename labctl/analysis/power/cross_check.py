@@ -18,8 +18,9 @@ from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of
 from labctl.analysis.power.zero_offset import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
 from labctl.analysis.results import Component
+from labctl.analysis.stats.coverage import RECTANGULAR
 from labctl.analysis.stats.running_stats import RunningStats, mean_and_scatter
-from labctl.analysis.stats.uncertainty import RECTANGULAR, combined, student_factor
+from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.record.header import RailInfo
 
 
@@ -77,8 +78,7 @@ def meter_difference(first: ComparedChannel, second: ComparedChannel) -> MeterDi
         *lines,
         *other_lines,
     ]
-    u, dof = combined(budget)
-    expanded = student_factor(dof) * u
+    expanded = expanded_u(budget)
     means = float(one.mean()), float(two.mean())
     return MeterDifference(means, apart, expanded, abs(apart) / expanded, len(own), tuple(budget))
 

@@ -12,7 +12,7 @@ from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
 from labctl.analysis.results import Component, Estimate
-from labctl.analysis.stats.uncertainty import combined, scatter_of, student_factor
+from labctl.analysis.stats.uncertainty import expanded_u, scatter_of
 
 GUARD_NS = 1_000_000_000
 """Left out on either side of throttling: its edges are known to about half a second, and the change
@@ -101,9 +101,11 @@ def _watts(
         shared += weight**2 * max(power.total_scatter.u**2 - apart, 0.0)
     if measured_s < LEAST_S:
         return None
-    u, dof = combined([_merged(same) for same in lines.values()])
+    budget = [_merged(same) for same in lines.values()]
+    if shared:
+        budget.append(Component("scatter of all rails", "A", math.sqrt(shared), ""))
     part = measured_s / seconds
-    return Estimate(value / part, student_factor(dof) * math.sqrt(u**2 + shared) / part)
+    return Estimate(value / part, expanded_u(budget) / part)
 
 
 def _merged(same: Sequence[Component]) -> Component:

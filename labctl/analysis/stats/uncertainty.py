@@ -2,9 +2,9 @@
 
 Vocabulary and rules are those of the GUM (JCGM 100:2008): type A from the scatter of readings,
 type B from limits (a rectangular distribution of half-width a has the standard uncertainty
-a/√3, GUM 4.3.7), combined in quadrature (GUM 5.1), expanded to about 95 % with k = 2 or, where
-the scatter was judged from few values, with Student's factor for the effective degrees of
-freedom (Welch–Satterthwaite, GUM G.4).
+a/√3, GUM 4.3.7), combined in quadrature (GUM 5.1), expanded to about 95 % from the distribution of
+their sum (JCGM 101:2008) and, where the scatter was judged from few values, widened by Student's
+factor for the effective degrees of freedom (Welch–Satterthwaite, GUM G.4).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.results import COVERAGE_FACTOR, Component, Estimate
+from labctl.analysis.stats.coverage import RECTANGULAR, half_width
 
 _STUDENT = (
     (1, 13.97), (2, 4.53), (3, 3.31), (4, 2.87), (5, 2.65), (6, 2.52), (7, 2.43), (8, 2.37),
@@ -30,9 +31,6 @@ MIN_BLOCKS = 16
 
 FEW_BLOCKS = 8
 """Fewest blocks where there are few readings."""
-
-RECTANGULAR = math.sqrt(3.0)
-"""Half-width of a rectangular distribution over its standard deviation (GUM 4.3.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +100,69 @@ def combined(components: Iterable[Component]) -> tuple[float, float]:
     Components with the same non-empty ``source`` (one meter on several rails) are one error and
     add up linearly; everything else adds in quadrature.
     """
-    shared: dict[str, float] = {}
-    known_by: dict[str, float] = {}
-    squares, fourth = 0.0, 0.0
-    for item in components:
-        if item.source:
-            shared[item.source] = shared.get(item.source, 0.0) + item.watts
-            known_by[item.source] = min(known_by.get(item.source, math.inf), item.dof)
-            continue
-        squares += item.watts**2
-        fourth += item.watts**4 / item.dof
-    squares += sum(value**2 for value in shared.values())
-    fourth += sum(value**4 / known_by[source] for source, value in shared.items())
+    return _quadrature(_independent_errors(components))
+
+
+def _quadrature(errors: Sequence[Component]) -> tuple[float, float]:
+    """Standard uncertainty of independent errors together, and its degrees of freedom."""
+    squares = sum(item.watts**2 for item in errors)
+    fourth = sum(item.watts**4 / item.dof for item in errors)
     dof = squares**2 / fourth if fourth > 0 else math.inf
     return math.sqrt(squares), dof
 
 
+def _independent_errors(components: Iterable[Component]) -> list[Component]:
+    """The lines, those with the same source added up to one; it is normal unless all of them have
+    the same distribution."""
+    apart: list[Component] = []
+    shared: dict[str, Component] = {}
+    for item in components:
+        same = shared.get(item.source)
+        if not item.source:
+            apart.append(item)
+        elif same is None:
+            shared[item.source] = item
+        else:
+            alike = same.distribution == item.distribution
+            shared[item.source] = replace(
+                same,
+                watts=same.watts + item.watts,
+                dof=min(same.dof, item.dof),
+                distribution=same.distribution if alike else "normal",
+            )
+    return apart + list(shared.values())
+
+
+def expanded_u(components: Iterable[Component]) -> float:
+    """The U of a budget, in the unit of its lines: what covers at least 95 % of its errors, also
+    where the largest of its limits is used up.
+
+    Limits say how far an error may be off, not how often: that of a meter stays as it is through
+    all runs of a bench. So U does not only hold on average over all that it may be: the largest
+    limit is taken as used up, and everything else is spread around it. Where one limit is all
+    there is, U is that limit; where there is none, U is k · u.
+    """
+    errors = _independent_errors(components)
+    limited = [item for item in errors if item.distribution == "rectangular"]
+    largest = max(limited, key=lambda item: item.watts, default=None)
+    rest = [item for item in errors if item is not largest]
+    standing = 0.0 if largest is None else largest.watts * RECTANGULAR
+    spread: dict[str, list[float]] = {"normal": [], "rectangular": [], "U-shaped": []}
+    for item in rest:
+        spread[item.distribution].append(item.watts)
+    width = half_width(
+        math.hypot(*spread["normal"]),
+        [u * RECTANGULAR for u in spread["rectangular"]],
+        [u * math.sqrt(2.0) for u in spread["U-shaped"]],
+        standing,
+    )
+    widened = student_factor(_quadrature(rest)[1]) / COVERAGE_FACTOR
+    return standing + widened * (width - standing)
+
+
 def expanded(value: float, components: Sequence[Component]) -> Estimate:
     """``value`` with the uncertainty of its budget at about 95 %."""
-    u, dof = combined(components)
-    return Estimate(value=value, u=student_factor(dof) * u)
+    return Estimate(value=value, u=expanded_u(components))
 
 
 def limit_component(

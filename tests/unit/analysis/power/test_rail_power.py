@@ -20,6 +20,7 @@ from labctl.analysis.readings.edge_lag import edge_lag, lag_problems, rail_lags
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Estimate
 from labctl.analysis.run.summary import summarise
+from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.phase import Pattern, Phase, Role
@@ -375,8 +376,25 @@ def test_the_budget_by_hand() -> None:
     assert lines["current gain"] == pytest.approx(0.012 / root)
     assert lines["current floor"] == pytest.approx(0.024 / root)
     assert lines["scatter"] == pytest.approx(0.0, abs=1e-9)
-    expected = 2 * math.sqrt(2 * 0.012**2 + 0.002**2 + 0.024**2) / root
-    assert rail_result(power, 9.9, 0.0, 0).watts.u == pytest.approx(expected, rel=1e-6)
+    # the largest limit is used up; of both gains together, 4.55 % are further out on its side
+    expected = 0.024 + 2 * 0.012 - 0.012 * math.sqrt(8 * (1 - 0.9545))
+    assert rail_result(power, 9.9, 0.0, 0).watts.u == pytest.approx(expected, rel=5e-3)
+
+
+def test_errors_of_one_logger_are_one_error_whatever_the_channel_and_range() -> None:
+    """Volts, and volts across a shunt, on two ranges of one instrument: both gains add up."""
+    t = np.arange(0.0, 10.0, 0.1)
+    volts = series("v.ch1", t, np.full(100, 12.0))
+    across = series("v.ch2", t, np.full(100, 0.05), scale=20.0)
+    volts = replace(volts, info=replace(volts.info, range=20.0))
+    across = replace(across, info=replace(across.info, range=0.1, accuracy_floor=1e-6))
+    info = RailInfo("12V", 12.0, "v.ch1", "v.ch2", shunt_ohm=0.05)
+    power = phase_power([RailSeries(info, volts, across)], 0, 10 * S, 0).rails["12V"]
+    budget = rail_result(power, 10.0, 0.0, 0).budget
+    sources = {line.name: line.source for line in budget}
+    assert sources["voltage gain"] == sources["current gain"] == "v voltage gain"
+    assert sources["voltage floor"] == sources["current floor"] == "v voltage floor"
+    assert expanded_u(budget) >= 2 * 0.001 * 12.0
 
 
 def test_a_shunt_turns_volts_into_amps_with_its_tolerance() -> None:

@@ -86,10 +86,10 @@ def test_the_table_is_students_distribution(dof: int) -> None:
     assert student_factor(dof) == pytest.approx(student.ppf(0.5 + 0.9545 / 2, dof), rel=0.01)
 
 
-def test_k_is_two_for_limits_of_data_sheets() -> None:
+def test_a_limit_is_divided_by_the_root_of_three_and_is_never_exceeded() -> None:
     line = limit_component("gain", 0.3, "")
     assert line.watts == pytest.approx(0.3 / math.sqrt(3))
-    assert expanded(5.0, [line]).u == pytest.approx(2 * 0.3 / math.sqrt(3))
+    assert expanded(5.0, [line]).u == pytest.approx(0.3)
 
 
 def test_welch_satterthwaite_by_hand() -> None:
