@@ -14,8 +14,7 @@ import os
 import secrets
 import time
 
-from tests.judge.judging import judge_all
-from tests.judge.regimes import REGIMES
+from tests.judge.judging import REGIMES, judge_all
 from tests.judge.scoring import HEAD
 
 

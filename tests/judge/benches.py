@@ -17,6 +17,9 @@ Rng = np.random.Generator
 Shape = Callable[[Rng, float, float], Steps]
 """Watts of a phase, of its seconds and its usual watts."""
 
+Draw = Callable[[Rng, int], Scene]
+"""A run of so many phases with work."""
+
 VOLTS_LIMITS, AMPS_LIMITS = (0.00035, 0.0005), (0.0005, 0.0006)
 """Of reading, and floor in V or A: five and a half digits in a year, to the third digit."""
 
@@ -26,7 +29,7 @@ class Regime:
     """Circumstances, and how to draw a run in them."""
 
     name: str
-    draw: Callable[[Rng, int], Scene]
+    draw: Draw
     phases: int = 10
     """With work, in a run."""
     refused: bool = False

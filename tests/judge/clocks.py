@@ -6,21 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.judge.loads import Floats
+
+Times = NDArray[np.int64]
 
 BEGAN_NS = 1_760_000_000_000_000_000
 EPOCH_S = 1e6
 """A clock that began anew goes on at the next multiple of this (docs/run-on-disk.md)."""
 
 
-def on_timebase(seconds: Floats | float) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def on_timebase(seconds: Floats | float) -> Times:
     return BEGAN_NS + np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class HostClock:
-    """The host stamps each reading, and is off by up to ``u_s``."""
+    """The host stamps each reading, and is off by up to ``u_s``: most of it always alike."""
 
     u_s: float = 0.001
     always_late_s: float = 0.0
@@ -28,8 +31,9 @@ class HostClock:
     name = "host"
     tick_s = 0.0
 
-    def stamps(self, t: Floats, rng: np.random.Generator) -> Floats:
-        return on_timebase(t + self.always_late_s + rng.uniform(-1, 1, len(t)) * self.u_s)
+    def stamps(self, t: Floats, rng: np.random.Generator) -> Times:
+        off = self.always_late_s + 0.8 * self.u_s * rng.uniform(-1, 1)
+        return on_timebase(t + off + 0.2 * self.u_s * rng.uniform(-1, 1, len(t)))
 
     def looks(self, seconds: float, rng: np.random.Generator) -> None:
         return None
@@ -65,10 +69,10 @@ class DeviceClock:
             device = np.where(t < self.restarts_at_s, device, fresh)
         return device
 
-    def stamps(self, t: Floats, rng: np.random.Generator) -> Floats:
-        return np.rint(self.shows(t) * 1e9).astype(np.int64)
+    def stamps(self, t: Floats, rng: np.random.Generator) -> Times:
+        return np.asarray(np.rint(self.shows(t) * 1e9), np.int64)
 
-    def looks(self, seconds: float, rng: np.random.Generator) -> Floats:
+    def looks(self, seconds: float, rng: np.random.Generator) -> Times:
         """Rows of device time, host time and round trip, ns."""
         asked = np.arange(0.2, seconds, self.every_s)
         asked = asked + rng.uniform(0, 0.05, len(asked))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.judge.clocks import BEGAN_NS, on_timebase
+from tests.judge.clocks import BEGAN_NS, Times, on_timebase
 from tests.judge.loads import Floats, Steps, joined, level
 from tests.judge.meters import Meter, Rail, readings
 
@@ -106,7 +106,7 @@ def _event(seconds: float, kind: str, **data: Any) -> dict[str, Any]:
     return {"t": int(on_timebase(seconds)), "kind": kind, **data}
 
 
-def _pairs(times: Floats, values: Floats) -> bytes:
+def _pairs(times: Times, values: Floats) -> bytes:
     rows = np.empty(len(times), dtype=[("t", "<i8"), ("v", "<f8")])
     rows["t"], rows["v"] = times, values
     return rows.tobytes()

@@ -17,8 +17,12 @@ import numpy as np
 import labctl
 from tests.judge.benches import Regime
 from tests.judge.disk import Told, write
-from tests.judge.regimes import REGIMES
+from tests.judge.own import OWN
+from tests.judge.regimes import ORDINARY
 from tests.judge.scoring import Row, Statement, rows
+from tests.judge.sick import SICK
+
+REGIMES = [*ORDINARY, *OWN, *SICK]
 
 COLUMNS = {
     "watts": ("watts", "watts_u"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.judge import shapes
 from tests.judge.benches import (
+    Draw,
     Regime,
     Rng,
     Shape,
@@ -17,7 +20,7 @@ from tests.judge.benches import (
     twelve,
     works,
 )
-from tests.judge.clocks import HostClock, quartz
+from tests.judge.clocks import HostClock, Times, quartz
 from tests.judge.disk import Scene, Work
 from tests.judge.loads import (
     Floats,
@@ -27,11 +30,11 @@ from tests.judge.loads import (
     restless,
     square,
 )
-from tests.judge.meters import Rail, dithered
+from tests.judge.meters import Leaves, Rail, dithered
 
 
-def lost(share: float):  # type: ignore[no-untyped-def]
-    def leaves(rng: Rng, t: Floats, values: Floats) -> np.ndarray:  # type: ignore[type-arg]
+def lost(share: float) -> Leaves:
+    def leaves(rng: Rng, t: Floats, values: Floats) -> NDArray[np.bool_]:
         return rng.random(len(t)) < share
 
     return leaves
@@ -48,7 +51,7 @@ def pushed(rng: Rng, phases: int) -> Scene:
 class _Pushed(HostClock):
     """Of the bound that its channel states a transport takes little."""
 
-    def stamps(self, t: Floats, rng: Rng) -> Floats:
+    def stamps(self, t: Floats, rng: Rng) -> Times:
         quiet = HostClock(u_s=0.02, always_late_s=self.always_late_s + 0.02)
         return quiet.stamps(t, rng)
 
@@ -205,7 +208,7 @@ def daq_drifting(rng: Rng, phases: int) -> Scene:
     )
 
 
-def _hum(aperture_s: float):  # type: ignore[no-untyped-def]
+def _hum(aperture_s: float) -> Draw:
     def draw(rng: Rng, phases: int) -> Scene:
         ripple = float(rng.uniform(0.01, 0.05))
         return simple(rng, phases, volts_hum=ripple, aperture_s=aperture_s)
@@ -245,11 +248,11 @@ def fast_behind(rng: Rng, phases: int) -> Scene:
     return simple(rng, phases, shape, rail=Rail("12V", 12.1, 0.15), span=(10, 20))
 
 
-def _with(shape: Shape, **other):  # type: ignore[no-untyped-def]
+def _with(shape: Shape, **other: Any) -> Draw:
     return lambda rng, phases: simple(rng, phases, shape, **other)
 
 
-REGIMES = [
+ORDINARY = [
     Regime("white noise", _with(shapes.noisy(0.0)), quantities=("watts", "above idle")),
     Regime(
         "noise of 0.3 s", _with(shapes.noisy(0.3)), quantities=("watts", "above idle", "IOPS/W")
