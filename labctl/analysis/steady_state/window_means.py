@@ -8,12 +8,11 @@ of the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from labctl.analysis.readings.cpu_use import mean_cpu_use
 from labctl.analysis.results import (
-    COVERAGE_FACTOR,
     Component,
     Estimate,
     PhaseResult,
@@ -23,7 +22,13 @@ from labctl.analysis.results import (
     SteadyRounds,
     TemperatureResult,
 )
-from labctl.analysis.stats.uncertainty import ratio
+from labctl.analysis.stats.uncertainty import (
+    combined,
+    expanded,
+    expanded_u,
+    ratio,
+    student_factor,
+)
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.fio.results import mean_direction
 from labctl.record.events import Event, EventKind, Outcome
@@ -97,16 +102,14 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     if not good:
         return replace(last, phase=replace(last.phase, round=0))
     iops, bytes_per_s = _average([i.iops for i in good]), _average([i.bytes_per_s for i in good])
-    watts = _estimate([item.watts for item in good])
-    rate = Estimate(iops, scatter_u([item.iops or 0.0 for item in good])) if iops else None
-    data_rate = None
-    if rate is not None and bytes_per_s:
-        data_rate = Estimate(bytes_per_s, rate.u * bytes_per_s / rate.value)
     rails = {
         name: _rail([item.rails[name] for item in good])
         for name in good[0].rails
         if all(name in item.rails for item in good)
     }
+    watts = _total([item.watts for item in good], rails.values())
+    rate = _rate(iops, good)
+    data_rate = rate.scaled(bytes_per_s / iops) if rate and iops and bytes_per_s else None
     series = [item.watts_series for item in good if item.watts_series is not None]
     return replace(
         last,
@@ -116,7 +119,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         rails=rails,
         watts=watts,
         watts_series=_series(series) if series else None,
-        joules=_estimate([item.joules for item in good]),
+        joules=_energy([(item.joules, item.watts) for item in good], watts),
         marginal_watts=_estimate([item.marginal_watts for item in good]),
         read=mean_direction([item.read for item in good if item.read is not None]),
         write=mean_direction([item.write for item in good if item.write is not None]),
@@ -126,7 +129,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         bytes_per_joule=ratio(data_rate, watts),
         joules_per_io=ratio(watts, rate),
         temperatures=_temperatures(good),
-        throttled_s=sum(item.throttled_s for item in good),
+        throttled_s=sum(item.throttled_s for item in good) / len(good),
         alignment_ms=max(
             (i.alignment_ms for i in good if i.alignment_ms is not None), default=None
         ),
@@ -144,12 +147,86 @@ def _average(values: Sequence[float | None]) -> float | None:
 
 
 def scatter_u(values: Sequence[float]) -> float:
-    """U (k = 2) of the mean of the rounds from their scatter."""
+    """U of the mean of rounds from their scatter: about 95 % with Student's factor for as many as
+    there are. NaN (not known) for fewer than two."""
+    line = _scatter_line(values)
+    return math.nan if line is None else student_factor(line.dof) * line.watts
+
+
+def _scatter_line(values: Sequence[float]) -> Component | None:
+    """What rounds differ by, as a line of their mean's budget; None for fewer than two."""
     n = len(values)
     if n < 2:
-        return 0.0
+        return None
     mean = sum(values) / n
-    return COVERAGE_FACTOR * math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    u = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    return Component(SCATTER, "A", u, f"standard deviation of {n} rounds / √{n}", dof=n - 1.0)
+
+
+def _repeatability(values: Sequence[float]) -> float | None:
+    return scatter_u(values) if len(values) > 1 else None
+
+
+def _mean_budget(rounds: Sequence[RailResult]) -> tuple[Component, ...]:
+    """The budget of a mean over rounds, but for the scatter between them.
+
+    What scatters is independent from round to round and averages out; limits of instruments and
+    what else is not known are the same error in all.
+    """
+    lines: dict[tuple[str, str], list[Component]] = {}
+    for one in rounds:
+        for line in one.budget:
+            lines.setdefault((line.name, line.source), []).append(line)
+    merged = []
+    for same in lines.values():
+        if same[0].kind == "A" and not same[0].source:
+            u, dof = combined(same)
+        else:
+            u, dof = sum(line.watts for line in same), min(line.dof for line in same)
+        merged.append(replace(same[-1], watts=u / len(rounds), dof=dof))
+    return tuple(merged)
+
+
+def _with_scatter(budget: Iterable[Component], values: Sequence[float]) -> tuple[Component, ...]:
+    line = _scatter_line(values)
+    return tuple(budget) if line is None else (*budget, line)
+
+
+def _total(values: Sequence[Estimate | None], rails: Iterable[RailResult]) -> Estimate | None:
+    """The mean of all rails together: the errors of each, and how their sum differed."""
+    known = [one.value for one in values if one is not None]
+    if not known or len(known) < len(values):
+        return None
+    lines = [line for rail in rails for line in rail.budget if line.name != SCATTER]
+    u = expanded_u(_with_scatter(lines, known))
+    return Estimate(sum(known) / len(known), u, _repeatability(known))
+
+
+def _rate(iops: float | None, rounds: Sequence[PhaseResult]) -> Estimate | None:
+    """IOPS of the mean; how far one round is from it is not known (NaN)."""
+    if not iops:
+        return None
+    values = [item.iops or 0.0 for item in rounds]
+    if len(values) > 1:
+        return Estimate(iops, scatter_u(values), scatter_u(values))
+    return Estimate(iops, math.nan)
+
+
+def _energy(
+    rounds: Sequence[tuple[Estimate | None, Estimate | None]], watts: Estimate | None
+) -> Estimate | None:
+    """Joules of a round on average: the mean watts' U, and that of the edges of the rounds."""
+    known = [(joules, one) for joules, one in rounds if joules is not None and one is not None]
+    if watts is None or len(known) < len(rounds):
+        return None
+    n = len(known)
+    value = sum(joules.value for joules, _ in known) / n
+    if not watts.value:
+        return _estimate([joules for joules, _ in known])
+    seconds = value / watts.value
+    edges = sum(max(joules.u**2 - (one.u * seconds) ** 2, 0.0) for joules, one in known) / n
+    again = _repeatability([joules.value for joules, _ in known])
+    return Estimate(value, math.hypot(watts.u * seconds, math.sqrt(edges)), again)
 
 
 def _estimate(values: Sequence[Estimate | None]) -> Estimate | None:
@@ -160,7 +237,8 @@ def _estimate(values: Sequence[Estimate | None]) -> Estimate | None:
         return None
     mean = sum(one.value for one in known) / len(known)
     own = sum(one.u for one in known) / len(known)
-    return Estimate(mean, math.hypot(own, scatter_u([one.value for one in known])))
+    again = _repeatability([one.value for one in known])
+    return Estimate(mean, math.hypot(own, again or 0.0), again)
 
 
 def _series(parts: Sequence[Series]) -> Series:
@@ -179,11 +257,13 @@ def _series(parts: Sequence[Series]) -> Series:
 
 def _rail(rounds: Sequence[RailResult]) -> RailResult:
     last = rounds[-1]
-    watts, joules = _estimate([one.watts for one in rounds]), _estimate([o.joules for o in rounds])
-    assert watts is not None and joules is not None
-    scatter = scatter_u([one.watts.value for one in rounds]) / COVERAGE_FACTOR
-    how = f"standard deviation of {len(rounds)} rounds / √{len(rounds)}"
-    line = Component(SCATTER, "A", scatter, how, dof=max(len(rounds) - 1, 1))
+    values = [one.watts.value for one in rounds]
+    budget = _with_scatter(_mean_budget(rounds), values)
+    watts = replace(
+        expanded(sum(values) / len(values), budget), repeatability=_repeatability(values)
+    )
+    joules = _energy([(one.joules, one.watts) for one in rounds], watts)
+    assert joules is not None
     return replace(
         last,
         volts=_series([one.volts for one in rounds]),
@@ -191,7 +271,7 @@ def _rail(rounds: Sequence[RailResult]) -> RailResult:
         watts=watts,
         watts_series=_series([one.watts_series for one in rounds]),
         joules=joules,
-        budget=(*last.budget, line),
+        budget=budget,
         alignment_ms=max(one.alignment_ms for one in rounds),
         covered=min(one.covered for one in rounds),
     )

@@ -7,10 +7,18 @@ import io
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
-from labctl.analysis.steady_state.window_means import SCATTER, steady_rounds_of, window_means
+from labctl.analysis.compare.comparison import Change, relative_change
+from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
+from labctl.analysis.stats.uncertainty import expanded_u
+from labctl.analysis.steady_state.window_means import (
+    SCATTER,
+    scatter_u,
+    steady_rounds_of,
+    window_means,
+)
 from labctl.config.plan import parse_plan
 from labctl.record.events import Event
 from labctl.report.data.result_tables import phases_csv, points_csv
@@ -61,10 +69,55 @@ def test_a_point_is_the_mean_of_the_last_five_rounds() -> None:
     assert deep.watts is not None
     assert deep.watts.value == pytest.approx(10.0)
     s = math.sqrt(sum((w - 10.0) ** 2 for w in WATTS[2:]) / 4)
-    assert deep.watts.u == pytest.approx(math.hypot(0.1, 2 * s / math.sqrt(5)))
+    again = 2.87 * s / math.sqrt(5)
+    assert deep.watts.repeatability == pytest.approx(again)
+    lines = [line for rail in deep.rails.values() for line in rail.budget if line.name != SCATTER]
+    alone = Component(SCATTER, "A", s / math.sqrt(5), "", 4)
+    assert deep.watts.u == pytest.approx(expanded_u([*lines, alone]))
+    assert deep.joules is not None and deep.joules.u > deep.joules.value / 10.0 * 0.9 * again
     assert deep.iops == pytest.approx(5000.0)
     assert deep.iops_per_watt is not None and deep.iops_per_watt.value == pytest.approx(500.0)
     assert all(rail.budget[-1].name == SCATTER for rail in deep.rails.values())
+
+
+def test_the_budget_of_a_mean_gives_its_u() -> None:
+    """Errors of meters are the same in every round; what scattered within rounds averages out."""
+    results, events = rounds()
+    _, deep = window_means(results, steady_rounds_of(events, results))
+    single = [item for item in results if item.phase.queue_depth == 8][-1]
+    for name, rail in deep.rails.items():
+        assert rail.watts.u == pytest.approx(expanded_u(rail.budget))
+        lines = {line.name: line.watts for line in rail.budget}
+        for line in single.rails[name].budget:
+            parts = math.sqrt(5) if line.kind == "A" else 1.0
+            assert lines[line.name] == pytest.approx(line.watts / parts, rel=0.05)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10])
+def test_u_of_rounds_covers_95_percent_however_few_there_are(n: int) -> None:
+    """k = 2 would cover 70 % of pairs and 88 % of five rounds."""
+    draws = np.random.default_rng(n).standard_normal((4000, n))
+    widths = [scatter_u(row) for row in draws.tolist()]
+    assert float(np.mean(np.abs(draws.mean(axis=1)) <= widths)) == pytest.approx(0.955, abs=0.012)
+
+
+def test_one_round_does_not_say_how_far_it_is_from_the_others() -> None:
+    assert math.isnan(scatter_u([1000.0]))
+    results, _ = rounds(done=1)
+    _, deep = window_means(results, steady_rounds_of([], results))
+    own = next(item for item in results if item.phase.queue_depth == 8)
+    assert deep.watts is not None and own.watts is not None
+    assert deep.watts.repeatability is None
+    assert deep.iops_per_watt is not None and math.isnan(deep.iops_per_watt.u)
+    other = Estimate(deep.iops_per_watt.value * 2, 1.0)
+    assert relative_change(deep.iops_per_watt, other)[1] is Change.UNKNOWN
+
+
+def test_seconds_throttled_are_those_of_a_round() -> None:
+    results, events = rounds()
+    results = [replace(item, throttled_s=40.0) for item in results]
+    means = window_means(results, steady_rounds_of(events, results))
+    assert [item.throttled_s for item in means] == [40.0, 40.0]
 
 
 def test_latencies_are_of_all_ios_of_the_window_together() -> None:
