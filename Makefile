@@ -4,7 +4,7 @@
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
 # make check  lint, types, import contracts
 # make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
-# make judge  how true every U is, on runs of which the truth is known (SEED=, REGIMES="dithered")
+# make judge  how true every U is, by runs of which the truth is known (SEED=, REGIMES=, JUDGE=--page)
 # make docs   the documentation as a site in site/, which opens without a server
 # make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
@@ -73,7 +73,7 @@ bench: env
 	$(BIN)/python -m tests.benchmarks $(FIGURES)
 
 judge: env
-	$(BIN)/python -m tests.judge $(if $(SEED),--seed $(SEED)) $(REGIMES)
+	$(BIN)/python -m tests.judge $(if $(SEED),--seed $(SEED)) $(JUDGE) $(REGIMES)
 
 soak: env
 	$(BIN)/python -m tests.soak

@@ -48,6 +48,15 @@ ELSEWHERE = {
     "labctl run /tmp/bench/rig.toml demo": "make demo runs this plan on such a rig",
     "make stack": "needs a Docker engine; its files are checked by test_dashboards_stack",
     "make demo STACK=1": "needs a Docker engine; its files are checked by test_dashboards_stack",
+    **dict.fromkeys(
+        (
+            "make judge",
+            "make judge SEED=4711",
+            'make judge REGIMES="dithered lost"',
+            "make judge JUDGE=--page",
+        ),
+        "minutes; tests/judge/test_judge.py has a smaller draw",
+    ),
     "labctl stack --native": "tests/unit/dashboards/stack/test_native.py starts what is installed",
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
     "labctl trim-check my-rig": "tests/unit/capture/drive/test_trim_check.py on a loop device",

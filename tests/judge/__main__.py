@@ -1,35 +1,56 @@
-"""The table of how true labctl's U are: regimes with their cover, median U and error over U.
+"""How true the U of labctl are, by runs of which the truth is known.
 
-A regime is one or several words of its name: ``python -m tests.judge dithered "one step"``.
-``given``: phases with a two-sided U. ``cover``: of these, those that hold the truth. ``chance``:
-what the cover may be off in this draw (95 %). ``|e|/U``: median; an honest U gives about 0.35, a
-far too wide one 0.05. ``!`` under 95 %, ``!!`` by more than chance. Where the watts cannot be known
-("at least", or no number, is right) the cover counts the phases without a U that misses.
+``python -m tests.judge`` prints a table of the uncertainties, one of the gate of ``labctl
+compare``, and that of tests.judge_throttling. ``--part numbers`` is the first alone, as is naming
+regimes by a part of their names: ``python -m tests.judge dithered "one step"``. Each draw has
+another seed.
+
+Uncertainties. ``given``: phases with a two-sided U. ``cover``: of these, those that hold the
+truth. ``chance``: what the cover may be off in this draw (95 %). ``|e|/U``: median; an honest U
+gives about 0.35, a far too wide one 0.05. ``!`` under 95 %, ``!!`` by more than chance. Where the
+watts cannot be known ("at least", or no number, is right) the cover counts the phases without a
+U that misses.
+
+Gate, with nothing allowed: how often it fails on equal runs, how often on runs that draw 5 % more,
+and how often it says instead that this cannot be told; one run each, and three.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import secrets
+import subprocess
+import sys
 import time
+from collections import Counter
 
+from tests.judge import page
+from tests.judge.benches import Regime
 from tests.judge.judging import REGIMES, judge_all
-from tests.judge.scoring import HEAD
+from tests.judge.pairs import VARIES, trial
+from tests.judge.scoring import HEAD, Row, Statement
+
+PARTS = ("numbers", "gate", "throttling")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.judge",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--phases", type=int, default=300, help="of each regime, at least")
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; default: all")
+    parser.add_argument("--phases", type=int, default=300, help="of each regime, at least (300)")
+    parser.add_argument("--trials", type=int, default=60, help="of each kind of pairs (60)")
+    parser.add_argument("--throttling-runs", type=int, default=10, help="of each class (10)")
     parser.add_argument("--seed", type=int, help="repeats a draw; left out: another each time")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--page", action="store_true", help="renew the tables of docs/trust.md")
     parser.add_argument("--misses", action="store_true", help="print the phases that missed")
     parser.add_argument("--list", action="store_true", help="print the names of the regimes")
-    parser.add_argument("regimes", nargs="*", help="words of their names; left out: all")
+    parser.add_argument("regimes", nargs="*", help="parts of their names; left out: all")
     asked = parser.parse_args()
     chosen = [
         one for one in REGIMES
@@ -37,21 +58,64 @@ def main() -> None:
     ]  # fmt: skip
     if asked.list:
         print(*(one.name for one in chosen), sep="\n")
-        return
+        return 0
+    if asked.page and asked.regimes:
+        parser.error("--page is of all regimes")
     seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
-    print(f"seed {seed}, at least {asked.phases} phases of each of {len(chosen)} regimes")
-    print(HEAD)
+    print(f"seed {seed}", flush=True)
+    parts = asked.part or (("numbers",) if asked.regimes else PARTS)
     began = time.monotonic()
+    if "numbers" in parts:
+        rows = _numbers(chosen, seed, asked)
+        if asked.page:
+            page.renew("uncertainties", page.numbers(rows, seed))
+    if "gate" in parts:
+        found = _gate(seed, asked)
+        if asked.page:
+            page.renew("gate", page.gate(found, seed))
+    if "throttling" in parts:
+        words = ["--runs", str(asked.throttling_runs), "--first", str(seed)]
+        subprocess.run([sys.executable, "-m", "tests.judge_throttling", *words], check=True)
+    print(f"{time.monotonic() - began:.0f} s")
+    return 0
+
+
+def _numbers(chosen: list[Regime], seed: int, asked: argparse.Namespace) -> list[Row]:
+    print(f"at least {asked.phases} phases of each of {len(chosen)} regimes\n{HEAD}")
+    rows: list[Row] = []
     for found, said in judge_all(chosen, seed, asked.phases, asked.workers):
         for row in found:
             print(row.line(), flush=True)
+        rows += found
         if asked.misses:
-            for one in said:
-                if one.missed or one.value is None:
-                    print(f"      run {one.run} phase {one.phase} {one.quantity}: {one.value} "
-                          f"± {one.u}, truth {one.truth:.5g}; {'; '.join(one.notes)}")  # fmt: skip
-    print(f"{time.monotonic() - began:.0f} s")
+            _tell(said)
+    return rows
+
+
+def _tell(said: list[Statement]) -> None:
+    for one in said:
+        if one.missed or one.value is None:
+            print(
+                f"      run {one.run} phase {one.phase} {one.quantity}: {one.value} ± {one.u}, "
+                f"truth {one.truth:.5g}; {'; '.join(one.notes)}"
+            )
+
+
+def _gate(seed: int, asked: argparse.Namespace) -> dict[str, Counter[str]]:
+    print(f"{asked.trials} trials of each kind\n{page.GATE_HEAD}")
+    found = {kind: Counter[str]() for kind in VARIES}
+    tasks = [(kind, seed, number) for kind in VARIES for number in range(asked.trials)]
+    with multiprocessing.get_context("forkserver").Pool(asked.workers) as pool:
+        for (kind, _, number), said in zip(tasks, pool.imap(_trial, tasks), strict=True):
+            found[kind] += said
+            if number == asked.trials - 1:
+                print(page.gate({kind: found[kind]}, seed)[-1], flush=True)
+    return found
+
+
+def _trial(task: tuple[str, int, int]) -> Counter[str]:
+    return trial(*task)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

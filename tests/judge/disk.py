@@ -24,6 +24,8 @@ class Work:
     watts: Steps
     iops: float = 0.0
     role: str = "measure"
+    pace: Steps | None = None
+    """By what factor the I/Os go, where they vary."""
 
     @property
     def seconds(self) -> float:
@@ -78,11 +80,10 @@ def write(root: Path, scene: Scene, rng: np.random.Generator) -> tuple[Path, lis
     truth = []
     for work, begin in zip(scene.works, begins, strict=True):
         end = begin + work.seconds
-        truth.append(
-            Told(
-                work.seconds, float(total.mean(begin, end)), round(work.iops * work.seconds), begin
-            )
-        )
+        ios = work.iops * work.seconds
+        if work.pace is not None:
+            ios *= float(work.pace.integral().mean(0.0, work.seconds))
+        truth.append(Told(work.seconds, float(total.mean(begin, end)), round(ios), begin))
     events: list[dict[str, Any]] = [_event(0.0, "run_started")]
     seen = {rail.name: rail.seen(rail.amps(drawn)) for rail in scene.rails}
     for meter in scene.meters:
@@ -175,7 +176,10 @@ def _live(path: Path, scene: Scene, begins: Sequence[float], rng: np.random.Gene
         if work.iops:
             t = np.arange(0.25, work.seconds - 0.25, 0.5)
             times.append(begin + t)
-            rates.append(work.iops * (1 + rng.normal(0, 0.01, len(t))))
+            paces = np.ones(len(t))
+            if work.pace is not None:
+                paces = work.pace.integral().mean(t - 0.25, t + 0.25)
+            rates.append(work.iops * paces * (1 + rng.normal(0, 0.002, len(t))))
     if times:
         stamps = on_timebase(np.concatenate(times))
         (path / "channels" / "fio.read.iops").write_bytes(_pairs(stamps, np.concatenate(rates)))
