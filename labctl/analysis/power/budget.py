@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
-from labctl.analysis.power.rail_power import LOST, PhasePower, RailPower
+from labctl.analysis.power.rail_power import PhasePower, RailPower
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult
+from labctl.analysis.stats.time_mean import LOST
 from labctl.analysis.stats.uncertainty import (
     difference_components,
     expanded,
@@ -32,7 +33,7 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
             name="scatter",
             kind="A",
             watts=power.scatter.u,
-            how=f"{power.watts.n} readings, {power.scatter.n_effective:.0f} effective, "
+            how=f"{power.watts.n} readings, which integrate {power.integrated:.0%} of the time; "
             f"standard deviation {power.watts.std:.4g} W",
             dof=power.scatter.dof,
         ),
@@ -64,7 +65,7 @@ def _not_covered_line(power: RailPower, step_watts: float) -> Component:
     if power.amps.n > power.watts.n:
         levels += [power.volts.mean * power.amps.min, power.volts.mean * power.amps.max]
     reach = max(abs(level - power.watts.mean) for level in levels)
-    missing = 1.0 - power.covered
+    missing = power.missing
     unseen = min(power.unseen, missing)
     further = max(step_watts, reach)
     how = f"{missing:.2%} of the phase; readings lie within ±{reach:.3g} W"
@@ -145,12 +146,13 @@ def _interpolation_line(power: RailPower) -> Component:
     """V and I are read at different instants: their covariance between readings is not measured."""
     slower = power.volts_interval_ns > LOST * power.amps_interval_ns
     sampling = power.volts_scatter.u * abs(power.amps.mean) if slower else 0.0
-    common = power.volts.std * power.amps.std / math.sqrt(3.0)
+    common = power.common_watts / math.sqrt(3.0)
     return Component(
         name="interpolation",
         kind="B",
         watts=math.hypot(sampling, common),
-        how="V and I at different instants: at most the product of their scatters is missed",
+        how="V and I at different instants: at most the product of how far each goes from one "
+        "reading to the next is missed",
         distribution="rectangular",
     )
 
@@ -165,7 +167,9 @@ def phase_energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Esti
 def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns: int) -> RailResult:
     """The rail's numbers with their uncertainty."""
     budget = rail_budget(power, duration_s, step)
-    watts = replace(expanded(power.watts.mean, budget), repeatability=power.scatter.expanded_u)
+    watts = replace(
+        expanded(power.watts.mean, budget), repeatability=power.process_scatter.expanded_u
+    )
     return RailResult(
         volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
         amps=power.amps,
@@ -184,7 +188,7 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
     Scatter that rails share (one workload moves them all) shows in the series of the total: the
     larger of that and of the rails taken as independent counts.
     """
-    if power.total is None or power.total_scatter is None:
+    if power.total is None or power.total_scatter is None or power.total_process is None:
         return None
     components = [item for rail in rails for item in rail.budget]
     apart = [rail.scatter.u for rail in power.rails.values()]
@@ -194,8 +198,8 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
         components.append(Component("scatter of all rails", "A", math.sqrt(shared), "", dof))
     value = sum(rail.watts.value for rail in rails)
     again = max(
-        power.total_scatter.expanded_u,
-        math.hypot(*(rail.scatter.expanded_u for rail in power.rails.values())),
+        power.total_process.expanded_u,
+        math.hypot(*(rail.process_scatter.expanded_u for rail in power.rails.values())),
     )
     return Estimate(value, expanded_u(components), again)
 

@@ -2,7 +2,8 @@
 
 V and I of a rail come from different meters at different instants: V is interpolated onto I's
 times (the current carries the workload, the voltage hardly moves), never across an edge of the
-phase. Nothing replaces a missing reading: its share of the phase counts as not covered.
+phase. The mean is over time: each reading counts for the time that it stands for. Nothing replaces
+readings that are missing for longer: that part of the phase counts as not covered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.results import Series
-from labctl.analysis.stats.running_stats import RunningStats
+from labctl.analysis.stats.time_mean import TimeMean, bridged_steps
 from labctl.analysis.stats.uncertainty import Scatter
 
 CHUNK = 32_768
@@ -30,14 +31,11 @@ RELEASE_EVERY = 64
 FEWEST_READINGS = 2
 """Readings of each channel below which a rail has no watts in a phase."""
 
-LOST = 1.5
-"""Multiple of the usual interval between two readings from which readings are missing."""
-
 LEAST_COVERED = 0.80
-"""Share of a phase that readings must cover for a rail to have watts. What the drive did in the
-rest is unknown; it may have begun to throttle. Up to a fifth of a phase can be bounded by the
-readings around it; for more the bound would be a guess about most of the phase. Readings that are
-left out only because they straddle an edge of the phase do not count as missing."""
+"""Share of a phase that readings must stand for if a rail is to have watts. What the drive did in
+longer gaps is unknown; it may have begun to throttle. Up to a fifth of a phase can be bounded by
+the readings around it; for more the bound would be a guess about most of the phase. Single readings
+lost between others are not meant, nor those left out because they straddle an edge of the phase."""
 
 BRIDGED = 2.5
 """Multiple of the usual interval over which V is still interpolated (one lost reading)."""
@@ -53,10 +51,22 @@ class RailPower:
     amps: Series
     watts: Series
     scatter: Scatter
+    """Of the mean over just this phase."""
+    process_scatter: Scatter
+    """Of how the mean of such a phase would come out again."""
     volts_scatter: Scatter
+    common_watts: float
+    """Product of the standard deviations of volts and amps from one reading to the next."""
+    integrated: float
+    """Share of the phase that the readings integrate: the smaller of V's and I's."""
+    noise_watts: float
+    """Standard deviation of one reading that the meters' own noise may have; infinite where their
+    limits of error are not known."""
     covered: float
+    missing: float
+    """Share of the phase that no reading stands for, and its edges as far as none was read."""
     unseen: float
-    """Share of the phase, apart from its edges, in which the current was not read either."""
+    """Share of the phase, apart from its edges, that no reading of the current stands for."""
     alignment_ns: float
     """Half-width of doubt about the time of P against the workload: I's clock and the edges."""
     together: bool
@@ -74,6 +84,7 @@ class PhasePower:
     rails: dict[str, RailPower]
     total: Series | None
     total_scatter: Scatter | None
+    total_process: Scatter | None
     missing: tuple[str, ...]
     """Rails without watts, and why: one line each."""
 
@@ -83,13 +94,14 @@ def rail_watts(
     amps: Floats,
     t_volts: Floats,
     volts: Floats,
-    bridged: float,
+    bridged: Floats | float,
     drop_ohm: float = 0.0,
 ) -> tuple[Floats, Floats]:
     """Times and watts of one rail: V·I at I's times, without those where V is missing.
 
     Times ascend, in any unit from any origin; ``bridged`` is in the same unit: the
-    longest stretch between two readings of V that may be interpolated over. ``drop_ohm`` is the
+    longest stretch between two readings of V that may be interpolated over, or that of each step
+    between two of them. ``drop_ohm`` is the
     resistance between where V is measured and the drive: (V − I·R)·I. All watts of sinks and
     results are calculated here. (The live view and the limits use the product of the newest volts
     and amps, which is never a result.)
@@ -115,18 +127,18 @@ def phase_power(
         else:
             missing.append(worker.why_not())
     if not workers:
-        return PhasePower({}, None, None, tuple(missing))
+        return PhasePower({}, None, None, None, tuple(missing))
     most = max(worker.most for worker in workers)
     edges = np.linspace(begin_ns, end_ns, most // CHUNK + 2)[1:].astype(np.int64)
     for worker in workers:
         worker.plan(edges)
     grid = min(workers, key=lambda worker: worker.expected)
-    total = RunningStats(grid.expected)
+    total = TimeMean(end_ns - begin_ns, grid.amps_interval, grid.expected)
     whole = len(workers) == len(rails)
     for number in range(len(edges)):
         parts = [worker.part(number) for worker in workers]
         if whole:
-            total.add(_summed(parts, workers.index(grid), workers))
+            total.add(*_summed(parts, workers.index(grid), workers))
         if number % RELEASE_EVERY == RELEASE_EVERY - 1:
             for worker in workers:
                 worker.release_pages()
@@ -141,10 +153,17 @@ def phase_power(
             uncorrected += power.watts.mean
         worker.release_pages()
     if len(results) < len(rails) or total.n < FEWEST_READINGS:
-        return PhasePower(results, None, None, tuple(missing))
+        return PhasePower(results, None, None, None, tuple(missing))
     factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
-    together, scatter = total.series().scaled(factor), total.scatter().scaled(factor)
-    return PhasePower(results, together, scatter, tuple(missing))
+    integrated = min(power.integrated for power in results.values())
+    noise = math.hypot(*(power.noise_watts for power in results.values()))
+    return PhasePower(
+        results,
+        total.series().scaled(factor),
+        total.scatter_of_phase(integrated, noise).scaled(factor),
+        total.scatter_of_process().scaled(factor),
+        tuple(missing),
+    )
 
 
 def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPower:
@@ -161,32 +180,34 @@ def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPow
         amps=power.amps.scaled(state.factor),
         watts=power.watts.scaled(state.factor),
         scatter=power.scatter.scaled(state.factor),
+        process_scatter=power.process_scatter.scaled(state.factor),
         shunt=state,
     )
 
 
 def _summed(
     parts: Sequence[tuple[Floats, Floats]], grid: int, workers: Sequence[_RailWorker]
-) -> Floats:
-    """The sum of all rails at the times of the slowest one; only where all are known."""
+) -> tuple[Floats, Floats]:
+    """Times, and the sum of all rails at the times of the slowest one where all are known."""
     t, total = parts[grid]
     if not len(t) or len(parts) == 1:
-        return total
+        return t, total
     total = total.copy()
     good: NDArray[np.bool_] | None = None
     for number, (other_t, other) in enumerate(parts):
         if number == grid:
             continue
         if not len(other_t):
-            return np.empty(0)
+            return np.empty(0), np.empty(0)
         if len(other_t) == len(t) and np.array_equal(other_t, t):
             total += other
             continue
-        values, known = interpolated(t, other_t, other, BRIDGED * workers[number].amps_interval)
+        bridged = bridged_steps(other_t, workers[number].amps_interval, BRIDGED)
+        values, known = interpolated(t, other_t, other, bridged)
         total += values
         if known is not None:
             good = known if good is None else good & known
-    return total if good is None else total[good]
+    return (t, total) if good is None else (t[good], total[good])
 
 
 class _RailWorker:
@@ -203,10 +224,10 @@ class _RailWorker:
         self.most = max(self.expected, self._volts_span[1] - self._volts_span[0])
         self.volts_interval = rail.volts.interval_ns(*self._volts_span)
         self.amps_interval = rail.amps.interval_ns(*self._amps_span)
-        self._volts, self._amps = RunningStats(self.most), RunningStats(self.most)
-        self._watts = RunningStats(self.expected)
-        self._watts_cover = _Cover(self.amps_interval)
-        self._amps_cover = _Cover(self.amps_interval)
+        self._duration = float(end_ns - begin_ns)
+        self._volts = TimeMean(self._duration, self.volts_interval, self.most)
+        self._amps = TimeMean(self._duration, self.amps_interval, self.most)
+        self._watts = TimeMean(self._duration, self.amps_interval, self.expected)
         self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
             self.volts_interval, self.amps_interval
         )
@@ -247,20 +268,19 @@ class _RailWorker:
         reach_high = min(volts_high + 1, self._volts_span[1])
         t_amps, amps = self.rail.amps.finite(low, high, self._begin_ns)
         t_volts, volts = self.rail.volts.finite(reach_low, reach_high, self._begin_ns)
-        self._amps.add(amps)
-        self._amps_cover.add(t_amps)
+        self._amps.add(t_amps, amps)
         own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
-        self._volts.add(volts[own])
+        self._volts.add(t_volts[own], volts[own])
         if not len(t_amps) or not len(t_volts):
             return np.empty(0), np.empty(0)
         if len(t_amps) == len(t_volts[own]) and np.array_equal(t_amps, t_volts[own]):
             t_volts, volts = t_volts[own], volts[own]
         else:
             self._together = False
-        bridged, drop_ohm = BRIDGED * self.volts_interval, self.rail.info.drop_ohm
+        bridged = bridged_steps(t_volts, self.volts_interval, BRIDGED)
+        drop_ohm = self.rail.info.drop_ohm
         t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
-        self._watts.add(watts)
-        self._watts_cover.add(t)
+        self._watts.add(t, watts)
         return t, watts
 
     @property
@@ -268,27 +288,42 @@ class _RailWorker:
         return min(self._watts.n, self._volts.n) >= FEWEST_READINGS
 
     def _covered(self) -> float:
-        duration = self._end_ns - self._begin_ns
-        return min(max(self._watts_cover.covered_ns() / duration, 0.0), 1.0)
+        return min(max(self._watts.covered / self._duration, 0.0), 1.0)
 
     def _gaps(self) -> float:
-        duration = self._end_ns - self._begin_ns
-        return self._watts_cover.missing_ns(duration, self._edge_ns) / duration
+        return self._watts.missing(self._edge_ns) / self._duration
+
+    def _noise(self, channel: ChannelSeries, read: TimeMean) -> float:
+        """Standard deviation of one reading that the meter itself may have: what scatters from one
+        reading to the next, and of that no more than its limits of error allow."""
+        floor = channel.info.accuracy_floor * channel.scale
+        return min(math.sqrt(read.step_variance), floor) if floor > 0 else math.inf
 
     def result(self) -> RailPower | None:
         """The result of all parts; None with too few good readings or too long gaps."""
         if not self._read or self._gaps() > 1.0 - LEAST_COVERED:
             return None
-        duration = self._end_ns - self._begin_ns
+        volts, amps, rail = self._volts, self._amps, self.rail
+        shares = (
+            volts.integrated(rail.volts.info.aperture_s * 1e9),
+            self._watts.integrated(rail.amps.info.aperture_s * 1e9),
+        )
+        noises = self._noise(rail.volts, volts), self._noise(rail.amps, amps)
+        noise = math.hypot(amps.mean * noises[0], volts.mean * noises[1])
         return RailPower(
-            rail=self.rail,
-            volts=self._volts.series(),
-            amps=self._amps.series(),
+            rail=rail,
+            volts=volts.series(),
+            amps=amps.series(),
             watts=self._watts.series(),
-            scatter=self._watts.scatter(),
-            volts_scatter=self._volts.scatter(),
+            scatter=self._watts.scatter_of_phase(min(shares), noise),
+            process_scatter=self._watts.scatter_of_process(),
+            volts_scatter=volts.scatter_of_phase(shares[0], noises[0]),
+            common_watts=math.sqrt(volts.step_variance * amps.step_variance),
+            integrated=min(shares),
+            noise_watts=noise,
             covered=self._covered(),
-            unseen=self._amps_cover.missing_ns(duration, self._edge_ns) / duration,
+            missing=min(self._watts.not_covered / self._duration, 1.0),
+            unseen=amps.missing(self._edge_ns) / self._duration,
             alignment_ns=self._alignment_ns,
             together=self._together,
             volts_interval_ns=self.volts_interval,
@@ -299,41 +334,6 @@ class _RailWorker:
         """Give back the memory of what was read."""
         self.rail.volts.release_pages()
         self.rail.amps.release_pages()
-
-
-class _Cover:
-    """How much of a phase readings cover, each reading one interval around its time."""
-
-    def __init__(self, interval_ns: float) -> None:
-        self._interval_ns = interval_ns
-        self._gaps_ns = 0.0
-        self._first_ns = self._last_ns = math.nan
-
-    def add(self, t: Floats) -> None:
-        """Take the next times, ns since the phase began."""
-        if not len(t):
-            return
-        if math.isnan(self._first_ns):
-            self._first_ns = float(t[0])
-            steps = np.diff(t)
-        else:
-            steps = np.diff(t, prepend=self._last_ns)
-        self._last_ns = float(t[-1])
-        if len(steps) and float(steps.max()) > LOST * self._interval_ns:
-            lost = steps[steps > LOST * self._interval_ns]
-            self._gaps_ns += float((lost - self._interval_ns).sum())
-
-    def covered_ns(self) -> float:
-        """Time that the readings cover, ns."""
-        return self._last_ns - self._first_ns + self._interval_ns - self._gaps_ns
-
-    def missing_ns(self, duration_ns: int, edge_ns: float) -> float:
-        """Time without readings, ns, apart from up to ``edge_ns`` at each end of the phase."""
-        if math.isnan(self._first_ns):
-            return float(duration_ns)
-        ends = (self._first_ns, duration_ns - self._last_ns)
-        half = self._interval_ns / 2
-        return self._gaps_ns + sum(max(end - half - edge_ns, 0.0) for end in ends)
 
 
 def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> float:

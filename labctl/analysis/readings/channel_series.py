@@ -28,8 +28,9 @@ CHECKED_AT_ONCE = 1 << 17
 RELEASE_EVERY = 16
 """Checks after which the pages of the file are given back (32 MB of readings)."""
 
-INTERVAL_FROM = 1024
-"""Readings from which the usual interval is estimated."""
+INTERVAL_FROM = 64
+INTERVAL_PLACES = 16
+"""The usual interval is estimated from so many readings in a row at so many places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +128,17 @@ class ChannelSeries:
         return self.clock.to_host_ns(stamps), self.values(int(low), int(high))
 
     def interval_ns(self, low: int, high: int) -> float:
-        """The usual time between readings from ``low`` on; the nominal one when there are few."""
-        stamps = self.stamps[low : min(high, low + INTERVAL_FROM)]
-        if len(stamps) < 3:
+        """The usual time between readings ``low`` to ``high``; the nominal one for fewer than 3.
+
+        It is the median over the whole stretch: a meter may change its interval on the way.
+        """
+        if high - low < 3:
             return self.info.interval_s * 1e9
-        return float(np.median(np.diff(stamps)))
+        if high - low <= INTERVAL_FROM * INTERVAL_PLACES:
+            return float(np.median(np.diff(self.stamps[low:high])))
+        starts = np.linspace(low, high - INTERVAL_FROM, INTERVAL_PLACES).astype(np.int64).tolist()
+        parts = [np.diff(self.stamps[start : start + INTERVAL_FROM]) for start in starts]
+        return float(np.median(np.concatenate(parts)))
 
     def release_pages(self) -> None:
         """Give the mapped pages of the file back to the kernel's cache.

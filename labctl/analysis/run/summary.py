@@ -204,7 +204,7 @@ def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> P
     if not absent:
         return power
     lines = tuple(f"{name}: no watts, a channel of it cannot be used" for name in sorted(absent))
-    return PhasePower(power.rails, None, None, power.missing + lines)
+    return PhasePower(power.rails, None, None, None, power.missing + lines)
 
 
 def _with_budgets(

@@ -52,6 +52,27 @@ class Scatter:
         return student_factor(self.dof) * self.u
 
 
+def scatter_of_phase(
+    square: float, worth: float, n: int, integrated: float, noise: float
+) -> Scatter:
+    """The type A uncertainty of a mean over just the time that was sampled.
+
+    ``square`` is the variance of the mean that the differences between neighbouring readings give
+    (Σ h²d²/2 over T², with h the time between two readings). Between two neighbours the power
+    cannot have gone far, so a slow change costs nothing: systematic sampling (W. G. Cochran,
+    *Sampling Techniques*, ch. 8; K. M. Wolter, *JASA* 79 (1984) 781, estimator v2). What the
+    readings integrate is not sampled but known, so only the share 1 − ``integrated`` of it is left
+    (finite population). The noise of the meter itself is no part of that population and stays
+    whole: ``noise`` is its standard deviation in one reading, infinite where it is not known.
+
+    ``worth``: how many readings of equal weight the ``n`` are worth.
+    """
+    own = min(square, noise**2 / worth)
+    u = math.sqrt((1.0 - integrated) * square + integrated * own)
+    steps = max(min(worth, n), 2.0)
+    return Scatter(u, dof=2 * (steps - 1) ** 2 / (3 * steps - 4), n_effective=worth)
+
+
 def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Scatter:
     """The type A uncertainty of a mean of ``n`` readings that may depend on each other.
 

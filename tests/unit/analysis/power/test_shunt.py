@@ -98,7 +98,7 @@ def test_what_heats_is_the_mean_square_of_the_current() -> None:
     info = replace(
         SHUNT, shunt_ppm_per_kelvin=1000.0, shunt_kelvin_per_watt=50.0, shunt_celsius=(25.0, 25.0)
     )
-    result, _ = measured(info, 12.0, np.tile([0.0, 0.2], 50))
+    result, _ = measured(info, 12.0, np.tile([0.0, 0.2, 0.2, 0.0], 25))
     assert result.watts.value == pytest.approx(12.0 / (1 + 1000e-6 * 50 * 0.1 * 2.0))
 
 

@@ -1,0 +1,234 @@
+"""The mean over time of readings that come part by part, and what it leaves unknown.
+
+Each reading stands for the time around it, half way to the reading before and half way to the one
+behind. So the mean is that of the time axis however the interval changes, and a reading that was
+lost costs no more than the time that its neighbours have to stand for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.results import Series
+from labctl.analysis.stats.running_stats import RunningStats
+from labctl.analysis.stats.uncertainty import Scatter, scatter_of_phase
+
+Floats = NDArray[np.float64]
+
+LOST = 1.75
+"""Multiple of the usual interval between two readings from which readings are missing."""
+
+STANDS_FOR = 2.5
+"""Usual intervals that a reading stands for on either side at most: up to four readings lost in a
+row are bridged by their neighbours, of a longer gap only as much at each end."""
+
+BESIDE = 8
+"""Steps around one from which the usual interval there is taken."""
+
+
+def usual_steps(steps: Floats, nominal: float) -> Floats:
+    """The usual interval where each of the ``steps`` between readings is.
+
+    A step counts as usual unless it is longer than ``LOST`` times the median of the ``BESIDE``
+    steps around it; there it is that median, or ``nominal`` where there are too few steps.
+    """
+    n = len(steps)
+    if n < 3:
+        return np.minimum(steps, nominal) if nominal > 0 else steps
+    if float(steps.max()) <= LOST * float(steps.min()):
+        return steps
+    short = float(np.partition(steps, n // 10)[n // 10])
+    suspect = np.flatnonzero(steps > LOST * short)
+    width = min(BESIDE + 1, n)
+    first = np.clip(suspect - BESIDE // 2, 0, n - width)
+    around = steps[first[:, None] + np.arange(width)]
+    around[np.arange(len(suspect)), suspect - first] = np.inf
+    around.sort(axis=1)
+    low, high = (width - 2) // 2, (width - 1) // 2
+    median = (around[:, low] + around[:, high]) / 2
+    usual = steps.copy()
+    usual[suspect] = np.where(steps[suspect] > LOST * median, median, steps[suspect])
+    return usual
+
+
+def bridged_steps(t: Floats, nominal: float, most: float) -> Floats | float:
+    """For each step between the times ``t`` the longest that may be interpolated over: ``most``
+    usual intervals. One number where they are all alike."""
+    steps = np.diff(t)
+    if len(steps) < 3:
+        return most * max(nominal, 0.0)
+    longest = float(steps.max())
+    if longest <= LOST * float(steps.min()):
+        return most * longest
+    return most * usual_steps(steps, nominal)
+
+
+class TimeMean:
+    """Takes readings of a span of time part by part; O(n) time, fixed memory.
+
+    Times are in one unit, since the span began.
+    """
+
+    def __init__(self, span: float, nominal: float, expected: int) -> None:
+        """``nominal``: the interval where too few readings tell it; ``expected``: about how many
+        readings will come."""
+        self._span, self._nominal = span, nominal
+        self._stats = RunningStats(expected)
+        self._first = self._last = (math.nan, math.nan)
+        self._first_usual = self._last_usual = nominal
+        self._shift = 0.0
+        self._weight = self._sum = self._squares = 0.0
+        self._half_steps_sq = self._steps_sq = self._differences = 0.0
+        self._read = 0.0
+
+    def add(self, t: Floats, values: Floats) -> None:
+        """Take the next readings and their ascending times."""
+        if not len(t):
+            return
+        if not self._stats.n:
+            self._first = (float(t[0]), float(values[0]))
+            self._shift = float(values[0])
+        else:
+            t = np.concatenate([[self._last[0]], t])
+            values = np.concatenate([[self._last[1]], values])
+        self._stats.add(values[1:] if self._stats.n else values)
+        self._last = (float(t[-1]), float(values[-1]))
+        if len(t) > 1:
+            self._add_steps(np.diff(t), values - self._shift)
+
+    def _add_steps(self, steps: Floats, values: Floats) -> None:
+        usual = usual_steps(steps, self._nominal)
+        if self._read == 0.0:
+            self._first_usual = float(usual[0])
+        self._last_usual = float(usual[-1])
+        stood = steps
+        if usual is not steps:
+            stood = np.minimum(steps, 2 * STANDS_FOR * usual)
+            self._read += float(np.where(steps > LOST * usual, usual, steps).sum())
+        else:
+            self._read += float(steps.sum())
+        low, high = values[:-1], values[1:]
+        squares = values * values
+        self._weight += float(stood.sum())
+        self._sum += float(stood @ low + stood @ high) / 2
+        self._squares += float(stood @ squares[:-1] + stood @ squares[1:]) / 2
+        apart = high - low
+        apart *= apart
+        self._differences += float(apart.sum())
+        stood = stood * stood
+        self._steps_sq += float(stood.sum())
+        self._half_steps_sq += float(stood @ apart) / 2
+
+    @property
+    def n(self) -> int:
+        """How many readings came."""
+        return self._stats.n
+
+    def _ends(self) -> tuple[tuple[float, float], ...]:
+        """(time, usual interval) from each end of the span to the next reading."""
+        return (
+            (self._first[0], self._first_usual),
+            (self._span - self._last[0], self._last_usual),
+        )
+
+    def _stands_at_ends(self) -> list[float]:
+        return [min(max(end, 0.0), STANDS_FOR * usual) for end, usual in self._ends()]
+
+    @property
+    def stood_for(self) -> float:
+        """The time that the readings stand for; 0 without any."""
+        return self._weight + sum(self._stands_at_ends()) if self.n else 0.0
+
+    @property
+    def covered(self) -> float:
+        """The time that readings cover, each one usual interval around its time."""
+        if not self.n:
+            return 0.0
+        return self._read + sum(min(max(end, 0.0), usual / 2) for end, usual in self._ends())
+
+    def missing(self, edge: float) -> float:
+        """The time no reading stands for, apart from up to ``edge`` at each end of the span."""
+        if not self.n:
+            return self._span
+        inside = self._last[0] - self._first[0] - self._weight
+        ends = zip(self._ends(), self._stands_at_ends(), strict=True)
+        return inside + sum(max(end - max(stood, edge), 0.0) for (end, _), stood in ends)
+
+    @property
+    def not_covered(self) -> float:
+        """The time no reading stands for, and that at both ends which is further than half a usual
+        interval from a reading: what happened at the very edges may be of another kind."""
+        if not self.n:
+            return self._span
+        ends = (max(end - usual / 2, 0.0) for end, usual in self._ends())
+        return self._last[0] - self._first[0] - self._weight + sum(ends)
+
+    def _moments(self) -> tuple[float, float]:
+        """Mean and mean square over time, less the first value."""
+        total, squares = self._sum, self._squares
+        for stands, (_, value) in zip(
+            self._stands_at_ends(), (self._first, self._last), strict=True
+        ):
+            apart = value - self._shift
+            total += stands * apart
+            squares += stands * apart**2
+        weight = self.stood_for
+        if not weight > 0:
+            return self._stats.mean - self._shift, 0.0
+        return total / weight, squares / weight
+
+    @property
+    def mean(self) -> float:
+        """The mean over the time that the readings stand for; NaN when nothing came."""
+        return self._shift + self._moments()[0] if self.n else math.nan
+
+    @property
+    def variance(self) -> float:
+        """The variance over time of single readings (n − 1); NaN below two."""
+        if self.n < 2:
+            return math.nan
+        mean, square = self._moments()
+        return max(square - mean**2, 0.0) * self.n / (self.n - 1)
+
+    @property
+    def step_variance(self) -> float:
+        """Half the mean square of the differences between neighbouring readings: the variance of
+        what is independent from one to the next (von Neumann 1941). NaN below two."""
+        return self._differences / 2 / (self.n - 1) if self.n > 1 else math.nan
+
+    def integrated(self, aperture: float) -> float:
+        """Share of the time that the readings integrate, each ``aperture`` long; at most 1."""
+        stood = self.stood_for
+        return min(self.n * aperture / stood, 1.0) if stood > 0 else 0.0
+
+    def scatter_of_phase(self, integrated: float, noise: float) -> Scatter:
+        """Type A uncertainty of the mean over just this span of time.
+
+        See :func:`labctl.analysis.stats.uncertainty.scatter_of_phase`.
+        """
+        if self.n < 2 or not self._weight > 0:
+            return Scatter(u=math.inf, dof=1.0, n_effective=float(self.n))
+        ends = sum((2 * stands) ** 2 for stands in self._stands_at_ends()) / 2
+        stood = self.stood_for
+        square = (self._half_steps_sq + ends * self.step_variance) / stood**2
+        worth = stood**2 / (self._steps_sq + ends) if self._steps_sq + ends > 0 else 1.0
+        return scatter_of_phase(square, worth, self.n, integrated, noise)
+
+    def scatter_of_process(self) -> Scatter:
+        """How far the mean would come out elsewhere again: with the readings' own dependence."""
+        return self._stats.scatter()
+
+    def series(self) -> Series:
+        """The statistics so far; ``n_effective`` is that of the process."""
+        plain = self._stats.series()
+        return Series(
+            mean=self.mean,
+            min=plain.min,
+            max=plain.max,
+            std=math.sqrt(self.variance) if self.n > 1 else math.nan,
+            n=self.n,
+            n_effective=plain.n_effective,
+        )
