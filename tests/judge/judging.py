@@ -42,6 +42,8 @@ def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
         opened = labctl.open_run(path)
         table = opened.table()
         notes = [(*one.notes, *opened.summary.problems) for one in opened.phases]
+    if regime.quantities == ("repeatability",):
+        return _again(run, table, [one.role == "measure" for one in scene.works], notes)
     idle = truth[0] if scene.works[0].role == "idle_before" else None
     return [
         _statement(run, index, quantity, told, idle, table, notes[index])
@@ -64,6 +66,24 @@ def _statement(
     }[quantity]
     at_least = value is not None and u is None and any("at least" in note for note in notes)
     return Statement(run, index, quantity, truth, _number(value), _number(u), at_least, notes)
+
+
+def _again(
+    run: int, table: dict[str, Any], wanted: Sequence[bool], notes: Sequence[tuple[str, ...]]
+) -> list[Statement]:
+    """Of equal phases the first against the second, the third against the fourth …"""
+    indexes = [index for index, works in enumerate(wanted) if works]
+    widths = table.get("watts_repeatability", [None] * len(wanted))
+    found = []
+    for one, two in zip(indexes[::2], indexes[1::2], strict=False):
+        values, around = (
+            [_number(column[i]) for i in (one, two)] for column in (table["watts"], widths)
+        )
+        known = None not in around
+        u = float(np.hypot(*around)) if known else None  # type: ignore[arg-type]
+        truth = values[1] if values[1] is not None else np.nan
+        found.append(Statement(run, one, "repeatability", truth, values[0], u, False, notes[one]))
+    return found
 
 
 def _number(value: Any) -> float | None:

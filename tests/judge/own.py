@@ -9,10 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.judge import shapes
-from tests.judge.benches import Regime, Rng, meter, pair, plain, polled, simple, twelve, works
+from tests.judge.benches import (
+    Draw,
+    Regime,
+    Rng,
+    Shape,
+    meter,
+    pair,
+    plain,
+    polled,
+    simple,
+    twelve,
+    works,
+)
 from tests.judge.clocks import HostClock, quartz
 from tests.judge.disk import Scene, Work
-from tests.judge.loads import Floats, Steps, level, restless
+from tests.judge.loads import Floats, Steps, flicker, level, restless
 from tests.judge.meters import Rail, dithered, jittery
 
 
@@ -144,7 +156,29 @@ def all_together(rng: Rng, phases: int) -> Scene:
     return Scene(works(rng, shape, phases), rails, meters)
 
 
+def _again(shape: Shape) -> Draw:
+    """Equal phases: the same process, drawn anew."""
+    return lambda rng, phases: simple(rng, phases, shape, span=(30.0, 30.0), watts=(6.0, 6.0))
+
+
+def _same(forgets_s: float) -> Shape:
+    return lambda rng, seconds, watts: (
+        level(seconds, watts) * restless(rng, seconds, 0.08, forgets_s)
+    )
+
+
+def _same_flicker(rng: Rng, seconds: float, watts: float) -> Steps:
+    return level(seconds, watts) * flicker(rng, seconds, 0.08)
+
+
+REPEATS = ("repeatability",)
+
 OWN = [
+    Regime("again: white noise", _again(_same(0.0)), quantities=REPEATS),
+    Regime("again: noise of 0.3 s", _again(_same(0.3)), quantities=REPEATS),
+    Regime("again: noise of 1 s", _again(_same(1.0)), quantities=REPEATS),
+    Regime("again: noise of 20 s", _again(_same(20.0)), refused=True, quantities=REPEATS),
+    Regime("again: 1/f noise", _again(_same_flicker), refused=True, quantities=REPEATS),
     Regime("idle", idle),
     Regime("housekeeping wakes", housekeeping),
     Regime("10 mains periods each", nplc_ten),
