@@ -90,10 +90,11 @@ def write(root: Path, scene: Scene, rng: np.random.Generator) -> tuple[Path, lis
         events += _channel(path / "channels", meter, seen[meter.rail][meter.sees], rng, seconds)
     phases = [_phase(index, work) for index, work in enumerate(scene.works)]
     for index, (work, told) in enumerate(zip(scene.works, truth, strict=True)):
-        events += _phase_events(index, told, scene.boundary_u_s, rng)
+        printed: dict[str, int] = {}
         if work.iops:
             slug = f"{index:03d}_randread-4k-qd{phases[index]['queue_depth']}"
-            _fio(path, slug, told, scene.fio_pace, rng)
+            printed = _fio(path, slug, told, scene.fio_pace)
+        events += _phase_events(index, told, scene.boundary_u_s, rng, printed)
     events.append(_event(seconds, "run_ended", outcome="completed", reason=""))
     events.sort(key=lambda item: item["t"])
     lines = "".join(json.dumps(event) + "\n" for event in events)
@@ -123,8 +124,8 @@ def _channel(
     if looks is not None:
         (folder / f"{meter.channel}.clock").write_bytes(looks.astype("<i8").tobytes())
     events = []
-    for begin, end, count in shown.overloads:
-        told = {"channel": meter.channel, "status": "overload", "detail": "above its range"}
+    for begin, end, count in shown.untold:
+        told = {"channel": meter.channel, "status": meter.beyond, "detail": ""}
         events.append(_event(begin + 0.01, "status_began", **told))
         span = {"begin_ns": int(on_timebase(begin + 0.01)), "end_ns": int(on_timebase(end + 0.01))}
         events.append(_event(end + 0.01, "status", **told, count=count, **span))
@@ -142,20 +143,21 @@ def _phase(index: int, work: Work) -> dict[str, Any]:
 
 
 def _phase_events(
-    index: int, told: Told, u_s: float, rng: np.random.Generator
+    index: int, told: Told, u_s: float, rng: np.random.Generator, printed: dict[str, int]
 ) -> list[dict[str, Any]]:
     begin, end = told.begin_s, told.begin_s + told.seconds
     edges = [at + rng.uniform(-1, 1) * u_s for at in (begin, end)]
     ended = {
         "index": index, "outcome": "completed", "reason": "",
         "begin_ns": int(on_timebase(edges[0])), "end_ns": int(on_timebase(edges[1])),
-        "boundary_u_ns": round(u_s * 1e9),
+        "boundary_u_ns": round(u_s * 1e9), **printed,
     }  # fmt: skip
     started = _event(begin - 0.004, "phase_started", index=index)
     return [started, _event(end + 0.01, "phase_ended", **ended)]
 
 
-def _fio(path: Path, slug: str, told: Told, pace: float, rng: np.random.Generator) -> None:
+def _fio(path: Path, slug: str, told: Told, pace: float) -> dict[str, int]:
+    """What fio printed; and what the phase's end says of it."""
     runtime_ms = round(told.seconds * pace * 1000)
     side = {
         "io_bytes": told.ios * 4096, "io_kbytes": told.ios * 4, "total_ios": told.ios,
@@ -166,7 +168,9 @@ def _fio(path: Path, slug: str, told: Told, pace: float, rng: np.random.Generato
     job = {"jobname": "phase", "error": 0, "job_runtime": runtime_ms, "read": side}
     folder = path / "fio" / slug
     folder.mkdir(parents=True)
-    (folder / "stdout").write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
+    text = json.dumps({"fio version": "fio-3.33", "jobs": [job]})
+    (folder / "stdout").write_text(text)
+    return {"stdout_bytes": len(text), "runtime_ms": runtime_ms, "total_ios": told.ios}
 
 
 def _live(path: Path, scene: Scene, begins: Sequence[float], rng: np.random.Generator) -> None:

@@ -32,6 +32,10 @@ COLUMNS = {
 }
 
 
+ONE_SIDED = ("at least", "lower bound")
+"""Words of the notes of a phase whose value has no U, because it may be more."""
+
+
 def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
     """What is said of the phases with work of one run (or of the idle one, where that is all)."""
     words = [seed, run, zlib.crc32(regime.name.encode())]
@@ -64,7 +68,11 @@ def _statement(
         "above idle": told.watts - (idle.watts if idle else 0.0),
         "IOPS/W": told.ios / told.joules,
     }[quantity]
-    at_least = value is not None and u is None and any("at least" in note for note in notes)
+    at_least = (
+        value is not None
+        and u is None
+        and any(word in note for note in notes for word in ONE_SIDED)
+    )
     return Statement(run, index, quantity, truth, _number(value), _number(u), at_least, notes)
 
 

@@ -59,7 +59,7 @@ class Integral:
         self._sums = np.concatenate([[0.0], np.cumsum(steps.values * np.diff(steps.edges))])
 
     def until(self, moments: Floats | float) -> Floats:
-        return np.interp(moments, self._edges, self._sums)
+        return np.asarray(np.interp(moments, self._edges, self._sums))
 
     def mean(self, begins: Floats | float, ends: Floats | float) -> Floats:
         span = np.asarray(ends, np.float64) - begins
@@ -81,7 +81,7 @@ def level(seconds: float, watts: float) -> Steps:
 
 
 def _grid(seconds: float, step_s: float, values: Floats) -> Steps:
-    edges = np.arange(len(values) + 1) * step_s
+    edges = np.asarray(np.arange(len(values) + 1) * step_s, np.float64)
     edges[-1] = max(seconds, edges[-2] + 1e-9)
     return Steps(edges, values)
 

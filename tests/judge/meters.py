@@ -29,7 +29,7 @@ def regular(rng: np.random.Generator, seconds: float, interval_s: float) -> Floa
 def dithered(rng: np.random.Generator, seconds: float, interval_s: float) -> Floats:
     """Asked at random between a half and one and a half of the interval after the last."""
     gaps = interval_s * rng.uniform(0.5, 1.5, int(seconds / interval_s * 1.3) + 10)
-    t = 0.3 + np.cumsum(gaps)
+    t: Floats = 0.3 + np.cumsum(gaps)
     return t[t < seconds - 0.3]
 
 
@@ -61,8 +61,8 @@ class Meter:
     """Amplitude of 100 Hz (``hum_hz``) that gets into the readings."""
     hum_hz: float = 2 * MAINS_HZ
     full_scale: float | None = None
-    beyond: str = "status"
-    """Above full scale: "status" (overload) or "clip"."""
+    beyond: str = "overload"
+    """Above full scale: "overload" or "hold", which it says, or "clip", which it does not."""
     stuck: tuple[float, float] | None = None
     """From when to when it repeats what it showed, in shares of the run."""
     pace: Pace = regular
@@ -83,8 +83,8 @@ class Shown:
     t: Floats
     """True middles of the windows, s."""
     values: Floats
-    overloads: list[tuple[float, float, int]]
-    """Begin, end and number of readings without a value."""
+    untold: list[tuple[float, float, int]]
+    """Begin, end and number of readings that were a status."""
 
 
 def readings(meter: Meter, truth: Integral, rng: np.random.Generator, seconds: float) -> Shown:
@@ -107,18 +107,18 @@ def readings(meter: Meter, truth: Integral, rng: np.random.Generator, seconds: f
         begin, end = (share * seconds for share in meter.stuck)
         held = (t >= begin) & (t < end)
         if held.any():
-            values = np.where(held, values[int(np.argmax(held))], values)
+            values = np.where(held, values[np.flatnonzero(held)[0]], values)
     keep = np.ones(len(t), np.bool_)
-    overloads: list[tuple[float, float, int]] = []
+    untold: list[tuple[float, float, int]] = []
     if meter.full_scale is not None and meter.beyond == "clip":
         values = np.minimum(values, meter.full_scale)
     elif meter.full_scale is not None:
         over = values > meter.full_scale
-        overloads = _stretches(t, over)
+        untold = _stretches(t, over)
         keep &= ~over
     if meter.leaves is not None:
         keep &= ~meter.leaves(rng, t, values)
-    return Shown(t[keep], values[keep], overloads)
+    return Shown(t[keep], values[keep], untold)
 
 
 def _stretches(t: Floats, over: NDArray[np.bool_]) -> list[tuple[float, float, int]]:

@@ -260,7 +260,7 @@ ORDINARY = [
     Regime("noise of 5 s", _with(shapes.noisy(5.0)), quantities=("watts", "above idle")),
     Regime("1/f noise", _with(shapes.flickering)),
     Regime("linear drift", _with(shapes.drift)),
-    Regime("one step", _with(shapes.one_step)),
+    Regime("one step", _with(shapes.one_step), quantities=("watts", "joules")),
     Regime("decay", _with(shapes.decay)),
     Regime("garbage collection", _with(shapes.collecting)),
     Regime("collection saw", _with(shapes.collection_saw)),

@@ -29,6 +29,21 @@ def overload(rng: Rng, phases: int) -> Scene:
     return simple(rng, phases, _bursts, amps_full_scale=float(rng.uniform(0.65, 0.95)))
 
 
+def hold(rng: Rng, phases: int) -> Scene:
+    """Whenever the bursts come the ammeter is on hold."""
+    return simple(rng, phases, _bursts, amps_full_scale=0.8, amps_beyond="hold")
+
+
+def away(rng: Rng, phases: int) -> Scene:
+    """The ammeter is away for 1 to 2 s, whatever the load does: once or twice a minute."""
+
+    def leaves(rng: Rng, t: Floats, values: Floats) -> NDArray[np.bool_]:
+        begins = np.cumsum(rng.uniform(30, 60, 20))
+        return np.any([(t > at) & (t < at + rng.uniform(1, 2)) for at in begins], axis=0)
+
+    return simple(rng, phases, shapes.noisy(0.3), amps_leaves=leaves)
+
+
 def clip(rng: Rng, phases: int) -> Scene:
     """The bursts are above the ammeter's range, and it shows its full scale."""
     return simple(rng, phases, _bursts, amps_full_scale=0.8, amps_beyond="clip")
@@ -133,6 +148,7 @@ def blips(rng: Rng, phases: int) -> Scene:
 
 
 SICK = [
+    Regime("away for 1 to 2 s", away),
     Regime("inrush in a doubtful edge", inrush, phases=15),
     Regime("sag during inrush", sag, phases=15),
     Regime("3 to 7 mA in steps of 1 mA", digits),
@@ -140,6 +156,7 @@ SICK = [
     Regime("deep idle state", idle_state),
     Regime("overload, 5 to 15 %", overload, refused=True),
     Regime("overload, 2 %", blips, refused=True),
+    Regime("on hold when high", hold, refused=True),
     Regime("lost when high", lost_when_high, refused=True),
     Regime("auto-range, lost at jumps", auto_range, refused=True),
     Regime("clipped at full scale", clip, refused=True),

@@ -64,6 +64,27 @@ def test_regimes_have_names_of_their_own() -> None:
 
 WIDEST = {
     "white noise": 0.004,
+    "noise of 0.3 s": 0.008,
+    "noise of 5 s": 0.004,
+    "1/f noise": 0.008,
+    "linear drift": 0.003,
+    "one step": 0.005,
+    "decay": 0.003,
+    "garbage collection": 0.01,
+    "5 % lost at random": 0.01,
+    "20 % lost at random": 0.018,
+    "gapless meters": 0.003,
+    "interval changes": 0.004,
+    "interval changes with load": 0.005,
+    "clocks: curved": 0.015,
+    "clocks: restart": 0.01,
+    "clocks: only sends": 0.02,
+    "three rails, DAQ gain at its limit": 0.012,
+    "volts 2 S/s, amps 50 S/s": 0.005,
+    "late over USB": 0.008,
+    "warm shunt": 0.008,
+    "volts before the ammeter": 0.009,
+    "all at once": 0.012,
 }
 """Median U of regimes that hold, as a share of the watts: no wider than this."""
 
