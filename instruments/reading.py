@@ -107,7 +107,8 @@ class Channel:
     reading's time that remains when its clock is mapped perfectly (conversion latency, a USB
     adapter's latency timer, half the resolution of the device's own stamps: a driver centres
     those). ``mains_hz`` is the mains frequency that the integration time was chosen for; 0 where
-    it is not known.
+    it is not known. ``dither`` is the share of ``interval_s`` from which the moment of each reading
+    is drawn at random: 0 for regular readings, 1 where two may be up to two intervals apart.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Channel:
     clock_tick_s: float = 0.0
     time_u_s: float = 0.0
     mains_hz: float = 0.0
+    dither: float = 0.0
 
     @property
     def unit(self) -> str:

@@ -71,6 +71,14 @@ class AccuracySettings(DriverSettings):
         return accuracy_from_rig(self.accuracy_pct_of_reading, self.accuracy_floor)
 
 
+class PolledSettings(DriverSettings):
+    """An instrument that is asked for each reading."""
+
+    dither: bool = True
+    """It is asked at a random moment of each interval, so that no load can keep in step with it:
+    see :class:`~instruments.driver_kit.polling.Ticks`."""
+
+
 class SerialSettings(DriverSettings):
     """An instrument on a serial port."""
 

@@ -18,9 +18,14 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from instruments.driver_kit.base_settings import NotNegative, SerialSettings, accuracy_from_rig
+from instruments.driver_kit.base_settings import (
+    NotNegative,
+    PolledSettings,
+    SerialSettings,
+    accuracy_from_rig,
+)
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import LONGER, Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -94,7 +99,7 @@ def find_reply(data: bytes) -> bytes:
     return b""
 
 
-class Extech380803Settings(SerialSettings):
+class Extech380803Settings(SerialSettings, PolledSettings):
     """The port, and the limits of error of each quantity in the ranges that are used."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -122,7 +127,7 @@ class Extech380803:
         self._settings = settings
         self._clock = clock
         self._line = line or settings.line(name)
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(settings.interval_s, dither=settings.dither, least_s=LONGER * _CYCLE_S)
         limits = (
             (Quantity.POWER, settings.power_pct_of_reading, settings.power_floor_watts),
             (Quantity.VOLTAGE, settings.voltage_pct_of_reading, settings.voltage_floor_volts),
@@ -138,6 +143,7 @@ class Extech380803:
                 accuracy=accuracy_from_rig(pct, floor),
                 # What it answers is up to one cycle old.
                 time_u_s=_CYCLE_S / 2,
+                dither=dither_share(settings.dither, settings.interval_s, _CYCLE_S),
             )
             for quantity, pct, floor in limits
         )

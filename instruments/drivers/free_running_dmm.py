@@ -23,8 +23,8 @@ from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
-from instruments.driver_kit.base_settings import MultimeterSettings, Positive
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.base_settings import MultimeterSettings, PolledSettings, Positive
+from instruments.driver_kit.polling import LONGER, Ticks, dither_share
 from instruments.driver_kit.scpi import DC_FUNCTIONS, QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, late_answer
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
@@ -155,8 +155,8 @@ MODELS: Mapping[str, _Model] = {
 }
 
 
-class FreeRunningDmmSettings(MultimeterSettings):
-    """DC volts or DC amps on one fixed range, asked for each ``interval_s`` seconds."""
+class FreeRunningDmmSettings(MultimeterSettings, PolledSettings):
+    """DC volts or DC amps on one fixed range, asked for once in ``interval_s`` seconds."""
 
     model: Literal["DM3058", "DM3058E", "DM3068", "XDM1041", "XDM1241"]
     rate: Rate = "medium"
@@ -205,6 +205,7 @@ def channel_of(settings: FreeRunningDmmSettings) -> Channel:
         accuracy=settings.limits(),
         range=settings.range,
         time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
+        dither=dither_share(settings.dither, settings.interval_s, settings.refreshed_s),
     )
 
 
@@ -222,7 +223,9 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         end = self._dialect.serial_end if settings.is_serial else b"\n"
         super().__init__(name, settings, clock, line, channel_of(settings), end)
         self._repeats = StuckReadingDetector()
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(
+            settings.interval_s, dither=settings.dither, least_s=LONGER * settings.refreshed_s
+        )
         self._next_check_ns = 0
 
     def start(self) -> None:

@@ -13,7 +13,12 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from instruments.driver_kit.base_settings import HostFilesSettings, NotNegative, Positive
+from instruments.driver_kit.base_settings import (
+    HostFilesSettings,
+    NotNegative,
+    PolledSettings,
+    Positive,
+)
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.hwmon_files import (
     chip_name,
@@ -21,7 +26,7 @@ from instruments.driver_kit.hwmon_files import (
     find_directory,
     number_in_file,
 )
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import SettingRefused
 from instruments.reading import (
@@ -44,7 +49,7 @@ _COLDEST_CELSIUS, _HOTTEST_CELSIUS = -200.0, 1000.0
 SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
 
-class HwmonSettings(HostFilesSettings):
+class HwmonSettings(HostFilesSettings, PolledSettings):
     """Where the files are and which of them to read."""
 
     directory: Annotated[str, Field(min_length=1)]
@@ -86,7 +91,7 @@ class Hwmon:
         self._settings = settings
         self._clock = clock
         self._files = files or settings.files(name)
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(settings.interval_s, dither=settings.dither)
         self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")
         self._channels = tuple(
@@ -98,6 +103,7 @@ class Hwmon:
                 aperture_s=0.0,
                 accuracy=accuracy,
                 time_u_s=_SENSOR_CYCLE_S,
+                dither=dither_share(settings.dither, settings.interval_s, 0.0),
             )
             for sensor in settings.sensors
         )

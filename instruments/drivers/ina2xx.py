@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from instruments.driver_kit.base_settings import (
     HostFilesSettings,
     NotNegative,
+    PolledSettings,
     Positive,
     accuracy_from_rig,
 )
@@ -25,7 +26,7 @@ from instruments.driver_kit.hwmon_files import (
     find_directory,
     number_in_file,
 )
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (
@@ -60,7 +61,7 @@ _SHUNT_AGREES: Final = 1e-3
 _INTERVAL_AGREES: Final = 0.1
 
 
-class Ina2xxSettings(HostFilesSettings):
+class Ina2xxSettings(HostFilesSettings, PolledSettings):
     """Which chip, its shunt, and limits of error where no data sheet is built in."""
 
     model: Model
@@ -123,7 +124,7 @@ class Ina2xx:
         self._settings = settings
         self._clock = clock
         self._files = files or settings.files(name)
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(settings.interval_s, dither=settings.dither)
         self._directory = ""
         # Where in its own cycle the chip stands is not known.
         time_u_s = max(settings.update_interval_s, settings.interval_s) / 2
@@ -136,6 +137,9 @@ class Ina2xx:
                 aperture_s=settings.update_interval_s,
                 accuracy=settings.accuracy(quantity),
                 time_u_s=time_u_s,
+                dither=dither_share(
+                    settings.dither, settings.interval_s, settings.update_interval_s
+                ),
             )
             for quantity in (Quantity.VOLTAGE, Quantity.CURRENT)
         )

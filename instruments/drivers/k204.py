@@ -21,11 +21,12 @@ from pydantic import Field, field_validator
 from instruments.driver_kit.base_settings import (
     AccuracySettings,
     NotNegative,
+    PolledSettings,
     Positive,
     SerialSettings,
 )
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -96,7 +97,7 @@ def find_reply(data: bytes) -> bytes:
     return b""
 
 
-class K204Settings(SerialSettings, AccuracySettings):
+class K204Settings(SerialSettings, AccuracySettings, PolledSettings):
     """The serial port and which inputs have a thermocouple."""
 
     line_format: ClassVar[SerialFormat] = FORMAT
@@ -133,7 +134,7 @@ class K204:
         self._settings = settings
         self._clock = clock
         self._line = line or settings.line(name)
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(settings.interval_s, dither=settings.dither)
         self._low_battery = False
         self._channels = tuple(
             Channel(
@@ -144,6 +145,7 @@ class K204:
                 aperture_s=0.0,
                 accuracy=accuracy_of(settings),
                 time_u_s=_MEASURING_CYCLE_S,
+                dither=dither_share(settings.dither, settings.interval_s, 0.0),
             )
             for sensor in settings.sensors
         )

@@ -18,9 +18,14 @@ from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.driver_kit.base_settings import NplcSettings, require_between, require_one_of
+from instruments.driver_kit.base_settings import (
+    NplcSettings,
+    PolledSettings,
+    require_between,
+    require_one_of,
+)
 from instruments.driver_kit.front_panel import FrontPanelCheck
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import Ticks, dither_share
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import (
     LATE_S,
@@ -146,8 +151,8 @@ MODELS: Mapping[str, _Model] = {
 }
 
 
-class ScpiDmmSettings(NplcSettings):
-    """DC volts or DC amps, asked for each ``interval_s`` seconds."""
+class ScpiDmmSettings(NplcSettings, PolledSettings):
+    """DC volts or DC amps, asked for once in ``interval_s`` seconds."""
 
     model: Literal[
         "SDM3045X",
@@ -205,6 +210,7 @@ def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
 
 def channel_of(settings: ScpiDmmSettings) -> Channel:
     """The channel of a meter with these settings."""
+    overhead_s = MODELS[settings.model].overhead_s
     return Channel(
         name=settings.function,
         quantity=Quantity(settings.function),
@@ -213,8 +219,9 @@ def channel_of(settings: ScpiDmmSettings) -> Channel:
         aperture_s=settings.aperture_s,
         accuracy=accuracy_of(settings),
         range=settings.range,
-        time_u_s=MODELS[settings.model].overhead_s / 2,
+        time_u_s=overhead_s / 2,
         mains_hz=settings.mains_hz,
+        dither=dither_share(settings.dither, settings.interval_s, settings.aperture_s + overhead_s),
     )
 
 
@@ -234,7 +241,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         self._panel = FrontPanelCheck(self._scpi, settings.function, wanted_range)
         self._repeats = StuckReadingDetector()
         self._range: float | None = None
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(settings.interval_s, dither=settings.dither)
 
     def _prepare_remote_control(self) -> None:
         if self._model.control_c and self._settings.is_serial:

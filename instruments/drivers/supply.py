@@ -20,12 +20,13 @@ from pydantic import Field, model_validator
 
 from instruments.driver_kit.base_settings import (
     NotNegative,
+    PolledSettings,
     Positive,
     VisaAddress,
     accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import Ticks
+from instruments.driver_kit.polling import LONGER, Ticks, dither_share
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
@@ -99,8 +100,8 @@ MODELS: Mapping[str, _Model] = {
 }
 
 
-class SupplySettings(VisaAddress):
-    """One output of a supply, asked for each ``interval_s`` seconds."""
+class SupplySettings(VisaAddress, PolledSettings):
+    """One output of a supply, asked for once in ``interval_s`` seconds."""
 
     model: Literal[
         "DP811A",
@@ -166,7 +167,9 @@ class Supply:
         self._clock = clock
         self._dialect = MODELS[settings.model].dialect
         self._scpi = ScpiSession(name, line or settings.line(name), settings.timeout_s)
-        self._ticks = Ticks(settings.interval_s)
+        self._ticks = Ticks(
+            settings.interval_s, dither=settings.dither, least_s=LONGER * settings.refresh_s
+        )
         self._channels = tuple(self._describe(quantity) for quantity in _QUANTITIES)
 
     @property
@@ -288,6 +291,7 @@ class Supply:
             aperture_s=settings.refresh_s,
             accuracy=limits,
             time_u_s=settings.refresh_s,
+            dither=dither_share(settings.dither, settings.interval_s, settings.refresh_s),
         )
 
 

@@ -39,6 +39,8 @@ class ChannelInfo:
     clock_tick_s: float = 0.0
     time_u_s: float = 0.0
     mains_hz: float = 0.0
+    dither: float = 0.0
+    """Share of the interval from which the moment of each reading is drawn at random."""
 
     @classmethod
     def of(cls, instrument: str, channel: Channel) -> ChannelInfo:
@@ -57,6 +59,7 @@ class ChannelInfo:
             clock_tick_s=channel.clock_tick_s,
             time_u_s=channel.time_u_s,
             mains_hz=channel.mains_hz,
+            dither=channel.dither,
         )
 
 

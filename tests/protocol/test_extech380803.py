@@ -41,7 +41,7 @@ def meter(*steps: tuple[bytes, Any]) -> tuple[Extech380803, ExpectedExchange]:
         for quantity, unit in (("power", "watts"), ("voltage", "volts"), ("current", "amps"))
         for kind in ("pct_of_reading", f"floor_{unit}")
     }
-    settings = Extech380803Settings.model_validate({"port": "-", **limits})
+    settings = Extech380803Settings.model_validate({"port": "-", "dither": False, **limits})
     line = ExpectedExchange(*steps)
     return Extech380803("plug", settings, Clock(), line), line
 

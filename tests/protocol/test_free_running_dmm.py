@@ -56,6 +56,7 @@ def meter(
     values = {
         "model": model,
         "function": "voltage",
+        "dither": False,
         "accuracy_pct_of_reading": 0.05,
         "accuracy_floor": 1e-3,
         **SETTINGS[model],

@@ -37,6 +37,7 @@ def supply(
         "resource": "TCPIP0::supply::5555::SOCKET",
         "model": model,
         "output": 1 if model == "generic" else 2,
+        "dither": False,
         **({} if model == "DP832" else LIMITS),
         **changes,
     }
