@@ -18,7 +18,7 @@ from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.results import RunSummary, ThrottleInterval
 from labctl.analysis.run.summary import summarise
-from labctl.analysis.throttling.pauses import NO_PAUSE_S
+from labctl.analysis.throttling.repeated_falls import NO_PAUSE_S
 from labctl.record.reader import RunRecord, find_runs
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]

@@ -11,7 +11,7 @@ from labctl.analysis.readings.channel_series import Floats, channel_series
 from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import Cause, PhaseResult, RunSummary, ThrottleInterval
 from labctl.analysis.steady_state.temperature import steady_after_s
-from labctl.analysis.throttling.heat import Heat
+from labctl.analysis.throttling.temperature import Temperatures
 from labctl.analysis.workload import workload_name
 from labctl.record.events import EventKind
 from labctl.record.phase import Pattern
@@ -126,7 +126,7 @@ def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Flo
         for sensor, name in record.header.temperatures.items()
         if name in channels
     }
-    found = Heat.of(sensors, None).sensors
+    found = Temperatures.of(sensors, None).sensors
     if not found:
         return None
     t_s = (found[0].t_ns - item.begin_ns).astype(np.float64) * 1e-9

@@ -1,67 +1,94 @@
 """When the drive did less than it could, and why: intervals with their evidence.
 
-Where IOPS fell is found in :mod:`labctl.analysis.throttling.slowdowns`, why in
-:mod:`labctl.analysis.throttling.causes`. Here both come together for each phase, and what no
-single phase can show: throttling that began in the phase before, and a limit on power that many
-phases met.
+Where IOPS fell is found in :mod:`labctl.analysis.throttling.slow_stretches`, why in
+:mod:`labctl.analysis.throttling.causes`. What a single fall does not show follows from others like
+it (:mod:`labctl.analysis.throttling.repeated_falls`), and from the rest of the run
+(:mod:`labctl.analysis.throttling.run_knowledge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
-from labctl.analysis.throttling.carried_over import NOTHING, Known, cooled, doubted, filled, known
-from labctl.analysis.throttling.causes import alike, at_one_ceiling, explained, light_levels
-from labctl.analysis.throttling.garbage_collection import cut_off, repeated, steady_state
-from labctl.analysis.throttling.heat import STEP
-from labctl.analysis.throttling.pauses import as_stretches
+from labctl.analysis.throttling.levels import SHORTEST_S, Levels
+from labctl.analysis.throttling.repeated_falls import (
+    of_flash,
+    overlapping_as_one,
+    told_by_others,
+    without_pauses,
+)
+from labctl.analysis.throttling.run_knowledge import (
+    NOTHING,
+    Known,
+    doubted,
+    follows_throttling,
+    known,
+    since_begin,
+)
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops, on_grid
-from labctl.analysis.throttling.slowdowns import ABRUPT, REDUCED, Levels, Slowdown, rises, slowdowns
-from labctl.analysis.throttling.write_slowdowns import PASSING_S, slow_stretches
+from labctl.analysis.throttling.slow_stretches import Walk
 
-SHORTEST_S = 2.0
-"""Shortest slowdown that is told of, but for thermal ones."""
-
-BURST_S = 5.0
-"""A faster start of a phase that reads, up to this long, is no level to hold it to."""
-
-HANDED_ON_NS = 3_000_000_000
-"""A phase that begins this soon after a throttled stretch may have begun throttled."""
+_Cut = tuple[SteppedIops, Levels]
 
 
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
-    grids = [on_grid(phase) for phase in phases]
-    cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in grids]
-    alone: list[ThrottleInterval] = []
-    for phase, cut in zip(phases, cuts, strict=True):
-        seen = [] if cut is None else _of_phase(phase, *cut, None, NOTHING)
-        alone += doubted(phase, seen, alone)
-    what = known(phases, alone)
-    phases = [
-        replace(one, heat=replace(one.heat, onset_celsius=what.fell_celsius)) for one in phases
+    cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in map(on_grid, phases)]
+    alone, fell_further = _find(phases, cuts, NOTHING)
+    what = known(phases, alone, fell_further)
+    again = [
+        replace(one, temperature=replace(one.temperature, fell_celsius=what.fell_celsius))
+        for one in phases
     ]
+    found, _ = _find(again, cuts, what)
+    return tuple(without_pauses(told_by_others(found, again), again))
+
+
+def _find(
+    phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known
+) -> tuple[list[ThrottleInterval], bool]:
+    """The slow stretches of each phase, and whether heat was seen to take more of what it had
+    left."""
+    fell_further = False
     found: list[ThrottleInterval] = []
     last: ThrottleInterval | None = None
-    for number, (phase, cut) in enumerate(zip(phases, cuts, strict=True)):
-        hot = last if number and _handed_over(last, phases[number - 1], phase) else None
-        seen = [] if cut is None else _of_phase(phase, *cut, hot, what)
-        seen = doubted(phase, light_levels(alike(seen), phase), found)
-        changes = [] if cut is None else _changes(*cut)
-        rises_ns = [t_ns for t_ns, rose in changes if rose]
-        intervals = filled(phase, seen, rises_ns, hot, what)
-        intervals = cooled(phase, intervals, [t_ns for t_ns, _ in changes], what)
-        found += intervals
-        thermal = [item for item in intervals if item.cause == Cause.THERMAL]
-        last = max(thermal, key=lambda item: item.end_ns, default=None)
+    before: PhaseSignals | None = None
+    for phase, cut in zip(phases, cuts, strict=True):
+        hot = last if before is not None and follows_throttling(last, before, phase) else None
+        seen, further = ([], False) if cut is None else _of_phase(phase, cut, hot, found, what)
+        found, fell_further = found + seen, fell_further or further
+        thermal = [item for item in seen if item.cause == Cause.THERMAL]
+        last, before = max(thermal, key=lambda item: item.end_ns, default=None), phase
         if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
             # How cool it was while it throttled is known since the first of these phases.
             last = replace(last, begin_ns=hot.begin_ns)
-    return tuple(as_stretches(at_one_ceiling(cut_off(found, phases), phases), phases))
+    return found, fell_further
+
+
+def _of_phase(
+    phase: PhaseSignals,
+    cut: _Cut,
+    before: ThrottleInterval | None,
+    earlier: Sequence[ThrottleInterval],
+    what: Known,
+) -> tuple[list[ThrottleInterval], bool]:
+    """The slow stretches of a phase; ``before`` is what the phase before ended in."""
+    grid, levels = cut
+    hot = before is not None and what is not NOTHING
+    walk = Walk(phase, grid, levels, hot, lambda at, iops: what.lets_go(phase, at, iops))
+    seen = [item for item in walk.stretches() if _is_told(item, phase)]
+    seen = overlapping_as_one(doubted(phase, overlapping_as_one(seen), earlier))
+    if phase.writes:
+        seen = of_flash(phase, seen)
+    if what is NOTHING:
+        return seen, walk.fell_further
+    begun = since_begin(phase, seen, before, walk.released, what)
+    if begun is not None and begun.end_ns >= phase.end_ns:
+        seen = [item for item in seen if item.cause != Cause.UNKNOWN]
+    seen += [] if begun is None else [begun]
+    return overlapping_as_one(seen), walk.fell_further
 
 
 def throttled_stretches(
@@ -88,104 +115,6 @@ def throttled_stretches(
 def throttled_s(intervals: Sequence[ThrottleInterval], index: int) -> float:
     """Seconds of a phase in which the drive held itself back (``THROTTLING`` causes only)."""
     return sum(end - begin for begin, end in throttled_stretches(intervals, index)) / 1e9
-
-
-def _handed_over(last: ThrottleInterval | None, before: PhaseSignals, phase: PhaseSignals) -> bool:
-    """Whether the phase before ended throttled, and this one followed at once."""
-    return (
-        last is not None
-        and last.end_ns >= before.end_ns
-        and phase.begin_ns - before.end_ns < HANDED_ON_NS
-    )
-
-
-def _of_phase(
-    phase: PhaseSignals,
-    grid: SteppedIops,
-    levels: Levels,
-    hot: ThrottleInterval | None,
-    what: Known,
-) -> list[ThrottleInterval]:
-    """All slowdowns that show inside a phase."""
-    if phase.writes:
-        lets_go = partial(_lets_go, phase, grid, levels, what)
-        found = slow_stretches(phase, grid, levels, hot is not None, lets_go)
-        told = [item for item in found if _is_told(item, phase)]
-        return steady_state(repeated(told, phase))
-    found = []
-    start = 0
-    if hot is not None:
-        first = _handed_on(phase, grid, levels, what)
-        if first is not None:
-            found.append(explained(phase, grid, first, True))
-            start = first.end
-    lasting = True
-    while lasting:
-        lasting = False
-        for item in slowdowns(levels, start):
-            seen = explained(phase, grid, item, False)
-            lasting = item.to_end and seen.cause != Cause.THERMAL
-            if not lasting or item.begin > grid.points(BURST_S):
-                found.append(seen)
-            # What falls for good without heat leaves a new level to hold the drive to.
-            start = _new_level(levels, item.begin, grid)
-    return [item for item in found if _is_told(item, phase)]
-
-
-def _new_level(levels: Levels, begin: int, grid: SteppedIops) -> int:
-    """Where the level after a lasting step begins: the status in which it fell holds some of the
-    level before."""
-    later = [bound for bound in levels.bounds if bound > begin]
-    passing = (
-        len(later) > 1
-        and later[0] - begin <= grid.points(PASSING_S)
-        and levels.mean(later[0], later[1]) < levels.mean(begin, later[0])
-    )
-    return later[0] if passing else begin
-
-
-def _handed_on(
-    phase: PhaseSignals, grid: SteppedIops, levels: Levels, what: Known
-) -> Slowdown | None:
-    """The begin of a phase that goes on throttled, until a rise that lets the drive go; None when
-    no rise was seen."""
-    seen = rises(levels)
-    if not seen:
-        return None
-    lets_go = partial(_lets_go, phase, grid, levels, what)
-    rise = next((rise for rise in seen if lets_go(rise)), levels.bounds[-1])
-    beside = min((bound for bound in levels.bounds if bound > rise), default=len(grid.x))
-    before = levels.after(rise, beside) if rise < beside else levels.mean(seen[-1], rise)
-    return Slowdown(0, rise, beside, before, levels.mean(0, rise), at_start=True, to_end=False)
-
-
-def _changes(grid: SteppedIops, levels: Levels) -> list[tuple[int, bool]]:
-    """The moments (ns) at which IOPS changed abruptly, and whether they rose."""
-    steps = zip(levels.bounds, levels.bounds[1:], levels.bounds[2:], strict=False)
-    beside = [(at, levels.before(at, low), levels.after(at, high)) for low, at, high in steps]
-    return [
-        (grid.moment(at), before < after)
-        for at, before, after in beside
-        if min(before, after) < ABRUPT * max(before, after)
-    ]
-
-
-def _lets_go(
-    phase: PhaseSignals, grid: SteppedIops, levels: Levels, what: Known, rise: int
-) -> bool:
-    """Whether a rise can be the end of throttling.
-
-    It is when it reaches what the same workload did when it was free. Else a drive is let go cooler
-    than it was when it began to throttle: a rise while it is still as warm as that is one from a
-    heavy to a light level.
-    """
-    free = what.free_of(phase)
-    steps = [step for step in pairwise(levels.bounds) if rise <= step[0] <= rise + levels.around]
-    reached = grid.unit * max((levels.mean(*step) for step in steps), default=0.0)
-    if free is not None and reached >= REDUCED * free:
-        return True
-    onset, celsius = what.fell_celsius, phase.heat.celsius_at(grid.moment(rise))
-    return onset is None or celsius is None or celsius < onset - STEP / 2
 
 
 def _is_told(item: ThrottleInterval, phase: PhaseSignals) -> bool:

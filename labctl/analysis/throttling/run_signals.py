@@ -10,10 +10,10 @@ from labctl.analysis.power.rail_power import FEWEST_READINGS, phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.analysis.results import Estimate
-from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
+from labctl.analysis.throttling.temperature import Temperatures
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 
@@ -40,7 +40,7 @@ def run_signals(
         for sensor, name in record.header.temperatures.items()
         if name in channels
     }
-    heat = Heat.of(sensors, record.header.drive.warning_celsius)
+    temperature = Temperatures.of(sensors, record.header.drive.warning_celsius)
     whole = len(rails) == len(record.header.rails)
 
     def watts_between(begin_ns: int, end_ns: int) -> float | None:
@@ -66,7 +66,7 @@ def run_signals(
                 writes=span.phase.writes,
                 t_ns=t_ns,
                 iops=iops,
-                heat=heat,
+                temperature=temperature,
                 watts_between=watts_between,
                 workload=f"{span.phase.label} {span.phase.span_bytes} "
                 f"{span.phase.buffer_compress_pct}",

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.readings.channel_series import Floats, Ints
-from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.smart_counters import Counters
+from labctl.analysis.throttling.temperature import Temperatures
 
 FEWEST = 8
 """Statuses of fio below which a phase says nothing about changes inside it."""
@@ -38,7 +38,7 @@ class PhaseSignals:
     writes: bool
     t_ns: Ints
     iops: Floats
-    heat: Heat
+    temperature: Temperatures
     watts_between: Callable[[int, int], float | None]
     workload: str = ""
     """Phases with the same one should do the same IOPS; empty: not known."""
@@ -55,7 +55,7 @@ class PhaseSignals:
     @property
     def heat_recorded(self) -> bool:
         """Whether any temperature, or a counter of throttling that moves, was recorded."""
-        return bool(self.heat.sensors) or self.counters.count
+        return bool(self.temperature.sensors) or self.counters.count
 
 
 @dataclass(frozen=True, slots=True)

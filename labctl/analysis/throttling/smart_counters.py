@@ -101,12 +101,8 @@ class Counters:
         read = before is not None and after is not None and self.count
         return read and self.moved(begin_ns, end_ns) is None
 
-    def throttled_throughout(self, begin_ns: int, end_ns: int, seen_s: float = 0.0) -> str | None:
-        """In words, that the drive counted (nearly) all seconds of a stretch; None if not so.
-
-        ``seen_s`` of throttling were found in the stretch: when these account for what was
-        counted, the rest of the stretch was free.
-        """
+    def throttled_throughout(self, begin_ns: int, end_ns: int) -> str | None:
+        """In words, that the drive counted (nearly) all seconds of a stretch; None if not so."""
         before, after = self._around(begin_ns, end_ns)
         if before is None or after is None:
             return None
@@ -115,22 +111,21 @@ class Counters:
         # Seconds counted outside the stretch must not make up for seconds missing inside it.
         inside_s = counted - (apart_s - (end_ns - begin_ns) / 1e9)
         needed = max(ALL_THE_TIME * (end_ns - begin_ns) / 1e9 - 1.0, 2.0)
-        if inside_s < needed or (seen_s and inside_s < seen_s + UNCOUNTED_S):
+        if inside_s < needed:
             return None
         return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
 
-    def throttled_inside(self, begin_ns: int, end_ns: int) -> list[tuple[int, str]]:
-        """Until when, and in words: that a drive counted all the time between two looks."""
-        inside = [
-            one
-            for one in self.readings
-            if begin_ns <= one.t_ns <= end_ns and any(name in one.values for name in SECONDS)
-        ]
-        said = [
-            (after.t_ns, self.throttled_throughout(before.t_ns, after.t_ns))
-            for before, after in pairwise(inside)
-        ]
-        return [(t_ns, words) for t_ns, words in said if words is not None]
+    def throttled_inside(self, begin_ns: int, end_ns: int) -> str | None:
+        """In words, that a drive counted all seconds between its first and last look in a stretch;
+        None if not so."""
+        inside = [one for one in self.readings if begin_ns <= one.t_ns <= end_ns]
+        if len(inside) < 2:
+            return None
+        apart_s = (inside[-1].t_ns - inside[0].t_ns) / 1e9
+        counted = sum(_moved(inside[0], inside[-1], name) for name in SECONDS)
+        if counted < max(apart_s - UNCOUNTED_S, UNCOUNTED_S):
+            return None
+        return f"the drive counted {counted:.0f} s of throttling in {apart_s:.0f} s"
 
     def began(self, moment_ns: int) -> tuple[int, int] | None:
         """The looks on either side of a moment, if they are close and the drive began to throttle

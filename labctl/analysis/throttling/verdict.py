@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
-from labctl.analysis.throttling.heat import NEAR_WARNING
+from labctl.analysis.throttling.levels import STALLED, is_restless
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
-from labctl.analysis.throttling.slowdowns import STALLED, is_restless
+from labctl.analysis.throttling.temperature import NEAR_WARNING
 
 NONE = "none seen"
 THROTTLED = "throttled"
@@ -37,13 +37,15 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     if phase.counters.stood_still(phase.begin_ns, phase.end_ns):
         return ThrottleVerdict(NONE, "the drive counts its throttling, and did not in this phase")
     few = len(phase.iops) < FEWEST
-    warmest = phase.heat.warmest(phase.begin_ns, phase.end_ns)
-    if warmest is None:
+    own_celsius = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
+    if own_celsius is None:
         return ThrottleVerdict(
             OPEN, "neither the drive's temperature nor a counter that moves was recorded"
         )
-    warning = phase.heat.warning_celsius
-    if warning is not None and warmest < warning - NEAR_WARNING:
+    coolest, warmest = own_celsius
+    warning = phase.temperature.warning_celsius
+    limit = _cool_below(phase, found)
+    if warning is not None and limit is not None and warmest < limit:
         return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
     busy_host = [
         item
@@ -56,16 +58,32 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
         unproven = [item for item in own if item.cause == Cause.WRITE_CACHE and not item.costly]
+        unproven += [item for item in found if item.cause == Cause.UNKNOWN]
         if unproven:
-            words = "may be heat as well as flash, and the drive names no warning temperature"
+            words = "may be heat, and the drive names no warning temperature"
             return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
+        if limit is not None and coolest >= limit:
+            return ThrottleVerdict(
+                OPEN, f"it was never below {coolest:.0f} °C, and throttled at {limit:.0f} °C"
+            )
         return ThrottleVerdict(NONE, "no abrupt fall; the drive names no warning temperature")
     near = f"{warmest:.0f} °C, warning at {warning:.0f} °C, and no counter that moves"
     if few:
         return ThrottleVerdict(OPEN, f"too short to see a change, {near}")
     if is_restless(on_grid(phase)):
         return ThrottleVerdict(OPEN, f"IOPS go up and down from status to status: {near}")
-    coolest = phase.heat.coolest(phase.begin_ns, phase.end_ns)
-    if coolest is not None and coolest < warning - NEAR_WARNING:
-        return ThrottleVerdict(NONE, f"{coolest:.0f} to {warmest:.0f} °C without an abrupt fall")
+    if limit is not None and coolest < limit:
+        return ThrottleVerdict(NONE, f"{coolest:.0f} to {warmest:.0f} °C without a fall")
     return ThrottleVerdict(OPEN, f"it may have been slow from end to end: {near}")
+
+
+def _cool_below(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> float | None:
+    """°C below which the drive is certainly free: clear of its warning, and cooler than it was
+    anywhere in the run where it throttled."""
+    warning = phase.temperature.warning_celsius
+    limits = [] if warning is None else [warning - NEAR_WARNING]
+    for item in found:
+        celsius = phase.temperature.extremes(item.begin_ns, item.end_ns)
+        if item.cause == Cause.THERMAL and celsius is not None:
+            limits.append(celsius[0])
+    return min(limits, default=None)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
-from labctl.analysis.throttling.heat import Heat
+from labctl.analysis.throttling.temperature import Temperatures
 from labctl.fio.documents import DIRECTIONS
 from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo
@@ -190,7 +190,7 @@ class Follower:
         sensors = {name: (c, moment, value) for name, c in self.header.temperatures.items()}
         owners, drives = self.header.temperature_drives, self.header.drives
         found: dict[str, dict[str, float]] = {}
-        for sensor in Heat.of(sensors, None).sensors:
+        for sensor in Temperatures.of(sensors, None).sensors:
             drive = drives.get(owners.get(sensor.name, ""), self.header.drive)
             limits = {
                 "warning_celsius": drive.warning_celsius,

@@ -12,8 +12,8 @@ from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
 from labctl.analysis.stats.change_points import scatter_of_steps, segment_bounds
 from labctl.analysis.throttling.detection import find_throttling, throttled_s
-from labctl.analysis.throttling.heat import Heat
 from labctl.analysis.throttling.signals import PhaseSignals
+from labctl.analysis.throttling.temperature import Temperatures
 from labctl.record.phase import Pattern
 from tests.unit.synthetic_run import IDLE, Bench, Load, build
 
@@ -74,7 +74,7 @@ def signals(
         writes=writes,
         t_ns=((begin_s + t) * S).astype(np.int64),
         iops=iops,
-        heat=Heat.of(sensors, warning),
+        temperature=Temperatures.of(sensors, warning),
         watts_between=watts_between,
         workload=workload,
     )
@@ -332,7 +332,7 @@ def test_a_status_that_came_late_is_a_stall_too() -> None:
     when = np.concatenate([t[t < 70], [74.25], t[t > 78.5]])
     iops = np.concatenate([phase.iops[t < 70], [100_000 * 0.01], phase.iops[t > 78.5]])
     assert kept.sum() + 1 == len(when)
-    late = PhaseSignals(0, 0, 180 * S, False, (when * S).astype(np.int64), iops, phase.heat,
+    late = PhaseSignals(0, 0, 180 * S, False, (when * S).astype(np.int64), iops, phase.temperature,
                         phase.watts_between)  # fmt: skip
     found = find_throttling([late])
     assert [item.cause for item in found] == ["host_stall"]

@@ -62,11 +62,11 @@ def test_many_short_pauses_are_one_stretch_and_longer_ones_before_it_are_not_par
 
 def slow_sensor(phase: PhaseSignals, every: int) -> PhaseSignals:
     """Its temperature read only once in so many seconds."""
-    heat = phase.heat
+    heat = phase.temperature
     sensors = tuple(
         replace(one, t_ns=one.t_ns[::every], celsius=one.celsius[::every]) for one in heat.sensors
     )
-    return replace(phase, heat=replace(heat, sensors=sensors))
+    return replace(phase, temperature=replace(heat, sensors=sensors))
 
 
 def test_a_rise_to_what_the_workload_does_when_free_lets_the_drive_go_however_warm_it_looks() -> (
@@ -110,22 +110,6 @@ def test_a_fall_where_the_drive_began_to_throttle_before_is_heat_far_from_its_wa
     phase = replace(signals(shape, celsius=heat, warning=90.0), counters=moved)
     found = find_throttling([phase])
     assert near(seconds(found, "thermal"), [(60.0, 80.0), (130.0, 150.0)])
-
-
-def test_throttling_is_over_when_the_drive_is_cooler_than_it_was_let_go_at() -> None:
-    """IOPS did not rise then, since the write cache had just ended."""
-    hot = [(40.0, 50.0), (60.0, 70.0), (80.0, 90.0)]
-    cache = (90.0, 999.0)
-    phase = signals(
-        lambda t: square(t, hot, 0.6) * square(t, [cache], 0.45),
-        writes=True,
-        celsius=lambda t: np.interp(
-            t, [0, 40, 50, 60, 70, 80, 90, 120], [60, 80, 76, 80, 76, 80, 76, 55]
-        ),
-        watts=lambda t: 4 + 10 * square(t, hot, 0.6) * square(t, [cache], 0.8),
-    )
-    found = find_throttling([replace(phase, idle_watts=4.0)])
-    assert near(seconds(found, "thermal"), hot)
 
 
 def test_the_drives_counters_tell_heat_from_flash_where_energy_cannot() -> None:

@@ -1,0 +1,289 @@
+"""Slow stretches told by others like them: dips that come again, one ceiling of watts, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttling.levels import AROUND_S
+from labctl.analysis.throttling.signals import FEWEST, PhaseSignals
+
+ALIKE = 0.1
+"""Levels that differ by less, as a share of the level before, are the same: what a fall must be
+to be told at all."""
+
+NO_PAUSE_S = 1.2
+"""A drive that is let go for less than this goes on throttling: a status of fio is half a second
+long, and a pause must fill at least one of them for its length to be seen."""
+
+BESIDE_NS = 600_000_000
+"""A status that is no closer to a pause than this holds none of it."""
+
+FLICKER = 3
+"""Throttling that goes on and off this often in a row, each time for less than ``AROUND_S``."""
+
+CEILING = 0.02
+"""Watts of a limit (means of a second, and of one slowdown and another) differ by less."""
+
+
+def of_flash(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """The slow stretches of a phase that writes, those of its flash by their names.
+
+    Dips without heat that come again are garbage collection, and a single one in which each write
+    took more energy. One step that lasts until the phase ends is the end of a write cache, unless
+    it can be one of the dips, cut off; a second one is collection that goes on for good.
+    """
+    own = [item for item in found if item.cause == Cause.UNKNOWN and _may_be_flash(phase, item)]
+    dips = [item for item in own if item.end_ns < phase.end_ns]
+    lasting = [item for item in own if item.end_ns >= phase.end_ns]
+    longest_s = max((item.duration_s for item in dips), default=0.0)
+    cut_off = [
+        item
+        for item in lasting
+        if dips
+        and item.begin_ns > dips[-1].begin_ns
+        and item.duration_s
+        <= (2.0 if abs(item.depth - dips[-1].depth) < ALIKE else 1 + ALIKE) * longest_s
+    ]
+    again = [*dips, *cut_off]
+    known = len(again) > 1 or any(item.costly for item in again)
+    words, period_s = _rhythm(again)
+    result: list[ThrottleInterval] = []
+    for item in found:
+        if known and item in again:
+            words_here = f"{item.evidence}{words}"
+            item = replace(
+                item, cause=Cause.GARBAGE_COLLECTION, evidence=words_here, period_s=period_s
+            )
+        elif item in lasting:
+            first = item is lasting[0]
+            cause = Cause.WRITE_CACHE if first else Cause.GARBAGE_COLLECTION
+            word = "one lasting step" if first else "a further lasting step"
+            evidence = f"{item.evidence}; {word} down in a phase that writes"
+            item = replace(item, cause=cause, evidence=evidence)
+        result.append(item)
+    return result
+
+
+def _may_be_flash(phase: PhaseSignals, item: ThrottleInterval) -> bool:
+    """Where nothing was recorded of heat, only energy tells; without watts either, the flash is
+    what is likely of a step that lasts."""
+    measured = None not in (item.watts_before, item.watts_during)
+    lasts = item.end_ns >= phase.end_ns and not (measured and phase.idle_watts is not None)
+    return item.costly or phase.heat_recorded or lasts
+
+
+def _rhythm(dips: Sequence[ThrottleInterval]) -> tuple[str, float | None]:
+    """Period, duration and depth of dips in words, and the period in s."""
+    if len(dips) < 2:
+        return "", None
+    spacing = np.diff([item.begin_ns for item in dips]) * 1e-9
+    period_s = float(np.median(spacing))
+    words = f"; {len(dips)} dips, one every {period_s:.0f} s"
+    if len(spacing) > 1:
+        words += f" (±{spacing.std(ddof=1) / spacing.mean():.0%})"
+    lasted = float(np.median([item.duration_s for item in dips]))
+    depth = float(np.median([item.depth for item in dips]))
+    return f"{words}, {lasted:.1f} s long, {depth:.0%} deep", period_s
+
+
+def told_by_others(
+    found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
+) -> list[ThrottleInterval]:
+    """Slow stretches of a run, those of unknown cause that others tell: as deep as a thermal one
+    of the same phase, a dip cut off that is whole elsewhere, or one ceiling of watts."""
+    by_index = {phase.index: phase for phase in phases}
+    result: list[ThrottleInterval] = []
+    for item in found:
+        phase = by_index[item.phase_index]
+        same = [other for other in found if _same_levels(item, other)]
+        unproven = item.cause in (Cause.UNKNOWN, Cause.WRITE_CACHE) and not item.costly
+        if unproven and any(
+            other.cause == Cause.THERMAL and other.phase_index == phase.index for other in same
+        ):
+            words = f"{item.evidence}; the same levels as in a thermal one of this phase"
+            item = replace(item, cause=Cause.THERMAL, evidence=words)
+        elif item.cause == Cause.UNKNOWN and _is_light_level(phase, item, found):
+            words = f"{item.evidence}; the warmest so far, and a thermal one goes on from it"
+            item = replace(item, cause=Cause.THERMAL, evidence=words)
+        elif item.cause == Cause.WRITE_CACHE and any(
+            other.cause == Cause.GARBAGE_COLLECTION
+            and phase.workload
+            and by_index[other.phase_index].workload == phase.workload
+            for other in same
+        ):
+            words = f"{item.evidence}; the same two levels as in a dip of another phase"
+            item = replace(item, cause=Cause.GARBAGE_COLLECTION, evidence=words)
+        elif item.cause == Cause.UNKNOWN and _is_flat(phase, item):
+            others = [
+                other
+                for other in found
+                if _same_ceiling(item, other) and _is_flat(by_index[other.phase_index], other)
+            ]
+            if others:
+                words = (
+                    f"{item.evidence}; a flat ceiling of {item.watts_during:.2f} W, the same as in "
+                    f"{len(others)} other slowdown{'s' if len(others) > 1 else ''} of other "
+                    "workloads"
+                )
+                item = replace(item, cause=Cause.POWER_LIMIT, evidence=words)
+        result.append(item)
+    return result
+
+
+def _is_light_level(
+    phase: PhaseSignals, item: ThrottleInterval, found: Sequence[ThrottleInterval]
+) -> bool:
+    """Whether a thermal fall goes on from one in a phase that reads, and the drive had never been
+    as warm before: a light level, and then a heavy one."""
+    now = phase.temperature.highest_near(item.begin_ns)
+    before = phase.temperature.highest_outside(item.begin_ns, ())
+    return (
+        not phase.writes
+        and now is not None
+        and before is not None
+        and now > before
+        and any(
+            one.cause == Cause.THERMAL
+            and item.begin_ns < one.begin_ns
+            and one.end_ns <= item.end_ns
+            for one in found
+        )
+    )
+
+
+def _same_levels(item: ThrottleInterval, other: ThrottleInterval) -> bool:
+    most = ALIKE * other.iops_before / 2
+    return (
+        other is not item
+        and abs(item.iops_during - other.iops_during) < most
+        and abs(item.iops_before - other.iops_before) < most
+    )
+
+
+def _same_ceiling(item: ThrottleInterval, other: ThrottleInterval) -> bool:
+    """The same watts in slowdowns of different phases that do different IOPS."""
+    mine, its = item.watts_during or 0.0, other.watts_during or 0.0
+    more, less = sorted((item.iops_during, other.iops_during), reverse=True)
+    return (
+        other.cause == Cause.UNKNOWN
+        and item.phase_index != other.phase_index
+        and abs(mine - its) < CEILING * mine
+        and less < (1 - ALIKE) * more
+    )
+
+
+def _is_flat(phase: PhaseSignals, item: ThrottleInterval) -> bool:
+    """Whether watts stayed at one level, below that before."""
+    if item.watts_before is None or item.watts_during is None:
+        return False
+    second = 1_000_000_000
+    edges = range(item.begin_ns + second // 2, item.end_ns - second // 2, second)
+    watts = [phase.watts_between(a, b) for a, b in pairwise(edges)]
+    known = np.array([one for one in watts if one is not None])
+    flat = len(known) >= 3 and float(known.std(ddof=1)) < CEILING * float(known.mean())
+    return flat and item.watts_before > (1 + 2 * CEILING) * item.watts_during
+
+
+def without_pauses(
+    found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
+) -> list[ThrottleInterval]:
+    """Slow stretches of a run in order of time, thermal ones of a phase joined over pauses.
+
+    Not to be done before all causes are known: what a drive did while it was let go is no sign of
+    one that throttles.
+    """
+    result = [item for item in found if item.cause != Cause.THERMAL]
+    for phase in phases:
+        row: list[ThrottleInterval] = []
+        for item in sorted(found, key=lambda one: one.begin_ns):
+            if item.cause != Cause.THERMAL or item.phase_index != phase.index:
+                continue
+            if row and _pause_s(phase, row[-1], item) < NO_PAUSE_S:
+                row[-1] = joined(row[-1], item, "; let go for a moment")
+            else:
+                row.append(item)
+        result += _flickering(row)
+    return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))
+
+
+def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInterval) -> float:
+    """For how long a drive was let go between two stretches, from what it did meanwhile.
+
+    A status at an edge holds some of both levels: how much of it was free follows from its IOPS,
+    which are a mean over its time.
+    """
+    told_s = (second.begin_ns - first.end_ns) / 1e9
+    if told_s > 2 * NO_PAUSE_S or len(phase.t_ns) < FEWEST:
+        return told_s
+    around_ns = 5 * BESIDE_NS
+    edges = [max(first.begin_ns, first.end_ns - around_ns), first.end_ns - BESIDE_NS]
+    edges += [second.begin_ns + BESIDE_NS, min(second.end_ns, second.begin_ns + around_ns)]
+    a, b, c, d = np.searchsorted(phase.t_ns, edges)
+    held = np.concatenate([phase.iops[a:b], phase.iops[c:d]])
+    pause = phase.iops[b:c]
+    if not len(held) or not len(pause) or pause.max() <= held.mean():
+        return told_s
+    free = np.clip((pause - held.mean()) / (pause.max() - held.mean()), 0.0, 1.0)
+    beside = slice(max(b - 1, 0), c + 1)
+    lengths = np.gradient(phase.t_ns[beside] * 1e-9)[b - beside.start :][: len(free)]
+    return float((free * lengths).sum())
+
+
+def joined(first: ThrottleInterval, second: ThrottleInterval, words: str = "") -> ThrottleInterval:
+    """Both as one, by the evidence of the first."""
+    parts = first.duration_s, second.duration_s
+    end_ns = max(first.end_ns, second.end_ns)
+    during = first.iops_during
+    if second.end_ns > first.end_ns and sum(parts) > 0:
+        during = (parts[0] * during + parts[1] * second.iops_during) / sum(parts)
+    return replace(
+        first,
+        end_ns=end_ns,
+        iops_during=during,
+        counters_moved=first.counters_moved or second.counters_moved,
+        evidence=first.evidence if words in first.evidence else first.evidence + words,
+    )
+
+
+def overlapping_as_one(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """Stretches of a phase in order; thermal ones that touch are one: a light level and a heavy
+    one."""
+    result: list[ThrottleInterval] = []
+    for item in sorted(found, key=lambda one: (one.cause != Cause.THERMAL, one.begin_ns)):
+        touches = item.cause == Cause.THERMAL and result and item.begin_ns <= result[-1].end_ns
+        if touches:
+            result[-1] = joined(result[-1], item)
+        else:
+            result.append(item)
+    return sorted(result, key=lambda item: (item.begin_ns, -item.end_ns))
+
+
+def _flickering(found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+    """Throttling that comes and goes faster than it can be told apart is one stretch.
+
+    A drive at its limit may switch each second or two; ``FLICKER`` of such stretches in a row are
+    taken together, and the evidence says for what part of the time IOPS were down.
+    """
+    rows: list[list[ThrottleInterval]] = []
+    for item in found:
+        short = item.duration_s < AROUND_S
+        near = rows and short and (item.begin_ns - rows[-1][-1].end_ns) / 1e9 < AROUND_S
+        if near and rows[-1][-1].duration_s < AROUND_S:
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+    result: list[ThrottleInterval] = []
+    for row in rows:
+        if len(row) < FLICKER:
+            result += row
+            continue
+        down_ns = sum(item.end_ns - item.begin_ns for item in row)
+        share = down_ns / (row[-1].end_ns - row[0].begin_ns)
+        words = f"{row[0].evidence}; on and off {len(row)} times, {share:.0%} of the time down"
+        result.append(replace(row[0], end_ns=row[-1].end_ns, evidence=words))
+    return result

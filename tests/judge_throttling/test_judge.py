@@ -1,0 +1,34 @@
+"""A small draw of the judge; all of it: ``python -m tests.judge_throttling``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.judge_throttling.judge import judge
+
+SEEDS = range(4000, 4003)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["saw", "saw, writing", "smooth ramp", "cache, cool", "collection, cool", "busy host"],
+)
+def test_true_stretches_are_told_as_what_they_were(kind: str) -> None:
+    score = judge(kind, SEEDS)
+    assert score.stretches["wanted"] >= len(SEEDS)
+    assert score.stretches["told"] >= 0.85 * score.stretches["wanted"], score.notes
+    assert score.phases["none seen"] == score.phases["accused"] == 0, score.notes
+
+
+@pytest.mark.parametrize("kind", ["neither", "sensor, no warning", "one lasting step"])
+def test_what_nothing_tells_is_left_open(kind: str) -> None:
+    score = judge(kind, SEEDS)
+    assert score.stretches["wanted"] >= len(SEEDS)
+    assert score.stretches["missed"] == score.stretches["wrong"] == 0, score.notes
+    assert score.phases["none seen"] == 0, score.notes
+
+
+@pytest.mark.parametrize("kind", ["clean, cool", "clean, warm", "clean, drifting"])
+def test_a_clean_drive_is_not_accused(kind: str) -> None:
+    score = judge(kind, SEEDS)
+    assert score.phases["accused"] == score.phases["invented"] == 0, score.notes
