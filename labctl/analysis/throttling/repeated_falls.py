@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from labctl.analysis.results import Cause, ThrottleInterval
-from labctl.analysis.throttling.levels import AROUND_S
+from labctl.analysis.throttling.levels import AROUND_S, REDUCED
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals
 
 ALIKE = 0.1
@@ -212,13 +212,13 @@ def without_pauses(
 
 
 def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInterval) -> float:
-    """For how long a drive was let go between two stretches, from what it did meanwhile.
+    """For how long at a time a drive was let go between two stretches, from what it did meanwhile.
 
-    A status at an edge holds some of both levels: how much of it was free follows from its IOPS,
-    which are a mean over its time.
+    A status holds a mean: how much of its time was free follows from its IOPS. Free time goes on
+    through statuses that were free all the time, and into one of them on either side.
     """
     told_s = (second.begin_ns - first.end_ns) / 1e9
-    if told_s > 2 * NO_PAUSE_S or len(phase.t_ns) < FEWEST:
+    if len(phase.t_ns) < FEWEST:
         return told_s
     around_ns = 5 * BESIDE_NS
     edges = [max(first.begin_ns, first.end_ns - around_ns), first.end_ns - BESIDE_NS]
@@ -228,10 +228,17 @@ def _pause_s(phase: PhaseSignals, first: ThrottleInterval, second: ThrottleInter
     pause = phase.iops[b:c]
     if not len(held) or not len(pause) or pause.max() <= held.mean():
         return told_s
-    free = np.clip((pause - held.mean()) / (pause.max() - held.mean()), 0.0, 1.0)
+    # The highest of noisy statuses is above the level that was free.
+    level = float(np.fmin(pause.max(), first.iops_before))
+    level = level if level > held.mean() else float(pause.max())
+    free = np.clip((pause - held.mean()) / (level - held.mean()), 0.0, 1.0)
     beside = slice(max(b - 1, 0), c + 1)
     lengths = np.gradient(phase.t_ns[beside] * 1e-9)[b - beside.start :][: len(free)]
-    return float((free * lengths).sum())
+    free_s, longest_s, so_far_s = free * lengths, 0.0, 0.0
+    for status, whole in zip(free_s, pause >= REDUCED * level, strict=True):
+        longest_s = max(longest_s, so_far_s + status)
+        so_far_s = so_far_s + status if whole else status
+    return longest_s
 
 
 def joined(first: ThrottleInterval, second: ThrottleInterval, words: str = "") -> ThrottleInterval:

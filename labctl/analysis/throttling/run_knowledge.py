@@ -51,10 +51,11 @@ class Known:
 
     def falls_free(self, phase: PhaseSignals, t_ns: int) -> bool:
         """Whether a drive that begins to throttle at a moment can have been free until then: one
-        that falls further is warmer than one that begins to throttle."""
+        that falls further, of those that have a heavy level, is warmer than one that begins to
+        throttle."""
         celsius = phase.temperature.highest_near(t_ns)
-        fell = self.fell_celsius
-        return fell is None or celsius is None or celsius < fell + STEP
+        fell, margin = self.fell_celsius, STEP if self.has_heavy_level else CLEARLY_WARMER
+        return fell is None or celsius is None or celsius < fell + margin
 
 
 NOTHING = Known()
@@ -178,7 +179,9 @@ def since_begin(
     if counted is None:
         end_ns = min([end_ns, *(t_ns for t_ns in falls if what.falls_free(phase, t_ns))])
     free, level = what.free_of(phase), _level(phase, begin_ns, end_ns)
-    if end_ns - begin_ns < SHORTEST_S * 1e9 or (free is not None and level >= REDUCED * free):
+    if end_ns - begin_ns < SHORTEST_S * 1e9:
+        return None
+    if counted is None and free is not None and level >= REDUCED * free:
         return None
     proof = counted or phase.temperature.never_cooler(
         before.begin_ns, before.end_ns, begin_ns, end_ns

@@ -180,10 +180,13 @@ class Walk:
         ended = ended if misfit(ended) < change else ()
         beyond = change + sum(math.log(one.ratio) for one in ended)
         if not ended or beyond < -FITS:
-            abrupt = change > FITS and grew is not None
-            fitting = [one for one in self.slow if not abrupt or one.hot is not grew]
-            one = (fitting or self.slow)[-1]
+            # It began with something else at the same moment: part of it ended.
+            deep = [one for one in self.slow if -math.log(one.ratio) > change]
+            one = (deep or self.slow)[-1]
             one.ratio *= math.exp(change)
+            if change > FITS and grew and one.hot and not one.has_eased:
+                item = replace(one.item, cause=Cause.UNKNOWN, costly=True)
+                self.found.append(self._ended(replace(one, item=item), at))
             one.has_eased |= change > FITS
             ended = (one,) if one.ratio > math.sqrt(REDUCED) else ()
         for one in ended:
