@@ -70,7 +70,12 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "results.analyse:review",
             "Make the page and charts of a review, each with CSV and PDF.",
         ),
-        Command("compare", "results.compare:compare_runs", "Compare runs with the first one."),
+        Command(
+            "compare",
+            "results.compare:app",
+            "Compare runs with the first one, or repeats with repeats.",
+        ),
+        Command("repeats", "results.repeats:repeats", "Say how many repeats a side tell a change."),
         Command(
             "query",
             "results.query:run_query",

@@ -113,6 +113,13 @@ def prefixed_with_uncertainty(estimate: Estimate | None) -> str:
     return f"{value} ± {u}" if u else value
 
 
+def repeatable_text(estimate: Estimate) -> str:
+    """A value ± its repeatability, with an SI prefix; the value alone where that is not known."""
+    if estimate.repeatability is None:
+        return prefixed(estimate.value)
+    return prefixed_with_uncertainty(Estimate(estimate.value, estimate.repeatability))
+
+
 def scaled(estimate: Estimate | None, factor: float) -> Estimate | None:
     """The estimate in another unit: all its parts times ``factor``."""
     return None if estimate is None else estimate.scaled(factor)

@@ -1,34 +1,41 @@
 """Runs side by side: every point that they share, the difference, and whether it is significant.
 
-A difference counts as significant when it is larger than both uncertainties together
-(in quadrature, about 95 %). Nothing is taken to cancel, also where both runs used the same meters:
-how much of a gain error two runs share depends on time, temperature and range, and a difference
-called significant must be real. So small true differences may be called "not
-distinguishable" here.
+A side is one run or several repeats of it. A difference is significant when repeats show that
+it is one: all points and quantities of two sides are judged together, so that at most one
+comparison in twenty of equal sides shows any (:mod:`labctl.analysis.stats.rotation`). The errors
+of the meters are the same in all runs that had the same ones, so they are not in it;
+where the instruments differ, a difference must be larger than what they allow, too.
 
-The uncertainty of IOPS is that of their scatter within the phase. What a second run of the same
-drive would change (another state of its flash) is not in it: to know that, repeat runs.
+One run a side shows how the drive varies within it, and nothing of how its runs differ: a
+difference beyond that is not called significant.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from labctl.analysis.latency import latency_percentile_us
-from labctl.analysis.readings.live_iops import iops_estimate
-from labctl.analysis.results import Estimate, PhaseResult, RunSummary
-from labctl.analysis.run.drives import RunOfDrive, runs_of_drives
-from labctl.analysis.stats.uncertainty import ratio
-from labctl.analysis.steady_state.window_means import rounds_of_mean, scatter_u
-from labctl.analysis.workload import ordinal, workload_name
+from labctl.analysis.compare.other_instruments import limits_of, same_instruments, same_zeros
+from labctl.analysis.compare.planning import telling_changes
+from labctl.analysis.compare.points import (
+    QUANTITIES,
+    AnalysedRun,
+    ComparedQuantity,
+    MeasuredPoint,
+    measured_points,
+)
+from labctl.analysis.compare.repeats import Basis, RepeatedPair, judge_pairs, mean_of
+from labctl.analysis.results import Estimate
+from labctl.analysis.run.drives import RunOfDrive
+from labctl.analysis.stats.rotation import LEVEL
+from labctl.analysis.workload import workload_name
 from labctl.record.events import Outcome
-from labctl.record.phase import Pattern
-from labctl.record.reader import RunRecord
+
+FEW_REPEATS = 3
+"""A side, of which a comparison of single runs says what they would tell."""
 
 
 class Change(StrEnum):
@@ -36,39 +43,18 @@ class Change(StrEnum):
 
     SIGNIFICANT = "significant"
     NOT_DISTINGUISHABLE = "not distinguishable"
-    UNKNOWN = "no uncertainty known"
+    ONE_RUN_EACH = "cannot be told from one run each"
+    UNKNOWN = "no scatter known"
     MISSING = "not measured in both"
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedQuantity:
-    """A quantity that is compared. ``better`` is +1 where more is better, −1 where less is."""
-
-    name: str
-    title: str
-    unit: str
-    better: int
-    of: Callable[[MeasuredPoint], Estimate | None]
-    has_unthrottled: bool = True
-    """Whether it is known of the part of a phase in which the drive did not throttle."""
-    in_parts: bool = True
-    """Whether a change is given as a fraction of the value. For °C it is not: 0 °C is no zero."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredPoint:
-    """A phase of a run with the uncertainty of its IOPS."""
-
-    result: PhaseResult
-    iops: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run that takes part, or one drive of it. ``name`` is a letter: A is what the others are
-    compared with."""
+    """A run that takes part, or one drive of it. ``side`` is a letter: A is what the others are
+    compared with. ``name``: the side's, with a number where the side has several runs."""
 
     name: str
+    side: str
     run_id: str
     drive_model: str
     drive_serial: str
@@ -81,11 +67,13 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCell:
-    """One quantity at one point in one run, against the same in run A.
+    """One quantity at one point on one side, against the same on side A.
 
-    ``change`` is (this − A) / A with U, of temperatures this − A in K; None for A itself and
-    where one of them is missing.
-    ``unthrottled``: of the part of a throttled phase in which the drive did not throttle.
+    ``value``: of repeats their mean. ``change`` is (this − A) / A, of temperatures this − A in K;
+    None for A itself and where one of them is missing. Its ``u`` is what a difference must exceed
+    to count: its ``repeatability`` (of all points together), and the limits of the instruments
+    where they were others. ``unthrottled``: of the part of a throttled phase in which the drive
+    did not throttle.
     """
 
     run: str
@@ -95,11 +83,20 @@ class ComparedCell:
     completed: bool
     throttled: bool
     unthrottled: Estimate | None = None
+    basis: Basis | None = None
+    """From what the change was judged."""
+    p: float | None = None
+    """The chance of such a difference anywhere in the comparison, were there none."""
+    repeats: tuple[float, ...] = ()
+    """The value of each repeat that the change was judged by; of A's in ``against``."""
+    against: tuple[float, ...] = ()
+    instruments: float = 0.0
+    """What instruments that differ allow: a part of the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """One quantity at one point, a cell a run, in order. ``in_parts``: see ComparedQuantity."""
+    """One quantity at one point, a cell a side, in order. ``in_parts``: see ComparedQuantity."""
 
     point: str
     quantity: str
@@ -111,7 +108,7 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Everything that the runs share. ``only_in``: points that not every run has."""
+    """Everything that the sides share. ``only_in``: points that not every run has."""
 
     runs: tuple[ComparedRun, ...]
     rows: tuple[ComparedRow, ...]
@@ -122,62 +119,87 @@ class Comparison:
         """The rows of one quantity."""
         return tuple(row for row in self.rows if row.quantity == name)
 
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The letters, A first."""
+        return tuple(dict.fromkeys(run.side for run in self.runs))
 
-def _latency_p99(measured: MeasuredPoint) -> Estimate | None:
-    p99_us = latency_percentile_us(measured.result, "99")
-    return None if p99_us is None else Estimate(p99_us, math.nan)
-
-
-def _celsius(measured: MeasuredPoint) -> Estimate | None:
-    celsius = measured.result.celsius_max
-    return None if celsius is None else Estimate(celsius, math.nan)
-
-
-def _efficiency(measured: MeasuredPoint) -> Estimate | None:
-    return ratio(measured.iops, measured.result.watts)
+    @property
+    def basis(self) -> Basis:
+        """From what its changes were judged; the weakest of them."""
+        found = {cell.basis for row in self.rows for cell in row.cells}
+        weakest = (Basis.SINGLE, Basis.ROUNDS)
+        return next((one for one in weakest if one in found), Basis.REPEATS)
 
 
-def _bytes_per_s(measured: MeasuredPoint) -> Estimate | None:
-    if measured.iops is None or not measured.result.bytes_per_s:
-        return None
-    factor = measured.result.bytes_per_s / measured.iops.value
-    return Estimate(measured.result.bytes_per_s, measured.iops.u * factor)
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The runs of a side, and what each of them measured at the points."""
+
+    name: str
+    runs: tuple[AnalysedRun, ...]
+    tables: tuple[Mapping[str, MeasuredPoint], ...]
+
+    def at(self, point: str) -> tuple[MeasuredPoint, ...]:
+        """What each run measured there; empty where one of them did not."""
+        found = [table.get(point) for table in self.tables]
+        return tuple(one for one in found if one is not None) if all(found) else ()
+
+    @property
+    def run_names(self) -> tuple[str, ...]:
+        if len(self.runs) == 1:
+            return (self.name,)
+        return tuple(f"{self.name}{number}" for number in range(1, len(self.runs) + 1))
 
 
-QUANTITIES = (
-    ComparedQuantity("watts", "total watts", "W", -1, lambda one: one.result.watts),
-    ComparedQuantity("iops", "IOPS", "IOPS", 1, lambda one: one.iops),
-    ComparedQuantity("bytes_per_s", "data rate", "B/s", 1, _bytes_per_s),
-    ComparedQuantity("iops_per_watt", "IOPS per watt", "IOPS/W", 1, _efficiency),
-    ComparedQuantity("latency_p99_us", "99 % latency", "µs", -1, _latency_p99, False),
-    ComparedQuantity("celsius_max", "warmest", "°C", -1, _celsius, False, False),
-)
-"""Latency and temperature come without an uncertainty: their differences are only shown."""
+def compare(runs: Sequence[AnalysedRun]) -> Comparison:
+    """Each run against the first. Raises ValueError for fewer than two."""
+    return compare_sides([[run] for run in runs])
 
 
-def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
-    """All runs against the first. Raises ValueError for fewer than two.
+def compare_sides(sides: Sequence[Sequence[AnalysedRun]]) -> Comparison:
+    """The repeats of each side against those of the first. Raises ValueError for fewer than two.
 
     Of runs of several drives, their sum is compared at the points, and after them each drive with
     the one of the same name, at points called ``NAME · POINT``.
     """
-    if len(runs) < 2:
-        raise ValueError("a comparison needs at least two runs")
-    names = [_letter(number) for number in range(len(runs))]
-    again = _drives_of_several(runs)
-    tables = [_points(record, summary, again) for record, summary in runs]
-    points = list(dict.fromkeys(point for table in tables for point in table))
-    shared = [point for point in points if sum(point in table for table in tables) > 1]
-    rows = []
-    for quantity in QUANTITIES:
-        for point in shared:
-            row = _row(point, quantity, names, [table.get(point) for table in tables])
-            if any(cell.value is not None for cell in row.cells):
-                rows.append(row)
-    return Comparison(
-        runs=tuple(
-            ComparedRun(
+    if len(sides) < 2:
+        raise ValueError("a comparison needs at least two sides")
+    runs = [run for side in sides for run in side]
+    counts = Counter(name for _, summary in runs for name in summary.drives)
+    drives = {name for name, count in counts.items() if count > 1}
+    read = [
+        _Side(_letter(number), tuple(side), tuple(measured_points(*run, drives) for run in side))
+        for number, side in enumerate(sides)
+    ]
+    tables = {
+        name: table
+        for side in read
+        for name, table in zip(side.run_names, side.tables, strict=True)
+    }
+    points = list(dict.fromkeys(point for table in tables.values() for point in table))
+    shared = [point for point in points if sum(bool(side.at(point)) for side in read) > 1]
+    rows = [_row(point, quantity, read) for quantity in QUANTITIES for point in shared]
+    rows = [row for row in rows if any(cell.value is not None for cell in row.cells)]
+    found = Comparison(
+        runs=tuple(_compared_runs(read)),
+        rows=_judged(rows, len(read) - 1),
+        only_in={
+            point: tuple(name for name, table in tables.items() if point in table)
+            for point in points
+            if not all(point in table for table in tables.values())
+        },
+        notes=(),
+    )
+    return replace(found, notes=tuple(_notes(found, read)))
+
+
+def _compared_runs(sides: Sequence[_Side]) -> Iterator[ComparedRun]:
+    for side in sides:
+        for name, (record, summary) in zip(side.run_names, side.runs, strict=True):
+            yield ComparedRun(
                 name,
+                side.name,
                 summary.run_id,
                 summary.drive_model,
                 summary.drive_serial,
@@ -186,16 +208,6 @@ def compare(runs: Sequence[tuple[RunRecord, RunSummary]]) -> Comparison:
                 sum(item.throttled for item in summary.measured),
                 record.drive_name if isinstance(record, RunOfDrive) else "",
             )
-            for name, (record, summary) in zip(names, runs, strict=True)
-        ),
-        rows=tuple(rows),
-        only_in={
-            point: tuple(name for name, table in zip(names, tables, strict=True) if point in table)
-            for point in points
-            if not all(point in table for table in tables)
-        },
-        notes=tuple(_notes(runs)),
-    )
 
 
 def _letter(number: int) -> str:
@@ -207,126 +219,203 @@ def _letter(number: int) -> str:
             return letters
 
 
-def named_points(summary: RunSummary) -> dict[str, PhaseResult]:
-    """The results of a run by the names of their points: what was done in rounds once, as its mean.
-
-    Work that comes again is called by its sweep ("conditioned: randread 4k QD1"), and where that
-    is not unique, by how often it was done.
-    """
-    found: dict[str, PhaseResult] = {}
-    idle = [item for item in summary.phases if item.phase.pattern is Pattern.IDLE]
-    for result in sorted([*idle, *summary.points], key=lambda item: item.phase.index):
-        phase = result.phase
-        name = phase.label if phase.pattern is Pattern.IDLE else workload_name(phase)
-        again = (f"{name} ({ordinal(number)} time)" for number in itertools.count(2))
-        names = itertools.chain((name, f"{phase.sweep}: {name}"), again)
-        found[next(one for one in names if one not in found)] = result
-    return found
-
-
-def of_drive(drive: str, point: str) -> str:
-    """The name of a point as one of several drives did it."""
-    return f"{drive} · {point}"
-
-
-def _drives_of_several(runs: Sequence[tuple[RunRecord, RunSummary]]) -> set[str]:
-    """The names of drives that more than one of the runs has beside others."""
-    counts = Counter(name for _, summary in runs for name in summary.drives)
-    return {name for name, count in counts.items() if count > 1}
-
-
-def _points(
-    record: RunRecord, summary: RunSummary, drives: Container[str]
-) -> dict[str, MeasuredPoint]:
-    found = {
-        name: MeasuredPoint(result, _iops(record, summary, result))
-        for name, result in named_points(summary).items()
-    }
-    for drive, one in runs_of_drives(record).items():
-        if drive in drives:
-            own = _points(one, summary.drives[drive], ())
-            found |= {of_drive(drive, name): measured for name, measured in own.items()}
-    return found
-
-
-def _iops(record: RunRecord, summary: RunSummary, result: PhaseResult) -> Estimate | None:
-    """IOPS with U from the scatter within a phase, or between the rounds of a window."""
-    rounds = rounds_of_mean(summary, result)
-    if not rounds:
-        return iops_estimate(record, result)
-    values = [item.iops for item in rounds if item.iops]
-    return Estimate(sum(values) / len(values), scatter_u(values)) if values else None
-
-
-def _row(
-    point: str,
-    quantity: ComparedQuantity,
-    names: Sequence[str],
-    measured: Sequence[MeasuredPoint | None],
-) -> ComparedRow:
-    values = [quantity.of(one) if one is not None else None for one in measured]
+def _row(point: str, quantity: ComparedQuantity, sides: Sequence[_Side]) -> ComparedRow:
+    base = sides[0]
     cells = []
-    for name, one, value in zip(names, measured, values, strict=True):
-        first = name == names[0]
-        change, difference = (None, None) if first else relative_change(values[0], value)
-        if change is not None and values[0] is not None and not quantity.in_parts:
-            change = Estimate(change.value * values[0].value, change.u * values[0].value)
-        cells.append(
-            ComparedCell(
-                run=name,
-                value=value,
-                change=change,
-                difference=difference,
-                completed=one is not None and one.result.outcome == Outcome.COMPLETED,
-                throttled=one is not None and one.result.throttled,
-                unthrottled=None if one is None else _unthrottled(quantity, one),
-            )
+    for side in sides:
+        runs = side.at(point)
+        values = _values(quantity, runs)
+        free = [quantity.unthrottled(one) for one in runs if one.result.throttled]
+        cell = ComparedCell(
+            run=side.name,
+            value=mean_of(values) if values else None,
+            change=None,
+            difference=None,
+            completed=bool(runs) and all(one.result.outcome == Outcome.COMPLETED for one in runs),
+            throttled=any(one.result.throttled for one in runs),
+            unthrottled=mean_of([one for one in free if one is not None]) if all(free) else None,
         )
+        cells.append(cell if side is base else _against(cell, point, quantity, base, side))
     return ComparedRow(
         point, quantity.name, quantity.unit, quantity.better, tuple(cells), quantity.in_parts
     )
 
 
-def _unthrottled(quantity: ComparedQuantity, measured: MeasuredPoint) -> Estimate | None:
-    result = measured.result
-    if not result.throttled or not quantity.has_unthrottled:
-        return None
-    iops = result.iops_unthrottled
-    rate = None
-    if iops is not None and result.iops and result.bytes_per_s:
-        rate = result.bytes_per_s / result.iops * iops.value
-    free = replace(result, watts=result.watts_unthrottled, bytes_per_s=rate)
-    return quantity.of(MeasuredPoint(free, iops))
+def _values(quantity: ComparedQuantity, runs: Sequence[MeasuredPoint]) -> list[Estimate]:
+    """The quantity in each of the runs; none where one of them does not have it."""
+    found = [quantity.of(one) for one in runs]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else []
+
+
+def _against(
+    cell: ComparedCell, point: str, quantity: ComparedQuantity, base: _Side, side: _Side
+) -> ComparedCell:
+    """The cell with its change from A, as far as it is known without the other points."""
+    before = mean_of(_values(quantity, base.at(point)))
+    change, difference = relative_change(before, cell.value)
+    if change is None or before is None:
+        return replace(cell, difference=difference)
+    basis, mine, theirs = _repeats(quantity, base.at(point), side.at(point))
+    instruments = _instruments(point, quantity, base, side)
+    if instruments:
+        change = replace(change, u=change.u + instruments * (1.0 + change.value))
+        beyond = abs(change.value) > change.u
+        if difference is Change.ONE_RUN_EACH and not beyond:
+            difference = Change.NOT_DISTINGUISHABLE
+    return replace(
+        cell,
+        change=change if quantity.in_parts else change.scaled(before.value),
+        difference=difference,
+        basis=basis,
+        repeats=theirs,
+        against=mine,
+        instruments=instruments,
+    )
+
+
+def _repeats(
+    quantity: ComparedQuantity, base: Sequence[MeasuredPoint], other: Sequence[MeasuredPoint]
+) -> tuple[Basis, tuple[float, ...], tuple[float, ...]]:
+    basis = Basis.REPEATS
+    if len(base) == len(other) == 1:
+        rounds = base[0].rounds, other[0].rounds
+        basis = Basis.ROUNDS if min(map(len, rounds)) > 1 else Basis.SINGLE
+        base, other = rounds if basis is Basis.ROUNDS else (base, other)
+    mine, theirs = (tuple(one.value for one in _values(quantity, runs)) for runs in (base, other))
+    if basis is Basis.ROUNDS and not (mine and theirs):
+        basis = Basis.SINGLE
+    return basis, mine, theirs
+
+
+def _instruments(point: str, quantity: ComparedQuantity, base: _Side, side: _Side) -> float:
+    """What instruments that the two sides do not share allow, as a part of the value."""
+    if not quantity.of_watts:
+        return 0.0
+    largest = 0.0
+    for (mine, _), one in zip(base.runs, base.at(point), strict=True):
+        for (theirs, _), other in zip(side.runs, side.at(point), strict=True):
+            shared = same_instruments(mine.header, theirs.header)
+            if shared and same_zeros(mine.header, theirs.header):
+                continue
+            parts = (limits_of(item.result, zeros_only=shared) for item in (one, other))
+            largest = max(largest, math.hypot(*parts))
+    return largest
 
 
 def relative_change(
     base: Estimate | None, other: Estimate | None
 ) -> tuple[Estimate | None, Change]:
-    """The relative change from ``base`` to ``other`` with U, and whether it is significant."""
+    """The relative change from ``base`` to ``other``, and what one run each tells of it.
+
+    Its U is that of the repeatability of both, in quadrature; NaN where one is not known.
+    """
     if base is None or other is None or not base.value:
         return None, Change.MISSING
     change = other.value / base.value - 1.0
-    u = math.hypot(other.u / base.value, base.u * other.value / base.value**2)
-    if not math.isfinite(u):
+    if base.repeatability is None or other.repeatability is None:
         return Estimate(change, math.nan), Change.UNKNOWN
-    beyond = abs(other.value - base.value) > math.hypot(base.u, other.u)
-    verdict = Change.SIGNIFICANT if beyond else Change.NOT_DISTINGUISHABLE
-    return Estimate(change, u), verdict
+    again = math.hypot(
+        other.repeatability / base.value, base.repeatability * other.value / base.value**2
+    )
+    beyond = abs(other.value - base.value) > math.hypot(base.repeatability, other.repeatability)
+    verdict = Change.ONE_RUN_EACH if beyond else Change.NOT_DISTINGUISHABLE
+    return Estimate(change, again, again), verdict
 
 
-def _notes(runs: Sequence[tuple[RunRecord, RunSummary]]) -> list[str]:
-    notes = [
-        "U holds every error in full, also those that the runs share (the same meters' gains): "
-        "a difference called significant is one",
-        "the uncertainty of IOPS is their scatter within the phase: what another run of the same "
-        "drive would change is not in it",
-    ]
+def repeated_pair(row: ComparedRow, cell: ComparedCell, limit: float = 0.0) -> RepeatedPair | None:
+    """The repeats of a cell and of A's, positive where this side is worse; None without repeats.
+
+    Parts are judged as logarithms: which side is A decides nothing. ``limit``: how much worse the
+    side may be, in parts or in K.
+    """
+    if cell.basis in (None, Basis.SINGLE) or not (cell.repeats and cell.against):
+        return None
+    if not row.in_parts:
+        return RepeatedPair(
+            tuple(-row.better * value for value in cell.against),
+            tuple(-row.better * value for value in cell.repeats),
+            row.quantity,
+            limit,
+        )
+    if min(*cell.repeats, *cell.against) <= 0.0:
+        return None
+    part = 1.0 + limit if row.better < 0 else 1.0 - limit
+    allowed = abs(math.log(part)) if part > 0.0 else math.inf
+    return RepeatedPair(
+        tuple(-row.better * math.log(value) for value in cell.against),
+        tuple(-row.better * math.log(value) for value in cell.repeats),
+        row.quantity,
+        allowed + math.log1p(cell.instruments),
+    )
+
+
+def _judged(rows: Sequence[ComparedRow], families: int) -> tuple[ComparedRow, ...]:
+    """The rows with every change that repeats tell of; each side against A is a family."""
+    found = [list(row.cells) for row in rows]
+    for side in range(1, families + 1):
+        known = {
+            number: pair
+            for number, row in enumerate(rows)
+            if (pair := repeated_pair(row, row.cells[side])) is not None
+        }
+        verdicts = judge_pairs(list(known.values()), families=families)
+        for number, verdict in zip(known, verdicts, strict=True):
+            cell = rows[number].cells[side]
+            change = cell.change
+            assert change is not None
+            half = verdict.half_width
+            again = half - math.log1p(cell.instruments)
+            if rows[number].in_parts:
+                half, again = (_part(change.value, width) for width in (half, again))
+            significant = verdict.p <= LEVEL
+            found[number][side] = replace(
+                cell,
+                change=Estimate(change.value, half, again),
+                difference=Change.SIGNIFICANT if significant else Change.NOT_DISTINGUISHABLE,
+                p=verdict.p,
+            )
+    return tuple(replace(row, cells=tuple(cells)) for row, cells in zip(rows, found, strict=True))
+
+
+def _part(change: float, width: float) -> float:
+    """The distance from a change to the end of its interval that is nearer to no change, where
+    ``width`` is half of the interval of its logarithm."""
+    return (1.0 + change) * abs(math.expm1(-width if change >= 0.0 else width))
+
+
+def _notes(found: Comparison, sides: Sequence[_Side]) -> Iterator[str]:
+    yield {
+        Basis.REPEATS: "± is the repeatability (about 95 %): how the mean of the repeats would "
+        "come out again on the same meters. A change is significant beyond the scatter between "
+        f"the repeats, at all points and quantities together at most one time in {1 / LEVEL:.0f} "
+        "by chance",
+        Basis.ROUNDS: "± is the repeatability (about 95 %). One run each, judged by its rounds: "
+        "what another run of the same drive would change is not in them",
+        Basis.SINGLE: "± is the repeatability within the run (about 95 %): one run each does not "
+        "show how runs of the same drive differ, so no change is called significant",
+    }[found.basis]
+    if found.basis is Basis.SINGLE:
+        changes = telling_changes(sides[0].tables, FEW_REPEATS)
+        if changes:
+            each = ", ".join(f"{part:.2g} % of {title}" for title, part in changes.items())
+            yield (
+                f"{FEW_REPEATS} repeats a side would tell a change of {each}, if runs differ no "
+                "more than the stretches of one run do: labctl compare A1 A2 A3 --against B1 B2 "
+                "B3; labctl repeats A1 A2 A3 says how many are needed"
+            )
+    if any(cell.instruments for row in found.rows for cell in row.cells):
+        yield (
+            "the sides had other meters, or such that did not say who they are, or other zeros: "
+            "what these allow counts in changes of watts and of IOPS per watt"
+        )
+    runs = [run for side in sides for run in side.runs]
     plans = {summary.plan_name for _, summary in runs}
     if len(plans) > 1:
-        notes.append(f"the runs followed different plans ({', '.join(sorted(plans))})")
+        yield f"the runs followed different plans ({', '.join(sorted(plans))})"
     versions = {record.header.versions.get("fio", "") for record, _ in runs}
     if len(versions) > 1:
-        notes.append(f"fio differed: {', '.join(sorted(filter(None, versions)))}")
+        yield f"fio differed: {', '.join(sorted(filter(None, versions)))}"
     durations: dict[str, set[float]] = {}
     for _, summary in runs:
         for item in summary.measured:
@@ -334,5 +423,4 @@ def _notes(runs: Sequence[tuple[RunRecord, RunSummary]]) -> list[str]:
             durations.setdefault(name, set()).add(round(item.phase.duration_s, 3))
     apart = sum(len(seen) > 1 for seen in durations.values())
     if apart:
-        notes.append(f"{apart} points were measured for different times")
-    return notes
+        yield f"{apart} points were measured for different times"

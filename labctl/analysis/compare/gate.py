@@ -11,15 +11,17 @@ A gate file is TOML::
     points = "randread 4k*"
     worse_pct = 10
 
-A limit on ``celsius_max`` is in K, and called ``worse_kelvin``. A limit is broken when the run is
-worse than it beyond the uncertainty of the difference. When only the uncertainty reaches over it,
-it is undecided, which passes unless the gate is strict.
+A limit on ``celsius_max`` is in K, and called ``worse_kelvin``. A limit is broken when repeats show
+that the side is worse than it. All limits at all points are judged together: a gate on equal
+sides fails at most one time in forty by chance. When only the scatter reaches over a
+limit it is undecided, which passes unless the gate is strict. One run a side breaks no limit, as it
+does not show how runs differ: beyond a limit it is undecided.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -27,7 +29,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from labctl.analysis.compare.comparison import QUANTITIES, ComparedCell, ComparedRow, Comparison
+from labctl.analysis.compare.comparison import (
+    ComparedCell,
+    ComparedRow,
+    Comparison,
+    repeated_pair,
+)
+from labctl.analysis.compare.points import QUANTITIES
+from labctl.analysis.compare.repeats import Basis, judge_pairs
+from labctl.analysis.stats.rotation import LEVEL
 from labctl.errors import ConfigurationError, Mistake
 from labctl.toml_reading import mistakes_of, parse_toml
 
@@ -89,7 +99,11 @@ class GateVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateCheck:
-    """One limit at one point of one run, in ``unit`` (% or K). ``worse`` < 0 is better."""
+    """One limit at one point of one side, in ``unit`` (% or K). ``worse`` < 0 is better.
+
+    ``u``: of ``worse``, from repeats (or, of one run each, from the scatter within them). ``p``:
+    the chance to see as much anywhere in the gate, were no limit broken; None without repeats.
+    """
 
     run: str
     point: str
@@ -99,6 +113,8 @@ class GateCheck:
     worse: float | None
     u: float | None
     verdict: GateVerdict
+    basis: Basis | None = None
+    p: float | None = None
 
     def __str__(self) -> str:
         where = f"{self.run}: {self.point}: {self.quantity}"
@@ -108,8 +124,13 @@ class GateCheck:
         change = "worse" if self.worse >= 0 else "better"
         return (
             f"{where}: {abs(self.worse):.2f}{u} {self.unit} {change}, {self.limit:g} {self.unit} "
-            f"worse allowed: {self.verdict}"
+            f"worse allowed: {self.verdict}{self._why}"
         )
+
+    @property
+    def _why(self) -> str:
+        told = self.verdict is not GateVerdict.UNDECIDED or self.basis is not Basis.SINGLE
+        return "" if told else ", cannot be told from one run each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +152,11 @@ class GateResult:
     def passed(self) -> bool:
         """Whether nothing fails."""
         return not self.failures
+
+    @property
+    def undecided(self) -> tuple[GateCheck, ...]:
+        """The checks whose limit is within the scatter, or that one run each cannot decide."""
+        return tuple(check for check in self.checks if check.verdict is GateVerdict.UNDECIDED)
 
 
 def parse_gate(text: str, file: str) -> Gate:
@@ -160,12 +186,12 @@ def parse_allowances(texts: Sequence[str]) -> list[GateLimit]:
 
 
 def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
-    """Every limit at every point that it is about, in every run but the first.
+    """Every limit at every point that it is about, on every side but the first.
 
     Raises ConfigurationError when a limit is about no point at all: a gate that checks nothing
     must not pass.
     """
-    checks: list[GateCheck] = []
+    asked: list[tuple[ComparedRow, GateLimit]] = []
     mistakes = []
     for number, limit in enumerate(gate.limits):
         rows = [
@@ -177,30 +203,47 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
             allowed = f"no point with {limit.quantity} fits; the runs have: "
             allowed += "; ".join(dict.fromkeys(row.point for row in comparison.rows))
             mistakes.append(Mistake("gate", f"limits[{number}].points", limit.points, allowed))
-        checks += [check for row in rows for check in _checks(row, limit)]
+        asked += [(row, limit) for row in rows]
     if mistakes:
         raise ConfigurationError(mistakes)
+    sides = range(1, len(comparison.sides))
+    chances = {side: _chances(asked, side, len(sides)) for side in sides}
+    checks = [
+        _check(row, row.cells[side], limit.worse, chances[side].get(number))
+        for number, (row, limit) in enumerate(asked)
+        for side in sides
+    ]
     return GateResult(tuple(checks), gate.strict)
 
 
-def _checks(row: ComparedRow, limit: GateLimit) -> Iterator[GateCheck]:
-    for cell in row.cells[1:]:
-        worse, u, verdict = _judge(row, cell, limit.worse)
-        unit = "%" if row.in_parts else "K"
-        yield GateCheck(cell.run, row.point, row.quantity, unit, limit.worse, worse, u, verdict)
+def _chances(
+    asked: Sequence[tuple[ComparedRow, GateLimit]], side: int, families: int
+) -> dict[int, float]:
+    """The chance of what was seen at each limit, by its number, where repeats tell it."""
+    pairs = {}
+    for number, (row, limit) in enumerate(asked):
+        part = limit.worse / 100.0 if row.in_parts else limit.worse
+        pair = repeated_pair(row, row.cells[side], part)
+        if pair is not None and math.isfinite(pair.limit):
+            pairs[number] = pair
+    verdicts = judge_pairs(list(pairs.values()), families=families, worse=True)
+    return {number: verdict.p for number, verdict in zip(pairs, verdicts, strict=True)}
 
 
-def _judge(
-    row: ComparedRow, cell: ComparedCell, limit: float
-) -> tuple[float | None, float | None, GateVerdict]:
+def _check(row: ComparedRow, cell: ComparedCell, limit: float, p: float | None) -> GateCheck:
+    unit = "%" if row.in_parts else "K"
     if cell.change is None or not cell.completed:
-        return None, None, GateVerdict.MISSING
+        return GateCheck(
+            cell.run, row.point, row.quantity, unit, limit, None, None, GateVerdict.MISSING
+        )
     factor = 100 if row.in_parts else 1
     worse = -row.better * cell.change.value * factor
     known = math.isfinite(cell.change.u)
     u = cell.change.u * factor if known else 0.0
-    if worse - u > limit:
+    verdict = GateVerdict.UNDECIDED if worse + u > limit else GateVerdict.PASSED
+    if p is not None and p <= LEVEL / 2:
         verdict = GateVerdict.BROKEN
-    else:
-        verdict = GateVerdict.UNDECIDED if worse + u > limit else GateVerdict.PASSED
-    return worse, u if known else None, verdict
+    return GateCheck(
+        cell.run, row.point, row.quantity, unit, limit, worse, u if known else None, verdict,
+        cell.basis, p,
+    )  # fmt: skip

@@ -28,14 +28,14 @@ def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
 
 
 def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
-    """The phase's IOPS with the uncertainty (k = 2) that their scatter over the phase gives.
+    """The phase's IOPS with their repeatability (about 95 %), from their scatter over the phase.
 
-    It holds scatter within the phase only, not what a repetition of the phase would change. None
-    without IOPS; the uncertainty is infinite when there are too few intervals.
+    It holds scatter within the phase only, and dependence over up to 1/16 of it: not what a
+    repetition of the phase would change. None without IOPS; U is NaN: fio counts every operation.
+    The repeatability is None when there are too few intervals.
     """
     if not result.iops:
         return None
     _, iops = live_iops(record, result)
-    if len(iops) < 2:
-        return Estimate(result.iops, math.inf)
-    return Estimate(result.iops, scatter_of(iops).expanded_u)
+    again = scatter_of(iops).expanded_u if len(iops) > 1 else None
+    return Estimate(result.iops, math.nan, again)

@@ -1,16 +1,18 @@
-"""``labctl compare``: runs side by side, and a gate against regressions."""
+"""``labctl compare``: runs or repeats side by side, and a gate against regressions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from labctl.analysis.compare.comparison import compare
+from labctl.analysis.compare.comparison import compare_sides
 from labctl.analysis.compare.gate import Gate, check_gate, parse_allowances, parse_gate
+from labctl.analysis.compare.points import AnalysedRun
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
@@ -21,8 +23,36 @@ from labctl.report.text.comparison import comparison_csv, comparison_text
 from labctl.toml_reading import read_configuration
 
 GATE_FAILED = 1
+AGAINST = "--against"
+_BETWEEN = "\0"
+"""Between the runs of a side: no path has it."""
 
 
+class SidesCommand(TyperCommand):
+    """A command in which ``--against`` takes every run up to the next option: shells expand
+    ``--against runs/new-*`` to several."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, the runs behind each ``--against`` joined to one value."""
+        joined: list[str] = []
+        side: list[str] | None = None
+        for text in [*args, "--"]:
+            if side is not None and text.startswith("-"):
+                joined += [AGAINST, _BETWEEN.join(side)] if side else [AGAINST]
+                side = None
+            if text == AGAINST:
+                side = []
+            elif side is not None:
+                side.append(text)
+            else:
+                joined.append(text)
+        return super().parse_args(ctx, joined[:-1])
+
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command("compare", cls=SidesCommand)
 def compare_runs(
     runs: Annotated[
         list[Path],
@@ -45,26 +75,30 @@ def compare_runs(
     html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            AGAINST,
+            metavar="RUN...",
+            help="Repeats that the runs before it, as repeats of each other, are compared with.",
+        ),
+    ] = None,
 ) -> int:
-    """Compare runs with the first one.
+    """Compare runs with the first one, or repeats with repeats.
 
-    A single run of several drives is compared drive by drive. Exit code 1 when a gate fails.
+    A B C: each with A. A1 A2 A3 --against B1 B2 B3: three repeats a side, which tell whether a
+    change is more than runs differ anyway. A single run of several drives is compared drive by
+    drive. Exit code 1 when a gate fails.
     """
     gate = _gate(gate_file, allowances or (), strict)
-    records = [_record(path) for path in runs]
-    if len(records) == 1:
-        records = list(runs_of_drives(records[0]).values())
-    if len(records) < 2:
-        allowed = "name at least two runs to compare, or one of several drives"
-        raise ConfigurationError([Mistake("command line", "RUN", None, allowed)])
-    pairs = [(record, summarise(record)) for record in records]
-    found = compare(pairs)
+    sides = [_analysed(side) for side in _sides(runs, against or ())]
+    found = compare_sides(sides)
     result = check_gate(found, gate) if gate is not None else None
     if html is not None:
         from labctl.report.pages.comparison import comparison_page
 
         try:
-            html.write_text(comparison_page(found, pairs[0][1], result), encoding="utf-8")
+            html.write_text(comparison_page(found, sides[0][0][1], result), encoding="utf-8")
         except OSError as error:
             raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
     if json_output:
@@ -81,7 +115,30 @@ def compare_runs(
     return 0 if result is None or result.passed else GATE_FAILED
 
 
-def _record(path: Path) -> RunRecord:
+def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]]:
+    """The records of each side. Raises ConfigurationError when there is nothing to compare."""
+    if against:
+        named = [list(runs), *([Path(text) for text in one.split(_BETWEEN)] for one in against)]
+        for side in named:
+            twice = next((path for path in side if side.count(path) > 1), None)
+            if twice is not None:
+                allowed = "a run is no repeat of itself: name it once a side"
+                raise ConfigurationError([Mistake("command line", "RUN", str(twice), allowed)])
+        return [[record_of(path) for path in side] for side in named]
+    records = [record_of(path) for path in runs]
+    if len(records) == 1:
+        records = list(runs_of_drives(records[0]).values())
+    if len(records) < 2:
+        allowed = "name at least two runs to compare, or one of several drives"
+        raise ConfigurationError([Mistake("command line", "RUN", None, allowed)])
+    return [[record] for record in records]
+
+
+def _analysed(records: Sequence[RunRecord]) -> list[AnalysedRun]:
+    return [(record, summarise(record)) for record in records]
+
+
+def record_of(path: Path) -> RunRecord:
     """The run, or the part of one of its drives where the path ends with ``:DRIVE``."""
     run, colon, drive = str(path).rpartition(":")
     if path.exists() or not colon or not Path(run).is_dir():

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import altair as alt
 
 from labctl.analysis.compare.comparison import (
-    QUANTITIES,
     ComparedCell,
-    ComparedQuantity,
     ComparedRow,
     ComparedRun,
     Comparison,
-    named_points,
-    of_drive,
 )
+from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.small_multiples import panel_title, top_legend
 from labctl.report.charts.theme import (
@@ -33,7 +29,7 @@ from labctl.report.charts.theme import (
     joined,
     plain,
 )
-from labctl.report.numbers import prefixed_with_uncertainty
+from labctl.report.numbers import repeatable_text
 from labctl.report.panels import Panel, panels
 
 _WIDTHS = {1: 760, 2: 465, 3: 300}
@@ -80,23 +76,30 @@ def _chart(
     if not parts:
         return None
     title = quantity.title[0].upper() + quantity.title[1:]
-    caption = f"{title} of each run along its sweep, with U (k = 2) where it is known."
+    caption = f"{title} of each side along its sweep, ± repeatability (about 95 %) where known."
     if any(cell.throttled for row in rows.values() for cell in row.cells):
         caption += " A red triangle marks a phase in which the drive throttled."
     return finished(quantity.name, title, caption, joined(parts, columns), datasets)
 
 
 def _legend_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
-    """The legend's name of each run: its letter, and what no other run has."""
+    """The legend's name of each side: its letter, and what no other side has."""
+    sides: dict[str, list[ComparedRun]] = {}
+    for run in runs:
+        sides.setdefault(run.side, []).append(run)
+    first = [each[0] for each in sides.values()]
     for words in (
-        [run.drive for run in runs],
-        [run.drive_model for run in runs],
-        [run.drive_serial for run in runs],
-        [run.run_id for run in runs],
+        [run.drive for run in first],
+        [run.drive_model for run in first],
+        [run.drive_serial for run in first],
+        [run.run_id for run in first],
     ):
-        if all(words) and len(set(words)) == len(runs):
+        if all(words) and len(set(words)) == len(first):
             break
-    return {run.name: f"{run.name} {word}" for run, word in zip(runs, words, strict=True)}
+    return {
+        side: f"{side} {word}" + (f" and {len(each) - 1} more" if len(each) > 1 else "")
+        for (side, each), word in zip(sides.items(), words, strict=True)
+    }
 
 
 def _points(
@@ -113,16 +116,15 @@ def _points(
         for cell in row.cells:
             if cell.value is None:
                 continue
-            known = math.isfinite(cell.value.u)
-            u = cell.value.u if known else 0.0
+            again = cell.value.repeatability or 0.0
             found.append(
                 {
                     "x": point.tick,
                     "run": called[cell.run],
                     "y": cell.value.value,
-                    "low": cell.value.value - u,
-                    "high": cell.value.value + u,
-                    "text": f"{prefixed_with_uncertainty(cell.value)} {row.unit}",
+                    "low": cell.value.value - again,
+                    "high": cell.value.value + again,
+                    "text": f"{repeatable_text(cell.value)} {row.unit}",
                     "throttled": _throttled_text(cell, row.unit),
                 }
             )
@@ -135,7 +137,7 @@ def _throttled_text(cell: ComparedCell, unit: str) -> str:
         return ""
     if cell.unthrottled is None:
         return "the drive throttled"
-    free = prefixed_with_uncertainty(cell.unthrottled)
+    free = repeatable_text(cell.unthrottled)
     return f"the drive throttled; while it did not: {free} {unit}"
 
 
@@ -168,7 +170,7 @@ def _panel(
         legend=top_legend(),
     )
     data = datasets.chart(points)
-    tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± U")]
+    tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± repeatability")]
     offset = alt.XOffset("run:N", sort=list(names))
     layers = [
         data.mark_bar().encode(x=x, xOffset=offset, y=y, color=colour, tooltip=tooltip),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from labctl.analysis.compare.comparison import QUANTITIES, Change, Comparison
+from labctl.analysis.compare.comparison import Change, Comparison
 from labctl.analysis.compare.gate import GateResult
+from labctl.analysis.compare.points import QUANTITIES
+from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.comparison import comparison_charts
 from labctl.report.charts.theme import static_svg
+from labctl.report.numbers import repeatable_text
 from labctl.report.pages.report import Drawn, offline_page
-from labctl.report.text.comparison import change_text
+from labctl.report.text.comparison import change_text, width_text
 
 
 def comparison_page(found: Comparison, first: RunSummary, gate: GateResult | None = None) -> str:
@@ -26,7 +29,9 @@ def comparison_page(found: Comparison, first: RunSummary, gate: GateResult | Non
                 if found.quantity(quantity.name)
             ],
             "change_text": change_text,
-            "significant_difference": Change.SIGNIFICANT,
-            "unknown_difference": Change.UNKNOWN,
+            "width_text": width_text,
+            "repeatable_text": repeatable_text,
+            "changes": Change,
+            "single": found.basis is Basis.SINGLE,
         },
     )

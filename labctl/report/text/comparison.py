@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 
 from labctl.analysis.compare.comparison import (
-    QUANTITIES,
     Change,
     ComparedCell,
     ComparedRow,
@@ -17,9 +16,12 @@ from labctl.analysis.compare.comparison import (
     Comparison,
 )
 from labctl.analysis.compare.gate import GateResult
+from labctl.analysis.compare.planning import MOST_REPEATS, RepeatsPlan
+from labctl.analysis.compare.points import QUANTITIES
+from labctl.analysis.compare.repeats import Basis
 from labctl.analysis.results import Estimate
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import MINUS, NOTHING, prefixed, prefixed_with_uncertainty, significant
+from labctl.report.numbers import MINUS, NOTHING, prefixed, repeatable_text, significant
 
 WIDTH = 80
 _GAP = 2
@@ -27,6 +29,7 @@ _GAP = 2
 MARKS = {
     Change.SIGNIFICANT: "*",
     Change.NOT_DISTINGUISHABLE: "=",
+    Change.ONE_RUN_EACH: "~",
     Change.UNKNOWN: "?",
     Change.MISSING: " ",
 }
@@ -42,7 +45,9 @@ def comparison_text(found: Comparison, gate: GateResult | None = None) -> str:
         if rows and quantity.name in _SHOWN:
             unit = "" if quantity.unit in quantity.title else f" ({quantity.unit})"
             lines += ["", f"{quantity.title}{unit}", *_table(rows)]
-    lines += ["", "* differs   = cannot be told apart   ? no uncertainty known   T throttled"]
+    lines += ["", "* differs   = cannot be told apart   ? no scatter known   T throttled"]
+    if any(cell.difference is Change.ONE_RUN_EACH for row in found.rows for cell in row.cells):
+        lines.append("~ beyond the scatter within the runs: cannot be told from one run each")
     lines += [part for line in _unthrottled(found) for part in _folded(line)]
     for point, names in found.only_in.items():
         lines += _folded(f"{point}: only in {', '.join(names)}")
@@ -61,7 +66,7 @@ def _unthrottled(found: Comparison) -> Iterator[str]:
             if cell.throttled and row.quantity in ("watts", "iops"):
                 figures = throttled.setdefault((cell.run, row.point), [])
                 if cell.unthrottled is not None:
-                    figures.append(f"{prefixed_with_uncertainty(cell.unthrottled)} {row.unit}")
+                    figures.append(f"{repeatable_text(cell.unthrottled)} {row.unit}")
     for (run, point), figures in throttled.items():
         words = ", ".join(figures) or "too little is left to give numbers for"
         yield f"{run} {point} throttled; while it did not: {words}"
@@ -73,6 +78,8 @@ def gate_lines(gate: GateResult) -> list[str]:
     lines = [part for check in shown for part in _folded(str(check))]
     failed = len(gate.failures)
     verdict = "passed" if gate.passed else f"FAILED ({failed} of {len(gate.checks)} checks)"
+    if gate.passed and gate.undecided:
+        verdict += f" ({len(gate.undecided)} of {len(gate.checks)} checks undecided)"
     return [*lines, f"gate: {verdict}"]
 
 
@@ -151,12 +158,12 @@ def _value(quantity: str, cell: ComparedCell) -> str:
     if cell.value is None:
         return NOTHING
     throttled = "T" if cell.throttled else ""
-    if not math.isfinite(cell.value.u):
+    if cell.value.repeatability is None:
         number = significant(cell.value.value, 3)
         if quantity in ("iops", "iops_per_watt"):
             number = prefixed(cell.value.value)
         return throttled + number
-    return throttled + prefixed_with_uncertainty(cell.value)
+    return throttled + repeatable_text(cell.value)
 
 
 def _change(row: ComparedRow, cell: ComparedCell) -> str:
@@ -174,32 +181,85 @@ def change_text(row: ComparedRow, change: float) -> str:
     return text.replace("-", MINUS)
 
 
+def width_text(row: ComparedRow, width: float) -> str:
+    """What a change must exceed: ``1.2%``, ``0.4 K``."""
+    return f"{width:.2g} K" if not row.in_parts else f"{significant(width * 100, 2)}%"
+
+
 def comparison_csv(found: Comparison) -> str:
-    """One row a point, quantity and run; changes are parts (0.01 is 1 %), of temperatures K; U is
-    k = 2."""
+    """One row a point, quantity and side; changes are parts (0.01 is 1 %), of temperatures K.
+
+    ``value_u`` is of the phase, ``value_repeatability`` how it would come out again, and
+    ``change_u`` what a change must exceed to count (each about 95 %); ``change_repeatability`` is
+    that without the limits of instruments that the sides do not share. Of a side of several runs
+    the columns about runs name each.
+    """
     heading = (
         "run", "run_id", "drive", "drive_model", "drive_serial", "point", "quantity", "unit",
-        "value", "value_u", "change", "change_u", "difference", "completed", "throttled",
-        "unthrottled", "unthrottled_u",
+        "value", "value_u", "value_repeatability", "change", "change_u", "change_repeatability",
+        "difference", "basis", "repeats", "p", "completed", "throttled",
+        "unthrottled", "unthrottled_u", "unthrottled_repeatability",
     )  # fmt: skip
-    who = {run.name: run for run in found.runs}
-    rows = []
-    for row in found.rows:
-        for cell in row.cells:
-            run = who[cell.run]
-            rows.append(
-                (cell.run, run.run_id, run.drive, run.drive_model, run.drive_serial, row.point,
-                 row.quantity, row.unit, *_pair(cell.value), *_pair(cell.change),
-                 cell.difference or "", cell.completed, cell.throttled, *_pair(cell.unthrottled))
-            )  # fmt: skip
+    runs: dict[str, list[ComparedRun]] = {}
+    for run in found.runs:
+        runs.setdefault(run.side, []).append(run)
+    who = {side: _who(each) for side, each in runs.items()}
+    rows = [
+        (cell.run, *who[cell.run], row.point, row.quantity, row.unit,
+         *_three(cell.value), *_three(cell.change), cell.difference or "", cell.basis or "",
+         len(cell.repeats) or None, cell.p, cell.completed, cell.throttled,
+         *_three(cell.unthrottled))
+        for row in found.rows
+        for cell in row.cells
+    ]  # fmt: skip
     return csv_text(heading, rows)
 
 
-def _pair(estimate: Estimate | None) -> tuple[float | None, float | None]:
+def _who(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """Of the runs of a side: their names, drives, models and serial numbers, each once."""
+    columns = zip(
+        *((run.run_id, run.drive, run.drive_model, run.drive_serial) for run in runs), strict=True
+    )
+    return tuple(" ".join(dict.fromkeys(column)) for column in columns)
+
+
+def _three(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
     if estimate is None:
-        return None, None
-    return _number(estimate.value), _number(estimate.u)
+        return None, None, None
+    return _number(estimate.value), _number(estimate.u), _number(estimate.repeatability)
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def _number(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+_SCATTER_OF = {
+    Basis.REPEATS: "{repeats} runs, from run to run",
+    Basis.ROUNDS: "one run, between its {repeats} rounds",
+    Basis.SINGLE: "one run, within it: runs differ by more, so these are the fewest",
+}
+
+
+def repeats_text(plan: RepeatsPlan) -> str:
+    """How many repeats a side tell a change, a line a quantity, at 80 columns."""
+    lines = [
+        f"scatter of {_SCATTER_OF[plan.basis].format(repeats=plan.repeats)}",
+        *_folded(
+            f"repeats a side that tell a change of {plan.change * 100:g} % in 95 of 100 comparisons"
+        ),
+        "",
+        f"{'':16}{'scatter':>10}{'largest':>10}{'anywhere':>10}{'everywhere':>12}",
+    ]
+    for one in plan.needed:
+        least = ["> " + str(MOST_REPEATS) if n is None else str(n) for n in (one.some, one.every)]
+        spread = [f"{significant(part * 100, 2)} %" for part in (one.median, one.largest)]
+        lines.append(f"{one.title:16}{spread[0]:>10}{spread[1]:>10}{least[0]:>10}{least[1]:>12}")
+    lines += [
+        "",
+        *_folded(
+            "anywhere: at one point or more, where all points change; everywhere: at "
+            "each point. The scatter is the standard deviation at the middle point, "
+            "and at that with the largest"
+        ),
+    ]
+    return "\n".join(lines) + "\n"
