@@ -327,6 +327,27 @@ class EdgeLag:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceResistance:
+    """What a rail is supplied through (supply, leads, connectors), up to where its volts are known.
+
+    ``ohm`` is by how much the volts fall with the current, from ``steps`` between phases.
+    """
+
+    rail: str
+    ohm: Estimate
+    steps: int
+    lowest_amps: float
+    """The lowest current that was read without work; 0 where there was none."""
+    highest_amps: float
+    """The highest current that was read in the run."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is above its own uncertainty."""
+        return self.ohm.value > self.ohm.u
+
+
+@dataclass(frozen=True, slots=True)
 class SteadyRounds:
     """How a sweep with rounds ended: after how many, steady or not.
 
@@ -378,6 +399,8 @@ class RunSummary:
     drive_counters: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Thermal counters of the drive that moved while the run was on: before, after."""
     own_power: OwnPower | None = None
+    source_resistances: tuple[SourceResistance, ...] = ()
+    """One a rail whose current differed between phases."""
     steady_rounds: tuple[SteadyRounds, ...] = ()
     """One a sweep with rounds."""
     window_means: tuple[PhaseResult, ...] = ()

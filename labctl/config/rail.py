@@ -98,6 +98,9 @@ class Rail(BaseModel):
     volts_at: Literal["drive", "supply"] = "drive"
     """On which side of the shunt or ammeter the volts are measured."""
     current: Annotated[Current, BeforeValidator(channel_alone)]
+    load_swing_amps: NotNegative | None = None
+    """From lowest to highest, how far the drive's current swings within one aperture of the meters;
+    left out: between idle and its highest."""
     drive: Name | None = None
     """Whose rail it is, where there are several drives; left out: they share it."""
 

@@ -153,6 +153,7 @@ class Rig:
                 volts_at=rail.volts_at,
                 current=rail.current.channel,
                 **rail.current.model_dump(exclude={"channel"}),
+                load_swing_amps=rail.load_swing_amps,
                 drive=rail.drive or "",
             )
             for name, rail in self.file.rails.items()

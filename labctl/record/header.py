@@ -89,6 +89,8 @@ class RailInfo:
     shunt_temperature: str | None = None
     burden_ohm: float = 0.0
     burden_tolerance_pct: float = 0.0
+    load_swing_amps: float | None = None
+    """By how much the current swings within one aperture at most, where the rig says it."""
 
     @property
     def in_series_ohm(self) -> float:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower, RailPower
 from labctl.analysis.power.shunt import at_drive, shunt_lines
+from labctl.analysis.power.source_resistance import aperture_lines
 from labctl.analysis.readings.channel_series import ChannelSeries
-from labctl.analysis.results import Component, Estimate, RailResult
+from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance
 from labctl.analysis.stats.time_mean import LOST
 from labctl.analysis.stats.uncertainty import (
     difference_components,
@@ -21,11 +22,16 @@ from labctl.analysis.stats.uncertainty import (
 from labctl.record.calibration_used import day_of
 
 
-def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple[Component, ...]:
+def rail_budget(
+    power: RailPower,
+    duration_s: float,
+    step_watts: float,
+    source: SourceResistance | None = None,
+) -> tuple[Component, ...]:
     """Every line of the budget of a rail's mean watts.
 
     ``step_watts`` is the larger of the rail's steps at the edges of the phase: what a wrong
-    alignment would bring in.
+    alignment would bring in. ``source``: what the rail is supplied through, where it is known.
     """
     volts, amps = power.volts.mean, power.amps.mean
     lines = [
@@ -52,6 +58,7 @@ def rail_budget(power: RailPower, duration_s: float, step_watts: float) -> tuple
     lines += _ripple_lines(power, duration_s)
     if not power.together:
         lines.append(_interpolation_line(power))
+    lines += aperture_lines(power, source)
     return tuple(lines)
 
 
@@ -164,9 +171,15 @@ def phase_energy(watts: Estimate, duration_s: float, boundary_u_ns: int) -> Esti
     return replace(joules, u=math.hypot(joules.u, edges))
 
 
-def rail_result(power: RailPower, duration_s: float, step: float, boundary_u_ns: int) -> RailResult:
-    """The rail's numbers with their uncertainty."""
-    budget = rail_budget(power, duration_s, step)
+def rail_result(
+    power: RailPower,
+    duration_s: float,
+    step: float,
+    boundary_u_ns: int,
+    source: SourceResistance | None = None,
+) -> RailResult:
+    """The rail's numbers with their uncertainty (arguments: :func:`rail_budget`)."""
+    budget = rail_budget(power, duration_s, step, source)
     watts = replace(
         expanded(power.watts.mean, budget), repeatability=power.process_scatter.expanded_u
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import Floats, Ints, RailSeries
-from labctl.analysis.results import Component, Estimate
+from labctl.analysis.results import Component, Estimate, SourceResistance
 from labctl.analysis.stats.uncertainty import expanded_u, scatter_of
 
 GUARD_NS = 1_000_000_000
@@ -56,16 +56,18 @@ def unthrottled_part(
     iops: Floats,
     pieces: Sequence[tuple[int, int]],
     boundary_u_ns: int,
+    sources: Mapping[str, SourceResistance],
 ) -> UnthrottledPart:
     """Watts and IOPS in ``pieces`` of a phase.
 
-    ``rails``: all of the rig. ``t_ns`` are the middles of the intervals of fio's ``iops``.
+    ``rails``: all of the rig. ``t_ns`` are the middles of the intervals of fio's ``iops``,
+    ``sources`` what the rails are supplied through.
     """
     seconds = sum(high - low for low, high in pieces) / 1e9
     if seconds < LEAST_S:
         return UnthrottledPart(seconds, None, None)
     return UnthrottledPart(
-        seconds, _watts(rails, pieces, seconds, boundary_u_ns), _iops(t_ns, iops, pieces)
+        seconds, _watts(rails, pieces, seconds, boundary_u_ns, sources), _iops(t_ns, iops, pieces)
     )
 
 
@@ -74,6 +76,7 @@ def _watts(
     pieces: Sequence[tuple[int, int]],
     seconds: float,
     boundary_u_ns: int,
+    sources: Mapping[str, SourceResistance],
 ) -> Estimate | None:
     """The mean over all pieces, each weighted by its length.
 
@@ -92,7 +95,7 @@ def _watts(
         weight = duration_s / seconds
         apart = 0.0
         for name, rail in power.rails.items():
-            result = rail_result(rail, duration_s, 0.0, boundary_u_ns)
+            result = rail_result(rail, duration_s, 0.0, boundary_u_ns, sources.get(name))
             value += weight * result.watts.value
             apart += rail.scatter.u**2
             for line in result.budget:

@@ -13,6 +13,7 @@ from labctl.analysis.power.budget import phase_energy, rail_result, total_watts,
 from labctl.analysis.power.drive_own_power import own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
+from labctl.analysis.power.source_resistance import source_resistances
 from labctl.analysis.power.unthrottled import unthrottled_part, unthrottled_pieces
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
@@ -34,6 +35,7 @@ from labctl.analysis.results import (
     PhaseResult,
     RailResult,
     RunSummary,
+    SourceResistance,
     TemperatureResult,
     ThrottleInterval,
 )
@@ -81,7 +83,8 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     workers = min(THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         powers = list(pool.map(lambda span: _power(record, rails, span), spans))
-    results = _with_budgets(spans, powers)
+    sources = source_resistances(powers, [span.phase.role in IDLE_ROLES for span in spans])
+    results = _with_budgets(spans, powers, sources)
     totals = [
         total_watts(power, list(rail.values())) for power, rail in zip(powers, results, strict=True)
     ]
@@ -111,7 +114,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         )
         if span.phase.index in by_index:
             phase = by_index[span.phase.index]
-            result = _with_throttling(result, phase, throttling, rails, span.boundary_u_ns)
+            result = _with_throttling(result, phase, throttling, rails, span.boundary_u_ns, sources)
         phases.append(result)
     gaps = [
         item.gap_before_ms
@@ -158,6 +161,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         drive_state=record.header.drive_state,
         drive_counters=counters_moved(record.events),
         own_power=own,
+        source_resistances=tuple(sources.values()),
         steady_rounds=steady,
         window_means=window_means(phases, steady),
         calibration=calibration,
@@ -208,7 +212,9 @@ def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> P
 
 
 def _with_budgets(
-    spans: Sequence[PhaseSpan], powers: Sequence[PhasePower]
+    spans: Sequence[PhaseSpan],
+    powers: Sequence[PhasePower],
+    sources: Mapping[str, SourceResistance],
 ) -> list[dict[str, RailResult]]:
     """Each phase's rails; a budget needs the steps to the phases before and after."""
     results = []
@@ -219,7 +225,11 @@ def _with_budgets(
             own = rail.watts.mean
             steps = [abs(own - other[name].watts.mean) for other in beside if name in other]
             rails[name] = rail_result(
-                rail, span.duration_ns * 1e-9, max(steps, default=0.0), span.boundary_u_ns
+                rail,
+                span.duration_ns * 1e-9,
+                max(steps, default=0.0),
+                span.boundary_u_ns,
+                sources.get(name),
             )
         results.append(rails)
     return results
@@ -310,6 +320,7 @@ def _with_throttling(
     throttling: Sequence[ThrottleInterval],
     rails: Sequence[RailSeries],
     boundary_u_ns: int,
+    sources: Mapping[str, SourceResistance],
 ) -> PhaseResult:
     """The result with the verdict and, where it throttled, the numbers of what is left."""
     stretches = throttled_stretches(throttling, phase.index)
@@ -330,7 +341,7 @@ def _with_throttling(
             else Estimate(result.iops, result.iops * doubt),
         )
     pieces = unthrottled_pieces(phase.begin_ns, phase.end_ns, stretches)
-    left = unthrottled_part(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns)
+    left = unthrottled_part(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns, sources)
     return replace(
         judged,
         unthrottled_s=left.seconds,
