@@ -29,8 +29,8 @@ def regular(rng: np.random.Generator, seconds: float, interval_s: float) -> Floa
 def dithered(rng: np.random.Generator, seconds: float, interval_s: float) -> Floats:
     """Asked at random between a half and one and a half of the interval after the last."""
     gaps = interval_s * rng.uniform(0.5, 1.5, int(seconds / interval_s * 1.3) + 10)
-    t: Floats = 0.3 + np.cumsum(gaps)
-    return t[t < seconds - 0.3]
+    t = 0.3 + np.cumsum(gaps)
+    return np.asarray(t[t < seconds - 0.3])
 
 
 def jittery(rng: np.random.Generator, seconds: float, interval_s: float) -> Floats:
@@ -107,7 +107,7 @@ def readings(meter: Meter, truth: Integral, rng: np.random.Generator, seconds: f
         begin, end = (share * seconds for share in meter.stuck)
         held = (t >= begin) & (t < end)
         if held.any():
-            values = np.where(held, values[np.flatnonzero(held)[0]], values)
+            values = np.where(held, values[int(held.argmax())], values)
     keep = np.ones(len(t), np.bool_)
     untold: list[tuple[float, float, int]] = []
     if meter.full_scale is not None and meter.beyond == "clip":

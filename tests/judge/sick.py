@@ -39,7 +39,9 @@ def away(rng: Rng, phases: int) -> Scene:
 
     def leaves(rng: Rng, t: Floats, values: Floats) -> NDArray[np.bool_]:
         begins = np.cumsum(rng.uniform(30, 60, 20))
-        return np.any([(t > at) & (t < at + rng.uniform(1, 2)) for at in begins], axis=0)
+        return np.asarray(
+            np.any([(t > at) & (t < at + rng.uniform(1, 2)) for at in begins], axis=0)
+        )
 
     return simple(rng, phases, shapes.noisy(0.3), amps_leaves=leaves)
 
