@@ -52,7 +52,7 @@ ELSEWHERE = {
         (
             "make judge",
             "make judge SEED=4711",
-            'make judge REGIMES="dithered lost"',
+            'make judge REGIMES="moments lost"',
             "make judge JUDGE=--page",
         ),
         "minutes; tests/judge/test_judge.py has a smaller draw",

@@ -2,7 +2,7 @@
 
 ``python -m tests.judge`` prints a table of the uncertainties, one of the gate of ``labctl
 compare``, and that of tests.judge_throttling. ``--part numbers`` is the first alone, as is naming
-regimes by a part of their names: ``python -m tests.judge dithered "one step"``. Each draw has
+regimes by a part of their names: ``python -m tests.judge moments "one step"``. Each draw has
 another seed.
 
 Uncertainties. ``given``: phases with a two-sided U. ``cover``: of these, those that hold the

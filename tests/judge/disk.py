@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.judge.clocks import BEGAN_NS, Times, on_timebase
 from tests.judge.loads import Floats, Steps, joined, level
-from tests.judge.meters import Meter, Rail, readings
+from tests.judge.meters import Meter, Rail, dithered, drawn, readings
 
 LEAD_S, TAIL_S = 2.0, 2.0
 
@@ -205,6 +205,7 @@ def _header(scene: Scene, phases: list[dict[str, Any]]) -> dict[str, Any]:
             "clock_tick_s": meter.clock.tick_s,
             "time_u_s": meter.clock.u_s,
             "mains_hz": 50.0,
+            "dither": 1.0 if meter.pace in (dithered, drawn) else 0.0,
         }
         for meter in scene.meters
     ]

@@ -33,6 +33,16 @@ def dithered(rng: np.random.Generator, seconds: float, interval_s: float) -> Flo
     return np.asarray(t[t < seconds - 0.3])
 
 
+def drawn(rng: np.random.Generator, seconds: float, interval_s: float) -> Floats:
+    """Asked at a random moment of each interval, and not before a meter that needs a quarter of
+    it is done."""
+    begins = np.arange(0.3, seconds - 0.3, interval_s)
+    t = begins + interval_s * rng.random(len(begins))
+    for k in range(1, len(t)):
+        t[k] = max(t[k], t[k - 1] + interval_s / 4)
+    return np.asarray(t[t < seconds - 0.3])
+
+
 def jittery(rng: np.random.Generator, seconds: float, interval_s: float) -> Floats:
     """Asked over USB by a host that now and then is late."""
     t = np.arange(0.3 + rng.uniform(0, interval_s), seconds - 0.5, interval_s)

@@ -30,7 +30,7 @@ from tests.judge.loads import (
     restless,
     square,
 )
-from tests.judge.meters import Leaves, Rail, dithered
+from tests.judge.meters import Leaves, Rail, dithered, drawn
 
 
 def lost(share: float) -> Leaves:
@@ -252,6 +252,17 @@ def _with(shape: Shape, **other: Any) -> Draw:
     return lambda rng, phases: simple(rng, phases, shape, **other)
 
 
+def _in_step(name: str, shape: Shape, blind: bool = False) -> list[Regime]:
+    """A load that repeats, asked at random moments and read at regular ones."""
+    polled = HostClock(0.001)
+    return [
+        Regime(f"{name}, random moments", _with(shape, pace=drawn, clock=polled)),
+        Regime(f"{name}, random pauses", _with(shape, pace=dithered, clock=polled)),
+        Regime(f"{name}, without pause", _with(shape, aperture_s=0.1)),
+        Regime(f"{name}, free running", _with(shape), blind=blind),
+    ]
+
+
 ORDINARY = [
     Regime("white noise", _with(shapes.noisy(0.0)), quantities=("watts", "above idle")),
     Regime(
@@ -288,20 +299,9 @@ ORDINARY = [
     Regime("supply ripple, 4 ms", _hum(0.004)),
     Regime("supply ripple, 16.7 ms", _hum(1 / 60)),
     Regime("supply ripple, 20 ms", _hum(0.02)),
-    Regime(
-        "20 ms to 1 s, dithered",
-        _with(shapes.periodic(None), pace=dithered, clock=HostClock(0.001)),
-    ),
-    Regime("20 ms to 1 s, free running", _with(shapes.periodic(None))),
-    Regime(
-        "50 to 500 ms, dithered",
-        _with(shapes.periodic((0.05, 0.1, 0.3, 0.5)), pace=dithered, clock=HostClock(0.001)),
-    ),
-    Regime("50 to 500 ms, free running", _with(shapes.periodic((0.05, 0.1, 0.3, 0.5))), blind=True),
-    Regime("wakes each 1.000 s, free running", _with(shapes.wakes), blind=True),
-    Regime(
-        "wakes each 1.000 s, dithered", _with(shapes.wakes, pace=dithered, clock=HostClock(0.001))
-    ),
+    *_in_step("20 ms to 1 s", shapes.periodic(None)),
+    *_in_step("50 to 500 ms", shapes.periodic((0.05, 0.1, 0.3, 0.5)), blind=True),
+    *_in_step("wakes each 1.000 s", shapes.wakes, blind=True),
     Regime("7 ms square behind 0.15 Ω", fast_behind),
     Regime("M.2, 7 ms behind 0.06 Ω", m2_fast),
     Regime("M.2, amps at 1 kS/s", m2_fast_amps, phases=5),
