@@ -133,7 +133,9 @@ def phase_power(
     for worker in workers:
         worker.plan(edges)
     grid = min(workers, key=lambda worker: worker.expected)
-    total = TimeMean(end_ns - begin_ns, grid.amps_interval, grid.expected)
+    total = TimeMean(
+        end_ns - begin_ns, grid.amps_interval, grid.expected, grid.rail.amps.info.dither
+    )
     whole = len(workers) == len(rails)
     for number in range(len(edges)):
         parts = [worker.part(number) for worker in workers]
@@ -202,7 +204,10 @@ def _summed(
         if len(other_t) == len(t) and np.array_equal(other_t, t):
             total += other
             continue
-        bridged = bridged_steps(other_t, workers[number].amps_interval, BRIDGED)
+        other_rail = workers[number]
+        bridged = bridged_steps(
+            other_t, other_rail.amps_interval, BRIDGED, other_rail.rail.amps.info.dither
+        )
         values, known = interpolated(t, other_t, other, bridged)
         total += values
         if known is not None:
@@ -225,9 +230,10 @@ class _RailWorker:
         self.volts_interval = rail.volts.interval_ns(*self._volts_span)
         self.amps_interval = rail.amps.interval_ns(*self._amps_span)
         self._duration = float(end_ns - begin_ns)
-        self._volts = TimeMean(self._duration, self.volts_interval, self.most)
-        self._amps = TimeMean(self._duration, self.amps_interval, self.most)
-        self._watts = TimeMean(self._duration, self.amps_interval, self.expected)
+        dithers = rail.volts.info.dither, rail.amps.info.dither
+        self._volts = TimeMean(self._duration, self.volts_interval, self.most, dithers[0])
+        self._amps = TimeMean(self._duration, self.amps_interval, self.most, dithers[1])
+        self._watts = TimeMean(self._duration, self.amps_interval, self.expected, dithers[1])
         self._edge_ns = _edge_ns(rail, begin_ns, end_ns, boundary_u_ns) + max(
             self.volts_interval, self.amps_interval
         )
@@ -277,7 +283,8 @@ class _RailWorker:
             t_volts, volts = t_volts[own], volts[own]
         else:
             self._together = False
-        bridged = bridged_steps(t_volts, self.volts_interval, BRIDGED)
+        dither = self.rail.volts.info.dither
+        bridged = bridged_steps(t_volts, self.volts_interval, BRIDGED, dither)
         drop_ohm = self.rail.info.drop_ohm
         t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
         self._watts.add(t, watts)

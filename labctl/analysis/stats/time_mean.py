@@ -29,13 +29,21 @@ BESIDE = 8
 """Steps around one from which the usual interval there is taken."""
 
 
-def usual_steps(steps: Floats, nominal: float) -> Floats:
+LATE = 0.1
+"""Share of its interval by which a dithered reading may come later than it was to be asked for."""
+
+
+def usual_steps(steps: Floats, nominal: float, dither: float = 0.0) -> Floats:
     """The usual interval where each of the ``steps`` between readings is.
 
     A step counts as usual unless it is longer than ``LOST`` times the median of the ``BESIDE``
-    steps around it; there it is that median, or ``nominal`` where there are too few steps.
+    steps around it; there it is that median, or ``nominal`` where there are too few steps. Of
+    readings whose moments are drawn from the share ``dither`` of their intervals, those around one
+    say nothing: up to 1 + ``dither`` times ``nominal`` nothing is missing.
     """
     n = len(steps)
+    if dither > 0 and nominal > 0:
+        return np.where(steps > longest_step(nominal, dither), nominal, np.maximum(steps, nominal))
     if n < 3:
         return np.minimum(steps, nominal) if nominal > 0 else steps
     if float(steps.max()) <= LOST * float(steps.min()):
@@ -54,10 +62,17 @@ def usual_steps(steps: Floats, nominal: float) -> Floats:
     return usual
 
 
-def bridged_steps(t: Floats, nominal: float, most: float) -> Floats | float:
+def longest_step(nominal: float, dither: float) -> float:
+    """The longest step between dithered readings of which none was lost."""
+    return (1.0 + dither + LATE) * nominal
+
+
+def bridged_steps(t: Floats, nominal: float, most: float, dither: float = 0.0) -> Floats | float:
     """For each step between the times ``t`` the longest that may be interpolated over: ``most``
-    usual intervals. One number where they are all alike."""
+    usual intervals, dithered ones ``dither`` more. One number where they are all alike."""
     steps = np.diff(t)
+    if dither > 0:
+        return (most + dither) * max(nominal, 0.0)
     if len(steps) < 3:
         return most * max(nominal, 0.0)
     longest = float(steps.max())
@@ -72,10 +87,10 @@ class TimeMean:
     Times are in one unit, since the span began.
     """
 
-    def __init__(self, span: float, nominal: float, expected: int) -> None:
+    def __init__(self, span: float, nominal: float, expected: int, dither: float = 0.0) -> None:
         """``nominal``: the interval where too few readings tell it; ``expected``: about how many
-        readings will come."""
-        self._span, self._nominal = span, nominal
+        readings will come; ``dither``: share of the interval that their moments are drawn from."""
+        self._span, self._nominal, self._dither = span, nominal, dither
         self._stats = RunningStats(expected)
         self._first = self._last = (math.nan, math.nan)
         self._first_usual = self._last_usual = nominal
@@ -100,7 +115,7 @@ class TimeMean:
             self._add_steps(np.diff(t), values - self._shift)
 
     def _add_steps(self, steps: Floats, values: Floats) -> None:
-        usual = usual_steps(steps, self._nominal)
+        usual = usual_steps(steps, self._nominal, self._dither)
         if self._read == 0.0:
             self._first_usual = float(usual[0])
         self._last_usual = float(usual[-1])
