@@ -153,6 +153,7 @@ NOTHING_MISSING = {
     "analyse {run}": "",
     "review {run}": "",
     "compare {run} {run}": "",
+    "repeats {run}": "",
     "bundle {run} -o it.labctl.zip && verify it.labctl.zip": "",
     "status": "no daemon",
     "morning": "no job ran",

@@ -18,7 +18,7 @@ class Knee:
     """The most efficient queue depth of a workload.
 
     ``as_good`` are the depths (the best included) that do not differ from the best beyond the
-    uncertainty: the knee may be at any of them.
+    uncertainty and the repeatability of the watts: the knee may be at any of them.
     """
 
     workload: str
@@ -83,9 +83,10 @@ def _value(result: PhaseResult) -> float:
 
 
 def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
-    """Whether ``item`` does less for its energy than ``top`` beyond the uncertainty.
+    """Whether ``item`` does less for its energy than ``top`` beyond what is known.
 
-    As in IOPS/W itself, the uncertainty of the IOPS is that of the phase's edges only.
+    A knee is a statement about the drive: beside what the instruments leave unknown in the ratio,
+    the repeatability of the watts of both phases counts. Of the IOPS nothing does.
     """
     if item is top:
         return False
@@ -93,7 +94,16 @@ def clearly_less(item: PhaseResult, top: PhaseResult) -> bool:
     if ratio is None or not math.isfinite(ratio.u):
         return False
     efficiency = _value(item) / _value(top)
-    return 1.0 - efficiency > efficiency * ratio.u / ratio.value
+    doubt = math.hypot(ratio.u / ratio.value, _repeatability(item), _repeatability(top))
+    return 1.0 - efficiency > efficiency * doubt
+
+
+def _repeatability(result: PhaseResult) -> float:
+    """That of the watts, as a part of them; 0 where it is not known."""
+    watts = result.watts
+    if watts is None or watts.repeatability is None:
+        return 0.0
+    return watts.repeatability / watts.value
 
 
 def marginal_energies(results: Sequence[PhaseResult]) -> tuple[MarginalEnergy, ...]:

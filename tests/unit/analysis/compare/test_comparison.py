@@ -388,6 +388,58 @@ def test_what_was_done_in_rounds_is_one_point_and_what_came_again_has_a_name() -
     assert rounds_of_mean(summary, named["randread 4k QD1"]) == ()
 
 
+def in_rounds(root: Path, watts: list[float]) -> Pair:
+    """A run of one point in as many rounds; its measurement window is the last five."""
+    text = f"""
+        name = "p"
+        idle_before_s = 0
+        idle_after_s = 0
+        [[sweeps]]
+        name = "writes"
+        pattern = "randwrite"
+        duration_s = 5
+        rounds = {len(watts)}
+    """
+    summary = summary_of(parse_plan(text, "p"))
+    phases = tuple(
+        replace(item, watts=Estimate(value, 0.01))
+        for item, value in zip(summary.phases, watts, strict=True)
+    )
+    event = Event(0, "steady_state", {"sweep_number": 1, "round": len(watts), "reached": True})
+    steady = steady_rounds_of([event], phases)
+    means = window_means(phases, steady)
+    summary = replace(summary, phases=phases, steady_rounds=steady, window_means=means)
+    return record_of(root, summary), summary
+
+
+def test_one_run_each_in_rounds_is_judged_by_its_rounds(tmp_path: Path) -> None:
+    """By hand: the last five of 5.0 ± 0.05 W against 5.5 and against 5.02, by Student's t."""
+    quiet = [0.0, 0.05, -0.05, 0.02, -0.02]
+    base, more, same = (
+        in_rounds(tmp_path / name, [9.0, *(watts + one for one in quiet)])
+        for name, watts in (("a", 5.0), ("b", 5.5), ("c", 5.02))
+    )
+    found = compare([base, more, same])
+    (row,) = found.quantity("watts")
+    assert [len(cell.repeats) for cell in row.cells] == [0, 5, 5]
+    assert {cell.basis for cell in row.cells[1:]} == {Basis.ROUNDS}
+    assert row.cells[1].difference is Change.SIGNIFICANT
+    assert row.cells[2].difference is Change.NOT_DISTINGUISHABLE
+    assert "judged by its rounds" in comparison_text(found)
+
+
+def test_a_point_that_one_repeat_lacks_is_named_and_not_judged(tmp_path: Path) -> None:
+    one = summary_of(plan(qd_sweep(), qd_sweep("write", "128k")))
+    less = summary_of(plan(qd_sweep()))
+    runs = [
+        (record_of(tmp_path / str(number), summary), summary)
+        for number, summary in enumerate((one, one, one, less))
+    ]
+    found = compare_sides([runs[:2], runs[2:]])
+    assert found.only_in["write 128k QD8"] == ("A1", "A2", "B1")
+    assert all("write" not in row.point for row in found.rows)
+
+
 def test_temperatures_are_compared_in_kelvins(made: Callable[..., Path]) -> None:
     """A share of °C means nothing: 40 to 42 °C is 2 K, not 5 %."""
     pairs = []

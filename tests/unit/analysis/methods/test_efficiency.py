@@ -86,6 +86,12 @@ def test_the_knee_names_every_depth_that_may_be_it() -> None:
     assert (knee.queue_depth, knee.as_good, knee.certain) == (16, (8, 16), False)
     sharp = [replace_apart(item, 1e-5) for item in points]
     assert knees(sharp)[0].as_good == (16,)
+    restless = [
+        replace(one, watts=replace(one.watts, repeatability=0.5 * one.watts.value))
+        for one in sharp
+        if one.watts is not None
+    ]
+    assert len(knees(restless)[0].as_good) > 1, "the next run may have another knee"
 
 
 def replace_apart(item: PhaseResult, apart: float) -> PhaseResult:
