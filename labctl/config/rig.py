@@ -25,10 +25,13 @@ from instruments.reading import Channel, Quantity
 from labctl.config.rig_file import FIO_INSTRUMENT, TAKEN_RAIL, Drive, RigFile
 from labctl.config.sweeps import ASYNC_ENGINES
 from labctl.errors import ConfigurationError, Mistake
-from labctl.record.header import ChannelInfo, DriveInfo, RailInfo
+from labctl.record.header import ChannelInfo, DriveInfo, RailInfo, SensorOf, is_of_drive
 from labctl.record.layout import CHANNEL_NAME, HOST_INSTRUMENT
 from labctl.record.phase import Phase
 from labctl.toml_reading import mistakes_of, parse_toml, read_configuration
+
+_CHIPS_OF_DRIVES = ("nvme", "drivetemp")
+"""What the kernel's hwmon calls the sensors of drives."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,28 @@ class Rig:
         """Whose sensor it is, by the sensor, of those that are one drive's."""
         items = self.file.temperatures.items()
         return {name: item.drive for name, item in items if item.drive is not None}
+
+    def temperature_of(self) -> dict[str, SensorOf]:
+        """What a sensor measures, by the sensor, where that is known: as the rig says, and the
+        drive for a chip that the kernel shows for a drive (``nvme``, ``drivetemp``)."""
+        found = {}
+        for name, item in self.file.temperatures.items():
+            entry = self.file.instruments.get(item.channel.partition(".")[0])
+            chip = entry.settings.get("directory", "") if entry is not None else ""
+            if item.of is not None:
+                found[name] = item.of
+            elif any(word in str(chip) for word in _CHIPS_OF_DRIVES):
+                found[name] = SensorOf.DRIVE
+        return found
+
+    def own_sensors(self) -> tuple[str, ...]:
+        """The temperatures that are a drive's own."""
+        said = self.temperature_of()
+        return tuple(
+            name
+            for name, channel in self.temperatures.items()
+            if is_of_drive(channel, said.get(name))
+        )
 
     @property
     def fingerprint(self) -> str:

@@ -26,6 +26,7 @@ from labctl.config.drive_text_rules import (
     checked_path,
 )
 from labctl.config.rail import ChannelName, Finite, Name, Positive, Rail, channel_alone
+from labctl.record.header import SensorOf
 from labctl.record.phase import parse_size
 
 FIO_INSTRUMENT = "fio"
@@ -76,6 +77,8 @@ class Temperature(BaseModel):
 
     channel: ChannelName
     drive: Name | None = None
+    of: SensorOf | None = None
+    """What it measures; left out: see :meth:`labctl.config.rig.Rig.temperature_of`."""
 
 
 class Limits(BaseModel):

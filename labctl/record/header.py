@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from instruments.reading import Channel
@@ -17,6 +18,14 @@ from labctl.record.phase import Phase
 from labctl.record.timebase import Anchor
 
 _DRIVE_NAME = re.compile(NAME_PATTERN)
+
+
+class SensorOf(StrEnum):
+    """What a temperature sensor measures."""
+
+    DRIVE = "drive"
+    """The drive itself, by its own sensor: what it throttles by, and its limits hold for."""
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +172,19 @@ class Header:
     drive_states: dict[str, DriveState] = field(default_factory=dict)
     temperature_drives: dict[str, str] = field(default_factory=dict)
     """Whose sensor it is, by the sensor, of those that are one drive's."""
+    temperature_of: dict[str, SensorOf] = field(default_factory=dict)
+    """What a sensor measures, by the sensor, of those of which the rig says it."""
     calibration: UsedCalibration | None = None
     """Zeros that the analysis subtracts; None where the rig had no calibration."""
     format: int = FORMAT
+
+    def own_sensors(self) -> tuple[str, ...]:
+        """The temperatures that are the drive's own."""
+        return tuple(
+            sensor
+            for sensor, channel in self.temperatures.items()
+            if is_of_drive(channel, self.temperature_of.get(sensor))
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; :meth:`from_json` reads it back."""
@@ -207,3 +226,9 @@ class Header:
 
 
 N = TypeVar("N", int, float)
+
+
+def is_of_drive(channel: str, said: SensorOf | None) -> bool:
+    """Whether a channel is a drive's own sensor: as the rig says; else the ``composite`` one (the
+    name that NVMe gives it). A thermocouple that is called after the drive is none."""
+    return said is SensorOf.DRIVE if said is not None else channel.endswith(".composite")

@@ -122,11 +122,11 @@ def _temperature(record: RunRecord, item: PhaseResult) -> tuple[str, Floats, Flo
     """The drive's own sensor, else the first: its name, seconds since the phase began, and °C."""
     channels = {info.name: info for info in record.header.channels}
     sensors = {
-        sensor: (name, *channel_series(record, channels[name]).between(item.begin_ns, item.end_ns))
+        sensor: channel_series(record, channels[name]).between(item.begin_ns, item.end_ns)
         for sensor, name in record.header.temperatures.items()
         if name in channels
     }
-    found = Temperatures.of(sensors, None).sensors
+    found = Temperatures.of(sensors, record.header.own_sensors(), None).sensors
     if not found:
         return None
     t_s = (found[0].t_ns - item.begin_ns).astype(np.float64) * 1e-9

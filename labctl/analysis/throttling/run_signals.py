@@ -36,11 +36,12 @@ def run_signals(
         return ()
     everything = (min(span.begin_ns for span in spans), max(span.end_ns for span in spans))
     sensors = {
-        sensor: (name, *channels[name].between(*everything))
+        sensor: channels[name].between(*everything)
         for sensor, name in record.header.temperatures.items()
         if name in channels
     }
-    temperature = Temperatures.of(sensors, record.header.drive.warning_celsius)
+    header = record.header
+    temperature = Temperatures.of(sensors, header.own_sensors(), header.drive.warning_celsius)
     whole = len(rails) == len(record.header.rails)
 
     def watts_between(begin_ns: int, end_ns: int) -> float | None:

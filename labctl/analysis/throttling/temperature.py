@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,12 +57,15 @@ class Temperatures:
 
     @classmethod
     def of(
-        cls, sensors: Mapping[str, tuple[str, Ints, Floats]], warning_celsius: float | None
+        cls,
+        sensors: Mapping[str, tuple[Ints, Floats]],
+        own: Collection[str],
+        warning_celsius: float | None,
     ) -> Temperatures:
-        """From sensor name → (channel, times, °C); the drive's own sensors come first."""
+        """From sensor name → (times, °C); the drive's own ones (``own``) come first."""
         found = [
-            TemperatureSensor(name, _is_own(name, channel), t_ns[good], celsius[good])
-            for name, (channel, t_ns, celsius) in sensors.items()
+            TemperatureSensor(name, name in own, t_ns[good], celsius[good])
+            for name, (t_ns, celsius) in sensors.items()
             for good in (np.isfinite(celsius),)
             if good.any()
         ]
@@ -182,8 +185,3 @@ def _stopped_rising(
     stopped = float(np.median(later)) <= top + STEP / 2
     earlier = float(np.interp(begin_ns - 4 * BESIDE_NS, sensor.t_ns, sensor.celsius))
     return stopped and (at_start or top > earlier)
-
-
-def _is_own(name: str, channel: str) -> bool:
-    words = f"{name} {channel}".lower()
-    return any(word in words for word in ("composite", "drive", "nvme", "smart"))

@@ -33,9 +33,6 @@ from labctl.record.layout import FIO_DIR
 from labctl.record.phase import Phase
 from labctl.record.timebase import Timebase
 
-COMPOSITE = "composite"
-"""The sensor that is the drive's own temperature, where the rig has one of that name."""
-
 
 def of_drive(name: str) -> dict[str, Any]:
     """The extra data of an event about one of several drives."""
@@ -164,9 +161,9 @@ class RigActions:
         celsius = {}
         for drive in self.drives:
             own = {name: value for name, value in found.items() if owners.get(name, "") == drive}
-            composite = [value for name, value in own.items() if COMPOSITE in name]
+            sensors = [value for name, value in own.items() if name in self.rig.own_sensors()]
             if own:
-                celsius[drive] = max(composite or own.values())
+                celsius[drive] = max(sensors or own.values())
         return celsius or {drive: max(found.values()) for drive in self.drives if found}
 
     def celsius(self) -> float | None:

@@ -105,5 +105,6 @@ def make_header(
         drives=infos if several else {},
         drive_states=dict(drive_states) if several else {},
         temperature_drives=rig.temperature_drives(),
+        temperature_of=rig.temperature_of(),
         calibration=calibration,
     )

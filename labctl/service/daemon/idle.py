@@ -129,6 +129,7 @@ def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
         ),
         rails=rig.rail_infos(),
         temperatures=rig.temperatures,
+        temperature_of=rig.temperature_of(),
         drive=DriveInfo.together(infos) if len(infos) > 1 else infos[0],
         anchor=timebase.anchor,
         versions=software.versions(""),

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
-from labctl.analysis.throttling.temperature import Temperatures
 from labctl.fio.documents import DIRECTIONS
 from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo
@@ -186,19 +185,15 @@ class Follower:
 
     def _limits(self) -> dict[str, dict[str, float]]:
         """A drive's limits hold for its own sensors, not for one that is glued to it."""
-        moment, value = np.zeros(1, np.int64), np.zeros(1)
-        sensors = {name: (c, moment, value) for name, c in self.header.temperatures.items()}
         owners, drives = self.header.temperature_drives, self.header.drives
         found: dict[str, dict[str, float]] = {}
-        for sensor in Temperatures.of(sensors, None).sensors:
-            drive = drives.get(owners.get(sensor.name, ""), self.header.drive)
+        for sensor in self.header.own_sensors():
+            drive = drives.get(owners.get(sensor, ""), self.header.drive)
             limits = {
                 "warning_celsius": drive.warning_celsius,
                 "critical_celsius": drive.critical_celsius,
             }
-            if sensor.own:
-                known = ((name, limit) for name, limit in limits.items() if limit is not None)
-                found[sensor.name] = dict(known)
+            found[sensor] = {name: limit for name, limit in limits.items() if limit is not None}
         return found
 
     def _bins(self) -> dict[str, int]:

@@ -138,3 +138,23 @@ def test_the_drive_may_be_behind_ssh_and_its_sensors_with_it(host: str) -> None:
 @pytest.mark.parametrize("host", ["-oProxyCommand=evil", "two words", "", "a;b", "$(x)"])
 def test_a_host_is_one_destination_and_never_an_option(host: str) -> None:
     assert "host" in mistakes(f'host = "{host}"\n' + RIG)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "own"),
+    [
+        ('composite = "drive_temp.composite"', ("composite",)),
+        ('x = { channel = "drive_temp.composite", of = "other" }', ()),
+        ('near_drive = "nvme_case.temp1"', ()),
+        ('case = { channel = "nvme_case.temp1", of = "drive" }', ("case",)),
+        ('x = "kernel.sensor_1"', ("x",)),
+    ],
+)
+def test_a_sensor_is_the_drives_own_as_the_rig_or_its_source_says(
+    sensor: str, own: tuple[str, ...]
+) -> None:
+    hwmon = 'driver = "hwmon"\nsensors = ["{}"]\ndirectory = "{}"\n'
+    text = RIG.replace('composite = "drive_temp.composite"', sensor)
+    text += f"[instruments.nvme_case]\n{hwmon.format('temp1', 'max6675')}"
+    text += f"[instruments.kernel]\n{hwmon.format('sensor_1', 'nvme')}"
+    assert parse_rig(text, "rig.toml").own_sensors() == own

@@ -60,7 +60,7 @@ def signals(
     if celsius is not None:
         heat = np.round(celsius(seconds) + rng.normal(0, 0.3, len(seconds)))
         when = ((begin_s + seconds) * S).astype(np.int64)
-        sensors = {"composite": ("drive.composite", when, heat)}
+        sensors = {"composite": (when, heat)}
     power = watts or (lambda at: 4 + 6 * shape(at))
 
     def watts_between(begin_ns: int, end_ns: int) -> float | None:
@@ -74,7 +74,7 @@ def signals(
         writes=writes,
         t_ns=((begin_s + t) * S).astype(np.int64),
         iops=iops,
-        temperature=Temperatures.of(sensors, warning),
+        temperature=Temperatures.of(sensors, ("composite",), warning),
         watts_between=watts_between,
         workload=workload,
     )
