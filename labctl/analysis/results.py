@@ -272,6 +272,9 @@ class PhaseResult:
     watts_unthrottled: Estimate | None = None
     iops_unthrottled: Estimate | None = None
     """As measured where nothing was throttled; None when too little is left."""
+    at_least_watts: float | None = None
+    """What all rails drew at least, where readings over range (or lost while the load was high)
+    leave no mean; else None."""
     cpu: CpuUse | None = None
     """None where it was not sampled, and in phases that are too short."""
 

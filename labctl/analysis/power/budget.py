@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower, RailPower
+from labctl.analysis.power.reading_faults import left_by_digits
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines
 from labctl.analysis.readings.channel_series import ChannelSeries
@@ -21,17 +22,22 @@ from labctl.analysis.stats.uncertainty import (
 )
 from labctl.record.calibration_used import day_of
 
+NO_DIGIT = 1e-3
+"""Part of a digit below which what digits leave is no line of the budget."""
+
 
 def rail_budget(
     power: RailPower,
     duration_s: float,
     step_watts: float,
     source: SourceResistance | None = None,
+    digits: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[Component, ...]:
     """Every line of the budget of a rail's mean watts.
 
     ``step_watts`` is the larger of the rail's steps at the edges of the phase: what a wrong
     alignment would bring in. ``source``: what the rail is supplied through, where it is known.
+    ``digits`` are the steps of the volts' and the amps' last digits.
     """
     volts, amps = power.volts.mean, power.amps.mean
     lines = [
@@ -55,6 +61,7 @@ def rail_budget(
         )
     )
     lines.append(_not_covered_line(power, step_watts))
+    lines += _digit_lines(power, digits)
     lines += _ripple_lines(power, duration_s)
     if not power.together:
         lines.append(_interpolation_line(power))
@@ -78,7 +85,32 @@ def _not_covered_line(power: RailPower, step_watts: float) -> Component:
     how = f"{missing:.2%} of the phase; readings lie within ±{reach:.3g} W"
     if unseen > 0 and further > reach:
         how += f", the phases beside it within ±{further:.3g} W"
-    return limit_component("not covered", (missing - unseen) * reach + unseen * further, how)
+    if power.edge_watts:
+        how += f"; readings left out at its edges show {power.edge_watts:.2g} W of the mean"
+    limit = (missing - unseen) * reach + unseen * further + power.edge_watts
+    return limit_component("not covered", limit, how)
+
+
+def _digit_lines(power: RailPower, digits: tuple[float, float]) -> list[Component]:
+    """What the digits of the meters (V, A) leave in the mean, where a value does not move."""
+    lines = []
+    others = (power.amps.mean, power.volts.mean)
+    names = (("voltage", "V"), ("current", "A"))
+    for (name, unit), digit, variance, other in zip(
+        names, digits, power.step_variances, others, strict=True
+    ):
+        left = left_by_digits(digit, variance)
+        if left > NO_DIGIT * digit:
+            lines.append(
+                Component(
+                    name=f"{name} resolution",
+                    kind="B",
+                    watts=left * abs(other),
+                    how=f"digits of {digit:.3g} {unit}, which the readings hardly move by",
+                    distribution="rectangular",
+                )
+            )
+    return lines
 
 
 def _ripple_lines(power: RailPower, duration_s: float) -> list[Component]:
@@ -177,9 +209,10 @@ def rail_result(
     step: float,
     boundary_u_ns: int,
     source: SourceResistance | None = None,
+    digits: tuple[float, float] = (0.0, 0.0),
 ) -> RailResult:
     """The rail's numbers with their uncertainty (arguments: :func:`rail_budget`)."""
-    budget = rail_budget(power, duration_s, step, source)
+    budget = rail_budget(power, duration_s, step, source, digits)
     watts = replace(
         expanded(power.watts.mean, budget), repeatability=power.process_scatter.expanded_u
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from labctl.analysis.power.interpolation import interpolated
-from labctl.analysis.power.rail_power import BRIDGED
 from labctl.analysis.power.shunt import shunt_lines, shunt_state, temperature_of_shunt
 from labctl.analysis.power.zero_offset import FEWEST_READINGS
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats
@@ -22,6 +21,10 @@ from labctl.analysis.stats.coverage import RECTANGULAR
 from labctl.analysis.stats.running_stats import RunningStats, mean_and_scatter
 from labctl.analysis.stats.uncertainty import expanded_u
 from labctl.record.header import RailInfo
+
+BRIDGED = 2.5
+"""Multiple of the usual interval over which the faster one is interpolated: one lost reading. What
+two meters differ by is not to be guessed over more."""
 
 
 @dataclass(frozen=True, slots=True)

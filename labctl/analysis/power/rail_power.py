@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.power.interpolation import interpolated
+from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCounter, Repeats
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.results import Series
-from labctl.analysis.stats.time_mean import TimeMean, bridged_steps
+from labctl.analysis.stats.time_mean import LOST, STANDS_FOR, TimeMean, bridged_steps, usual_steps
 from labctl.analysis.stats.uncertainty import Scatter
 
 CHUNK = 32_768
@@ -37,8 +38,12 @@ longer gaps is unknown; it may have begun to throttle. Up to a fifth of a phase 
 the readings around it; for more the bound would be a guess about most of the phase. Single readings
 lost between others are not meant, nor those left out because they straddle an edge of the phase."""
 
-BRIDGED = 2.5
-"""Multiple of the usual interval over which V is still interpolated (one lost reading)."""
+EDGE_READINGS = 5
+"""Readings beyond an edge of a phase that show the level there."""
+
+BRIDGED = 2 * STANDS_FOR
+"""Multiple of the usual interval over which V is still interpolated: four lost readings, as many as
+the readings of P beside a gap may stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,16 @@ class RailPower:
     covered: float
     missing: float
     """Share of the phase that no reading stands for, and its edges as far as none was read."""
+    edge_watts: float
+    """What readings that were left out because they may lie across an edge of the phase show
+    beyond the levels on both sides of it, as a part of the mean, W."""
+    lost_at: float
+    """Standard deviations by which the load was higher where readings were lost; 0 where they
+    were lost at random, or hardly any was."""
+    repeats: tuple[Repeats, Repeats]
+    """Of the volts and of the amps."""
+    step_variances: tuple[float, float]
+    """Of the volts (V²) and of the amps (A²), from one reading to the next."""
     unseen: float
     """Share of the phase, apart from its edges, that no reading of the current stands for."""
     alignment_ns: float
@@ -238,6 +253,8 @@ class _RailWorker:
             self.volts_interval, self.amps_interval
         )
         self._together = True
+        self._volts_repeats, self._amps_repeats = RepeatCounter(), RepeatCounter()
+        self._losses = LossTest()
 
     @property
     def enough(self) -> bool:
@@ -275,8 +292,10 @@ class _RailWorker:
         t_amps, amps = self.rail.amps.finite(low, high, self._begin_ns)
         t_volts, volts = self.rail.volts.finite(reach_low, reach_high, self._begin_ns)
         self._amps.add(t_amps, amps)
+        self._amps_repeats.add(amps)
         own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
         self._volts.add(t_volts[own], volts[own])
+        self._volts_repeats.add(volts[own])
         if not len(t_amps) or not len(t_volts):
             return np.empty(0), np.empty(0)
         if len(t_amps) == len(t_volts[own]) and np.array_equal(t_amps, t_volts[own]):
@@ -288,7 +307,59 @@ class _RailWorker:
         drop_ohm = self.rail.info.drop_ohm
         t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
         self._watts.add(t, watts)
+        self._note_losses(t, watts, t_volts, volts)
         return t, watts
+
+    def _note_losses(self, t: Floats, watts: Floats, t_volts: Floats, volts: Floats) -> None:
+        steps = np.diff(t)
+        if len(steps) < FEWEST_READINGS or float(steps.max()) <= LOST * float(steps.min()):
+            return
+        gaps = np.flatnonzero(steps > LOST * usual_steps(steps, self.amps_interval))
+        if len(gaps):
+            self._losses.add(t, watts, gaps, t_volts, volts)
+
+    def _missing(self) -> float:
+        """Share of the phase for which no power stands, nor where the current alone was read: it
+        says there that the power was another than that of the readings beside."""
+        volts_lost = max(self._amps.covered - self._watts.covered, 0.0)
+        unread = max(self._watts.not_covered, self._amps.not_covered + volts_lost)
+        return min(unread / self._duration, 1.0)
+
+    def _lost_at(self) -> float:
+        if 1.0 - self._covered() < LOST_SHARE:
+            return 0.0
+        volts, watts = self._volts, self._watts
+        return self._losses.lost_at(
+            (watts.mean, math.sqrt(watts.variance)), (volts.mean, math.sqrt(volts.variance))
+        )
+
+    def _edge_watts(self) -> float:
+        """What may have happened at the edges and is in no reading that counts.
+
+        A reading that may lie across an edge is left out. Where it is beyond all levels on both
+        sides, something short happened there, and it may have been in the phase.
+        """
+        lowest, highest = self._watts.series().min, self._watts.series().max
+        doubt_ns = self._alignment_ns
+        reach_ns = self.rail.amps.info.aperture_s * 5e8 + doubt_ns
+        beside_ns = EDGE_READINGS * self.amps_interval
+        joules = 0.0
+        for edge_ns, inwards in ((self._begin_ns, 1), (self._end_ns, -1)):
+            low = edge_ns - reach_ns - (beside_ns if inwards > 0 else 0)
+            high = edge_ns + reach_ns + (beside_ns if inwards < 0 else 0)
+            t, watts = _watts_between(self.rail, round(low), round(high), edge_ns)
+            doubtful = np.abs(t) <= reach_ns
+            if not doubtful.any():
+                continue
+            outside = watts[~doubtful]
+            top, bottom = max([highest, *outside]), min([lowest, *outside])
+            over = np.maximum(watts[doubtful] - top, bottom - watts[doubtful])
+            over = over[over > 0]
+            if len(over):
+                worst = float(over.max())
+                shown = (float(over.sum()) + worst) * self.amps_interval
+                joules += min(shown, worst * (reach_ns + doubt_ns))
+        return joules / self._duration
 
     @property
     def _read(self) -> bool:
@@ -329,7 +400,11 @@ class _RailWorker:
             integrated=min(shares),
             noise_watts=noise,
             covered=self._covered(),
-            missing=min(self._watts.not_covered / self._duration, 1.0),
+            missing=self._missing(),
+            edge_watts=self._edge_watts(),
+            lost_at=self._lost_at(),
+            repeats=(self._volts_repeats.result(), self._amps_repeats.result()),
+            step_variances=(volts.step_variance, amps.step_variance),
             unseen=amps.missing(self._edge_ns) / self._duration,
             alignment_ns=self._alignment_ns,
             together=self._together,
@@ -341,6 +416,20 @@ class _RailWorker:
         """Give back the memory of what was read."""
         self.rail.volts.release_pages()
         self.rail.amps.release_pages()
+
+
+def _watts_between(
+    rail: RailSeries, begin_ns: int, end_ns: int, origin_ns: int
+) -> tuple[Floats, Floats]:
+    """Times since ``origin_ns`` and watts between two moments, the volts as they were beside."""
+    low, high = rail.amps.index_at(np.array([begin_ns, end_ns])).tolist()
+    first, last = rail.volts.index_at(np.array([begin_ns, end_ns])).tolist()
+    first, last = max(first - 1, 0), min(last + 1, len(rail.volts))
+    t, amps = rail.amps.finite(low, high, origin_ns)
+    t_volts, volts = rail.volts.finite(first, last, origin_ns)
+    if not len(t) or not len(t_volts):
+        return np.empty(0), np.empty(0)
+    return t, (np.interp(t, t_volts, volts) - amps * rail.info.drop_ohm) * amps
 
 
 def _edge_ns(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> float:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from instruments.reading import BESIDE_VALUES, Status
+from instruments.reading import Status
 from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower
 from labctl.analysis.readings.channel_series import ChannelSeries
+from labctl.analysis.readings.channel_statuses import (
+    UNCOUNTED,
+    WARNINGS,
+    ChannelStatus,
+    channel_statuses,
+)
 from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
@@ -31,10 +37,6 @@ REAPED_LATE = (
     "latencies are too long: this fio sees completions of a paced replay only when its queue is "
     "full; take fio 3.36 and no nbd, or replay_stalls = false"
 )
-WARNINGS = tuple(sorted(status.value for status in BESIDE_VALUES - {Status.LOST}))
-"""Statuses beside which readings go on."""
-UNCOUNTED = Status.MEMORY_OVERFLOW
-"""The status that loses an unknown number of readings."""
 
 
 def phase_problems(
@@ -89,79 +91,15 @@ def reaps_late(engine: str, fio: FioResult) -> bool:
     return engine == "nbd" or found is None or (int(found[1]), int(found[2])) < (3, 36)
 
 
-@dataclass(frozen=True, slots=True)
-class _Status:
-    """A stretch in which a channel gave a status in place of numbers, on the host's clock."""
-
-    channel: str
-    status: str
-    begin_ns: int
-    end_ns: int | None
-    """None: it had not ended when the data ended."""
-    count: int
-
-    def words(self) -> str:
-        """What it means for the readings."""
-        status = self.status.replace("_", " ")
-        if self.status in WARNINGS:
-            return f"{self.channel}: {status}"
-        if self.status == UNCOUNTED:
-            return f"{self.channel}: {status}: readings were lost (their number is not known)"
-        if self.end_ns is None:
-            return f"{self.channel}: {status}, readings lost"
-        if not self.count:
-            return f"{self.channel}: {status}"
-        readings = "1 reading" if self.count == 1 else f"{self.count} readings"
-        if self.status == Status.LOST:
-            return f"{self.channel}: {readings} lost"
-        return f"{self.channel}: {readings} lost to {status}"
-
-
-def _statuses(record: RunRecord) -> tuple[list[_Status], list[str]]:
-    """Every stretch of a status, in order of time; and a line for each event that is no such."""
-    found: list[_Status] = []
-    problems: list[str] = []
-    begun: dict[tuple[str, str], int] = {}
-    for event in record.events:
-        if event.kind == EventKind.RUN_RESUMED:  # the new process reports again what still lasts
-            found += [
-                _Status(channel, status, began_ns, event.t_ns, 0)
-                for (channel, status), began_ns in begun.items()
-            ]
-            begun.clear()
-        if event.kind not in (EventKind.STATUS, EventKind.STATUS_BEGAN):
-            continue
-        channel, status = event.data.get("channel"), event.data.get("status")
-        if not isinstance(channel, str) or not isinstance(status, str):
-            problems.append(f"{event.kind} skipped: it does not say which channel and what")
-            continue
-        if event.kind == EventKind.STATUS_BEGAN:
-            begun[channel, status] = event.t_ns
-            continue
-        began_ns = begun.pop((channel, status), event.t_ns)
-        begin_ns = _integer_or(event.data.get("begin_ns"), began_ns)
-        end_ns = max(_integer_or(event.data.get("end_ns"), event.t_ns), begin_ns)
-        count = _integer_or(event.data.get("count"), 1)
-        found.append(_Status(channel, status, begin_ns, end_ns, count))
-    found += [
-        _Status(channel, status, began_ns, None, 0) for (channel, status), began_ns in begun.items()
-    ]
-    return sorted(found, key=lambda item: item.begin_ns), problems
-
-
-def _integer_or(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
-
-
 def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
     """A line for each channel and status in a phase.
 
     Statuses wholly in the phase are counted together; for one that reaches beyond it the
     line gives the time inside the phase, and the count of the whole stretch.
     """
-    inside: dict[tuple[str, str], _Status] = {}
+    inside: dict[tuple[str, str], ChannelStatus] = {}
     lines = []
-    for item in _statuses(record)[0]:
+    for item in channel_statuses(record)[0]:
         end_ns = span.end_ns if item.end_ns is None else item.end_ns
         if item.begin_ns > span.end_ns or end_ns < span.begin_ns:
             continue
@@ -180,16 +118,16 @@ def _status_notes(record: RunRecord, span: PhaseSpan) -> list[str]:
     return lines + [item.words() + _lower_bound_note(item) for item in inside.values()]
 
 
-def _lower_bound_note(item: _Status) -> str:
+def _lower_bound_note(item: ChannelStatus) -> str:
     if item.status != Status.OVERLOAD:
         return ""
-    return "; what was over range is not in the mean: it is a lower bound"
+    return "; what was over range is not known: what was read is a lower bound"
 
 
 def _status_problems(record: RunRecord) -> list[str]:
     """A line for each channel and status of the run."""
-    statuses, lines = _statuses(record)
-    over: dict[tuple[str, str], _Status] = {}
+    statuses, lines = channel_statuses(record)
+    over: dict[tuple[str, str], ChannelStatus] = {}
     for item in statuses:
         if item.end_ns is None:
             at_s = (item.begin_ns - record.events[0].t_ns) * 1e-9

@@ -12,6 +12,7 @@ import numpy as np
 from labctl.analysis.power.budget import phase_energy, rail_result, total_watts, watts_above_idle
 from labctl.analysis.power.drive_own_power import own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
+from labctl.analysis.power.reading_faults import digit_of
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
 from labctl.analysis.power.source_resistance import source_resistances
 from labctl.analysis.power.unthrottled import unthrottled_part, unthrottled_pieces
@@ -41,6 +42,7 @@ from labctl.analysis.results import (
 )
 from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
 from labctl.analysis.run.problems import phase_problems, run_problems
+from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
 from labctl.analysis.stats.uncertainty import ratio
 from labctl.analysis.steady_state.rule import steady_throughout
 from labctl.analysis.steady_state.window_means import steady_rounds_of, window_means
@@ -83,8 +85,12 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     workers = min(THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         powers = list(pool.map(lambda span: _power(record, rails, span), spans))
-    sources = source_resistances(powers, [span.phase.role in IDLE_ROLES for span in spans])
-    results = _with_budgets(spans, powers, sources)
+    unsound = unsound_rails(record, spans, powers)
+    sources = source_resistances(
+        [without_unsound(*one)[0] for one in zip(powers, unsound, strict=True)],
+        [span.phase.role in IDLE_ROLES for span in spans],
+    )
+    powers, results, at_least = _with_budgets(spans, powers, unsound, sources)
     totals = [
         total_watts(power, list(rail.values())) for power, rail in zip(powers, results, strict=True)
     ]
@@ -109,6 +115,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
             powers[number],
             results[number],
             totals[number],
+            at_least[number],
             watts_above_idle(results[number], idle_rails, totals[number]) if idle_watts else None,
             cpu,
         )
@@ -214,25 +221,34 @@ def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> P
 def _with_budgets(
     spans: Sequence[PhaseSpan],
     powers: Sequence[PhasePower],
+    unsound: Sequence[Mapping[str, UnsoundRail]],
     sources: Mapping[str, SourceResistance],
-) -> list[dict[str, RailResult]]:
-    """Each phase's rails; a budget needs the steps to the phases before and after."""
-    results = []
+) -> tuple[list[PhasePower], list[dict[str, RailResult]], list[float | None]]:
+    """Each phase's power and rails, and what it drew at least where it has no total but a bound.
+
+    A budget needs the steps to the phases before and after, and the meters' digits.
+    """
+    digits: dict[str, tuple[float, float]] = {}
+    for power in powers:
+        for name, rail in power.rails.items():
+            if name not in digits:
+                digits[name] = digit_of(rail.rail.volts), digit_of(rail.rail.amps)
+    sound, results, bounds = [], [], []
     for number, (span, power) in enumerate(zip(spans, powers, strict=True)):
         beside = [powers[i].rails for i in (number - 1, number + 1) if 0 <= i < len(powers)]
         rails = {}
         for name, rail in power.rails.items():
             own = rail.watts.mean
             steps = [abs(own - other[name].watts.mean) for other in beside if name in other]
+            step, u_ns = max(steps, default=0.0), span.boundary_u_ns
             rails[name] = rail_result(
-                rail,
-                span.duration_ns * 1e-9,
-                max(steps, default=0.0),
-                span.boundary_u_ns,
-                sources.get(name),
+                rail, span.duration_ns * 1e-9, step, u_ns, sources.get(name), digits[name]
             )
-        results.append(rails)
-    return results
+        left, bound = without_unsound(power, unsound[number], rails)
+        sound.append(left)
+        bounds.append(bound)
+        results.append({name: one for name, one in rails.items() if name in left.rails})
+    return sound, results, bounds
 
 
 def _idle(spans: Sequence[PhaseSpan], totals: Sequence[Estimate | None]) -> int | None:
@@ -256,6 +272,7 @@ def _phase_result(
     power: PhasePower,
     rails: dict[str, RailResult],
     watts: Estimate | None,
+    at_least: float | None,
     marginal: Estimate | None,
     cpu: Sequence[CpuSample],
 ) -> PhaseResult:
@@ -275,6 +292,7 @@ def _phase_result(
         gap_before_ms=gap_ms,
         rails=rails,
         watts=watts,
+        at_least_watts=at_least,
         watts_series=power.total,
         joules=phase_energy(watts, duration_s, span.boundary_u_ns) if watts else None,
         marginal_watts=None if span.phase.role in IDLE_ROLES else marginal,

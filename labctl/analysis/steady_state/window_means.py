@@ -133,6 +133,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         alignment_ms=max(
             (i.alignment_ms for i in good if i.alignment_ms is not None), default=None
         ),
+        at_least_watts=None,
         steady=None,
         unthrottled_s=None,
         watts_unthrottled=None,

@@ -1,0 +1,280 @@
+"""Readings that cannot be what the quantity was: repeated, cut off, or lost with the load.
+
+A driver may say so itself; here the readings of any record are looked at, an imported one too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats
+
+SELDOM_EQUAL = 0.2
+"""Share of neighbouring readings that are equal up to which a channel's values are said to move
+from reading to reading. Where they repeat more often, a long run of one value proves nothing: the
+quantity varies by less than a digit."""
+
+IMPOSSIBLE = 1e-6
+"""Chance of a run of equal readings below which the meter is said to be stuck."""
+
+STUCK_FROM = 20
+"""Equal readings in a row from which a meter may be stuck within a phase."""
+
+STUCK_SHARE = 0.1
+"""Share of a phase's readings that such a run must have."""
+
+AT_RANGE = 1e-3
+"""How close to the end of the range (as a part of it) equal maxima are a wall."""
+
+FEW_AT_WALL = 3
+"""Equal maxima from which the end of the range is a wall."""
+
+WALL_SHARE = 0.01
+"""Share of a phase's readings that equal maxima must have to be a wall of their own; at least
+``FEW_AT_OTHER_WALL`` of them."""
+
+FEW_AT_OTHER_WALL = 8
+
+LOST_WITH_LOAD = 4.0
+"""Standard deviations from which losses are said to go with the load (once in 16,000 phases by
+chance)."""
+
+LOST_SHARE = 0.005
+"""Share of a phase below which it does not matter where its readings were lost."""
+
+FEWEST_GAPS = 2
+"""Gaps from which it is tested whether they go with the load."""
+
+DIGIT_FROM = 4096
+"""Readings of a run from which a meter's digit is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """How often the readings of a channel in a phase are equal.
+
+    ``equal`` of the ``n`` − 1 neighbouring pairs are; the longest run is of ``longest`` readings
+    of ``value``, ``first`` and ``last`` are the runs at the two ends, as (length, value).
+    ``at_max`` readings are the ``highest``, ``at_min`` the lowest.
+    """
+
+    n: int
+    equal: int
+    longest: int
+    value: float
+    first: tuple[int, float]
+    last: tuple[int, float]
+    highest: float
+    at_max: int
+    at_min: int
+
+    @property
+    def elsewhere(self) -> tuple[int, int]:
+        """(equal pairs, pairs) outside the longest run."""
+        return self.equal - (self.longest - 1), max(self.n - self.longest, 0)
+
+
+class RepeatCounter:
+    """Takes the readings of a channel part by part; O(n), fixed memory."""
+
+    def __init__(self) -> None:
+        self._n = self._equal = 0
+        self._longest = (0, math.nan)
+        self._first: tuple[int, float] | None = None
+        self._run = (0, math.nan)
+        self._high = (-math.inf, 0)
+        self._low = (math.inf, 0)
+
+    def add(self, values: Floats) -> None:
+        """Take the next readings."""
+        if not len(values):
+            return
+        self._n += len(values)
+        highest, lowest = float(values.max()), float(values.min())
+        if highest >= self._high[0]:
+            self._high = _counted(self._high, highest, values)
+        if lowest <= self._low[0]:
+            self._low = _counted(self._low, lowest, values)
+        ends = np.flatnonzero(values[1:] != values[:-1]) + 1
+        continues = float(values[0]) == self._run[1]
+        self._equal += len(values) - 1 - len(ends) + continues
+        head = int(ends[0]) if len(ends) else len(values)
+        head_run = (head + (self._run[0] if continues else 0), float(values[0]))
+        if not continues:
+            self._end_run()
+        self._run = head_run
+        if not len(ends):
+            return
+        self._end_run()
+        if len(ends) > 1:
+            lengths = np.diff(ends)
+            at = int(lengths.argmax())
+            self._keep((int(lengths[at]), float(values[ends[at]])))
+        self._run = (len(values) - int(ends[-1]), float(values[-1]))
+
+    def _end_run(self) -> None:
+        if not self._run[0]:
+            return
+        if self._first is None:
+            self._first = self._run
+        self._keep(self._run)
+
+    def _keep(self, run: tuple[int, float]) -> None:
+        if run[0] > self._longest[0]:
+            self._longest = run
+
+    def result(self) -> Repeats:
+        """What was counted."""
+        self._keep(self._run)
+        return Repeats(
+            n=self._n,
+            equal=self._equal,
+            longest=self._longest[0],
+            value=self._longest[1],
+            first=self._first or self._run,
+            last=self._run,
+            highest=self._high[0],
+            at_max=self._high[1],
+            at_min=self._low[1],
+        )
+
+
+def _counted(before: tuple[float, int], extreme: float, values: Floats) -> tuple[float, int]:
+    """How many readings are ``extreme``, those of the parts before included."""
+    count = int(np.count_nonzero(values == extreme))
+    return extreme, count + (before[1] if before[0] == extreme else 0)
+
+
+def stuck_in(phases: Sequence[Repeats | None], busy: Sequence[bool]) -> set[int]:
+    """The numbers of the phases in which a channel was stuck, of all phases in order of time.
+
+    ``busy``: phases with I/O. Stuck is a value that repeats longer than chance allows where the
+    channel's values move from reading to reading otherwise: within a phase with I/O, or from one
+    phase into the next although the load changed between them. Nothing is said of a phase without
+    I/O alone: a resting drive may draw just one digit.
+    """
+    equal = sum(one.elsewhere[0] for one in phases if one is not None)
+    pairs = sum(one.elsewhere[1] for one in phases if one is not None)
+    found: set[int] = set()
+    for number, one in enumerate(phases):
+        if one is None:
+            continue
+        long = one.longest >= max(STUCK_FROM, STUCK_SHARE * one.n)
+        if busy[number] and long and _impossible(one.longest, *one.elsewhere):
+            found.add(number)
+        before = phases[number - 1] if number else None
+        if before is None or before.last[1] != one.first[1]:
+            continue
+        if not (busy[number] or busy[number - 1]):
+            continue
+        if _impossible(before.last[0] + one.first[0], equal, pairs):
+            found |= {
+                which
+                for which, run, whole in (
+                    (number - 1, before.last[0], before.n),
+                    (number, one.first[0], one.n),
+                )
+                if run >= max(2, WALL_SHARE * whole)
+            }
+    return found
+
+
+def _impossible(run: int, equal: int, pairs: int) -> bool:
+    """Whether a run of equal readings cannot be chance where ``equal`` of other ``pairs`` are."""
+    if pairs < FEW_AT_OTHER_WALL:
+        return False
+    chance = (equal + 1) / (pairs + 2)
+    return chance <= SELDOM_EQUAL and (pairs + run) * chance ** (run - 1) < IMPOSSIBLE
+
+
+def clipped(one: Repeats, full_scale: float | None) -> bool:
+    """Whether a channel's readings end at a wall: many equal maxima, at the end of its range or at
+    a value above which there is nothing, though the rest moves from reading to reading."""
+    at_range = full_scale and abs(one.highest - full_scale) <= AT_RANGE * abs(full_scale)
+    if at_range and one.at_max >= FEW_AT_WALL:
+        return True
+    few = max(FEW_AT_OTHER_WALL, WALL_SHARE * one.n)
+    if one.at_max < few or one.at_min >= FEW_AT_OTHER_WALL:
+        return False
+    others = one.n - one.at_max
+    equal = one.equal - one.at_max  # at most so many pairs are of the wall
+    return others >= FEW_AT_OTHER_WALL and equal <= SELDOM_EQUAL * others
+
+
+class LossTest:
+    """Whether the gaps in a rail's current lie where the load was another than otherwise.
+
+    Gaps that come at random are a random sample of the moments of the phase: the levels beside
+    them, and the voltage read in them (it sags under load), then have the mean of the phase within
+    the standard error of a random sample of so many (Cochran, *Sampling Techniques*, ch. 2).
+    """
+
+    def __init__(self) -> None:
+        self._beside: list[float] = []
+        self._volts: list[float] = []
+
+    def add(
+        self, t: Floats, watts: Floats, gaps: NDArray[np.intp], t_volts: Floats, volts: Floats
+    ) -> None:
+        """The gaps of one part: ``gaps`` are the numbers of the readings before them."""
+        if len(self._beside) > DIGIT_FROM:
+            return
+        beside = (watts[gaps] + watts[gaps + 1]) / 2
+        self._beside += beside.tolist()
+        middles = (t[gaps] + t[gaps + 1]) / 2
+        first = np.searchsorted(t_volts, t[gaps], side="right")
+        last = np.searchsorted(t_volts, t[gaps + 1], side="left")
+        for low, high, middle in zip(first.tolist(), last.tolist(), middles.tolist(), strict=True):
+            if high > low:
+                nearest = low + int(np.abs(t_volts[low:high] - middle).argmin())
+                self._volts.append(float(volts[nearest]))
+
+    def lost_at(self, watts: tuple[float, float], volts: tuple[float, float]) -> float:
+        """How many standard deviations more than the mean the load was where readings were lost:
+        negative where it was less, 0 where it cannot be told.
+
+        Mean and standard deviation of the ``watts`` and ``volts`` that were read.
+        """
+        found = [_deviation(self._beside, *watts), -_deviation(self._volts, *volts)]
+        return max(found, key=abs)
+
+
+def _deviation(values: Sequence[float], mean: float, std: float) -> float:
+    if len(values) < FEWEST_GAPS or not std > 0:
+        return 0.0
+    return (float(np.mean(values)) - mean) / std * math.sqrt(len(values))
+
+
+def digit_of(channel: ChannelSeries) -> float:
+    """The step of a meter's last digit in the unit of ``channel``; 0 where it shows no digits.
+
+    It shows them where all its values are whole multiples of their smallest difference apart.
+    """
+    some = channel.raw[:: max(len(channel) // DIGIT_FROM, 1)]
+    steps = np.diff(np.unique(some[np.isfinite(some)]))
+    channel.release_pages()
+    if len(steps) < 2:
+        return 0.0
+    smallest = float(steps.min())
+    multiples = steps / smallest
+    if float(multiples.max()) > 1e6 or float(np.abs(multiples - np.rint(multiples)).max()) > 0.02:
+        return 0.0
+    return smallest * abs(channel.scale)
+
+
+def left_by_digits(digit: float, step_variance: float) -> float:
+    """Standard uncertainty of a mean that digits leave, in their unit.
+
+    A value that does not move from reading to reading is off by up to half a digit each time:
+    digit/√12 (GUM F.2.2.1). Scatter of σ from one reading to the next takes it out by
+    exp(−2π²σ²/digit²) (B. Widrow, I. Kollár, *Quantization Noise*, 2008, ch. 4).
+    """
+    if not digit > 0:
+        return 0.0
+    own = max(step_variance - digit**2 / 12, 0.0)
+    return digit / math.sqrt(12.0) * math.exp(-2 * math.pi**2 * own / digit**2)
