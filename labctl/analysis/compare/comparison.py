@@ -1,7 +1,7 @@
 """Runs side by side: every point that they share, the difference, and whether it is significant.
 
 A side is one run or several repeats of it. A difference is significant when repeats show that
-it is one: all points and quantities of two sides are judged together, so that at most one
+it is one: all points and quantities of two sides are judged together, so that about one
 comparison in twenty of equal sides shows any (:mod:`labctl.analysis.stats.rotation`). The errors
 of the meters are the same in all runs that had the same ones, so they are not in it;
 where the instruments differ, a difference must be larger than what they allow, too.
@@ -388,7 +388,7 @@ def _notes(found: Comparison, sides: Sequence[_Side]) -> Iterator[str]:
     yield {
         Basis.REPEATS: "± is the repeatability (about 95 %): how the mean of the repeats would "
         "come out again on the same meters. A change is significant beyond the scatter between "
-        f"the repeats, at all points and quantities together at most one time in {1 / LEVEL:.0f} "
+        f"the repeats, at all points and quantities together one time in {1 / LEVEL:.0f} "
         "by chance",
         Basis.ROUNDS: "± is the repeatability (about 95 %). One run each, judged by its rounds: "
         "what another run of the same drive would change is not in them",

@@ -13,7 +13,7 @@ A gate file is TOML::
 
 A limit on ``celsius_max`` is in K, and called ``worse_kelvin``. A limit is broken when repeats show
 that the side is worse than it. All limits at all points are judged together: a gate on equal
-sides fails at most one time in forty by chance. When only the scatter reaches over a
+sides fails about one time in forty by chance. When only the scatter reaches over a
 limit it is undecided, which passes unless the gate is strict. One run a side breaks no limit, as it
 does not show how runs differ: beyond a limit it is undecided.
 """
