@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,14 @@ from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCou
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.results import Series
-from labctl.analysis.stats.time_mean import LOST, STANDS_FOR, TimeMean, bridged_steps, usual_steps
+from labctl.analysis.stats.time_mean import (
+    LOST,
+    STANDS_FOR,
+    TimeMean,
+    bridged_steps,
+    times_stood_for,
+    usual_steps,
+)
 from labctl.analysis.stats.uncertainty import Scatter
 
 CHUNK = 32_768
@@ -104,6 +112,32 @@ class PhasePower:
     """Rails without watts, and why: one line each."""
 
 
+def rail_volts(
+    t_amps: Floats,
+    amps: Floats,
+    t_volts: Floats,
+    volts: Floats,
+    bridged: Floats | float,
+    drop_ohm: float = 0.0,
+) -> tuple[Floats, Floats, Floats]:
+    """Times, volts at the drive, and amps of one rail at I's times, without those where V is
+    missing.
+
+    Times ascend, in any unit from any origin; ``bridged`` is in the same unit: the
+    longest stretch between two readings of V that may be interpolated over, or that of each step
+    between two of them. ``drop_ohm`` is the resistance between where V is measured and the drive,
+    and I · R is taken off.
+    """
+    if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
+        return t_amps, (volts - amps * drop_ohm if drop_ohm else volts), amps
+    volts_at, known = interpolated(t_amps, t_volts, volts, bridged)
+    if drop_ohm:
+        volts_at -= amps * drop_ohm
+    return (
+        (t_amps, volts_at, amps) if known is None else (t_amps[known], volts_at[known], amps[known])
+    )
+
+
 def rail_watts(
     t_amps: Floats,
     amps: Floats,
@@ -112,22 +146,55 @@ def rail_watts(
     bridged: Floats | float,
     drop_ohm: float = 0.0,
 ) -> tuple[Floats, Floats]:
-    """Times and watts of one rail: V·I at I's times, without those where V is missing.
+    """Times and watts of one rail (arguments: :func:`rail_volts`): (V − I·R)·I.
 
-    Times ascend, in any unit from any origin; ``bridged`` is in the same unit: the
-    longest stretch between two readings of V that may be interpolated over, or that of each step
-    between two of them. ``drop_ohm`` is the
-    resistance between where V is measured and the drive: (V − I·R)·I. All watts of sinks and
-    results are calculated here. (The live view and the limits use the product of the newest volts
-    and amps, which is never a result.)
+    All watts of sinks and results are calculated here. (The live view and the limits use the
+    product of the newest volts and amps, which is never a result.)
     """
-    if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
-        return t_amps, (volts - amps * drop_ohm if drop_ohm else volts) * amps
-    volts_at, known = interpolated(t_amps, t_volts, volts, bridged)
-    if drop_ohm:
-        volts_at -= amps * drop_ohm
-    volts_at *= amps
-    return (t_amps, volts_at) if known is None else (t_amps[known], volts_at[known])
+    t, volts_at, amps_at = rail_volts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
+    return t, volts_at * amps_at
+
+
+class RailPart(NamedTuple):
+    """Readings of a rail at I's times (ns since a phase began): volts at the drive, amps, watts."""
+
+    t: Floats
+    volts: Floats
+    amps: Floats
+    watts: Floats
+
+
+_NO_READINGS = RailPart(*(np.empty(0) for _ in range(4)))
+
+
+def rail_readings(
+    rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int
+) -> tuple[RailPart, Floats, RailPower | None]:
+    """The readings that the watts of a phase are made of, and the time that each stands for, ns.
+
+    Also the power that :func:`phase_power` makes of them, None where the rail has none. Amps and
+    watts are corrected for the temperature of the shunt.
+    """
+    worker = _RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
+    if not worker.enough:
+        return _NO_READINGS, np.empty(0), None
+    edges = _part_edges(worker.most, begin_ns, end_ns)
+    worker.plan(edges)
+    parts = [worker.part(number) for number in range(len(edges))]
+    power = worker.result()
+    worker.release_pages()
+    t, volts, amps, watts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    stands_for = times_stood_for(t, float(end_ns - begin_ns), worker.amps_interval)
+    if power is None:
+        return RailPart(t, volts, amps, watts), stands_for, None
+    power = corrected_for_shunt(power, begin_ns, end_ns)
+    factor = 1.0 if power.shunt is None else power.shunt.factor
+    return RailPart(t, volts, amps * factor, watts * factor), stands_for, power
+
+
+def _part_edges(most: int, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
+    """Where the parts of a phase end whose fastest channel has ``most`` readings."""
+    return np.linspace(begin_ns, end_ns, most // CHUNK + 2)[1:].astype(np.int64)
 
 
 def phase_power(
@@ -144,7 +211,7 @@ def phase_power(
     if not workers:
         return PhasePower({}, None, None, None, tuple(missing))
     most = max(worker.most for worker in workers)
-    edges = np.linspace(begin_ns, end_ns, most // CHUNK + 2)[1:].astype(np.int64)
+    edges = _part_edges(most, begin_ns, end_ns)
     for worker in workers:
         worker.plan(edges)
     grid = min(workers, key=lambda worker: worker.expected)
@@ -203,17 +270,18 @@ def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPow
 
 
 def _summed(
-    parts: Sequence[tuple[Floats, Floats]], grid: int, workers: Sequence[_RailWorker]
+    parts: Sequence[RailPart], grid: int, workers: Sequence[_RailWorker]
 ) -> tuple[Floats, Floats]:
     """Times, and the sum of all rails at the times of the slowest one where all are known."""
-    t, total = parts[grid]
+    t, total = parts[grid].t, parts[grid].watts
     if not len(t) or len(parts) == 1:
         return t, total
     total = total.copy()
     good: NDArray[np.bool_] | None = None
-    for number, (other_t, other) in enumerate(parts):
+    for number, part in enumerate(parts):
         if number == grid:
             continue
+        other_t, other = part.t, part.watts
         if not len(other_t):
             return np.empty(0), np.empty(0)
         if len(other_t) == len(t) and np.array_equal(other_t, t):
@@ -283,8 +351,8 @@ class _RailWorker:
         self._amps_cuts = _cuts(self.rail.amps, self._amps_span, edges)
         self._volts_cuts = _cuts(self.rail.volts, self._volts_span, edges)
 
-    def part(self, number: int) -> tuple[Floats, Floats]:
-        """Times (ns since the phase began) and watts of part ``number``."""
+    def part(self, number: int) -> RailPart:
+        """The readings of part ``number``."""
         low, high = self._amps_cuts[number], self._amps_cuts[number + 1]
         volts_low, volts_high = self._volts_cuts[number], self._volts_cuts[number + 1]
         reach_low = max(volts_low - 1, self._volts_span[0])
@@ -297,7 +365,7 @@ class _RailWorker:
         self._volts.add(t_volts[own], volts[own])
         self._volts_repeats.add(volts[own])
         if not len(t_amps) or not len(t_volts):
-            return np.empty(0), np.empty(0)
+            return _NO_READINGS
         if len(t_amps) == len(t_volts[own]) and np.array_equal(t_amps, t_volts[own]):
             t_volts, volts = t_volts[own], volts[own]
         else:
@@ -305,10 +373,11 @@ class _RailWorker:
         dither = self.rail.volts.info.dither
         bridged = bridged_steps(t_volts, self.volts_interval, BRIDGED, dither)
         drop_ohm = self.rail.info.drop_ohm
-        t, watts = rail_watts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
+        t, volts_at, amps_at = rail_volts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
+        watts = volts_at * amps_at
         self._watts.add(t, watts)
         self._note_losses(t, watts, t_volts, volts)
-        return t, watts
+        return RailPart(t, volts_at, amps_at, watts)
 
     def _note_losses(self, t: Floats, watts: Floats, t_volts: Floats, volts: Floats) -> None:
         steps = np.diff(t)

@@ -64,7 +64,9 @@ def _header_of(header: Header, name: str) -> Header:
         for sensor, channel in header.temperatures.items()
         if owners.get(sensor) == name
     }
-    meters = {one for rail in rails for one in (rail.voltage, rail.current)} | {*sensors.values()}
+    meters = {
+        one for rail in rails for one in (rail.voltage, rail.current, rail.shunt_temperature) if one
+    } | {*sensors.values()}
     own = f"{_FIO}{name}."
     channels = [
         replace(info, name=f"{_FIO}{info.name.removeprefix(own)}")

@@ -81,6 +81,25 @@ def bridged_steps(t: Floats, nominal: float, most: float, dither: float = 0.0) -
     return most * usual_steps(steps, nominal)
 
 
+def times_stood_for(t: Floats, span: float, nominal: float) -> Floats:
+    """The time that each reading of a span stands for; times since it began. The weights of
+    :class:`TimeMean`, for readings that are at hand all at once."""
+    stood = np.zeros(len(t))
+    if not len(t):
+        return stood
+    steps = np.diff(t)
+    first = last = nominal
+    if len(steps):
+        usual = usual_steps(steps, nominal)
+        halves = np.minimum(steps / 2, STANDS_FOR * usual)
+        stood[:-1] += halves
+        stood[1:] += halves
+        first, last = float(usual[0]), float(usual[-1])
+    stood[0] += min(max(float(t[0]), 0.0), STANDS_FOR * first)
+    stood[-1] += min(max(span - float(t[-1]), 0.0), STANDS_FOR * last)
+    return stood
+
+
 class TimeMean:
     """Takes readings of a span of time part by part; O(n) time, fixed memory.
 

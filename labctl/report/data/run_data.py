@@ -7,7 +7,7 @@ nothing is written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -15,20 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from labctl.analysis.methods.method_results import MethodResults, methods_of
+from labctl.analysis.power.rail_power import rail_readings
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
     Floats,
     Ints,
+    RailSeries,
     channel_series,
     host_series,
     rail_series,
 )
 from labctl.analysis.readings.live_iops import live_iops
+from labctl.analysis.readings.phase_spans import phase_spans
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.errors import JournalError
-from labctl.record.header import Header
+from labctl.record.header import Header, RailInfo
 from labctl.record.layout import CHANNELS_DIR
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import Field, phase_rows
@@ -50,12 +53,21 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class RailReadings:
-    """A rail at the moments of its current readings, the voltage interpolated onto them."""
+    """A rail at the moments of its current readings, the voltage interpolated onto them.
+
+    ``volts`` are at the drive, without what drops before it; ``amps`` are corrected for the
+    temperature of a shunt. ``seconds`` is the time that each reading stands for: the mean power is
+    the mean of ``watts`` weighted by it.
+    """
 
     name: str
     t_ns: Ints
     volts: Floats
     amps: Floats
+    seconds: Floats
+    mean_watts: float | None
+    """Mean power over time: of a phase what its summary has. None where there are too few readings,
+    or readings stand for too little of the time."""
 
     @property
     def watts(self) -> Floats:
@@ -132,26 +144,56 @@ class RunData:
     def rail(self, name: str, phase: PhaseResult | None = None) -> RailReadings:
         """Volts, amps and watts of a rail, of the whole run or of one phase.
 
-        Moments at which the voltage is not known are left out. Raises JournalError when there is
-        no such rail.
+        Of a phase they are the readings that its watts in the summary are made of, by the same
+        code. Moments at which the voltage is not known are left out: it is not interpolated over
+        gaps. Raises JournalError when there is no such rail.
         """
         infos = {info.name: info for info in self.header.rails}
         if name not in infos:
             raise JournalError(f"no rail {name!r}; there are: {', '.join(infos)}")
-        info = infos[name]
-        series = rail_series(info, {one: self._series(one) for one in (info.voltage, info.current)})
+        rail = self._rail(infos[name])
+        if phase is not None:
+            return _readings(rail, phase.begin_ns, phase.end_ns, self._boundary_u_ns(phase))
+        if not len(rail.amps):
+            return _readings(rail, 0, 1, 0)
+        ends = rail.amps.clock.to_host_ns(np.array([rail.amps.stamps[0], rail.amps.stamps[-1]]))
+        aperture_ns = round(rail.amps.info.aperture_s * 1e9)
+        around = aperture_ns + round(rail.amps.doubt_ns(*ends.tolist()))
+        whole = _readings(rail, int(ends[0]) - around, int(ends[1]) + around, 0)
+        return self._as_in_phases(rail, whole)
+
+    def _as_in_phases(self, rail: RailSeries, whole: RailReadings) -> RailReadings:
+        """The readings of the whole run, each with the shunt of the phase that it lies in."""
+        info = rail.info
+        if not info.shunt_ohm or not info.shunt_ppm_per_kelvin:
+            return whole
+        amps = whole.amps.copy()
+        for item in self.phases:
+            own = _readings(rail, item.begin_ns, item.end_ns, self._boundary_u_ns(item))
+            inside = (whole.t_ns >= item.begin_ns) & (whole.t_ns <= item.end_ns)
+            places = np.flatnonzero(inside)
+            first = np.searchsorted(whole.t_ns[places], own.t_ns[:1])
+            if len(first) and amps[places[first[0]]]:
+                amps[places] *= own.amps[0] / amps[places[first[0]]]
+        return replace(whole, amps=amps)
+
+    def _rail(self, info: RailInfo) -> RailSeries:
+        names = [info.voltage, info.current]
+        if info.shunt_temperature in {one.name for one in self.header.channels}:
+            names.append(str(info.shunt_temperature))
+        series = rail_series(info, {one: self._series(one) for one in names})
         assert series is not None
-        begin_ns, end_ns = _span(phase)
-        t_ns, amps = series.amps.between(begin_ns, end_ns)
-        volts_t, volts = series.volts.between(_BEGIN_NS, _END_NS)
-        if not len(t_ns) or not len(volts_t):
-            return RailReadings(name, t_ns[:0], amps[:0], amps[:0])
-        origin = int(t_ns[0])
-        at = (t_ns - origin).astype(np.float64)
-        known = (volts_t - origin).astype(np.float64)
-        inside = (at >= known[0]) & (at <= known[-1])
-        volts = np.interp(at[inside], known, volts)
-        return RailReadings(name, t_ns[inside], volts, amps[inside])
+        return series
+
+    def _boundary_u_ns(self, phase: PhaseResult) -> int:
+        return next(
+            (
+                span.boundary_u_ns
+                for span in phase_spans(self.record, phase.end_ns)
+                if span.phase.index == phase.phase.index
+            ),
+            0,
+        )
 
     def live_iops(self, phase: PhaseResult) -> tuple[Floats, Floats]:
         """Seconds since the phase began, and IOPS, as fio reported them each half second."""
@@ -181,6 +223,19 @@ class _RunOfDrive(RunData):
     def channels(self) -> tuple[str, ...]:
         """Names of all channels of this drive."""
         return self.record.channel_names
+
+
+def _readings(rail: RailSeries, begin_ns: int, end_ns: int, boundary_u_ns: int) -> RailReadings:
+    """The readings of a rail that its watts between two moments are made of."""
+    part, stands_for, power = rail_readings(rail, begin_ns, end_ns, boundary_u_ns)
+    return RailReadings(
+        name=rail.info.name,
+        t_ns=begin_ns + np.rint(part.t).astype(np.int64),
+        volts=part.volts,
+        amps=part.amps,
+        seconds=stands_for * 1e-9,
+        mean_watts=None if power is None else power.watts.mean,
+    )
 
 
 _BEGIN_NS, _END_NS = 0, 1 << 62

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,13 @@ import pytest
 import labctl
 from labctl.errors import JournalError
 from tests.unit.synthetic_run import EPOCH_NS, Bench, Meter, Synthetic, build, good_meter
+
+SUPPLY_SIDE: dict[str, object] = {"volts_at": "supply"}
+WARM_SHUNT: dict[str, object] = {
+    "shunt_ppm_per_kelvin": 500.0,
+    "shunt_kelvin_per_watt": 40.0,
+    "shunt_celsius": [35.0, 40.0],
+}
 
 ROOT = Path(__file__).parents[4]
 
@@ -40,6 +48,44 @@ def test_a_rails_arrays_have_the_truth_of_each_phase(made: Synthetic) -> None:
             truth = made.rail_watts[name][phase.phase.index]
             assert rail.watts.mean() == pytest.approx(truth, rel=0.02)
             assert rail.t_ns[0] >= phase.begin_ns and rail.t_ns[-1] < phase.end_ns
+
+
+@pytest.mark.parametrize("changed", [{}, SUPPLY_SIDE, WARM_SHUNT])
+def test_the_api_the_csv_and_the_summary_have_the_same_watts(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    """Also with volts at the supply's side of a shunt, a warm shunt, and a gap in the volts."""
+    lost = Meter(rate_hz=10.0, lost=((15.0, 15.9), (22.0, 22.3)))
+    made = build(tmp_path, Bench(shunt_ohm=0.1, meters={"v12.voltage": lost}))
+    _with_rail(made.path, changed)
+    run = labctl.open_run(made.path)
+    table = run.table()
+    for number, phase in enumerate(run.phases):
+        for name, result in phase.rails.items():
+            rail = run.rail(name, phase)
+            assert rail.mean_watts == result.watts.value == table[f"watts_{name}"][number]
+            mean = np.average(rail.watts, weights=rail.seconds)
+            assert mean == pytest.approx(result.watts.value, rel=1e-12)
+            assert np.average(rail.amps, weights=rail.seconds) == pytest.approx(
+                result.amps.mean, rel=5e-3
+            )
+            inside = (run.rail(name).t_ns >= rail.t_ns[0]) & (run.rail(name).t_ns <= rail.t_ns[-1])
+            whole = run.rail(name).watts[inside][1:-1]  # at the ends volts of beside phases count
+            assert whole == pytest.approx(rail.watts[1:-1], rel=1e-12)
+
+
+def _with_rail(path: Path, changed: dict[str, object]) -> None:
+    header = json.loads((path / "run.json").read_text())
+    for rail in header["rails"]:
+        rail |= changed
+    (path / "run.json").write_text(json.dumps(header))
+
+
+def test_no_watts_are_made_up_in_a_gap_of_the_volts(tmp_path: Path) -> None:
+    lost = Meter(rate_hz=10.0, lost=((15.0, 18.0),))
+    run = labctl.open_run(build(tmp_path, Bench(meters={"v12.voltage": lost})).path)
+    t_s = (run.rail("12V").t_ns - EPOCH_NS) / 1e9
+    assert not ((t_s > 15.6) & (t_s < 17.4)).any()
 
 
 def test_a_device_clock_is_mapped_to_the_runs_timebase(made: Synthetic) -> None:

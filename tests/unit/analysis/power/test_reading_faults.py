@@ -1,0 +1,125 @@
+"""Readings that are repeated, cut off or lost with the load, and digits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labctl.analysis.power.rail_power import RailPower, phase_power
+from labctl.analysis.power.reading_faults import (
+    RepeatCounter,
+    Repeats,
+    clipped,
+    digit_of,
+    left_by_digits,
+    stuck_in,
+)
+from labctl.analysis.readings.channel_series import RailSeries
+from labctl.record.header import RailInfo
+from tests.unit.analysis.power.test_rail_power import series
+
+S = 1_000_000_000
+
+
+def counted(values: np.ndarray, cut: int | None = None) -> Repeats:
+    counter = RepeatCounter()
+    for part in [values] if cut is None else [values[:cut], values[cut:]]:
+        counter.add(part)
+    return counter.result()
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=60), st.integers(1, 59))
+def test_repeats_are_counted_whatever_the_parts(digits: list[int], cut: int) -> None:
+    values = np.array(digits, float)
+    found = counted(values, min(cut, len(values) - 1))
+    assert found == counted(values)
+    assert found.equal == int((np.diff(values) == 0).sum())
+    runs = [len(run) for run in "".join("=" if d == 0 else " " for d in np.diff(values)).split()]
+    assert found.longest == max(runs, default=0) + 1
+    assert found.at_max == int((values == values.max()).sum())
+
+
+def noisy(seed: int, level: float = 0.8, n: int = 600) -> np.ndarray:
+    return level + 0.01 * np.random.default_rng(seed).normal(size=n)
+
+
+def test_a_value_that_stays_from_one_load_to_the_next_is_stuck() -> None:
+    held = noisy(0)
+    held[300:] = held[300]
+    rest = np.full(600, held[300])
+    phases = [counted(one) for one in (noisy(1, 0.2), held, rest, noisy(2, 1.2))]
+    assert stuck_in(phases, [False, True, True, True]) == {1, 2}
+
+
+def test_a_resting_drive_may_draw_just_one_digit() -> None:
+    quiet = np.full(600, 0.003)
+    phases = [counted(one) for one in (quiet, noisy(1), quiet.copy())]
+    assert stuck_in(phases, [False, True, False]) == set()
+
+
+def test_a_coarse_meter_is_not_stuck() -> None:
+    """Volts of 10 mV digits are the same for minutes, and twitch at the edge of a digit."""
+    rng = np.random.default_rng(3)
+    phases = [counted(np.round(12.063 + 0.001 * rng.normal(size=600), 2)) for _ in range(4)]
+    assert stuck_in(phases, [False, True, True, True]) == set()
+
+
+def test_many_equal_maxima_are_a_wall() -> None:
+    assert clipped(counted(np.minimum(noisy(4), 0.805)), None)
+    assert clipped(counted(np.minimum(noisy(4, n=50), 0.82)), 0.82) is bool(
+        (noisy(4, n=50) >= 0.82).sum() >= 3
+    )
+    assert not clipped(counted(noisy(4)), 0.8)
+    assert not clipped(counted(np.tile([0.2, 1.8], 300)), None), "two levels without noise"
+    assert not clipped(counted(np.round(noisy(4), 2)), None), "a coarse meter"
+
+
+def power_of(lost: np.ndarray, amps: np.ndarray, ohm: float = 0.05) -> RailPower:
+    t = np.arange(len(amps)) * 0.1 + 0.05
+    volts = 12.0 - ohm * amps + 1e-4 * np.random.default_rng(0).normal(size=len(t))
+    item = RailSeries(
+        RailInfo("12V", 12, "v", "i"),
+        series("v.voltage", t, volts),
+        series("i.current", t[~lost], amps[~lost]),
+    )
+    return phase_power([item], 0, round(len(t) * 0.1 * S), 0).rails["12V"]
+
+
+def test_readings_that_are_lost_while_the_volts_sag_are_lost_with_the_load() -> None:
+    amps = noisy(5, 0.5)
+    for begin in range(40, 600, 70):
+        amps[begin : begin + 5] += 0.6
+    assert power_of(amps > 0.8, amps).lost_at > 4
+    at_random = [
+        power_of(np.random.default_rng(seed).random(600) < 0.1, amps).lost_at for seed in range(20)
+    ]
+    assert max(np.abs(at_random)) < 4
+
+
+def test_digits_that_a_value_does_not_move_by_stay_in_its_mean() -> None:
+    assert left_by_digits(1e-3, 0.0) == pytest.approx(1e-3 / math.sqrt(12))
+    assert left_by_digits(1e-3, 1e-6) < 1e-9
+    assert left_by_digits(0.0, 0.0) == 0.0
+    t = np.arange(0.0, 60.0, 0.1)
+    whole = series("i.current", t, np.repeat([0.003, 0.005, 0.004], 200))
+    assert digit_of(whole) == pytest.approx(0.001)
+    assert digit_of(series("i.current", t, noisy(1))) == 0.0
+
+
+def test_inrush_in_a_doubtful_edge_may_have_been_in_the_phase() -> None:
+    """2.4 A for 0.2 s where the time is not known to 0.2 s: what was left out counts."""
+    t = np.arange(0.05, 14.0, 0.1)
+    amps = np.where((t > 5.0) & (t < 9.0), 0.8, 0.1)
+    amps[(t > 4.9) & (t < 5.1)] = 2.4
+    current = series("i.current", t, amps, 0.02)
+    doubtful = replace(current, info=replace(current.info, time_u_s=0.2))
+    volts = series("v.voltage", t, np.full(len(t), 12.0), 0.02)
+    for one, expected in ((current, 0.0), (doubtful, 1.6 * 12 * 0.3 / 4)):
+        item = RailSeries(RailInfo("12V", 12, "v", "i"), volts, one)
+        power = phase_power([item], 5 * S, 9 * S, 0).rails["12V"]
+        assert power.edge_watts == pytest.approx(expected, abs=0.2)
