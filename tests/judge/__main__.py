@@ -88,17 +88,18 @@ def _numbers(chosen: list[Regime], seed: int, asked: argparse.Namespace) -> list
             print(row.line(), flush=True)
         rows += found
         if asked.misses:
-            _tell(said)
+            _tell(
+                [one for one in said if one.missed or (one.value is None and not found[0].refused)]
+            )
     return rows
 
 
 def _tell(said: list[Statement]) -> None:
     for one in said:
-        if one.missed or one.value is None:
-            print(
-                f"      run {one.run} phase {one.phase} {one.quantity}: {one.value} ± {one.u}, "
-                f"truth {one.truth:.5g}; {'; '.join(one.notes)}"
-            )
+        print(
+            f"      run {one.run} phase {one.phase} {one.quantity}: {one.value} ± {one.u}, "
+            f"truth {one.truth:.5g}; {'; '.join(one.notes)}"
+        )
 
 
 def _gate(seed: int, asked: argparse.Namespace) -> dict[str, Counter[str]]:

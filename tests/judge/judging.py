@@ -6,6 +6,7 @@ labctl is asked as its user would: ``labctl.open_run`` and the columns of ``phas
 from __future__ import annotations
 
 import multiprocessing
+import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ COLUMNS = {
 ONE_SIDED = ("at least", "lower bound")
 """Words of the notes of a phase whose value has no U, because it may be more."""
 
+BOUND = re.compile(r"at least ([\d.]+) W")
+
 
 def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
     """What is said of the phases with work of one run (or of the idle one, where that is all)."""
@@ -45,9 +48,10 @@ def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
         path, truth = write(Path(folder), scene, rng)
         opened = labctl.open_run(path)
         table = opened.table()
+        again = _again(run, opened)
         notes = [(*one.notes, *opened.summary.problems) for one in opened.phases]
     if regime.quantities == ("repeatability",):
-        return _again(run, table, [one.role == "measure" for one in scene.works], notes)
+        return again
     idle = truth[0] if scene.works[0].role == "idle_before" else None
     return [
         _statement(run, index, quantity, told, idle, table, notes[index])
@@ -68,29 +72,33 @@ def _statement(
         "above idle": told.watts - (idle.watts if idle else 0.0),
         "IOPS/W": told.ios / told.joules,
     }[quantity]
+    bounds = [float(found) for note in notes for found in BOUND.findall(note)]
     at_least = (
         value is not None
         and u is None
         and any(word in note for note in notes for word in ONE_SIDED)
     )
-    return Statement(run, index, quantity, truth, _number(value), _number(u), at_least, notes)
+    told_least = max(bounds, default=None) if quantity == "watts" else None
+    return Statement(
+        run, index, quantity, truth, _number(value), _number(u), at_least, notes, told_least
+    )
 
 
-def _again(
-    run: int, table: dict[str, Any], wanted: Sequence[bool], notes: Sequence[tuple[str, ...]]
-) -> list[Statement]:
+def _again(run: int, opened: labctl.RunData) -> list[Statement]:
     """Of equal phases the first against the second, the third against the fourth …"""
-    indexes = [index for index, works in enumerate(wanted) if works]
-    widths = table.get("watts_repeatability", [None] * len(wanted))
+    phases = [one for one in opened.phases if one.phase.role == "measure"]
     found = []
-    for one, two in zip(indexes[::2], indexes[1::2], strict=False):
-        values, around = (
-            [_number(column[i]) for i in (one, two)] for column in (table["watts"], widths)
-        )
-        known = None not in around
-        u = float(np.hypot(*around)) if known else None  # type: ignore[arg-type]
-        truth = values[1] if values[1] is not None else np.nan
-        found.append(Statement(run, one, "repeatability", truth, values[0], u, False, notes[one]))
+    for one, two in zip(phases[::2], phases[1::2], strict=False):
+        if one.watts is None or two.watts is None:
+            continue
+        widths = one.watts.repeatability, two.watts.repeatability
+        u = None if None in widths else float(np.hypot(*widths))
+        found.append(
+            Statement(
+                run, one.phase.index, "repeatability", two.watts.value, one.watts.value, u,
+                at_least=False, notes=one.notes,
+            )
+        )  # fmt: skip
     return found
 
 

@@ -27,6 +27,8 @@ class Statement:
     """None: no two-sided uncertainty is stated."""
     at_least: bool
     notes: tuple[str, ...] = ()
+    told_least: float | None = None
+    """Watts that its notes say were drawn at least."""
 
     @property
     def two_sided(self) -> bool:
@@ -38,9 +40,8 @@ class Statement:
         if self.two_sided:
             assert self.value is not None and self.u is not None
             return abs(self.value - self.truth) > self.u
-        if self.at_least and self.value is not None:
-            return self.value > self.truth * (1 + 2e-3)
-        return False
+        least = self.value if self.at_least else self.told_least
+        return least is not None and least > self.truth * (1 + 2e-3)
 
 
 @dataclass(frozen=True)
