@@ -277,6 +277,8 @@ class PhaseResult:
     leave no mean; else None."""
     cpu: CpuUse | None = None
     """None where it was not sampled, and in phases that are too short."""
+    fio_clock: Estimate | None = None
+    """Seconds that fio's clock counted in a second; None where it is not known."""
 
     @property
     def duration_s(self) -> float:
@@ -309,6 +311,8 @@ class ClockResult:
     pairs: int
     offset_ms: float | None = None
     """Only of a drive's host: how far its wall clock was ahead of ours when the run began."""
+    drift_u_ppm: float | None = None
+    """Only of fio's clock: U of its drift. Each phase is a restart of that clock."""
 
 
 @dataclass(frozen=True, slots=True)

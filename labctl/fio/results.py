@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labctl.fio.documents import (
@@ -73,6 +73,19 @@ class FioResult:
     user_cpu_pct: float | None = None
     """Time of its workers in user mode, the mean of them in per cent of one core."""
     system_cpu_pct: float | None = None
+    clock_rate: float = 1.0
+    """Seconds that fio's clock counts in one of the clock that its rates are of."""
+
+    def at_clock_rate(self, rate: float) -> FioResult:
+        """The same with rates by a clock of which fio's counts ``rate`` seconds in a second.
+
+        Latencies stay as fio's clock measured them.
+        """
+        read, write, mixed = (
+            side and replace(side, iops=side.iops * rate, bytes_per_s=side.bytes_per_s * rate)
+            for side in (self.read, self.write, self.mixed)
+        )
+        return replace(self, read=read, write=write, mixed=mixed, clock_rate=self.clock_rate * rate)
 
 
 def last_document(text: str) -> dict[str, Any] | None:

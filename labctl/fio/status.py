@@ -42,6 +42,7 @@ class FioStatus:
 
     ``wall_ms`` is fio's wall clock (None where it prints none), ``runtime_ms`` the time since the
     first job began its I/O. ``drives``: the totals of each drive alone, where there are several.
+    ``clock_rate``: seconds that fio's clock counts in a second, where that is known.
     """
 
     totals: dict[str, Totals]
@@ -49,6 +50,7 @@ class FioStatus:
     wall_ms: int | None
     errors: tuple[int | str, ...] = ()
     drives: dict[str, dict[str, Totals]] = field(default_factory=dict)
+    clock_rate: float = 1.0
 
     @property
     def total_ios(self) -> int:
@@ -153,7 +155,7 @@ def intervals(
     Empty when too little time has passed. ``end_ns`` is when ``after`` was true, ``begin_ns`` when
     ``before`` was: given where fio's own runtime is no measure of the time between them.
     """
-    span_ms = float(after.runtime_ms - (before.runtime_ms if before else 0))
+    span_ms = (after.runtime_ms - (before.runtime_ms if before else 0)) / after.clock_rate
     if begin_ns is not None:
         span_ms = (end_ns - begin_ns) / NS_PER_MS
     if span_ms < LEAST_INTERVAL_MS:

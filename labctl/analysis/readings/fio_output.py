@@ -8,9 +8,12 @@ last document itself is examined.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from labctl.analysis.readings.fio_clock import over_own_time
 from labctl.analysis.readings.phase_spans import PhaseSpan
 from labctl.fio.results import FioResult, last_document, result_of
 from labctl.fio.status import status_of, unfinished
@@ -21,6 +24,8 @@ from labctl.record.reader import RunRecord
 FIO_STDOUT = "stdout"
 TAIL_BYTES = 1 << 18
 """Bytes read from the end of fio's output: the last document has a few 10 KiB."""
+SLOWEST = 1.25
+"""How much longer than it counts a phase may have been, for the slowest clock of fio."""
 SHORT_BY_NS = 500_000_000
 """fio prints its totals this often: a truncated output mostly ends earlier before its phase's end.
 The others end with I/Os in flight, which a whole output does not."""
@@ -29,13 +34,16 @@ The others end with I/Os in flight, which a whole output does not."""
 def read_output(record: RunRecord, span: PhaseSpan) -> tuple[PhaseSpan, FioResult | None]:
     """fio's result at the end of a phase, and the span with its outcome.
 
-    Without a whole output there is no result, and the phase has failed for that reason
-    (``unfit``), unless it was interrupted: its output may have been moved for another attempt.
+    Its rates are over the phase's own time. Without a whole output there is no result, and the
+    phase has failed for that reason (``unfit``), unless it was interrupted: its output may have
+    been moved for another attempt.
     """
     document = phase_document(record, span.phase)
     unfit = _problem_of_output(record, span, document)
     if not unfit:
-        return span, None if document is None else result_of(document, record.drive_name)
+        if document is None:
+            return span, None
+        return over_own_time(result_of(document, record.drive_name), span, document)
     if span.outcome == Outcome.INTERRUPTED:
         return span, None
     reason = unfit if span.outcome == Outcome.COMPLETED else span.reason
@@ -66,7 +74,8 @@ def _problem_of_output(record: RunRecord, span: PhaseSpan, document: dict[str, A
     if not file.is_file():
         why = f"{FIO_STDOUT} is missing"
     elif span.printed is None:
-        why = f"{FIO_STDOUT} ends before what fio prints last" if _is_cut(span, document) else ""
+        cut = _is_cut(span, document) and not _is_alone(file, span, document)
+        why = f"{FIO_STDOUT} ends before what fio prints last" if cut else ""
     elif (size := file.stat().st_size) != span.printed.stdout_bytes:
         why = f"{FIO_STDOUT} has {size} bytes, fio printed {span.printed.stdout_bytes}"
     elif _runtime_and_ios(document) != (span.printed.runtime_ms, span.printed.total_ios):
@@ -95,3 +104,19 @@ def _is_cut(span: PhaseSpan, document: dict[str, Any] | None) -> bool:
         return True
     short_ns = span.duration_ns - status.runtime_ms * 1_000_000
     return short_ns > max(SHORT_BY_NS, 2 * span.boundary_u_ns)
+
+
+def _is_alone(file: Path, span: PhaseSpan, document: dict[str, Any] | None) -> bool:
+    """Whether an output is one document and no more, of a fio that was asked for no statuses, and
+    falls short of its phase by no more than a slow clock makes of it."""
+    if document is None or file.stat().st_size > TAIL_BYTES:
+        return False
+    status = status_of(document)
+    if unfinished(status, span.phase.block_size_bytes):
+        return False
+    if status.runtime_ms * 1_000_000 * SLOWEST < span.duration_ns:
+        return False
+    try:
+        return bool(json.loads(file.read_text("utf-8", "replace")) == document)
+    except (ValueError, RecursionError):
+        return False

@@ -11,7 +11,9 @@ import numpy as np
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.readings.host_clock import host_clock
+from labctl.analysis.results import Estimate
 from labctl.record.events import Event, EventKind, Outcome
+from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 
@@ -42,6 +44,9 @@ class PhaseSpan:
     ``boundary_u_ns`` is the half-width of doubt of both edges. ``outcome`` is "completed",
     "failed" or "interrupted" (it never ended: the run was cut off, or is still on). ``printed`` is
     None in older records and where fio did not begin; ``unfit``: why its output is not whole.
+    ``ended``: begin and end were recorded, so that it lasted as long by labctl's clock.
+    ``fio_rate``: seconds that fio's clock counted in a second, from ``fio_statuses`` of its
+    statuses.
     """
 
     phase: Phase
@@ -52,6 +57,9 @@ class PhaseSpan:
     reason: str = ""
     printed: RecordedOutput | None = None
     unfit: str = ""
+    ended: bool = False
+    fio_rate: Estimate | None = None
+    fio_statuses: int = 0
 
     @property
     def duration_ns(self) -> int:
@@ -136,6 +144,7 @@ def _span(
     ended_ns, data = ended
     begin_ns = _first(_time(data.get("begin_ns")), started_ns, ended_ns)
     end_ns = _first(_time(data.get("end_ns")), ended_ns)
+    rate, statuses = _fio_clock(data.get("fio_clock"))
     return PhaseSpan(
         phase=phase,
         outcome=str(data.get("outcome", Outcome.COMPLETED)),
@@ -144,7 +153,19 @@ def _span(
         boundary_u_ns=max(_time(data.get("boundary_u_ns")) or 0, 0),
         reason=str(data.get("reason") or ""),
         printed=_printed(data),
+        ended=_time(data.get("begin_ns")) is not None and _time(data.get("end_ns")) is not None,
+        fio_rate=rate,
+        fio_statuses=statuses,
     )
+
+
+def _fio_clock(data: Any) -> tuple[Estimate | None, int]:
+    """The rate of fio's clock and from how many statuses it is, as ``phase_ended`` has them."""
+    found = data if isinstance(data, dict) else {}
+    rate, u, statuses = (found.get(key) for key in ("rate", "u", "statuses"))
+    if not (is_number(rate) and is_number(u) and rate > 0 and u >= 0):
+        return None, 0
+    return Estimate(float(rate), float(u)), statuses if isinstance(statuses, int) else 0
 
 
 def _printed(data: Mapping[str, Any]) -> RecordedOutput | None:
@@ -164,6 +185,7 @@ def _mapped(span: PhaseSpan, data: Mapping[str, Any], clock: ClockMap) -> PhaseS
     clock_ns, runtime_ns, earliest_ns, latest_ns = (time for time in times if time is not None)
     mapped_ns = int(clock.to_host_ns(np.array([clock_ns]))[0])
     u_ns = min(clock.u_between_ns(mapped_ns, mapped_ns), latest_ns - earliest_ns)
+    u_ns += max(_time(data.get("status_u_ns")) or 0, 0)
     begin_ns = min(max(mapped_ns, earliest_ns), latest_ns)
     end_ns = begin_ns + runtime_ns
     return replace(

@@ -18,6 +18,7 @@ from labctl.analysis.readings.channel_statuses import (
     ChannelStatus,
     channel_statuses,
 )
+from labctl.analysis.readings.fio_clock import is_off, words
 from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
@@ -71,6 +72,11 @@ def phase_problems(
         replay = span.phase.replay
         if replay is not None and replay.stalls and reaps_late(record.header.drive.engine, fio):
             notes.append(REAPED_LATE)
+        if is_off(span, fio):
+            notes.append(
+                f"{words(fio.clock_rate, 1)}: IOPS and bytes/s are over the time that labctl "
+                "measured, latencies are as fio's clock measured them"
+            )
         notes += [fio.error] * bool(fio.error)
         notes += fio.notes
     return tuple(notes)

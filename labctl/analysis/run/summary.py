@@ -25,6 +25,7 @@ from labctl.analysis.readings.channel_series import (
 )
 from labctl.analysis.readings.cpu_use import CpuSample, cpu_samples, cpu_use
 from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
+from labctl.analysis.readings.fio_clock import fio_clock_problem, fio_clock_result
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
 from labctl.analysis.readings.live_iops import LIVE_IOPS
@@ -153,11 +154,12 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         idle_watts=idle_watts,
         phases=tuple(phases),
         throttling=throttling,
-        clocks=_clocks(record, channels),
+        clocks=_clocks(record, channels, spans),
         edge_lags=lags,
         gap_median_ms=float(np.median(gaps)) if gaps else None,
         problems=(
             *problems,
+            *fio_clock_problem(spans, [fio for _, fio in outputs]),
             *lag_problems(lags),
             *own_power_problem(own),
             *burden_problems(record.header.rails, phases),
@@ -308,6 +310,7 @@ def _phase_result(
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
         cpu=cpu_use(cpu, span, fio),
+        fio_clock=span.fio_rate,
     )
 
 
@@ -368,9 +371,11 @@ def _with_throttling(
     )
 
 
-def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[ClockResult, ...]:
-    host = host_clock_result(record)
-    return (() if host is None else (host,)) + tuple(
+def _clocks(
+    record: RunRecord, channels: Mapping[str, ChannelSeries], spans: Sequence[PhaseSpan]
+) -> tuple[ClockResult, ...]:
+    host, fio = host_clock_result(record), fio_clock_result(spans)
+    meters = tuple(
         ClockResult(
             channel=name,
             drift_ppm=series.clock.drift_ppm,
@@ -381,3 +386,4 @@ def _clocks(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> tuple[C
         for name, series in channels.items()
         if series.clock.pieces
     )
+    return (*([host] if host else []), *meters, *([fio] if fio else []))

@@ -139,6 +139,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         watts_unthrottled=None,
         iops_unthrottled=None,
         cpu=mean_cpu_use([item.cpu for item in good]),
+        fio_clock=_estimate([item.fio_clock for item in good]),
     )
 
 

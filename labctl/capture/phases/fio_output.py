@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
-from labctl.capture.host.drive_host import DriveHost, HostMoment, Spawned
+from labctl.capture.host.drive_host import DriveHost, Spawned
+from labctl.capture.phases.fio_clock import FASTEST, FioClock, PrintedTimes, fio_clock
 from labctl.capture.phases.fio_job import DISK, DONE, HELD, busy_ms_of
-from labctl.capture.phases.fio_window import STARTED_WITHIN_MS
+from labctl.capture.phases.fio_window import is_early
 from labctl.capture.phases.kept_output import KeptFile
 from labctl.fio.documents import DocumentStream
 from labctl.fio.status import FioStatus, comes_back_empty, status_of
@@ -19,6 +21,8 @@ STDERR_FILE = "stderr"
 READ_OUT_WITHIN_S = 5.0
 SECTOR_BYTES = 512
 MOST_COMPLAINTS = 10
+FIT_AGAIN = 1.1
+"""The rate of fio's clock is learned anew with so many times more statuses than before."""
 
 _HARMLESS = ("fio: connected to NBD server",)
 
@@ -49,8 +53,10 @@ class FioOutput:
         self.release_ns: int | None = None
         """To be set at the release: what fio prints before it does not concern the phase."""
         self.last_status: FioStatus | None = None
-        self.began: list[HostMoment] = []
-        """When the first I/O was, by each status that fio's clock can be trusted in."""
+        self.printed_at: list[PrintedTimes] = []
+        """The times of each status that the wall clock can be trusted in."""
+        self.clock_rate = 1.0
+        """Seconds that fio's clock counts in a second, as far as its statuses show by now."""
         self.complaints: list[str] = []
         """The first lines with errors of fio."""
         self.errors: tuple[int | str, ...] = ()
@@ -66,6 +72,7 @@ class FioOutput:
         self._stdout, self._stderr = stdout, stderr
         self._held_jobs = 0
         self._done_jobs = 0
+        self._fitted = 0
         self._busy_ms: list[int] = []
         self._stdout_bytes = 0
         self._last_printed: FioStatus | None = None
@@ -90,7 +97,7 @@ class FioOutput:
         """I/Os per second since the first one, by the newest status; 0 without one."""
         if self.last_status is None or not self.last_status.runtime_ms:
             return 0.0
-        return self.last_status.total_ios / self.last_status.runtime_ms * 1000
+        return self.last_status.total_ios / self.last_status.runtime_ms * 1000 * self.clock_rate
 
     @property
     def disk_busy_s(self) -> float | None:
@@ -149,17 +156,37 @@ class FioOutput:
         shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:
             shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
-            began = shown.before(status.runtime_ms * NS_PER_MS)
-            not_before_ns = self.release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
-            early = began.t_ns < not_before_ns
-            if early and not self.began:
-                return  # printed across the release: its runtime counts from before it
+            times = PrintedTimes(status.runtime_ms, shown)
+            # what was printed across the release has a runtime that counts from before it; no
+            # clock is so fast
+            across = is_early(times.began(FASTEST), self.release_ns)
+            if across and not self.printed_at:
+                return
             ahead = shown.t_ns - shown.u_ns > shown_ns + NS_PER_MS
-            if not (early or ahead):  # else the wall clock was set after fio printed it
+            if not (across or ahead):  # else the wall clock was set after fio printed it
                 shown_ns = shown.t_ns
-                self.began.append(began)
+                self.printed_at.append(times)
+                self._fit_clock()
         self.last_status = status
-        self._on_status(status, shown_ns)
+        self._on_status(replace(status, clock_rate=self.clock_rate), shown_ns)
+
+    def fio_clock(self) -> FioClock | None:
+        """How fast fio's clock runs, by the statuses so far; None where they do not show it.
+
+        Those of a paced replay do not: fio notes its runtime, then waits for workers that sleep
+        until the trace's next I/O (3.33), and prints it late.
+        """
+        replay = self._phase.replay
+        return None if replay is not None and replay.stalls else fio_clock(self.printed_at)
+
+    def _fit_clock(self) -> None:
+        """Learn the rate of fio's clock anew, the more seldom the better it is known."""
+        if len(self.printed_at) < FIT_AGAIN * self._fitted:
+            return
+        self._fitted = len(self.printed_at)
+        clock = self.fio_clock()
+        if clock is not None and clock.matters(self.printed_at[-1].runtime_ms * NS_PER_MS):
+            self.clock_rate = clock.rate
 
     def _check_bytes(self, before: FioStatus, now: FioStatus) -> None:
         """Give up when the drive completes I/Os without data."""

@@ -61,7 +61,8 @@ them may look like half a minute of nothing."""
 NO_PROGRESS_S = 120.0
 """A fill, whose length is bytes and not time, counts as hung after this long without a byte."""
 EARLY_BY_S = 0.5
-"""A phase that ends this much before its time ended badly: fio gives up after an I/O error."""
+"""A phase that ends this much before its time, by fio's own clock, ended badly: fio gives up after
+an I/O error."""
 EXIT_WITHIN_S = 20.0
 
 
@@ -167,7 +168,8 @@ class FioProcess:
         when it has something else open than was checked."""
         filled_bytes = self._files.missing_bytes + self._in_flight_bytes
         within_s = HELD_WITHIN_S + filled_bytes / FILLED_BYTES_PER_S
-        await self._wait_for(self.output.held, within_s, "did not get ready")
+        failing = f"did not get ready within {within_s:.0f} s"
+        await self._wait_for(self.output.held, within_s, failing)
         await self._files.compare(must_be_there=True)
         self._raise_if_different()
 
@@ -186,9 +188,7 @@ class FioProcess:
         """Wait for the last I/O of the last job. Raises RunFailed when it ends badly or hangs,
         Refused when it works on something else than was checked."""
         if self.phase.timed:
-            last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
-            within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
-            await self._wait_for(self.output.done, within_s, "did not end")
+            await self._wait_its_time()
         else:
             await self._wait_while_it_progresses()
         if self._comparing is not None:
@@ -197,8 +197,11 @@ class FioProcess:
         release_ns, done_ns = self.release_ns, self.output.done_ns
         assert release_ns is not None and done_ns is not None
         worked_s = (done_ns - release_ns) / NS_PER_S
-        if self.phase.timed and worked_s < self.phase.duration_s - EARLY_BY_S:
-            problem = await self.finish()
+        least_s = self.phase.duration_s - EARLY_BY_S
+        if not self.phase.timed or worked_s * self.output.clock_rate >= least_s:
+            return
+        problem = await self.finish()  # only its last document says how long it was by its clock
+        if problem or self.output.printed["runtime_ms"] / 1000 < least_s:
             raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
 
     async def finish(self) -> str:
@@ -258,7 +261,8 @@ class FioProcess:
         ends = [at_ns for at_ns in (self.output.done_ns, self._stopped_ns) if at_ns is not None]
         latest_ns = min(ends, default=self._timebase.now_ns())
         runtime_ms = 0 if self.output.last_status is None else self.output.last_status.runtime_ms
-        return window_between(self.release_ns, latest_ns, runtime_ms, self.output.began)
+        printed, clock = self.output.printed_at, self.output.fio_clock()
+        return window_between(self.release_ns, latest_ns, runtime_ms, printed, clock)
 
     @property
     def _in_flight_bytes(self) -> int:
@@ -280,12 +284,22 @@ class FioProcess:
                     "drive still there?"
                 )
 
+    async def _wait_its_time(self) -> None:
+        """Wait for the end of a timed phase, whose time is over by fio's clock."""
+        last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
+        within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
+        if await self._happened(self.output.done, within_s):
+            return
+        slower_s = max(self.phase.duration_s * (1.0 / self.output.clock_rate - 1.0), 0.0)
+        failing = f"did not end within {within_s + slower_s:.0f} s"
+        await self._wait_for(self.output.done, slower_s, failing)
+
     async def _wait_for(self, event: asyncio.Event, timeout_s: float, failing: str) -> None:
         if await self._happened(event, timeout_s):
             return
         self._raise_if_gone()
         self.kill()
-        raise RunFailed(f"fio for {self.phase.label} {failing} within {timeout_s:.0f} s")
+        raise RunFailed(f"fio for {self.phase.label} {failing}")
 
     async def _happened(self, event: asyncio.Event, timeout_s: float) -> bool:
         """Wait for ``event``, for fio to be gone, or for the time; whether it was the event."""

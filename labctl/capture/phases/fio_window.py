@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.capture.host.drive_host import HostMoment
+from labctl.capture.phases.fio_clock import FioClock, PrintedTimes
 from labctl.record.timebase import NS_PER_MS
 
 STARTED_WITHIN_MS = 2.0
@@ -22,61 +23,94 @@ CONTRADICTING_NS = 100 * NS_PER_MS
 @dataclass(frozen=True, slots=True)
 class ClockWindow:
     """The window for the analysis: the first I/O on the clock of the drive's host (device time of
-    ``host.wall``), fio's runtime, and between which moments of the timebase the first I/O was."""
+    ``host.wall``), how long it worked, between which moments of the timebase the first I/O was,
+    and the half-width of the doubt that fio's statuses leave of begin and end."""
 
     clock_begin_ns: int
     runtime_ns: int
     begin_not_before_ns: int
     begin_not_after_ns: int
+    status_u_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class FioWindow:
-    """When a phase really worked: first and last I/O, and the half-width of the doubt."""
+    """When a phase really worked: first and last I/O, and the half-width of the doubt; and how
+    fast fio's clock ran, where its statuses show it."""
 
     begin_ns: int
     end_ns: int
     u_ns: int
     clock: ClockWindow | None = None
+    fio: FioClock | None = None
 
 
 def window_between(
-    release_ns: int, latest_ns: int, runtime_ms: int, began: Sequence[HostMoment]
+    release_ns: int,
+    latest_ns: int,
+    runtime_ms: int,
+    printed: Sequence[PrintedTimes],
+    fio: FioClock | None,
 ) -> FioWindow:
     """First and last I/O on the timebase, from fio's own runtime and from our signals.
 
-    fio prints wall clock and time since its first I/O together; their difference is when it
-    ``began``, once for each document. It must be after the release, and the last I/O before
+    fio prints wall clock and time since its first I/O together; their difference is when it began,
+    once for each document. Where its clock (``fio``) surely runs at another rate, its runtime is
+    taken at that rate. It must have begun after the release, and its last I/O was before
     ``latest_ns``: the "done" signal, or the moment when a phase was asked to stop, for then it was
     surely still at work. On another host the wall clock is mapped; where it stepped meanwhile, or
-    nothing is known of it, only the signals count.
+    nothing is known of it, only the signals count. So they do where fio's runtime does not fit
+    between them; and where its statuses do not show how fast its clock runs, they say how far off
+    it may be.
     """
-    if not began:
-        return FioWindow(release_ns, latest_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS))
+    least_u_ns = round(SIGNALLED_WITHIN_MS * NS_PER_MS)
     runtime_ns = runtime_ms * NS_PER_MS
-    middle = _middle_of(began)
+    between_ns = latest_ns - release_ns
+    rate, rate_u_ns = 1.0, 0
+    if fio is not None and fio.matters(runtime_ns):
+        rate = fio.rate
+    lasted_ns = round(runtime_ns / rate)
+    if fio is not None:
+        rate_u_ns = round(lasted_ns * (abs(fio.rate - rate) + fio.u) / rate)
+    began = [one.began(rate) for one in printed]
+    middle = _middle_of([one for one in began if not is_early(one, release_ns)])
     if middle is None:
-        slack_ns = latest_ns - release_ns - runtime_ns
-        return FioWindow(
-            release_ns, latest_ns, max(slack_ns, round(SIGNALLED_WITHIN_MS * NS_PER_MS))
-        )
+        doubt_ns = between_ns - lasted_ns if printed else 0
+        return FioWindow(release_ns, latest_ns, max(doubt_ns, least_u_ns), fio=fio)
+    free_ns = between_ns - lasted_ns + rate_u_ns
+    if free_ns < -least_u_ns:
+        far_ns = max(abs(one.t_ns - middle.t_ns) for one in began)
+        return FioWindow(release_ns, latest_ns, max(far_ns, least_u_ns), fio=fio)
+    free_ns = max(free_ns, 0)
     # The two signals bound it from both sides, however little the clock is known.
-    last_begin_ns = max(latest_ns - runtime_ns, release_ns)
+    last_begin_ns = max(latest_ns - lasted_ns, release_ns)
     begin_ns = min(max(middle.t_ns, release_ns), last_begin_ns)
-    end_ns = min(begin_ns + runtime_ns, latest_ns)
-    clock_u_ns = min(middle.u_ns, last_begin_ns - release_ns)
+    end_ns = min(begin_ns + lasted_ns, latest_ns)
+    mapped_u_ns = printed[-1].shown.u_ns
+    status_u_ns = free_ns if fio is None else max(middle.u_ns - mapped_u_ns, rate_u_ns // 2)
+    u_ns = round(STARTED_WITHIN_MS * NS_PER_MS) + min(mapped_u_ns + status_u_ns, free_ns)
     clock = None
     if middle.clock_ns is not None:
-        clock = ClockWindow(middle.clock_ns, runtime_ns, release_ns, last_begin_ns)
-    return FioWindow(begin_ns, end_ns, round(STARTED_WITHIN_MS * NS_PER_MS) + clock_u_ns, clock)
+        clock = ClockWindow(
+            middle.clock_ns, lasted_ns, release_ns, last_begin_ns, min(status_u_ns, free_ns)
+        )
+    return FioWindow(begin_ns, end_ns, u_ns, clock, fio)
+
+
+def is_early(began: HostMoment, release_ns: int) -> bool:
+    """Whether a first I/O is before the release by more than what is unknown of it."""
+    not_before_ns = release_ns - round(STARTED_WITHIN_MS * NS_PER_MS) - began.u_ns
+    return began.t_ns < not_before_ns
 
 
 def _middle_of(moments: Sequence[HostMoment]) -> HostMoment | None:
     """The moment in the middle, with the doubt of the newest, which knows the clock best, and by
     how far they are apart if that is more than fio's milliseconds make of it.
 
-    None when they contradict each other: the wall clock was set meanwhile.
+    None when there is none, or they contradict each other: the wall clock was set meanwhile.
     """
+    if not moments:
+        return None
     times = [moment.t_ns for moment in moments]
     clocks = [moment.clock_ns for moment in moments if moment.clock_ns is not None]
     for same in (times, clocks):

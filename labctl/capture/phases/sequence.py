@@ -369,6 +369,8 @@ class PhaseSequence:
         window = fio.window()
         assert window is not None
         more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
+        if window.fio is not None:
+            more["fio_clock"] = asdict(window.fio)
         values = self._values.get(phase.index)
         if phase.round and outcome == Outcome.COMPLETED and values is not None:
             more |= values.to_json()
