@@ -346,7 +346,8 @@ class SourceResistance:
     lowest_amps: float
     """The lowest current that was read without work; 0 where there was none."""
     highest_amps: float
-    """The highest current that was read in the run."""
+    """The highest current that may have flowed: the highest that was read, or twice as far above
+    the lowest as the mean of the busiest phase, if that was active half of the time."""
 
     @property
     def significant(self) -> bool:

@@ -76,13 +76,19 @@ class Description:
     """Share of the I/Os that took longer than so many ms."""
 
 
-def describe(trace: IoTrace) -> Description:
-    """Go through a trace. Raises TraceError when nothing in it can be read."""
+def describe(trace: IoTrace, disk: int | None = None) -> Description:
+    """Go through a trace, or the I/Os of one ``disk`` of it. Raises TraceError when there is
+    nothing that can be read."""
     totals = _Totals()
+    others = False
     for chunk in trace.chunks:
-        if len(chunk):
-            totals.add(chunk)
+        own = chunk if disk is None else chunk.only(chunk.disk == disk)
+        others = others or len(own) < len(chunk)
+        if len(own):
+            totals.add(own)
     if not totals.ios:
+        if others:
+            raise TraceError(f"{trace.path}: no I/O of disk {disk} is in it")
         shown = "; ".join(trace.bad.shown[:3])
         raise TraceError(f"{trace.path}: no line of it is an I/O {f'({shown})' if shown else ''}")
     return totals.description(trace)

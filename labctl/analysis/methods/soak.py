@@ -139,13 +139,14 @@ def _recovery(
     soak: PhaseResult,
     throttled: ThrottleInterval | None,
 ) -> Recovery | None:
-    cooled = next((item for item in later if item.phase.pattern is Pattern.COOL), None)
+    place = next((n for n, one in enumerate(later) if one.phase.pattern is Pattern.COOL), None)
+    cooled = None if place is None else later[place]
     series = None if cooled is None else _temperature(record, cooled)
-    if cooled is None or series is None or cooled.phase.until_celsius is None:
+    if place is None or cooled is None or series is None or cooled.phase.until_celsius is None:
         return None
     _, _, celsius = series
     name = workload_name(soak.phase)
-    again = next((item for item in later if workload_name(item.phase) == name), None)
+    again = next((item for item in later[place + 1 :] if workload_name(item.phase) == name), None)
     before = _before(record, soak, throttled)
     part = again.iops / before if again is not None and again.iops and before else None
     return Recovery(

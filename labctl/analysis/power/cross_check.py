@@ -30,10 +30,11 @@ two meters differ by is not to be guessed over more."""
 @dataclass(frozen=True, slots=True)
 class ComparedChannel:
     """One channel, in the quantity that is compared; ``shunt`` is the rail's, where its volts are
-    across one."""
+    across one, and ``celsius`` what measures the temperature of that."""
 
     channel: ChannelSeries
     shunt: RailInfo | None = None
+    celsius: ChannelSeries | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,11 @@ def _with_shunt(side: ComparedChannel, values: Floats) -> tuple[Floats, list[Com
     stats = RunningStats(len(values))
     stats.add(values)
     amps = stats.series()
-    state = shunt_state(rail, amps, *temperature_of_shunt(rail, None, 0, 0))
+    channel = side.channel
+    ends = np.ascontiguousarray(channel.stamps[[0, -1]])
+    begin_ns, end_ns = (int(one) for one in channel.clock.to_host_ns(ends))
+    around = temperature_of_shunt(rail, side.celsius, begin_ns, end_ns)
+    state = shunt_state(rail, amps, *around)
     lines += shunt_lines(rail, state, amps, mean)
     return values if state is None else values * state.factor, lines
 

@@ -83,12 +83,14 @@ def _source_resistance(
     gains = sum(
         one.info.accuracy_of_reading for one in (measured[0].rail.volts, measured[0].rail.amps)
     )
+    lowest = max(min((one.amps.min for one in resting), default=0.0), 0.0)
+    busiest = max(one.amps.mean for one in measured)
     return SourceResistance(
         rail=name,
         ohm=Estimate(ohm, math.hypot(u, gains * ohm)),
         steps=len(rises),
-        lowest_amps=max(min((one.amps.min for one in resting), default=0.0), 0.0),
-        highest_amps=highest,
+        lowest_amps=lowest,
+        highest_amps=max(highest, 2 * busiest - lowest),
     )
 
 
@@ -120,7 +122,6 @@ def _variance_inside(power: RailPower, source: SourceResistance) -> tuple[float,
     if amps_s <= FAST_S:
         low, high, may = power.amps.min, power.amps.max, "switches"
     else:
-        low, may = source.lowest_amps, "may switch"
-        high = max(source.highest_amps, 2 * mean - low)
+        low, high, may = source.lowest_amps, source.highest_amps, "may switch"
     variance = max((high - mean) * (mean - low), 0.0)
     return variance, f"the current {may} between {low:.3g} A and {high:.3g} A"

@@ -131,13 +131,19 @@ class ClockMap:
         return begun[-1] if begun else self.pieces[0]
 
     def u_between_ns(self, begin_ns: int, end_ns: int) -> float:
-        """The larger half-width of doubt at two moments of the timebase, ns (not between them)."""
+        """The largest half-width of doubt from one moment of the timebase to another, ns.
+
+        Of each piece it is largest where the piece, or what is asked for of it, begins or ends.
+        """
         if not self.pieces:
             return self.u_ns
+        inside = [one.host_begin_ns for one in self.pieces if begin_ns < one.host_begin_ns < end_ns]
+        edges = [begin_ns, *inside, end_ns]
         return max(
             piece.u_at(piece.to_device(moment))
-            for moment in (begin_ns, end_ns)
-            for piece in (self.piece_at_host(moment),)
+            for low, high in itertools.pairwise(edges)
+            for piece in (self.piece_at_host(low),)
+            for moment in (low, high)
         )
 
 

@@ -1,7 +1,8 @@
 """Rounds: the same work repeated until it is steady.
 
-IOPS, watts and temperature must be steady at once: a drive that still warms up, or whose
-watts still creep, has no result yet although its IOPS are steady.
+Of a sweep with rounds the plan says what must be steady at once. Of other work that came again
+IOPS, watts and temperature must be: a drive that still warms up, or whose watts still creep, has
+no result yet although its IOPS are steady.
 """
 
 from __future__ import annotations
@@ -33,16 +34,23 @@ def rounds_of(results: Sequence[PhaseResult]) -> dict[str, tuple[PhaseResult, ..
     return found
 
 
-def tracked_quantities(name: str, rounds: Sequence[PhaseResult]) -> Iterator[TrackedQuantity]:
-    """IOPS, watts and temperature over the rounds of one workload, where all rounds have them."""
-    yield TrackedQuantity(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
+QUANTITIES = ("iops", "watts", "celsius")
+
+
+def tracked_quantities(
+    name: str, rounds: Sequence[PhaseResult], wanted: Sequence[str] = QUANTITIES
+) -> Iterator[TrackedQuantity]:
+    """IOPS, watts and temperature over the rounds of one workload, those that are ``wanted`` and
+    that all rounds have."""
+    if "iops" in wanted:
+        yield TrackedQuantity(f"{name}: IOPS", "IOPS", tuple(item.iops or 0.0 for item in rounds))
     watts = [item.watts.value for item in rounds if item.watts is not None]
-    if len(watts) == len(rounds):
+    if "watts" in wanted and len(watts) == len(rounds):
         yield TrackedQuantity(f"{name}: watts", "W", tuple(watts))
     warmest = [
         max(one.end for one in item.temperatures.values()) for item in rounds if item.temperatures
     ]
-    if len(warmest) == len(rounds):
+    if "celsius" in wanted and len(warmest) == len(rounds):
         yield TrackedQuantity(f"{name}: temperature", "°C", tuple(warmest), CELSIUS)
 
 
@@ -65,8 +73,8 @@ def tracked_report(
 
 
 def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
-    """One for each sweep with rounds, of its last window; then one for work that just came often
-    enough to be judged."""
+    """One for each sweep with rounds, of its last window and of what its plan asks to be steady, as
+    the run itself judged it; then one for work that just came often enough to be judged."""
     sweeps: dict[int, list[PhaseResult]] = {}
     for item in results:
         if item.phase.round:
@@ -77,7 +85,7 @@ def steady_reports(results: Sequence[PhaseResult]) -> tuple[SteadyReport, ...]:
             one
             for name, group in rounds_of(members).items()
             if group[0].phase.tracked
-            for one in tracked_quantities(name, group)
+            for one in tracked_quantities(name, group, group[0].phase.steady_on)
         ]
         if tracked:
             found.append(last_window_report(tracked, members[0].phase.sweep))

@@ -42,7 +42,10 @@ class TemperatureSensor:
         low, high = np.searchsorted(self.t_ns, [begin_ns, end_ns])
         if high > low:
             return self.celsius[low:high]
-        nearest = min(int(low), len(self.celsius) - 1)
+        if not len(self.celsius):
+            return self.celsius
+        beside = [place for place in (int(low) - 1, int(low)) if 0 <= place < len(self.celsius)]
+        nearest = min(beside, key=lambda place: abs(int(self.t_ns[place]) - begin_ns))
         return self.celsius[nearest : nearest + 1]
 
 

@@ -132,7 +132,9 @@ def cross_check(
     Raises ConfigurationError when they do not measure the same, RunFailed when they cannot be read.
     """
     sides = _shunts(rig, pair)
-    session = collect_readings(rig, pair, seconds, FEWEST_READINGS)
+    warm = [rail.shunt_temperature for rail in sides if rail is not None]
+    names = dict.fromkeys([*pair, *(name for name in warm if name is not None)])
+    session = collect_readings(rig, [*names], seconds, FEWEST_READINGS)
     used = calibration_in_force(rig, session.identities, datetime.now(UTC))
     try:
         first, second = (
@@ -143,6 +145,9 @@ def cross_check(
                     None if used is None else used.zero_of(name),
                 ),
                 rail,
+                None
+                if rail is None or rail.shunt_temperature is None
+                else session.readings[rail.shunt_temperature].series(rail.shunt_temperature),
             )
             for name, rail in zip(pair, sides, strict=True)
         )

@@ -243,8 +243,8 @@ def _without_lag(record: RunRecord, summary: RunSummary) -> list[str]:
 def _files(path: Path) -> list[tuple[str, int]]:
     """Every file of the run with its size, without what the report itself makes."""
     derived = (
-        "report.html", "summary.json", "phases.csv", "cpu.csv", "drives.csv", "charts",
-        "review.html", "review", "phases.parquet", "run.parquet", "drives.parquet",
+        "report.html", "summary.json", "phases.csv", "points.csv", "cpu.csv", "drives.csv",
+        "charts", "review.html", "review", "phases.parquet", "run.parquet", "drives.parquet",
     )  # fmt: skip
     found = (file for file in path.rglob("*") if file.is_file())
     names = ((file.relative_to(path), file.stat().st_size) for file in found)

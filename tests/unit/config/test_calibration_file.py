@@ -388,3 +388,21 @@ def test_the_mean_of_a_zero_lies_within_its_uncertainty(
     values = offset + np.random.default_rng(seed).normal(0, noise, n)
     mean, scatter = mean_and_scatter(values)
     assert abs(mean - offset) <= 6 * scatter.u + 1e-15
+
+
+def test_a_shunt_whose_temperature_was_measured_is_compared_at_that_temperature() -> None:
+    """40 °C, 15 K above its reference at +1000 ppm/K: 1.5 % less than its nominal resistance
+    says. Without the channel the range of the rig stands in, which is 10 K off."""
+    rail = RailInfo(
+        "12V", 12.0, "v.volts", "s.volts", shunt_ohm=0.1, shunt_ppm_per_kelvin=1000.0,
+        shunt_celsius=(20.0, 40.0), shunt_temperature="t.celsius",
+    )  # fmt: skip
+    shunt = series("s.current", np.full(40, 1.015), accuracy_floor=0.0001)
+    meter = series("i.current", np.full(40, 1.0), accuracy_floor=0.0001)
+    warm = series("t.current", np.full(40, 40.0), accuracy_floor=0.1)
+    measured = meter_difference(ComparedChannel(shunt, rail, warm), ComparedChannel(meter))
+    assumed = meter_difference(ComparedChannel(shunt, rail), ComparedChannel(meter))
+    assert measured is not None and assumed is not None
+    assert measured.difference == pytest.approx(0.0, abs=1e-6)
+    assert assumed.difference == pytest.approx(0.01, rel=0.02)
+    assert measured.u < 0.1 * assumed.u

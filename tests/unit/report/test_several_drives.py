@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ import pytest
 from labctl.analysis.compare.comparison import compare
 from labctl.analysis.compare.gate import check_gate, parse_gate
 from labctl.analysis.methods.method_results import methods_of
+from labctl.analysis.run.drives import run_of_drive
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import compare_runs
 from labctl.errors import ConfigurationError, JournalError
+from labctl.record.header import ChannelInfo
 from labctl.report.charts.run_charts import run_charts
 from labctl.report.data.query import query
 from labctl.report.data.result_tables import drives_csv
@@ -63,6 +66,20 @@ def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
     ]
     page = report_page(run.record, summary, [])
     assert "Drive by drive" in page and "S-left" in page and "<h3>Drive right</h3>" in page
+
+
+def test_a_drive_alone_has_the_temperature_of_its_shunt(tmp_path: Path) -> None:
+    """It is no sensor of the drive, and no rail's volts or amps."""
+    record = several(tmp_path).record
+    rail = replace(record.header.rails[0], shunt_temperature="shunt.celsius")
+    warm = ChannelInfo("shunt.celsius", "temperature", "°C")
+    record.header = replace(
+        record.header,
+        rails=(rail, *record.header.rails[1:]),
+        channels=(*record.header.channels, warm),
+    )
+    own = {name: run_of_drive(record, name).header.channels for name in ("left", "right")}
+    assert warm in own["left"] and warm not in own["right"]
 
 
 def test_a_review_has_each_drive_in_the_same_charts_and_then_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labctl.record.phase import Replay
 from labctl.trace import formats
 from labctl.trace.blktrace import MAGIC, RECORD
 from labctl.trace.chunks import TraceError
@@ -22,6 +23,7 @@ from labctl.trace.convert import convert
 from labctl.trace.describe import Description, describe
 from labctl.trace.fields import integers, nanoseconds, split_blanks, split_commas
 from labctl.trace.formats import open_trace
+from labctl.trace.replay import Demand, demand_of
 from tests.unit.test_docs import ROOT, labctl
 
 BLKPARSE = """\
@@ -409,6 +411,20 @@ def test_a_trace_larger_than_the_drive_is_refused_or_folded(tmp_path: Path) -> N
     assert found.duration_s == pytest.approx(0.5)
     with pytest.raises(TraceError, match=r"the drive has 65536$"):
         convert(open_trace(source), out, 65536, wrap=True)
+
+
+def test_a_replay_of_one_disk_asks_for_what_that_disk_needs(tmp_path: Path) -> None:
+    """Disk 0 reads at the begin for a second, disk 2 writes far behind for ten."""
+    near = [(FILETIME + number * 1_000_000, "Read", 0, 4096, 10) for number in range(11)]
+    far = [(FILETIME + number * 10_000_000, "Write", 1 << 40, 4096, 10) for number in range(11)]
+    source = written(tmp_path / "t.csv", msr_text(near) + msr_text(far, disk=2))
+    own = demand_of(Replay(str(source), disk=0), 1 << 30)
+    assert own == Demand(100, pytest.approx(1.0, rel=0.1))
+    assert demand_of(Replay(str(source), disk=2), 1 << 41).read_pct == 0
+    with pytest.raises(TraceError, match="needs a drive"):
+        demand_of(Replay(str(source), disk=2), 1 << 30)
+    with pytest.raises(TraceError, match="no I/O of disk 7"):
+        demand_of(Replay(str(source), disk=7), 1 << 30)
 
 
 def test_several_disks_are_refused_until_one_is_picked(tmp_path: Path) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labctl.analysis.methods import soak
 from labctl.analysis.steady_state.temperature import is_steady, steady_after_s
+from labctl.config.plan import parse_plan
+from labctl.record.phase import Pattern
+from tests.unit.report_sample import summary_of
 
 WINDOW_S = 300.0
 
@@ -50,3 +57,36 @@ def test_less_than_a_window_never_stands(duration_s: float, rate: float) -> None
 def test_a_sensor_that_fell_silent_does_not_stand() -> None:
     t_s = np.concatenate([np.arange(0.0, 60.0), [400.0, 401.0]])
     assert not is_steady(t_s, np.full(len(t_s), 50.0), WINDOW_S)
+
+
+def test_the_recovery_is_seen_in_the_work_after_the_cool_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same work comes again while the drive is hot (40 %), and once more when it is cool."""
+    text = """
+name = "soak"
+[[sweeps]]
+name = "hot"
+pattern = "randread"
+queue_depth = [8, 8]
+duration_s = 60
+[[sweeps]]
+name = "cool"
+pattern = "randread"
+queue_depth = [8]
+duration_s = 60
+"""
+    hot, still_hot, cool = summary_of(parse_plan(text, "p")).measured
+    waited = replace(
+        still_hot,
+        phase=replace(still_hot.phase, pattern=Pattern.COOL, until_celsius=45.0),
+        iops=None,
+    )
+    still_hot = replace(still_hot, iops=0.4 * (hot.iops or 0.0))
+    cool = replace(cool, iops=hot.iops)
+    celsius = np.array([70.0, 44.0])
+    monkeypatch.setattr(soak, "_temperature", lambda *_: ("drive", celsius, celsius))
+    record: Any = None
+    found = soak._recovery(record, [still_hot, waited, cool], hot, None)
+    assert found is not None and found.reached
+    assert found.iops_part == pytest.approx(1.0)

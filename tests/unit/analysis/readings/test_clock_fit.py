@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from labctl.analysis.readings.clock_fit import (
     EPOCH_NS,
     WANDER_NS,
     ClockMap,
+    ClockPiece,
     fit_clock,
     without_setbacks,
 )
@@ -217,6 +220,27 @@ def test_a_host_clock_maps_to_itself() -> None:
     assert (ClockMap().to_host_ns(stamps) == stamps).all()
     assert ClockMap().to_device_ns(7) == 7
     assert ClockMap().u_between_ns(0, 10) == 0.0
+
+
+def test_doubt_between_two_moments_is_that_of_the_worst_piece_between_them() -> None:
+    """A piece in the middle is known to 50 ms only, those at both ends to 0.1 ms."""
+    pieces = tuple(
+        ClockPiece(s * 10**9, s * 10**9, s * 10**9, s * 10**9, 0.0,
+                   np.array([u_ns]), np.zeros(1), 0.0)
+        for s, u_ns in ((0, 1e5), (10, 5e7), (20, 1e5))
+    )  # fmt: skip
+    clock = ClockMap(pieces)
+    assert clock.u_between_ns(5 * 10**9, 25 * 10**9) == 5e7
+    assert clock.u_between_ns(1 * 10**9, 9 * 10**9) == 1e5
+    assert clock.u_between_ns(22 * 10**9, 22 * 10**9) == 1e5
+
+
+def test_doubt_of_a_piece_is_that_of_its_far_end() -> None:
+    piece = ClockPiece(0, 0, 0, 0, 0.0, np.array([1e3]), np.array([1e-5]), 0.0)
+    later = replace(piece, device_begin_ns=10**10, host_begin_ns=10**10, device_ref_ns=10**10,
+                    host_ref_ns=10**10)  # fmt: skip
+    clock = ClockMap((piece, later))
+    assert clock.u_between_ns(0, 11 * 10**9) == pytest.approx(1e3 + 1e5)
 
 
 def test_a_clock_that_was_never_looked_at_is_refused() -> None:

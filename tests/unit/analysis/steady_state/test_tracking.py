@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.analysis.results import PhaseResult, TemperatureResult
-from labctl.analysis.steady_state.rounds import rounds_of, tracked_report
+from labctl.analysis.steady_state.rounds import rounds_of, steady_reports, tracked_report
 from labctl.analysis.steady_state.rule import steady_window
 from labctl.analysis.steady_state.tracking import (
     CELSIUS,
@@ -77,6 +77,22 @@ def test_iops_that_stand_while_the_drive_warms_up_are_not_steady() -> None:
     name = "randwrite 4k QD32"
     assert longer.alone_at[f"{name}: IOPS"] == 4
     assert longer.alone_at[f"{name}: temperature"] == 8
+
+
+def test_a_sweep_is_judged_by_what_its_plan_asks_to_be_steady() -> None:
+    """The run ended with round 5 because the IOPS stood; the drive still warmed up."""
+    warming = rounds([1e5] * 5, celsius=[50.0, 55.0, 60.0, 65.0, 70.0])
+    asked = [
+        replace(item, phase=replace(item.phase, round=number, steady_on=("iops",)))
+        for number, item in enumerate(warming, 1)
+    ]
+    (report,) = steady_reports(asked)
+    assert report.reached and [one.unit for one in report.tracked] == ["IOPS"]
+    both = [
+        replace(item, phase=replace(item.phase, steady_on=("iops", "celsius"))) for item in asked
+    ]
+    (report,) = steady_reports(both)
+    assert not report.reached and len(report.not_steady) == 1
 
 
 def test_creeping_watts_are_not_steady() -> None:
