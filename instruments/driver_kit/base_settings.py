@@ -231,3 +231,13 @@ class NplcSettings(MultimeterSettings):
     def aperture_s(self) -> float:
         """Integration time."""
         return self.nplc / self.mains_hz
+
+    @property
+    def nplcs(self) -> tuple[float, ...]:
+        """What ``nplc`` may be; empty: any value within the meter's limits."""
+        return ()
+
+    @property
+    def sets_interval(self) -> bool:
+        """Whether ``interval_s`` is set; else it follows from ``nplc``."""
+        return True

@@ -96,6 +96,16 @@ class TruevoltSettings(NplcSettings):
             require_one_of(value, MODELS[model].nplc)
         return value
 
+    @property
+    def nplcs(self) -> tuple[float, ...]:
+        """Its integration times."""
+        return MODELS[self.model].nplc
+
+    @property
+    def sets_interval(self) -> bool:
+        """Whether it has a sample timer."""
+        return MODELS[self.model].timed
+
 
 def parse_points(text: str) -> tuple[int, int]:
     """Readings in memory and the Questionable condition, from ``12;0``. Raises ProtocolError."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from instruments.reading import Status
+from labctl.analysis.power.blind_spots import blind_problems
 from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower
 from labctl.analysis.readings.channel_series import ChannelSeries
@@ -175,6 +176,7 @@ def run_problems(
         for name, series in channels.items()
         if left_of_ripple(series.info, longest_s) > NOTEWORTHY
     ]
+    lines += blind_problems(record.header.rails, channels)
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
     away: set[str] = set()

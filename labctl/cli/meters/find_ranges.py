@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from labctl.capture.meters.closing_gaps import Sampling, samplings
 from labctl.capture.meters.find_ranges import (
     Suggestion,
     larger_ranges,
@@ -42,11 +43,17 @@ def find_ranges(
                 break
             used = with_ranges(used, larger)
     found = list(suggestions(configured, used, record)) if not outcome.exit_code else []
+    sampled = list(samplings(configured)) if not outcome.exit_code else []
     if json_output:
-        data = {**outcome.to_json(), "ranges": [item.to_json() for item in found]}
+        data = {
+            **outcome.to_json(),
+            "ranges": [item.to_json() for item in found],
+            "sampling": [_sampling(item) for item in sampled],
+        }
         print(json.dumps(data, indent=1))
     else:
         _print(found)
+        _print_sampling(sampled)
     return outcome.exit_code
 
 
@@ -60,3 +67,23 @@ def _print(found: list[Suggestion]) -> None:
         print("\nfor the rig:")
     for item in changed:
         print(f"\n[instruments.{item.instrument}]\nrange = {item.suggested:g}")
+
+
+def _sampling(item: Sampling) -> dict[str, object]:
+    return {
+        "instrument": item.instrument,
+        "integrated": item.spot.integrated,
+        "interval_s": item.spot.interval_s,
+        "dither": item.dither,
+        "misread": item.spot.misread,
+        "remedies": list(item.remedies),
+    }
+
+
+def _print_sampling(found: list[Sampling]) -> None:
+    if found:
+        print()
+    for item in found:
+        print(f"{item.instrument:<16} {item.words}")
+        for remedy in item.remedies:
+            print(f"{'':<16}   closed by {remedy}")

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from instruments.reading import BESIDE_VALUES, Clock, Quantity, Status
+from instruments.reading import BESIDE_VALUES, Channel, Clock, Quantity, Status
 from labctl.analysis.readings.clock_fit import fit_clock
 from labctl.capture.meters.acquisition import Acquisition, Owner, State
+from labctl.capture.meters.closing_gaps import samplings
 from labctl.capture.meters.listening import ChannelReadings, Listening
 from labctl.capture.meters.live_values import live_rail
 from labctl.config.calibration_file import calibration_in_force
@@ -70,7 +71,8 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     ]
     checks += _calibration(rig, group.identities())
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
-    checks += [*_rails(rig, listening.readings), *_temperatures(rig, listening.readings)]
+    checks += [*_rails(rig, listening.readings), *_blind_spots(rig)]
+    checks += _temperatures(rig, listening.readings)
     return checks
 
 
@@ -100,7 +102,16 @@ def _summary(readings: ChannelReadings) -> str:
     interval_s = _interval_s(readings)
     rate = f"every {interval_s * 1e3:.4g} ms" if interval_s else "1 reading"
     clock = _clock_u_ns(readings)
-    return f"{value}{rate}" + ("" if clock is None else f", clock ±{clock / NS_PER_MS:.2f} ms")
+    text = f"{value}{rate}{_integrated(channel)}"
+    return text if clock is None else f"{text}, clock ±{clock / NS_PER_MS:.2f} ms"
+
+
+def _integrated(channel: Channel) -> str:
+    """What part of the time it integrates, where that is known."""
+    if not channel.aperture_s or not channel.interval_s:
+        return ""
+    share = min(channel.aperture_s / channel.interval_s, 1.0)
+    return f", integrates {share:.0%}" + (" at random moments" if channel.dither else "")
 
 
 def _interval_s(readings: ChannelReadings) -> float | None:
@@ -224,6 +235,19 @@ def _rails(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
                     f"rail would be {most:.3g} A",
                     "labctl range finds the range",
                 )
+
+
+def _blind_spots(rig: Rig) -> Iterator[Check]:
+    """The meters of a rail's current that may miss a load in step with them; what closes that."""
+    for found in samplings(rig):
+        if not found.spot.noteworthy:
+            continue
+        yield warning(
+            found.instrument,
+            f"{found.words}: a load that repeats in step with it could be misread by "
+            f"{found.spot.misread:.0%} of its swing",
+            "; or ".join(found.remedies) or "a meter that integrates without a gap beside it",
+        )
 
 
 def _temperatures(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
