@@ -24,7 +24,7 @@ for label, watts, u, iops in zip(
 busiest = max(run.summary.measured, key=lambda item: item.iops or 0)
 for rail in run.header.rails:
     readings = run.rail(rail.name, busiest)
-    print(f"{rail.name}: {len(readings.watts)} readings, mean {readings.watts.mean():.3f} W")
+    print(f"{rail.name}: {len(readings.watts)} readings, mean {readings.mean_watts or 0:.3f} W")
 
 # Any channel, over the whole run.
 for name in run.channels[:3]:

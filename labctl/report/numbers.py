@@ -132,6 +132,12 @@ def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, float | 
     return {name: estimate.value, f"{name}_u": estimate.u}
 
 
+def repeatable_columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """:func:`estimate_columns`, and ``name_repeatability``."""
+    again = None if estimate is None else estimate.repeatability
+    return {**estimate_columns(name, estimate), f"{name}_repeatability": again}
+
+
 def duration(seconds: float | None) -> str:
     """``45 s``, ``3 min 20 s``, ``7 h 5 min``: as exact as a person wants it."""
     if seconds is None or not math.isfinite(seconds):

@@ -55,6 +55,12 @@ _LATENCIES = tuple(
     f"{name}_us" for name in ("mean", "max", "p50", "p90", "p95", "p99", "p99_9", "p99_99")
 )
 
+_REPEATABLE = (
+    *("watts", "joules", "iops_per_watt", "bytes_per_joule", "joules_per_io"),
+    *("unthrottled_watts", "unthrottled_iops"),
+)
+"""Numbers of a phase that have a repeatability where it is known."""
+
 
 def _floats(*names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names, FieldKind.FLOAT)
@@ -104,7 +110,8 @@ SCHEMA: Mapping[str, Measurement] = {
             "steady": FieldKind.INTEGER,
             "throttling": FieldKind.TEXT,
             **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
-            **_floats("unthrottled_iops", "unthrottled_iops_u"),
+            **_floats("unthrottled_iops", "unthrottled_iops_u", "at_least_watts"),
+            **_floats(*(f"{name}_repeatability" for name in _REPEATABLE)),
             **_floats("cpu_busy_cores", "cpu_busiest_pct"),
         },
         families={**_floats("watts_", "celsius_max_")},

@@ -83,12 +83,12 @@ def _watts(
     What scatters is independent from piece to piece; errors of meters, shunt and alignment are
     the same in all and add up. None when a rail was not measured in any of them.
     """
-    value = shared = 0.0
+    value = shared = again = 0.0
     lines: dict[tuple[str, str], list[Component]] = {}
     measured_s = 0.0
     for low, high in pieces:
         power = phase_power(rails, low, high, boundary_u_ns)
-        if power.total is None or power.total_scatter is None:
+        if power.total is None or power.total_scatter is None or power.total_process is None:
             continue
         duration_s = (high - low) / 1e9
         measured_s += duration_s
@@ -101,6 +101,7 @@ def _watts(
             for line in result.budget:
                 scaled = replace(line, watts=weight * line.watts)
                 lines.setdefault((name, line.name), []).append(scaled)
+        again += (weight * power.total_process.expanded_u) ** 2
         shared += weight**2 * max(power.total_scatter.u**2 - apart, 0.0)
     if measured_s < LEAST_S:
         return None
@@ -108,7 +109,7 @@ def _watts(
     if shared:
         budget.append(Component("scatter of all rails", "A", math.sqrt(shared), ""))
     part = measured_s / seconds
-    return Estimate(value / part, expanded_u(budget) / part)
+    return Estimate(value / part, expanded_u(budget) / part, math.sqrt(again) / part)
 
 
 def _merged(same: Sequence[Component]) -> Component:
@@ -129,4 +130,5 @@ def _iops(t_ns: Ints, iops: Floats, pieces: Sequence[tuple[int, int]]) -> Estima
     values = iops[inside]
     if len(values) < 2:
         return None
-    return Estimate(float(values.mean()), scatter_of(values).expanded_u)
+    u = scatter_of(values).expanded_u
+    return Estimate(float(values.mean()), u, u)

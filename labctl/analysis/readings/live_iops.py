@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from labctl.analysis.readings.channel_series import Floats, host_series
+from labctl.analysis.readings.channel_series import ChannelSeries, Floats, host_series
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.analysis.stats.uncertainty import scatter_of
 from labctl.record.reader import RunRecord
@@ -17,14 +18,20 @@ LIVE_IOPS = ("fio.read.iops", "fio.write.iops")
 
 def live_iops(record: RunRecord, result: PhaseResult) -> tuple[Floats, Floats]:
     """Seconds since the phase began (the middles of fio's intervals), and IOPS."""
-    parts = [
-        host_series(record, name).between(result.begin_ns, result.end_ns + 1) for name in LIVE_IOPS
-    ]
+    series = [host_series(record, name) for name in LIVE_IOPS]
+    return iops_between(series, result.begin_ns, result.end_ns)
+
+
+def iops_between(
+    series: Sequence[ChannelSeries], begin_ns: int, end_ns: int
+) -> tuple[Floats, Floats]:
+    """Seconds since ``begin_ns``, and the sum of the ``series`` of both directions."""
+    parts = [one.between(begin_ns, end_ns + 1) for one in series]
     times = np.unique(np.concatenate([t for t, _ in parts]))
     total = np.zeros(len(times))
     for t, values in parts:
         total[np.searchsorted(times, t)] += values
-    return (times - result.begin_ns) * 1e-9, total
+    return (times - begin_ns) * 1e-9, total
 
 
 def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
@@ -36,6 +43,15 @@ def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
     """
     if not result.iops:
         return None
-    _, iops = live_iops(record, result)
-    again = scatter_of(iops).expanded_u if len(iops) > 1 else None
-    return Estimate(result.iops, math.nan, again)
+    again = repeatability_in_parts(live_iops(record, result)[1])
+    return Estimate(result.iops, math.nan, None if again is None else again * result.iops)
+
+
+def repeatability_in_parts(iops: Floats) -> float | None:
+    """How far the mean of so many intervals may come out again, as a part of it (about 95 %).
+
+    None for fewer than two intervals, or without I/O.
+    """
+    if len(iops) < 2 or not iops.mean() > 0:
+        return None
+    return scatter_of(iops).expanded_u / float(iops.mean())

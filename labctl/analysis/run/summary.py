@@ -28,7 +28,7 @@ from labctl.analysis.readings.edge_lag import lag_problems, rail_lags
 from labctl.analysis.readings.fio_clock import fio_clock_problem, fio_clock_result
 from labctl.analysis.readings.fio_output import read_output
 from labctl.analysis.readings.host_clock import host_clock_result
-from labctl.analysis.readings.live_iops import LIVE_IOPS
+from labctl.analysis.readings.live_iops import LIVE_IOPS, iops_between, repeatability_in_parts
 from labctl.analysis.readings.phase_spans import PhaseSpan, last_datum_ns, phase_spans
 from labctl.analysis.readings.thermal_counters import counters_moved
 from labctl.analysis.results import (
@@ -119,6 +119,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
             at_least[number],
             watts_above_idle(results[number], idle_rails, totals[number]) if idle_watts else None,
             cpu,
+            repeatability_in_parts(iops_between(live, span.begin_ns, span.end_ns)[1]),
         )
         if span.phase.index in by_index:
             phase = by_index[span.phase.index]
@@ -277,13 +278,14 @@ def _phase_result(
     at_least: float | None,
     marginal: Estimate | None,
     cpu: Sequence[CpuSample],
+    again: float | None,
 ) -> PhaseResult:
     duration_s = span.duration_ns * 1e-9
     sides = [side for side in (fio.read, fio.write) if side is not None] if fio else []
     iops = sum(side.iops for side in sides) if sides else None
     bytes_per_s = sum(side.bytes_per_s for side in sides) if sides else None
     doubt = 2 * span.boundary_u_ns * 1e-9 / duration_s if duration_s > 0 else 0.0
-    rate = _with_doubt(iops, doubt)
+    rate = _with_doubt(iops, doubt, again)
     gap_ms = (span.begin_ns - before.end_ns) * 1e-6 if before is not None else None
     notes = phase_problems(record, span, power, rails, fio)
     return PhaseResult(
@@ -303,7 +305,7 @@ def _phase_result(
         iops=iops,
         bytes_per_s=bytes_per_s,
         iops_per_watt=ratio(rate, watts),
-        bytes_per_joule=ratio(_with_doubt(bytes_per_s, doubt), watts),
+        bytes_per_joule=ratio(_with_doubt(bytes_per_s, doubt, again), watts),
         joules_per_io=ratio(watts, rate),
         temperatures=_temperatures(record, channels, span),
         throttled_s=0.0,
@@ -314,9 +316,12 @@ def _phase_result(
     )
 
 
-def _with_doubt(rate: float | None, doubt: float) -> Estimate | None:
-    """A rate with the relative ``doubt`` that the edges of its phase leave; None without I/O."""
-    return Estimate(rate, rate * doubt) if rate else None
+def _with_doubt(rate: float | None, doubt: float, again: float | None) -> Estimate | None:
+    """A rate with the relative ``doubt`` that the edges of its phase leave, and its relative
+    repeatability; None without I/O."""
+    if not rate:
+        return None
+    return Estimate(rate, rate * doubt, None if again is None else rate * again)
 
 
 def _temperatures(
@@ -357,9 +362,7 @@ def _with_throttling(
             judged,
             unthrottled_s=result.duration_s,
             watts_unthrottled=result.watts,
-            iops_unthrottled=None
-            if result.iops is None
-            else Estimate(result.iops, result.iops * doubt),
+            iops_unthrottled=_with_doubt(result.iops, doubt, repeatability_in_parts(phase.iops)),
         )
     pieces = unthrottled_pieces(phase.begin_ns, phase.end_ns, stretches)
     left = unthrottled_part(rails, phase.t_ns, phase.iops, pieces, boundary_u_ns, sources)

@@ -1,8 +1,8 @@
 """The results as files for other programs: ``phases.csv`` and ``summary.json``.
 
 The columns of ``phases.csv`` are a contract, written down in ``docs/report.md``. An empty field
-means "not measured", never zero. Every ``_u`` is the expanded uncertainty (k = 2) of the column
-before it, in the same unit.
+means "not measured", never zero. Every ``_u`` is the expanded uncertainty (about 95 %) of the
+column before it, every ``_repeatability`` how it would come out again, in the same unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labctl.analysis.run import drives
 from labctl.fio.results import Direction
 from labctl.report import key_figures, slow_stretches
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import estimate_columns
+from labctl.report.numbers import repeatable_columns
 
 Field = str | int | float | None
 
@@ -122,19 +122,20 @@ def phase_row(
         "end_ns": result.end_ns,
         "duration_s": result.duration_s,
         "gap_before_ms": result.gap_before_ms,
-        **estimate_columns("watts", result.watts),
+        **repeatable_columns("watts", result.watts),
+        "at_least_watts": result.at_least_watts,
         **_spread("watts", result.watts_series),
-        **estimate_columns("marginal_watts", result.marginal_watts),
-        **estimate_columns("joules", result.joules),
+        **repeatable_columns("marginal_watts", result.marginal_watts),
+        **repeatable_columns("joules", result.joules),
     }
     for name in rails:
         row |= _rail(result, name)
     row |= {
         "iops": result.iops,
         "bytes_per_s": result.bytes_per_s,
-        **estimate_columns("iops_per_watt", result.iops_per_watt),
-        **estimate_columns("bytes_per_joule", result.bytes_per_joule),
-        **estimate_columns("joules_per_io", result.joules_per_io),
+        **repeatable_columns("iops_per_watt", result.iops_per_watt),
+        **repeatable_columns("bytes_per_joule", result.bytes_per_joule),
+        **repeatable_columns("joules_per_io", result.joules_per_io),
         "latency_mean_us": latency_mean_us(result),
         "latency_p99_us": latency_percentile_us(result, "99"),
         "latency_max_us": latency_max_us(result),
@@ -152,8 +153,8 @@ def phase_row(
         "throttling_why": None if result.throttling is None else result.throttling.why,
         "throttled_s": result.throttled_s,
         "unthrottled_s": result.unthrottled_s,
-        **estimate_columns("watts_unthrottled", result.watts_unthrottled),
-        **estimate_columns("iops_unthrottled", result.iops_unthrottled),
+        **repeatable_columns("watts_unthrottled", result.watts_unthrottled),
+        **repeatable_columns("iops_unthrottled", result.iops_unthrottled),
         "slowed_by": "; ".join(slow_stretches.causes_in(summary, result)),
         "alignment_ms": result.alignment_ms,
         **_cpu(result.cpu),
@@ -191,9 +192,9 @@ def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Fie
 def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
     rail = result.rails.get(name)
     return {
-        **estimate_columns(f"watts_{name}", None if rail is None else rail.watts),
+        **repeatable_columns(f"watts_{name}", None if rail is None else rail.watts),
         **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
-        **estimate_columns(f"joules_{name}", None if rail is None else rail.joules),
+        **repeatable_columns(f"joules_{name}", None if rail is None else rail.joules),
         f"volts_{name}": None if rail is None else rail.volts.mean,
         f"amps_{name}": None if rail is None else rail.amps.mean,
         f"covered_{name}": None if rail is None else rail.covered,

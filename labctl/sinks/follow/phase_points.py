@@ -85,6 +85,7 @@ def result_point(
         ("iops", result.iops),
         ("bytes_per_s", result.bytes_per_s),
         ("alignment_ms", result.alignment_ms),
+        ("at_least_watts", result.at_least_watts),
         ("unthrottled_s", result.unthrottled_s),
     ):
         if value is not None:
@@ -105,7 +106,12 @@ def result_point(
 
 
 def _with_u(name: str, estimate: Estimate | None) -> dict[str, Value]:
-    return {} if estimate is None else {name: estimate.value, f"{name}_u": estimate.u}
+    if estimate is None:
+        return {}
+    fields: dict[str, Value] = {name: estimate.value, f"{name}_u": estimate.u}
+    if estimate.repeatability is not None:
+        fields[f"{name}_repeatability"] = estimate.repeatability
+    return fields
 
 
 def _latencies(result: PhaseResult) -> dict[str, Value]:

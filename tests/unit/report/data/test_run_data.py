@@ -70,8 +70,9 @@ def test_the_api_the_csv_and_the_summary_have_the_same_watts(
                 result.amps.mean, rel=5e-3
             )
             inside = (run.rail(name).t_ns >= rail.t_ns[0]) & (run.rail(name).t_ns <= rail.t_ns[-1])
-            whole = run.rail(name).watts[inside][1:-1]  # at the ends volts of beside phases count
-            assert whole == pytest.approx(rail.watts[1:-1], rel=1e-12)
+            whole = run.rail(name).watts[inside]  # volts beyond the phase count at its ends
+            assert whole == pytest.approx(rail.watts, rel=1e-3)
+            assert whole[10:-10] == pytest.approx(rail.watts[10:-10], rel=1e-12)
 
 
 def _with_rail(path: Path, changed: dict[str, object]) -> None:
