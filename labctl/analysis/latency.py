@@ -31,6 +31,19 @@ def latency_percentile_us(result: PhaseResult, percentile: str) -> float | None:
     return max(found, default=None)
 
 
+def latency_bounds_us(result: PhaseResult, percentile: str) -> tuple[float, float] | None:
+    """The least and the most that a percentile may be, µs; of a mixed phase the slower
+    direction's. None where it is known exactly, or not at all."""
+    parts = [one for one in directions(result).values() if percentile in one.latency_percentiles_us]
+    rows = [
+        one.latency_bounds_us.get(percentile, (one.latency_percentiles_us[percentile],) * 2)
+        for one in parts
+    ]
+    if not any(percentile in one.latency_bounds_us for one in parts):
+        return None
+    return max(low for low, _ in rows), max(high for _, high in rows)
+
+
 def latency_max_us(result: PhaseResult) -> float | None:
     """The slowest I/O of the phase, µs."""
     return max((part.latency_max_us for part in directions(result).values()), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labctl.fio.documents import DIRECTIONS, MIXED, number, number_at, table_of
@@ -37,6 +37,9 @@ class Latency:
     max_us: float
     count: int
     percentiles_us: dict[float, float]
+    min_us: float = 0.0
+    bins_us: dict[float, int] = field(default_factory=dict)
+    """How many I/Os took how long, where fio told it (``json+``)."""
 
 
 NOT_MEASURED = Latency(0.0, 0.0, 0, {})
@@ -58,8 +61,27 @@ def measured_latency(side: dict[str, Any], name: str, ios: int) -> Latency | Non
         if mean is None or not count:
             mean, count = 0.0, 0
         if count or percentiles:
-            return Latency(mean * scale, number_at(values, "max") * scale, count, percentiles)
+            return Latency(
+                mean * scale,
+                number_at(values, "max") * scale,
+                count,
+                percentiles,
+                number_at(values, "min") * scale,
+                _bins_us(values) if key.endswith("_ns") else {},
+            )
     return None
+
+
+def _bins_us(values: dict[str, Any]) -> dict[float, int]:
+    """fio's bins by their latency in µs. Those of fio 2.x have numbers in place of latencies, and
+    are left out; so are all where one of them is no count."""
+    found: dict[float, int] = {}
+    for name, count in table_of(values, "bins").items():
+        ns, ios = number(name), number(count)
+        if ns is None or ios is None:
+            return {}
+        found[ns * 1e-3] = found.get(ns * 1e-3, 0) + int(ios)
+    return {us: ios for us, ios in found.items() if ios}
 
 
 def latency_of(side: dict[str, Any]) -> Latency:
@@ -67,16 +89,21 @@ def latency_of(side: dict[str, Any]) -> Latency:
     ios = total_ios(side)
     total, completion = measured_latency(side, "lat", ios), measured_latency(side, "clat", ios)
     if total is not None and total.count:
-        percentiles = total.percentiles_us or (completion or total).percentiles_us
-        return Latency(total.mean_us, total.max_us, total.count, percentiles)
+        return (
+            total if total.percentiles_us or completion is None else _with_table(total, completion)
+        )
     if completion is None:
         return total or NOT_MEASURED
     submission = measured_latency(side, "slat", ios) or NOT_MEASURED
-    return Latency(
-        completion.mean_us + (submission.mean_us if completion.count else 0.0),
-        completion.max_us,
-        completion.count,
-        (total or completion).percentiles_us or completion.percentiles_us,
+    mean_us = completion.mean_us + (submission.mean_us if completion.count else 0.0)
+    both = replace(completion, mean_us=mean_us)
+    return _with_table(both, total) if total is not None and total.percentiles_us else both
+
+
+def _with_table(latency: Latency, other: Latency) -> Latency:
+    """``latency`` with the percentiles of another one, and all that goes with them."""
+    return replace(
+        latency, percentiles_us=other.percentiles_us, min_us=other.min_us, bins_us=other.bins_us
     )
 
 

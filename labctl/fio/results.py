@@ -10,9 +10,8 @@ that were not measured. How documents are found: :mod:`labctl.fio.documents`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labctl.fio.documents import (
@@ -33,10 +32,8 @@ from labctl.fio.job_values import (
     total_bytes,
     total_ios,
 )
+from labctl.fio.percentiles import Bounds, Distribution, percentiles_of
 from labctl.fio.status import Totals, _totals, document_of_drive
-
-PERCENTILES = ("50", "90", "95", "99", "99.9", "99.99", "99.999")
-"""The latency percentiles that results carry, where fio gave them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,9 @@ class Direction:
     latency_max_us: float
     latency_percentiles_us: dict[str, float]
     """Key is the percentile as text: "50", "90", "95", "99", "99.9", "99.99", "99.999"."""
+    latency_bounds_us: Bounds = field(default_factory=dict)
+    """The least and the most that a percentile may be, of those that are not known exactly: of
+    several jobs or phases together of which fio told percentiles only. The value is the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
         notes.append("fio counted no operations and told IOPS rounded down: up to 1 per job low")
     if any(total_ios(table_of(job, "trim")) for job in jobs):
         notes.append("fio trimmed, too: trims are not counted here")
+    notes += bounds_notes(sides)
     return FioResult(
         version=str(last.get("fio version", "")),
         runtime_ms=max((runtime_ms(job) for job in jobs), default=0),
@@ -146,11 +147,19 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     totals = sum((_totals(side) for side in busy), start=Totals())
     rates = [_rates(side) for side in busy]
     latencies = [latency_of(side) for side in busy]
-    tables = [
-        (latency.percentiles_us, total_ios(side))
-        for latency, side in zip(latencies, busy, strict=True)
-        if latency.percentiles_us
-    ]
+    values, bounds = percentiles_of(
+        [
+            Distribution(
+                count=total_ios(side),
+                low=latency.percentiles_us,
+                high=latency.percentiles_us,
+                min_us=latency.min_us,
+                max_us=latency.max_us,
+                bins=latency.bins_us,
+            )
+            for latency, side in zip(latencies, busy, strict=True)
+        ]
+    )
     return Direction(
         iops=sum(iops for iops, _ in rates),
         bytes_per_s=sum(bytes_per_s for _, bytes_per_s in rates),
@@ -159,30 +168,61 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
             totals.latency_sum_us / totals.latency_count if totals.latency_count else 0.0
         ),
         latency_max_us=max(latency.max_us for latency in latencies),
-        latency_percentiles_us=_mixed(tables),
+        latency_percentiles_us=values,
+        latency_bounds_us=bounds,
+    )
+
+
+TOLD = ("99", "99.9")
+"""The percentiles whose bounds a note tells."""
+
+
+def _rounded(us: float) -> str:
+    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
+
+
+def bounds_notes(sides: Mapping[str, Direction | None]) -> tuple[str, ...]:
+    """A line for each direction of which some percentiles are known within bounds only."""
+    return tuple(
+        f"{name} latencies of several together are known within bounds: "
+        + ", ".join(
+            f"p{percent} {_rounded(low)} to {_rounded(high)} µs"
+            for percent, (low, high) in side.latency_bounds_us.items()
+            if percent in TOLD
+        )
+        for name, side in sides.items()
+        if side is not None and any(percent in side.latency_bounds_us for percent in TOLD)
     )
 
 
 def mean_direction(parts: Sequence[Direction]) -> Direction | None:
     """Several phases of the same work as one: mean rates, latencies of all I/Os together.
 
-    None where there is none. Percentiles are of the mixture (see :func:`_mixed`).
+    None where there is none. Percentiles are of all I/Os, within bounds where the phases differ.
     """
     if not parts:
         return None
     ios = sum(part.total_ios for part in parts)
-    tables = [
-        ({float(name): us for name, us in part.latency_percentiles_us.items()}, part.total_ios)
-        for part in parts
-        if part.latency_percentiles_us
-    ]
+    values, bounds = percentiles_of([_distribution(part) for part in parts])
     return Direction(
         iops=sum(part.iops for part in parts) / len(parts),
         bytes_per_s=sum(part.bytes_per_s for part in parts) / len(parts),
         total_ios=ios,
         latency_mean_us=sum(part.latency_mean_us * part.total_ios for part in parts) / (ios or 1),
         latency_max_us=max(part.latency_max_us for part in parts),
-        latency_percentiles_us=_mixed(tables),
+        latency_percentiles_us=values,
+        latency_bounds_us=bounds,
+    )
+
+
+def _distribution(part: Direction) -> Distribution:
+    exact = {name: (us, us) for name, us in part.latency_percentiles_us.items()}
+    rows = {float(name): row for name, row in (exact | part.latency_bounds_us).items()}
+    return Distribution(
+        count=part.total_ios,
+        low={percent: low for percent, (low, _) in rows.items()},
+        high={percent: high for percent, (_, high) in rows.items()},
+        max_us=part.latency_max_us,
     )
 
 
@@ -192,40 +232,3 @@ def _rates(side: dict[str, Any]) -> tuple[float, float]:
     if not runtime_s:
         return number_at(side, "iops"), number_at(side, "bw_bytes")
     return total_ios(side) / runtime_s, total_bytes(side) / runtime_s
-
-
-def _mixed(tables: Sequence[tuple[dict[float, float], int]]) -> dict[str, float]:
-    """Percentiles of several jobs together; exact for one job.
-
-    For more, each job's distribution is taken as linear in log latency between the percentiles
-    that fio printed, weighted by its number of operations, and the mixture is solved by bisection.
-    """
-    if not tables:
-        return {}
-    shared = [name for name in PERCENTILES if all(float(name) in table for table, _ in tables)]
-    if len(tables) == 1:
-        return {name: tables[0][0][float(name)] for name in shared}
-    weight = sum(count for _, count in tables)
-    result = {}
-    for name in shared:
-        low = math.log(max(min(table[float(name)] for table, _ in tables), 1e-3))
-        high = math.log(max(max(table[float(name)] for table, _ in tables), 1e-3))
-        for _ in range(50):
-            middle = (low + high) / 2
-            below = sum(_share_below(table, middle) * count for table, count in tables) / weight
-            low, high = (middle, high) if below < float(name) else (low, middle)
-        result[name] = math.exp(high)
-    return result
-
-
-def _share_below(table: dict[float, float], log_us: float) -> float:
-    """Percent of a job's operations faster than exp(``log_us``) µs."""
-    points = sorted((math.log(max(value, 1e-3)), percent) for percent, value in table.items())
-    before = (points[0][0] - 1.0, 0.0)
-    for point in points:
-        if log_us < point[0]:
-            span = point[0] - before[0]
-            part = (log_us - before[0]) / span if span else 1.0
-            return max(before[1] + part * (point[1] - before[1]), 0.0)
-        before = point
-    return before[1]

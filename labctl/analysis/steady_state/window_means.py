@@ -30,7 +30,7 @@ from labctl.analysis.stats.uncertainty import (
     student_factor,
 )
 from labctl.analysis.steady_state.rule import WINDOW
-from labctl.fio.results import mean_direction
+from labctl.fio.results import bounds_notes, mean_direction
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.phase import Role
 
@@ -111,8 +111,15 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
     rate = _rate(iops, good)
     data_rate = rate.scaled(bytes_per_s / iops) if rate and iops and bytes_per_s else None
     series = [item.watts_series for item in good if item.watts_series is not None]
+    read = mean_direction([item.read for item in good if item.read is not None])
+    write = mean_direction([item.write for item in good if item.write is not None])
+    own = bounds_notes({"read": last.read, "write": last.write})
     return replace(
         last,
+        notes=(
+            *(note for note in last.notes if note not in own),
+            *bounds_notes({"read": read, "write": write}),
+        ),
         phase=replace(last.phase, round=0),
         outcome=Outcome.COMPLETED if len(good) == len(rounds) else last.outcome,
         gap_before_ms=None,
@@ -121,8 +128,8 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         watts_series=_series(series) if series else None,
         joules=_energy([(item.joules, item.watts) for item in good], watts),
         marginal_watts=_estimate([item.marginal_watts for item in good]),
-        read=mean_direction([item.read for item in good if item.read is not None]),
-        write=mean_direction([item.write for item in good if item.write is not None]),
+        read=read,
+        write=write,
         iops=iops,
         bytes_per_s=bytes_per_s,
         iops_per_watt=ratio(rate, watts),

@@ -68,6 +68,7 @@ def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Ope
         "lat_percentiles=1",
         f"percentile_list={PERCENTILES}",
     ]
+    lines += ["clat_percentiles=0"] if len(drives) > 1 else []  # half of the bins in its output
     lines += _work_lines(phase) if phase.replay is None else []
     lines += [
         f"exec_prerun=echo {HELD.decode()} >&2 && read _{f' && {counters}:' if counters else ''}",

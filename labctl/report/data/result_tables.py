@@ -10,7 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from labctl.analysis.latency import latency_max_us, latency_mean_us, latency_percentile_us
+from labctl.analysis.latency import (
+    latency_bounds_us,
+    latency_max_us,
+    latency_mean_us,
+    latency_percentile_us,
+)
 from labctl.analysis.results import CpuUse, PhaseResult, RunSummary, Series
 from labctl.analysis.run import drives
 from labctl.fio.results import Direction
@@ -105,6 +110,7 @@ def phase_row(
 ) -> dict[str, Field]:
     """The row of one phase, by column name."""
     phase = result.phase
+    p99_us = latency_bounds_us(result, "99") or (None, None)
     row: dict[str, Field] = {
         "run": summary.run_id,
         "index": phase.index,
@@ -138,6 +144,8 @@ def phase_row(
         **repeatable_columns("joules_per_io", result.joules_per_io),
         "latency_mean_us": latency_mean_us(result),
         "latency_p99_us": latency_percentile_us(result, "99"),
+        "latency_p99_low_us": p99_us[0],
+        "latency_p99_high_us": p99_us[1],
         "latency_max_us": latency_max_us(result),
         **_direction("read", result.read),
         **_direction("write", result.write),
