@@ -29,7 +29,7 @@ from collections import Counter
 from tests.judge import page
 from tests.judge.benches import Regime
 from tests.judge.judging import REGIMES, judge_all
-from tests.judge.pairs import VARIES, trial
+from tests.judge.pairs import VARIES, trial_of
 from tests.judge.scoring import HEAD, Row, Statement
 
 PARTS = ("numbers", "gate", "throttling")
@@ -107,15 +107,11 @@ def _gate(seed: int, asked: argparse.Namespace) -> dict[str, Counter[str]]:
     found = {kind: Counter[str]() for kind in VARIES}
     tasks = [(kind, seed, number) for kind in VARIES for number in range(asked.trials)]
     with multiprocessing.get_context("forkserver").Pool(asked.workers) as pool:
-        for (kind, _, number), said in zip(tasks, pool.imap(_trial, tasks), strict=True):
+        for (kind, _, number), said in zip(tasks, pool.imap(trial_of, tasks), strict=True):
             found[kind] += said
             if number == asked.trials - 1:
                 print(page.gate({kind: found[kind]}, seed)[-1], flush=True)
     return found
-
-
-def _trial(task: tuple[str, int, int]) -> Counter[str]:
-    return trial(*task)
 
 
 if __name__ == "__main__":

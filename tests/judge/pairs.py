@@ -116,6 +116,11 @@ def trial(kind: str, seed: int, number: int) -> Counter[str]:
     return said
 
 
+def trial_of(task: tuple[str, int, int]) -> Counter[str]:
+    """The trial of a kind, a seed and a number."""
+    return trial(*task)
+
+
 def _failed(told: dict[str, Any]) -> bool:
     return not told["gate"]["passed"]
 
