@@ -181,6 +181,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     one = Lab(folder, rig, server, environment)
     made = one.run(["labctl", "run", "my-rig.toml", "short.toml"])
     assert made.returncode == 0, made.stderr
+    (run,) = find_runs(folder / "runs")
+    for name in ("A", "B", "C", "A1", "A2", "A3", "B1", "B2", "B3"):
+        shutil.copytree(run, folder / name)
     for _ in range(8):
         queued = one.run(["labctl", "queue", "add", "my-rig", "short.toml"])
         assert queued.returncode == 0, queued.stderr
