@@ -27,6 +27,15 @@ AT_ONCE = 256
 PLACES = 32
 """Regularity is that of so many readings in a row, at so many places of a record at most."""
 
+FILLED = 0.9
+"""Share of the time from which what a meter integrates is known, whenever it begins."""
+
+EVEN = 0.5
+"""Regularity above which readings count as regular."""
+
+FEW_TIMES = 32
+"""Readings below which the header says whether they are regular, not their stamps."""
+
 FEWEST = 64
 """Readings in a row below which nothing is said of their regularity."""
 
@@ -76,6 +85,22 @@ def regularity(t: Floats) -> float:
     square = float(np.cos(turns).mean() ** 2 + np.sin(turns).mean() ** 2)
     by_chance = 1.0 / len(t)
     return math.sqrt(max(square - by_chance, 0.0) / (1.0 - by_chance))
+
+
+def known_share(channel: ChannelSeries, low: int, high: int, integrated: float) -> float:
+    """The share of the time that readings ``low`` to ``high`` take out of what was sampled.
+
+    It is what they integrate (finite population), but for readings at random moments: of a load
+    that repeats within an interval each is an independent sample, and however much of the time
+    they integrate in all, their mean scatters as that of independent ones. Windows that fill
+    nearly all of the time leave no room for random moments.
+    """
+    if integrated >= FILLED:
+        return integrated
+    if high - low < FEW_TIMES:
+        return 0.0 if channel.info.dither > 0 else integrated
+    stamps = channel.stamps[low : min(high, low + AT_ONCE)]
+    return integrated if regularity((stamps - stamps[0]) * 1e-9) > EVEN else 0.0
 
 
 def blind_spot(channel: ChannelSeries) -> BlindSpot | None:

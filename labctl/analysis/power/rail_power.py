@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.power.blind_spots import known_share
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCounter, Repeats
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
@@ -72,6 +73,8 @@ class RailPower:
     """Product of the standard deviations of volts and amps from one reading to the next."""
     integrated: float
     """Share of the phase that the readings integrate: the smaller of V's and I's."""
+    known: float
+    """The part of it that was not sampled: none of it for readings at random moments."""
     noise_watts: float
     """Standard deviation of one reading that the meters' own noise may have; infinite where their
     limits of error are not known."""
@@ -239,12 +242,12 @@ def phase_power(
     if len(results) < len(rails) or total.n < FEWEST_READINGS:
         return PhasePower(results, None, None, None, tuple(missing))
     factor = sum(power.watts.mean for power in results.values()) / uncorrected if uncorrected else 1
-    integrated = min(power.integrated for power in results.values())
+    known = min(power.known for power in results.values())
     noise = math.hypot(*(power.noise_watts for power in results.values()))
     return PhasePower(
         results,
         total.series().scaled(factor),
-        total.scatter_of_phase(integrated, noise).scaled(factor),
+        total.scatter_of_phase(known, noise).scaled(factor),
         total.scatter_of_process().scaled(factor),
         tuple(missing),
     )
@@ -455,6 +458,10 @@ class _RailWorker:
             volts.integrated(rail.volts.info.aperture_s * 1e9),
             self._watts.integrated(rail.amps.info.aperture_s * 1e9),
         )
+        known = (
+            known_share(rail.volts, *self._volts_span, shares[0]),
+            known_share(rail.amps, *self._amps_span, shares[1]),
+        )
         noises = self._noise(rail.volts, volts), self._noise(rail.amps, amps)
         noise = math.hypot(amps.mean * noises[0], volts.mean * noises[1])
         return RailPower(
@@ -462,11 +469,12 @@ class _RailWorker:
             volts=volts.series(),
             amps=amps.series(),
             watts=self._watts.series(),
-            scatter=self._watts.scatter_of_phase(min(shares), noise),
+            scatter=self._watts.scatter_of_phase(min(known), noise),
             process_scatter=self._watts.scatter_of_process(),
-            volts_scatter=volts.scatter_of_phase(shares[0], noises[0]),
+            volts_scatter=volts.scatter_of_phase(known[0], noises[0]),
             common_watts=math.sqrt(volts.step_variance * amps.step_variance),
             integrated=min(shares),
+            known=min(known),
             noise_watts=noise,
             covered=self._covered(),
             missing=self._missing(),

@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labctl.analysis.power.blind_spots import blind_problems, blind_spot, regularity
+from labctl.analysis.power.blind_spots import (
+    blind_problems,
+    blind_spot,
+    known_share,
+    regularity,
+)
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.record.header import ChannelInfo, RailInfo
@@ -73,3 +78,13 @@ def test_how_much_a_load_in_step_is_misread_by() -> None:
     assert hidden == pytest.approx(spot.misread, abs=0.01)
     fast = blind_spot(read_at(np.arange(2000) * 0.01, 0.004, 0.01))
     assert fast is not None and fast.misread == pytest.approx(0.006 / 0.02)
+
+
+def test_of_readings_at_random_moments_nothing_counts_as_known() -> None:
+    rng = np.random.default_rng(4)
+    grid = np.arange(3000) * 0.1
+    drawn = (np.arange(3000) + rng.random(3000)) * 0.1
+    assert known_share(read_at(grid, 0.02), 100, 400, 0.2) == 0.2
+    assert known_share(read_at(drawn, 0.02), 100, 400, 0.2) == 0.0
+    assert known_share(read_at(drawn, 0.1), 100, 400, 1.0) == 1.0, "without a gap"
+    assert known_share(read_at(drawn, 0.02), 100, 110, 0.2) == 0.2, "the header does not say it"
