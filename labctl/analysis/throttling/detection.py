@@ -9,10 +9,11 @@ it (:mod:`labctl.analysis.throttling.repeated_falls`), and from the rest of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
+from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (
     of_flash,
     overlapping_as_one,
@@ -33,38 +34,52 @@ from labctl.analysis.throttling.slow_stretches import Walk
 _Cut = tuple[SteppedIops, Levels]
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one phase, or several, show: slow stretches; begins of phases that were slow for no
+    known reason; whether heat was seen to take more of what it had left."""
+
+    found: Sequence[ThrottleInterval] = ()
+    starts: Sequence[ThrottleInterval] = ()
+    fell_further: bool = False
+
+    def and_then(self, other: _Seen) -> _Seen:
+        return _Seen(
+            [*self.found, *other.found],
+            [*self.starts, *other.starts],
+            self.fell_further or other.fell_further,
+        )
+
+
 def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, ...]:
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
     cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in map(on_grid, phases)]
-    alone, fell_further = _find(phases, cuts, NOTHING)
-    what = known(phases, alone, fell_further)
+    alone = _find(phases, cuts, NOTHING)
+    what = known(phases, alone.found, alone.fell_further)
     again = [
         replace(one, temperature=replace(one.temperature, fell_celsius=what.fell_celsius))
         for one in phases
     ]
-    found, _ = _find(again, cuts, what)
-    return tuple(without_pauses(told_by_others(found, again), again))
+    seen = _find(again, cuts, what)
+    told = limited(told_by_others(seen.found, again), seen.starts, again)
+    return tuple(without_pauses(told, again))
 
 
-def _find(
-    phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known
-) -> tuple[list[ThrottleInterval], bool]:
-    """The slow stretches of each phase, and whether heat was seen to take more of what it had
-    left."""
-    fell_further = False
-    found: list[ThrottleInterval] = []
+def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known) -> _Seen:
+    """The slow stretches of each phase."""
+    all_seen = _Seen()
     last: ThrottleInterval | None = None
     before: PhaseSignals | None = None
     for phase, cut in zip(phases, cuts, strict=True):
         hot = last if before is not None and follows_throttling(last, before, phase) else None
-        seen, further = ([], False) if cut is None else _of_phase(phase, cut, hot, found, what)
-        found, fell_further = found + seen, fell_further or further
-        thermal = [item for item in seen if item.cause == Cause.THERMAL]
+        seen = _Seen() if cut is None else _of_phase(phase, cut, hot, all_seen.found, what)
+        all_seen = all_seen.and_then(seen)
+        thermal = [item for item in seen.found if item.cause == Cause.THERMAL]
         last, before = max(thermal, key=lambda item: item.end_ns, default=None), phase
         if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
             # How cool it was while it throttled is known since the first of these phases.
             last = replace(last, begin_ns=hot.begin_ns)
-    return found, fell_further
+    return all_seen
 
 
 def _of_phase(
@@ -73,22 +88,24 @@ def _of_phase(
     before: ThrottleInterval | None,
     earlier: Sequence[ThrottleInterval],
     what: Known,
-) -> tuple[list[ThrottleInterval], bool]:
+) -> _Seen:
     """The slow stretches of a phase; ``before`` is what the phase before ended in."""
     grid, levels = cut
     hot = before is not None and what is not NOTHING
     walk = Walk(phase, grid, levels, hot, lambda at, iops: what.lets_go(phase, at, iops))
-    seen = [item for item in walk.stretches() if _is_told(item, phase)]
+    every = walk.stretches()
+    seen = [item for item in every if _is_told(item, phase)]
+    starts = [item for item in every if _is_slow_start(item, phase)]
     seen = overlapping_as_one(doubted(phase, overlapping_as_one(seen), earlier))
     if phase.writes:
         seen = of_flash(phase, seen)
     if what is NOTHING:
-        return seen, walk.fell_further
+        return _Seen(seen, starts, walk.fell_further)
     begun = since_begin(phase, seen, before, walk.released, what)
     if begun is not None and begun.end_ns >= phase.end_ns:
         seen = [item for item in seen if item.cause != Cause.UNKNOWN]
     seen += [] if begun is None else [begun]
-    return overlapping_as_one(seen), walk.fell_further
+    return _Seen(overlapping_as_one(seen), starts, walk.fell_further)
 
 
 def throttled_stretches(
@@ -124,3 +141,7 @@ def _is_told(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     if item.cause == Cause.THERMAL:
         return long or not at_start
     return long and not at_start
+
+
+def _is_slow_start(item: ThrottleInterval, phase: PhaseSignals) -> bool:
+    return item.cause == Cause.UNKNOWN and item.begin_ns <= phase.begin_ns

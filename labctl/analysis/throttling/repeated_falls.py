@@ -1,10 +1,9 @@
-"""Slow stretches told by others like them: dips that come again, one ceiling of watts, pauses."""
+"""Slow stretches told by others like them: dips that come again, the same levels, pauses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -25,9 +24,6 @@ BESIDE_NS = 600_000_000
 
 FLICKER = 3
 """Throttling that goes on and off this often in a row, each time for less than ``AROUND_S``."""
-
-CEILING = 0.02
-"""Watts of a limit (means of a second, and of one slowdown and another) differ by less."""
 
 
 def of_flash(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
@@ -95,7 +91,7 @@ def told_by_others(
     found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
 ) -> list[ThrottleInterval]:
     """Slow stretches of a run, those of unknown cause that others tell: as deep as a thermal one
-    of the same phase, a dip cut off that is whole elsewhere, or one ceiling of watts."""
+    of the same phase, or a dip cut off that is whole elsewhere."""
     by_index = {phase.index: phase for phase in phases}
     result: list[ThrottleInterval] = []
     for item in found:
@@ -118,19 +114,6 @@ def told_by_others(
         ):
             words = f"{item.evidence}; the same two levels as in a dip of another phase"
             item = replace(item, cause=Cause.GARBAGE_COLLECTION, evidence=words)
-        elif item.cause == Cause.UNKNOWN and _is_flat(phase, item):
-            others = [
-                other
-                for other in found
-                if _same_ceiling(item, other) and _is_flat(by_index[other.phase_index], other)
-            ]
-            if others:
-                words = (
-                    f"{item.evidence}; a flat ceiling of {item.watts_during:.2f} W, the same as in "
-                    f"{len(others)} other slowdown{'s' if len(others) > 1 else ''} of other "
-                    "workloads"
-                )
-                item = replace(item, cause=Cause.POWER_LIMIT, evidence=words)
         result.append(item)
     return result
 
@@ -163,30 +146,6 @@ def _same_levels(item: ThrottleInterval, other: ThrottleInterval) -> bool:
         and abs(item.iops_during - other.iops_during) < most
         and abs(item.iops_before - other.iops_before) < most
     )
-
-
-def _same_ceiling(item: ThrottleInterval, other: ThrottleInterval) -> bool:
-    """The same watts in slowdowns of different phases that do different IOPS."""
-    mine, its = item.watts_during or 0.0, other.watts_during or 0.0
-    more, less = sorted((item.iops_during, other.iops_during), reverse=True)
-    return (
-        other.cause == Cause.UNKNOWN
-        and item.phase_index != other.phase_index
-        and abs(mine - its) < CEILING * mine
-        and less < (1 - ALIKE) * more
-    )
-
-
-def _is_flat(phase: PhaseSignals, item: ThrottleInterval) -> bool:
-    """Whether watts stayed at one level, below that before."""
-    if item.watts_before is None or item.watts_during is None:
-        return False
-    second = 1_000_000_000
-    edges = range(item.begin_ns + second // 2, item.end_ns - second // 2, second)
-    watts = [phase.watts_between(a, b) for a, b in pairwise(edges)]
-    known = np.array([one for one in watts if one is not None])
-    flat = len(known) >= 3 and float(known.std(ddof=1)) < CEILING * float(known.mean())
-    return flat and item.watts_before > (1 + 2 * CEILING) * item.watts_during
 
 
 def without_pauses(

@@ -7,10 +7,11 @@ when it was free.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
-from labctl.analysis.throttling.levels import STALLED, is_restless
+from labctl.analysis.throttling.levels import STALLED, Levels, is_restless
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
 from labctl.analysis.throttling.temperature import NEAR_WARNING
 
@@ -54,6 +55,11 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     ]
     if busy_host:
         return ThrottleVerdict(OPEN, f"heat may hide behind this: {busy_host[0].evidence}")
+    fell = _fell(phase, own)
+    if fell:
+        says = "names no warning temperature" if warning is None else f"warns at {warning:.0f} °C"
+        words = f"IOPS fell by {fell:.0%}, more than they scatter, at {warmest:.0f} °C"
+        return ThrottleVerdict(OPEN, f"{words}; the drive {says}")
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
@@ -79,11 +85,31 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
 
 def _cool_below(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> float | None:
     """°C below which the drive is certainly free: clear of its warning, and cooler than it was
-    anywhere in the run where it throttled."""
+    anywhere in the run where it throttled, or was slow for a reason not known: its sensor may be
+    far from what it throttles by."""
     warning = phase.temperature.warning_celsius
     limits = [] if warning is None else [warning - NEAR_WARNING]
     for item in found:
         celsius = phase.temperature.extremes(item.begin_ns, item.end_ns)
-        if item.cause == Cause.THERMAL and celsius is not None:
+        if item.cause in (Cause.THERMAL, Cause.UNKNOWN) and celsius is not None:
             limits.append(celsius[0])
     return min(limits, default=None)
+
+
+def _fell(phase: PhaseSignals, own: Sequence[ThrottleInterval]) -> float:
+    """By what part IOPS fell in a phase, as far as their scatter does not explain it; 0 when they
+    did not. What flash or host account for is left out."""
+    grid = on_grid(phase)
+    if grid is None:
+        return 0.0
+    levels = Levels.of(grid)
+    top = most = 0.0
+    for steps in levels.steps:
+        begin_ns, end_ns = grid.moment(steps[0]), grid.moment(steps[1])
+        if any(item.begin_ns < end_ns and item.end_ns > begin_ns for item in own):
+            continue
+        level = levels.mean(*steps)
+        if top and math.log(top / level) > levels.doubt(steps):
+            most = max(most, 1 - level / top)
+        top = max(top, level)
+    return most
