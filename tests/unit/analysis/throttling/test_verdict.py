@@ -9,6 +9,7 @@ import pytest
 
 from labctl.analysis.power.unthrottled import unthrottled_pieces
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.verdict import verdict
 from labctl.record.events import Event
@@ -188,3 +189,76 @@ def test_stretches_that_overlap_count_once() -> None:
     twice = [item, replace(item, end_ns=item.end_ns + S)]
     assert len(throttled_stretches(twice, 0)) == 1
     assert throttled_s(twice, 0) == pytest.approx(41.0, abs=1.0)
+
+
+def in_turn(*shapes: Shape) -> list[PhaseSignals]:
+    """Cool phases of different workloads one after the other, at 7 W where they are slow."""
+
+    def one(index: int, shape: Shape) -> PhaseSignals:
+        return signals(
+            shape,
+            celsius=lambda t: 45 + 0 * t,
+            watts=lambda t: np.where(shape(t) < 1, 7.0, 10.0 + index),
+            duration_s=120.0,
+            begin_s=120.5 * index,
+            index=index,
+            seed=index,
+            workload=f"queue depth {index}",
+        )
+
+    return [one(index, shape) for index, shape in enumerate(shapes)]
+
+
+def test_a_limit_of_power_goes_on_in_the_next_phase() -> None:
+    both = in_turn(
+        lambda t: np.where(t > 60, 0.7, 1.0),
+        lambda t: np.where(t < 40, 0.6, 1.0),
+    )
+    both[1] = replace(both[1], iops=both[1].iops / 0.6 * 0.7)  # the same energy an operation
+    found = find_throttling(both)
+    assert [item.cause for item in found] == ["power_limit", "power_limit"]
+    assert (found[0].begin_ns / S, found[1].end_ns / S) == pytest.approx((60, 160.5), abs=1.0)
+    assert "at which the phase before ended" in found[1].evidence
+    alone = find_throttling(both[1:])
+    assert alone == ()
+
+
+def test_a_power_state_that_limits_goes_on_until_it_is_changed() -> None:
+    both = in_turn(
+        lambda t: np.where(t > 60, 0.7, 1.0),
+        lambda t: np.where(t < 40, 0.7, 1.0),
+    )
+    states = counted((0, {"state": 0}), (60.2, {"state": 2}), (160.6, {"state": 0}))
+    found = find_throttling([replace(phase, counters=states) for phase in both])
+    assert [item.cause for item in found] == ["power_limit", "power_limit"]
+    assert "power state 2, as in the phase before" in found[1].evidence
+    still = counted((0, {"state": 0}), (60.2, {"state": 2}))
+    flat = in_turn(lambda t: np.where(t > 60, 0.7, 1.0), lambda t: np.full(len(t), 0.6))
+    found = find_throttling([replace(phase, counters=still) for phase in flat])
+    assert throttled_s(found, 1) == pytest.approx(120.0, abs=1.0)
+
+
+def test_iops_that_fall_near_the_warning_cannot_be_judged_however_slowly() -> None:
+    """A twentieth in three minutes is not told, and no proof that there was none."""
+    for lost, wanted in ((0.0, "none seen"), (0.05, "cannot be excluded")):
+        phase = signals(
+            lambda t, lost=lost: 1 - lost * t / 180,
+            celsius=lambda t: np.interp(t, [-30, 60], [50, WARNING]),
+            noise=0.003,
+        )
+        assert verdict(phase, find_throttling([phase])).verdict == wanted
+
+
+def test_a_cool_sensor_that_is_not_the_drives_own_excludes_nothing() -> None:
+    phase = signals(np.ones_like, celsius=lambda t: 40 + 0 * t)
+    (sensor,) = phase.temperature.sensors
+    beside = replace(phase.temperature, sensors=(replace(sensor, own=False, name="drive case"),))
+    assert verdict(phase, []).verdict == "none seen"
+    assert verdict(replace(phase, temperature=beside), []).verdict == "cannot be excluded"
+
+
+def test_a_phase_after_one_that_ended_slow_cannot_be_judged() -> None:
+    before, phase = in_turn(lambda t: np.where(t > 60, 0.7, 1.0), np.ones_like)
+    found = find_throttling([before, phase])
+    assert [item.cause for item in found] == ["unknown"]
+    assert verdict(phase, found).verdict == "cannot be excluded"
