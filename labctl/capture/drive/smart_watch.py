@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
@@ -27,7 +28,7 @@ from labctl.record.events import EventKind, OnEvent
 T = TypeVar("T")
 
 EVERY_S = 10.0
-"""How often SMART is read between phase boundaries."""
+"""How often SMART is read between phase boundaries, on average."""
 LEAST_GAP_S = 1.0
 """However short the phases are, at least this long passes between two samples."""
 LAST_SAMPLE_WITHIN_S = 5.0
@@ -95,10 +96,15 @@ class DriveWatch:
             return None, f"its answer makes no sense: {error!r}"
 
     async def run(self) -> None:
-        """Sample at each boundary and every ``every_s``, until cancelled. Raises nothing else."""
+        """Sample at each boundary and every ``every_s``, until cancelled. Raises nothing else.
+
+        A sample may wake the drive, so that the time from one to the next is drawn at random from
+        a half to one and a half of it: a meter could be in step with even ones.
+        """
         while True:
+            wait_s = None if self._every_s is None else self._every_s * random.uniform(0.5, 1.5)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._every_s):
+                async with asyncio.timeout(wait_s):
                     await self._wanted.wait()
             self._wanted.clear()
             await self.sample()
