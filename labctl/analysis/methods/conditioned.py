@@ -17,7 +17,7 @@ class Conditioned:
     """One work on the fresh drive and on the conditioned one.
 
     ``iops_change`` is a part of the fresh IOPS (−0.1: a tenth slower); ``watts_ratio`` is watts
-    conditioned / fresh with U (k = 2), the meters' gains taken out as far as they cancel.
+    conditioned / fresh with U (about 95 %), the meters' gains taken out as far as they cancel.
     """
 
     workload: str

@@ -89,7 +89,7 @@ class RailModel:
         return next((term.value for term in self.terms if term.name == name), None)
 
     def watts(self, reads: float, writes: float, bytes_per_s: float) -> Estimate:
-        """Watts that the model gives for a rate of work, with U (k = 2)."""
+        """Watts that the model gives for a rate of work, with U (about 95 %)."""
         at = {"idle": 1.0, "read": reads, "write": writes, "byte": bytes_per_s}
         row = np.array([at[term.name] for term in self.terms])
         value = float(row @ np.array([term.value for term in self.terms]))

@@ -25,7 +25,7 @@ def rail_u_gain(rail: RailResult) -> float:
 
 
 def watts_ratio(one: PhaseResult, other: PhaseResult) -> Estimate | None:
-    """Watts of ``one`` over watts of ``other``, two phases of one run, with U (k = 2).
+    """Watts of ``one`` over watts of ``other``, two phases of one run, with U (about 95 %).
 
     None when one of them has no total.
     """

@@ -159,6 +159,6 @@ def print_comparison(comparisons: list[DemoComparison], phases: int) -> None:
             f"{error * 1000:>+8.1f} mW  {mark}"
         )
     inside = sum(item.inside for item in comparisons)
-    print(f"{inside} of {len(comparisons)} phases lie inside the stated uncertainty (k = 2)")
+    print(f"{inside} of {len(comparisons)} phases lie inside the stated uncertainty (about 95 %)")
     if missing := phases - len(comparisons):
         print(f"{missing} of {phases} phases have no total watts: the notes above say why")

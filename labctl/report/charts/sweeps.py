@@ -100,7 +100,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
         idle += " A pale bar has not all rails: its height is not the drive's power."
     caption = (
         "Mean power of each phase, stacked by rail. The error bar is the expanded uncertainty "
-        f"(k = 2) of the total.{idle}{throttle_words(summary.measured)}"
+        f"(about 95 %) of the total.{idle}{throttle_words(summary.measured)}"
     )
     return finished("watts", "Watts", caption, joined(small, grid.columns), datasets)
 
@@ -194,7 +194,7 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     if efficient:
         caption = (
             "Work of each phase (above) and work per energy (below). The error bar is the expanded "
-            "uncertainty (k = 2)."
+            "uncertainty (about 95 %)."
         )
     caption += throttle_words(summary.measured)
     return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)

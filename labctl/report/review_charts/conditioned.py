@@ -31,7 +31,7 @@ def conditioned_figure(
     changes = "; ".join(f"{one.workload} {one.iops_change:+.1%}" for one in found)
     caption = (
         "The same work before the drive was filled and after it, and the power it took with its U "
-        f"(k = 2). Work conditioned against fresh: {changes}."
+        f"(about 95 %). Work conditioned against fresh: {changes}."
         f"{throttle_words([item for _, item in shown])}"
     )
     chart = finished("conditioned", "Conditioned against fresh", caption, body, datasets)

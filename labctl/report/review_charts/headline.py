@@ -29,7 +29,7 @@ def headline_figure(averages: Sequence[HeadlineAverage]) -> Figure | None:
     body = work_and_watts(datasets, numbers)
     caption = (
         "Headline averages of the reviews, from 64 KiB blocks on in MB/s, and the power they took "
-        "with its U (k = 2)."
+        "with its U (about 95 %)."
     )
     throttled = list(dict.fromkeys(label for one in averages for label in one.throttled))
     if throttled:

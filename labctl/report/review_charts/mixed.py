@@ -34,7 +34,9 @@ def mixed_figure(results: Sequence[PhaseResult]) -> Figure | None:
         }
         for item in sorted(mixed, key=lambda one: -one.phase.read_pct)
     )
-    caption = "From reads alone (left) to writes alone: work, and mean power with its U (k = 2)."
+    caption = (
+        "From reads alone (left) to writes alone: work, and mean power with its U (about 95 %)."
+    )
     caption += throttle_words(mixed)
     shares = sorted({row["read_pct"] for row in numbers}, reverse=True)
     body, datasets = quantity_charts(

@@ -37,7 +37,7 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
     ]
     caption = (
         "Replays of traces: data rate, service time from submission to completion, share of the "
-        "time with I/O in flight, and mean power with its U (k = 2)."
+        "time with I/O in flight, and mean power with its U (about 95 %)."
     )
     unknown = [row["figure"] for row in numbers if row["service_mean_us"] is None]
     if unknown:

@@ -39,7 +39,7 @@ def transfer_figure(results: Sequence[PhaseResult]) -> Figure | None:
         numbers, "workload", "size", order, "transfer size",
         (("mb_per_s", "MB/s"), ("watts", "mean power (W)")),
     )  # fmt: skip
-    caption = "Data rate against the size of a transfer, and mean power with its U (k = 2)."
+    caption = "Data rate against the size of a transfer, and mean power with its U (about 95 %)."
     caption += throttle_words(shown)
     return Figure(finished("transfer", "Transfer sizes", caption, body, datasets), numbers)
 
