@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labctl.analysis.stats.uncertainty import student_factor
 from labctl.capture.host.drive_host import HostMoment
@@ -26,6 +27,10 @@ MOST_POINTS = 64
 
 PRINTED_TO_NS = 0.5 * NS_PER_MS
 """Standard uncertainty of a status, which holds two times in whole milliseconds."""
+
+FAR_LATE = 8.0
+HELD_UP_NS = 50 * NS_PER_MS
+"""A status that came so many times as late as is usual (median), and by so much, was held up."""
 
 MATTERS_NS = 4 * NS_PER_MS
 """A drift over a phase below this is within what its begin and end are uncertain anyway."""
@@ -65,13 +70,15 @@ def fio_clock(printed: Sequence[PrintedTimes]) -> FioClock | None:
     """The least-squares line through runtime and time of printing; None with too few statuses.
 
     fio notes its runtime first and prints later, on a busy machine by tens of milliseconds, so
-    what scatters about the line is its delay. Its U follows from that scatter, with Student's
-    factor. Statuses after the last I/O, whose runtime stands, do not count. O(n).
+    what scatters about the line is its delay; statuses that came far later than the others do not
+    count. Its U follows from that scatter, with Student's factor. Statuses after the last I/O,
+    whose runtime stands, do not count. O(n).
     """
     if not printed:
         return None
     newest = printed[-1]
-    rows = [one for one in printed if one.runtime_ms < newest.runtime_ms]
+    known = {one.runtime_ms: one for one in reversed(printed)}
+    rows = [one for at_ms, one in sorted(known.items()) if at_ms < newest.runtime_ms]
     if len(rows) < FEWEST_STATUSES:
         return None
     count = len(rows)
@@ -83,6 +90,10 @@ def fio_clock(printed: Sequence[PrintedTimes]) -> FioClock | None:
         groups = late[: count // together * together].reshape(-1, together)
         prompt = groups.argmin(axis=1) + np.arange(len(groups)) * together
         x, y = x[prompt], y[prompt]
+    if len(x) < FEWEST_STATUSES:
+        return None
+    prompt = _prompt(x, y)
+    x, y = x[prompt], y[prompt]
     x, y = x - x.mean(), y - y.mean()
     spread = float(x @ x)
     slope = float(x @ y) / spread
@@ -93,3 +104,15 @@ def fio_clock(printed: Sequence[PrintedTimes]) -> FioClock | None:
     variance = float(left @ left) / dof + PRINTED_TO_NS**2
     u = student_factor(dof) * math.sqrt(variance / spread)
     return FioClock(1.0 / slope, u / slope**2, count)
+
+
+def _prompt(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which statuses were not held up: those not far above the line of the median slope between
+    any two (Theil 1950; Sen 1968), by the median distance from it."""
+    first, second = np.triu_indices(len(x), 1)
+    slope = np.median((y[second] - y[first]) / (x[second] - x[first]))
+    late = y - slope * x
+    late -= np.median(late)
+    usual = float(np.median(np.abs(late)))
+    kept: NDArray[np.bool_] = late <= max(FAR_LATE * usual, HELD_UP_NS)
+    return kept

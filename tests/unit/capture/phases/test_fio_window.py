@@ -162,6 +162,16 @@ def test_a_status_that_the_drive_held_up_makes_no_drift() -> None:
     assert fio is not None and not fio.matters(10 * NS_PER_S)
 
 
+@pytest.mark.parametrize("rate", [1.0793, 0.93])
+def test_a_status_that_was_held_up_hides_no_drift(rate: float) -> None:
+    printed, _ = statuses_of(rate, 6, 0.5, np.random.default_rng(1))
+    late = printed[7]
+    printed[7] = PrintedTimes(late.runtime_ms, late.shown.before(-400 * NS_PER_MS))
+    fio = fio_clock(printed)
+    assert fio is not None and fio.matters(6 * NS_PER_S)
+    assert abs(fio.rate - rate) <= fio.u < 0.002
+
+
 def test_few_statuses_give_no_rate() -> None:
     printed, _ = statuses_of(1.0, 10, 0.5, np.random.default_rng(1))
     assert fio_clock([]) is None
