@@ -214,7 +214,7 @@ def rail_result(
     """The rail's numbers with their uncertainty (arguments: :func:`rail_budget`)."""
     budget = rail_budget(power, duration_s, step, source, digits)
     watts = replace(
-        expanded(power.watts.mean, budget), repeatability=power.process_scatter.expanded_u
+        expanded(power.watts.mean, budget), repeatability=power.process_scatter.repeatability
     )
     return RailResult(
         volts=at_drive(power.rail.info, power.volts, power.amps, power.shunt),
@@ -243,10 +243,10 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
         dof = power.total_scatter.dof
         components.append(Component("scatter of all rails", "A", math.sqrt(shared), "", dof))
     value = sum(rail.watts.value for rail in rails)
-    again = max(
-        power.total_process.expanded_u,
-        math.hypot(*(rail.process_scatter.expanded_u for rail in power.rails.values())),
-    )
+    again = power.total_process.repeatability
+    if again is not None:
+        each = [rail.process_scatter.expanded_u for rail in power.rails.values()]
+        again = max(again, math.hypot(*each))
     return Estimate(value, expanded_u(components), again)
 
 

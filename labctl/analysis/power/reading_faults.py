@@ -40,6 +40,10 @@ WALL_SHARE = 0.01
 
 FEW_AT_OTHER_WALL = 8
 
+PILED = 4
+"""Times as many as of the next lower value that equal maxima must be to be a wall: the values of a
+meter with coarse digits repeat as well, but become fewer towards their highest."""
+
 LOST_WITH_LOAD = 4.0
 """Standard deviations from which losses are said to go with the load (once in 16,000 phases by
 chance)."""
@@ -60,7 +64,8 @@ class Repeats:
 
     ``equal`` of the ``n`` − 1 neighbouring pairs are; the longest run is of ``longest`` readings
     of ``value``, ``first`` and ``last`` are the runs at the two ends, as (length, value).
-    ``at_max`` readings are the ``highest``, ``at_min`` the lowest.
+    ``at_max`` readings are the ``highest``, ``below_max`` the next lower value, ``at_min`` the
+    lowest.
     """
 
     n: int
@@ -71,6 +76,7 @@ class Repeats:
     last: tuple[int, float]
     highest: float
     at_max: int
+    below_max: int
     at_min: int
 
     @property
@@ -87,7 +93,7 @@ class RepeatCounter:
         self._longest = (0, math.nan)
         self._first: tuple[int, float] | None = None
         self._run = (0, math.nan)
-        self._high = (-math.inf, 0)
+        self._highest: dict[float, int] = {}
         self._low = (math.inf, 0)
 
     def add(self, values: Floats) -> None:
@@ -95,9 +101,8 @@ class RepeatCounter:
         if not len(values):
             return
         self._n += len(values)
-        highest, lowest = float(values.max()), float(values.min())
-        if highest >= self._high[0]:
-            self._high = _counted(self._high, highest, values)
+        self._highest = _two_highest(self._highest, values)
+        lowest = float(values.min())
         if lowest <= self._low[0]:
             self._low = _counted(self._low, lowest, values)
         ends = np.flatnonzero(values[1:] != values[:-1]) + 1
@@ -131,6 +136,7 @@ class RepeatCounter:
     def result(self) -> Repeats:
         """What was counted."""
         self._keep(self._run)
+        highest = sorted(self._highest, reverse=True)
         return Repeats(
             n=self._n,
             equal=self._equal,
@@ -138,8 +144,9 @@ class RepeatCounter:
             value=self._longest[1],
             first=self._first or self._run,
             last=self._run,
-            highest=self._high[0],
-            at_max=self._high[1],
+            highest=highest[0] if highest else math.nan,
+            at_max=self._highest[highest[0]] if highest else 0,
+            below_max=self._highest[highest[1]] if len(highest) > 1 else 0,
             at_min=self._low[1],
         )
 
@@ -148,6 +155,18 @@ def _counted(before: tuple[float, int], extreme: float, values: Floats) -> tuple
     """How many readings are ``extreme``, those of the parts before included."""
     count = int(np.count_nonzero(values == extreme))
     return extreme, count + (before[1] if before[0] == extreme else 0)
+
+
+def _two_highest(before: dict[float, int], values: Floats) -> dict[float, int]:
+    """How many readings there are of each of the two highest values so far."""
+    counts = dict(before)
+    rest = values
+    for _ in range(2):
+        if len(rest):
+            highest = float(rest.max())
+            counts[highest] = counts.get(highest, 0) + int(np.count_nonzero(rest == highest))
+            rest = rest[rest < highest]
+    return {value: counts[value] for value in sorted(counts, reverse=True)[:2]}
 
 
 def stuck_in(phases: Sequence[Repeats | None], busy: Sequence[bool]) -> set[int]:
@@ -200,6 +219,8 @@ def clipped(one: Repeats, full_scale: float | None) -> bool:
         return True
     few = max(FEW_AT_OTHER_WALL, WALL_SHARE * one.n)
     if one.at_max < few or one.at_min >= FEW_AT_OTHER_WALL:
+        return False
+    if one.at_max < PILED * one.below_max:
         return False
     others = one.n - one.at_max
     equal = one.equal - one.at_max  # at most so many pairs are of the wall

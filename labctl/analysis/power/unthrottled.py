@@ -84,6 +84,7 @@ def _watts(
     the same in all and add up. None when a rail was not measured in any of them.
     """
     value = shared = again = 0.0
+    settled = True
     lines: dict[tuple[str, str], list[Component]] = {}
     measured_s = 0.0
     for low, high in pieces:
@@ -102,6 +103,7 @@ def _watts(
                 scaled = replace(line, watts=weight * line.watts)
                 lines.setdefault((name, line.name), []).append(scaled)
         again += (weight * power.total_process.expanded_u) ** 2
+        settled = settled and power.total_process.settled
         shared += weight**2 * max(power.total_scatter.u**2 - apart, 0.0)
     if measured_s < LEAST_S:
         return None
@@ -109,7 +111,8 @@ def _watts(
     if shared:
         budget.append(Component("scatter of all rails", "A", math.sqrt(shared), ""))
     part = measured_s / seconds
-    return Estimate(value / part, expanded_u(budget) / part, math.sqrt(again) / part)
+    repeatability = math.sqrt(again) / part if settled else None
+    return Estimate(value / part, expanded_u(budget) / part, repeatability)
 
 
 def _merged(same: Sequence[Component]) -> Component:

@@ -50,8 +50,10 @@ def iops_estimate(record: RunRecord, result: PhaseResult) -> Estimate | None:
 def repeatability_in_parts(iops: Floats) -> float | None:
     """How far the mean of so many intervals may come out again, as a part of it (about 95 %).
 
-    None for fewer than two intervals, or without I/O.
+    None for fewer than two intervals, without I/O, and where they depend on each other for longer
+    than one phase shows.
     """
     if len(iops) < 2 or not iops.mean() > 0:
         return None
-    return scatter_of(iops).expanded_u / float(iops.mean())
+    again = scatter_of(iops).repeatability
+    return None if again is None else again / float(iops.mean())

@@ -32,6 +32,11 @@ MIN_BLOCKS = 16
 FEW_BLOCKS = 8
 """Fewest blocks where there are few readings."""
 
+STILL_GROWING = 2.5
+"""Times that the variance of a mean may grow when blocks become four times as long. That of
+independent readings does not grow, and by chance so much in one of 100 series; that of 1/f noise
+grows four times, that of a process slower than the blocks up to sixteen times."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
@@ -41,6 +46,9 @@ class Scatter:
     u: float
     dof: float
     n_effective: float
+    settled: bool = True
+    """Whether ``u`` stopped growing with the length of the blocks: else readings depend on each
+    other for longer than the series lets one see, and ``u`` is a lower bound."""
 
     def scaled(self, factor: float) -> Scatter:
         """The same of a mean that is multiplied by a ``factor`` > 0."""
@@ -50,6 +58,11 @@ class Scatter:
     def expanded_u(self) -> float:
         """The expanded uncertainty (about 95 %), in the unit of the readings."""
         return student_factor(self.dof) * self.u
+
+    @property
+    def repeatability(self) -> float | None:
+        """The expanded uncertainty where it is settled; None where one series cannot show it."""
+        return self.expanded_u if self.settled else None
 
 
 def scatter_of_phase(
@@ -81,7 +94,8 @@ def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Sca
     pairs repeatedly (Flyvbjerg & Petersen 1989). At each size the variance of the mean follows
     from the squared steps between neighbouring blocks (von Neumann 1941), and the largest
     counts. So dependence over up to 1/16 of the phase is detected, and a slow change of level
-    that the readings follow hardly counts as scatter. O(n).
+    that the readings follow hardly counts as scatter. Where the last sizes still grow, there is no
+    plateau and the result is not settled. O(n).
     """
     if n < 2:
         return Scatter(u=math.inf, dof=1.0, n_effective=float(n))
@@ -89,15 +103,18 @@ def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Sca
     best, dof = (variance / n, n - 1.0) if few else (0.0, 2 * len(blocks) / 3)
     enough = FEW_BLOCKS if few else MIN_BLOCKS
     level = blocks
+    sizes = []
     while len(level) >= enough:
         steps = np.diff(level)
         count = len(level)
         candidate = float(steps @ steps) / (2 * len(steps)) / count
+        sizes.append(candidate)
         if candidate > best:
             best, dof = candidate, 2 * (count - 1) ** 2 / (3 * count - 4)
         level = level[: count // 2 * 2].reshape(-1, 2).mean(axis=1)
     n_effective = min(variance / best, float(n)) if best > 0 else float(n)
-    return Scatter(u=math.sqrt(best), dof=dof, n_effective=max(n_effective, 1.0))
+    settled = len(sizes) < 3 or sizes[-1] <= STILL_GROWING * sizes[-3]
+    return Scatter(math.sqrt(best), dof, max(n_effective, 1.0), settled)
 
 
 def scatter_of(values: NDArray[np.float64]) -> Scatter:

@@ -219,7 +219,11 @@ def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     percentiles = dict.fromkeys(("50", "90", "95", "99", "99.9", "99.99"), 1.0)
     each = replace(direction(10, 300), latency_percentiles_us=percentiles)
     for sides in ((each, each), (each, None)):
-        found = replace(result(*sides), cpu=CpuUse({"0": 20.0}, 10.0, 10.0), at_least_watts=5.0)
+        known = Estimate(5.0, 0.1, repeatability=0.2)
+        found = replace(
+            result(*sides), cpu=CpuUse({"0": 20.0}, 10.0, 10.0), at_least_watts=5.0,
+            iops_per_watt=known, bytes_per_joule=known, joules_per_io=known,
+        )  # fmt: skip
         sent["phase"] |= result_point(found, 5, TAGS).fields.keys()
     for name, measurement in SCHEMA.items():
         assert {*measurement.tags, *measurement.fields} - sent[name] == set(), name

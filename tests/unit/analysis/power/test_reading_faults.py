@@ -42,6 +42,8 @@ def test_repeats_are_counted_whatever_the_parts(digits: list[int], cut: int) -> 
     runs = [len(run) for run in "".join("=" if d == 0 else " " for d in np.diff(values)).split()]
     assert found.longest == max(runs, default=0) + 1
     assert found.at_max == int((values == values.max()).sum())
+    below = values[values < values.max()]
+    assert found.below_max == (int((below == below.max()).sum()) if len(below) else 0)
 
 
 def noisy(seed: int, level: float = 0.8, n: int = 600) -> np.ndarray:
@@ -77,6 +79,37 @@ def test_many_equal_maxima_are_a_wall() -> None:
     assert not clipped(counted(noisy(4)), 0.8)
     assert not clipped(counted(np.tile([0.2, 1.8], 300)), None), "two levels without noise"
     assert not clipped(counted(np.round(noisy(4), 2)), None), "a coarse meter"
+    millivolts = [
+        1,
+        0,
+        1,
+        1,
+        1,
+        1,
+        0,
+        1,
+        0,
+        1,
+        2,
+        5,
+        6,
+        6,
+        5,
+        6,
+        6,
+        5,
+        5,
+        6,
+        6,
+        5,
+        5,
+        5,
+        6,
+        5,
+        6,
+        5,
+    ]
+    assert not clipped(counted(3.3 + np.array(millivolts) / 1e3), 22.0), "few coarse readings"
 
 
 def power_of(lost: np.ndarray, amps: np.ndarray, ohm: float = 0.05) -> RailPower:

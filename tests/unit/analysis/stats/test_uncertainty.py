@@ -53,6 +53,32 @@ def test_a_step_that_the_readings_follow_is_hardly_scatter() -> None:
     assert u < 0.3, "taken as scatter with full autocorrelation it would be about 2 W"
 
 
+def process(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    white = rng.normal(size=n)
+    if kind == "1/f":
+        spectrum = np.fft.rfft(white)
+        spectrum[1:] /= np.sqrt(np.arange(1, len(spectrum)))
+        return np.fft.irfft(spectrum, n)
+    keep = {"white": 0.0, "0.3 s": math.exp(-0.1 / 0.3), "20 s": math.exp(-0.1 / 20)}[kind]
+    return lfilter([1.0], [1.0, -keep], white, zi=[white[0] / math.sqrt(1 - keep**2) * keep])[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("white", 0.95, 1.0), ("0.3 s", 0.7, 1.0), ("20 s", 0.0, 0.01), ("1/f", 0.0, 0.2)],
+)
+def test_what_one_phase_cannot_show_of_a_repetition_is_not_stated(
+    kind: str, least: float, most: float
+) -> None:
+    """Phases of 60 s at 10 S/s: the share of them that state a repeatability."""
+    rng = np.random.default_rng(5)
+    stated = []
+    for _ in range(300):
+        y = 5 + process(kind, 600, rng)
+        stated.append(scatter_of_mean(y, float(y.var(ddof=1)), 600).repeatability is not None)
+    assert least <= np.mean(stated) <= most
+
+
 def test_few_readings_count_by_their_plain_scatter() -> None:
     y = np.array([1.0, 2.0, 3.0, 4.0])
     scatter = scatter_of_mean(y, float(y.var(ddof=1)), 4)
