@@ -11,7 +11,16 @@ SEEDS = range(4000, 4003)
 
 @pytest.mark.parametrize(
     "kind",
-    ["saw", "saw, writing", "smooth ramp", "cache, cool", "collection, cool", "busy host"],
+    [
+        "saw",
+        "saw, writing",
+        "smooth ramp",
+        "flicker",
+        "cache, cool",
+        "collection, cool",
+        "busy host",
+        "power state told",
+    ],
 )
 def test_true_stretches_are_told_as_what_they_were(kind: str) -> None:
     score = judge(kind, SEEDS)
