@@ -81,7 +81,7 @@ def test_nothing_is_written_to_the_drive(bench: Bench, variant: Any) -> None:
 
     before = written()
     code, checks = doctor(variant(), "demo")
-    assert code == 0, checks
+    assert code == 0, troubles(checks)
     assert written() == before
 
 
@@ -124,7 +124,7 @@ def test_a_plan_that_writes_where_writing_is_not_allowed(variant: Any, tmp_path:
     assert code == 1
     assert "drive.destructive = true" in troubles(checks)[0]["text"]
     code, checks = doctor(rig)
-    assert code == 0, checks
+    assert code == 0, troubles(checks)
 
 
 def test_a_disk_without_room(variant: Any) -> None:
@@ -161,7 +161,7 @@ def test_servers_that_are_away_stop_no_run(variant: Any) -> None:
     more = '\n[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\norg = "o"\n'
     more += '[sinks.mqtt]\nhost = "127.0.0.1"\nport = 9\n'
     code, checks = doctor(variant(more=more))
-    assert code == 0, checks
+    assert code == 0, troubles(checks)
     levels = {check["subject"]: check["level"] for check in checks}
     assert (levels["influxdb"], levels["mqtt"]) == ("warning", "warning")
 

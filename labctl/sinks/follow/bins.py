@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.power.rail_power import BRIDGED, rail_watts
 from labctl.analysis.readings.channel_series import Floats, Ints
+from labctl.analysis.stats.time_mean import STANDS_FOR
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.schema import PointSeries
 
@@ -175,17 +176,34 @@ class _Means:
 
 
 def _means(t: Floats, values: Floats, edges: Floats) -> _Means:
-    """Times ascend; ``edges`` are one more than bins."""
+    """Times ascend; ``edges`` are one more than bins. A mean is over time, as that of a phase."""
     cuts = np.searchsorted(t, edges)
     n = np.diff(cuts)
     filled = np.flatnonzero(n)
     mean, low, high = (np.full(len(n), np.nan) for _ in range(3))
     if len(filled):
         part, starts = values[: cuts[-1]], cuts[filled]
-        mean[filled] = np.add.reduceat(part, starts) / n[filled]
+        own = slice(cuts[0], cuts[-1])
+        stood = np.zeros(len(part))
+        stood[own] = _stood_in_bins(t[own], np.repeat(np.arange(len(n)), n), edges)
+        mean[filled] = np.add.reduceat(part * stood, starts) / np.add.reduceat(stood, starts)
         low[filled] = np.minimum.reduceat(part, starts)
         high[filled] = np.maximum.reduceat(part, starts)
     return _Means(n.astype(np.int64), mean, low, high)
+
+
+def _stood_in_bins(t: Floats, bins: Ints, edges: Floats) -> Floats:
+    """The time that each reading stands for among those of its bin: half way to the one before and
+    behind, and to the edge of the bin as far as a reading may stand for."""
+    same = bins[1:] == bins[:-1]
+    halves = np.where(same, np.diff(t) / 2, np.nan)
+    before, behind = np.insert(halves, 0, np.nan), np.append(halves, np.nan)
+    reach = 2 * STANDS_FOR * np.fmin(before, behind)  # NaN for a reading that is alone in its bin
+    reach = np.where(np.isnan(reach), np.inf, reach)
+    before = np.where(np.isnan(before), np.minimum(t - edges[bins], reach), before)
+    behind = np.where(np.isnan(behind), np.minimum(edges[bins + 1] - t, reach), behind)
+    stood: Floats = np.maximum(before + behind, 1.0)  # two of the same time are not lost
+    return stood
 
 
 class RailStream(BinStream):

@@ -34,7 +34,14 @@ def host_meters() -> dict[str, Meter]:
     return {name: replace(meter, device=False) for name, meter in default_meters().items()}
 
 
-def test_bins_are_the_plain_means_of_their_readings(tmp_path: Path) -> None:
+def over_a_second(t_ns: np.ndarray, values: np.ndarray) -> float:
+    """The mean over a second, at each moment of the nearest of its readings."""
+    moments = np.arange(0, S, 20_000) + t_ns[0] // S * S
+    nearest = np.abs(moments[:, None] - t_ns[None, :]).argmin(axis=1)
+    return float(values[nearest].mean())
+
+
+def test_bins_are_the_means_of_their_readings_over_time(tmp_path: Path) -> None:
     run = MadeRun(tmp_path, meters=host_meters()).whole()
     found = of(points_of(run.path), "power", rail="12V")
     volts, amps = run.data["v12.voltage"], run.data["i12.voltage"]
@@ -46,11 +53,13 @@ def test_bins_are_the_plain_means_of_their_readings(tmp_path: Path) -> None:
         point = found[run.epoch_ns + number * S + S // 2]
         v_here = volts["readings"]["v"][t_v // S == number]
         i_here = t_i // S == number
-        assert point["volts"] == pytest.approx(v_here.mean(), rel=1e-12)
-        assert point["amps"] == pytest.approx(i[i_here].mean(), rel=1e-12)
+        t_v_here = t_v[t_v // S == number]
+        assert point["volts"] == pytest.approx(over_a_second(t_v_here, v_here), rel=1e-5)
+        assert point["amps"] == pytest.approx(over_a_second(t_i[i_here], i[i_here]), rel=1e-3)
         p_here = watts[i_here & inside]
         assert point["n"] == len(p_here)
-        assert point["watts"] == pytest.approx(p_here.mean(), rel=1e-9)
+        near = over_a_second(t_i[i_here & inside], p_here)
+        assert point["watts"] == pytest.approx(near, rel=1e-3)
         assert point["watts_min"] == pytest.approx(p_here.min(), rel=1e-9)
         assert point["watts_max"] == pytest.approx(p_here.max(), rel=1e-9)
     assert len(found) == 12
