@@ -24,6 +24,10 @@ CONNECT_WITHIN_S = 12.0
 LONGER_S = 30.0
 """How much longer than asked is waited for a slow meter's readings."""
 
+FEW_UNREADABLE = 0.1
+"""Unreadable answers per reading up to which they count as lost: on a busy host one may come so
+late that its time is not known. Other statuses (overload, hold) are of what is measured."""
+
 
 @dataclass
 class ChannelReadings:
@@ -144,7 +148,8 @@ def _wait(
 
 def _no_values(name: str, readings: ChannelReadings, fewest: int) -> Iterator[str]:
     for status, count in readings.statuses.items():
-        if status not in BESIDE_VALUES:
+        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(readings.values)
+        if status not in BESIDE_VALUES and not few:
             yield f"{name}: {status.value.replace('_', ' ')} ({count}×): put that right first"
     if len(readings.values) < fewest:
         yield f"{name}: only {len(readings.values)} readings came, at least {fewest} are needed"
