@@ -102,8 +102,11 @@ def test_a_meter_that_is_another_model(variant: Any) -> None:
 
 
 def test_a_meter_on_hold(bench: Bench, variant: Any) -> None:
-    bench.inject("v33", Fault.HOLD, 15.0)
-    code, checks = doctor(variant())
+    bench.inject("v33", Fault.HOLD, 60.0)
+    try:
+        code, checks = doctor(variant())
+    finally:
+        bench.inject("v33", Fault.HOLD, 0.0)
     assert code == 1
     found = troubles(checks)
     assert found[0]["subject"] == "v33"

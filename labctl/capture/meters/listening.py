@@ -25,8 +25,8 @@ LONGER_S = 30.0
 """How much longer than asked is waited for a slow meter's readings."""
 
 FEW_UNREADABLE = 0.1
-"""Unreadable answers per reading up to which they count as lost: on a busy host one may come so
-late that its time is not known. Other statuses (overload, hold) are of what is measured."""
+"""Unreadable answers per reading up to which they count as lost, and one always may: on a busy host
+an answer may come so late that its time is not known. Other statuses are of what is measured."""
 
 
 @dataclass
@@ -38,6 +38,11 @@ class ChannelReadings:
     values: list[float] = field(default_factory=list)
     statuses: dict[Status, int] = field(default_factory=dict)
     pairs: list[ClockPair] = field(default_factory=list)
+
+    def few(self, status: Status) -> bool:
+        """Whether it is as seldom as answers that are lost on a busy host."""
+        most = max(1.0, FEW_UNREADABLE * len(self.values))
+        return status is Status.UNREADABLE and bool(self.values) and self.statuses[status] <= most
 
     def series(self, name: str, scale: float = 1.0, zero: Zero | None = None) -> ChannelSeries:
         """The readings as a series on the host's clock, called ``name`` (``instrument.channel``).
@@ -148,8 +153,7 @@ def _wait(
 
 def _no_values(name: str, readings: ChannelReadings, fewest: int) -> Iterator[str]:
     for status, count in readings.statuses.items():
-        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(readings.values)
-        if status not in BESIDE_VALUES and not few:
+        if status not in BESIDE_VALUES and not readings.few(status):
             yield f"{name}: {status.value.replace('_', ' ')} ({count}×): put that right first"
     if len(readings.values) < fewest:
         yield f"{name}: only {len(readings.values)} readings came, at least {fewest} are needed"

@@ -28,8 +28,6 @@ INTERVALS = 4
 """Readings of the slowest channel to wait for."""
 SLOW_FACTOR = 1.5
 """A mean interval longer than this many times the configured one gives a warning."""
-FEW_UNREADABLE = 0.1
-"""Up to this fraction of unreadable answers is a warning: a busy host or a noisy line."""
 VAGUE_CLOCK_NS = 20 * NS_PER_MS
 COARSE_FLOOR = 0.02
 """An accuracy floor above this fraction of the mean reading gives a warning."""
@@ -138,8 +136,7 @@ def _channel(name: str, readings: ChannelReadings) -> Iterator[Check]:
         text = f"{channel.name}: {status.value.replace('_', ' ')} ({count}×)"
         if status is Status.MARKER:
             continue
-        few = status is Status.UNREADABLE and count <= FEW_UNREADABLE * len(readings.values)
-        level = warning if few or status in BESIDE_VALUES else trouble
+        level = warning if readings.few(status) or status in BESIDE_VALUES else trouble
         yield level(name, text, _TODO.get(status, ""))
     if not readings.values and not readings.statuses:
         yield trouble(name, f"{channel.name}: no reading came", "is the meter triggering?")

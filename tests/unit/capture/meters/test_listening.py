@@ -16,6 +16,7 @@ def problems(count: int, status: Status, values: int = 40) -> list[str]:
 
 def test_a_late_answer_among_many_readings_is_one_reading_less() -> None:
     assert problems(4, Status.UNREADABLE) == []
+    assert problems(1, Status.UNREADABLE, values=10) == []
 
 
 @pytest.mark.parametrize(("count", "status"), [(5, Status.UNREADABLE), (1, Status.OVERLOAD)])
