@@ -20,11 +20,11 @@ from labctl.analysis.power.blind_spots import known_share
 from labctl.analysis.power.interpolation import interpolated
 from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCounter, Repeats
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
+from labctl.analysis.power.volts_times_amps import BRIDGED, rail_volts
 from labctl.analysis.readings.channel_series import ChannelSeries, Floats, RailSeries
 from labctl.analysis.results import Series
 from labctl.analysis.stats.time_mean import (
     LOST,
-    STANDS_FOR,
     TimeMean,
     bridged_steps,
     times_stood_for,
@@ -49,10 +49,6 @@ lost between others are not meant, nor those left out because they straddle an e
 
 EDGE_READINGS = 5
 """Readings beyond an edge of a phase that show the level there."""
-
-BRIDGED = 2 * STANDS_FOR
-"""Multiple of the usual interval over which V is still interpolated: four lost readings, as many as
-the readings of P beside a gap may stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,49 +109,6 @@ class PhasePower:
     total_process: Scatter | None
     missing: tuple[str, ...]
     """Rails without watts, and why: one line each."""
-
-
-def rail_volts(
-    t_amps: Floats,
-    amps: Floats,
-    t_volts: Floats,
-    volts: Floats,
-    bridged: Floats | float,
-    drop_ohm: float = 0.0,
-) -> tuple[Floats, Floats, Floats]:
-    """Times, volts at the drive, and amps of one rail at I's times, without those where V is
-    missing.
-
-    Times ascend, in any unit from any origin; ``bridged`` is in the same unit: the
-    longest stretch between two readings of V that may be interpolated over, or that of each step
-    between two of them. ``drop_ohm`` is the resistance between where V is measured and the drive,
-    and I · R is taken off.
-    """
-    if len(t_amps) == len(t_volts) and np.array_equal(t_amps, t_volts):
-        return t_amps, (volts - amps * drop_ohm if drop_ohm else volts), amps
-    volts_at, known = interpolated(t_amps, t_volts, volts, bridged)
-    if drop_ohm:
-        volts_at -= amps * drop_ohm
-    return (
-        (t_amps, volts_at, amps) if known is None else (t_amps[known], volts_at[known], amps[known])
-    )
-
-
-def rail_watts(
-    t_amps: Floats,
-    amps: Floats,
-    t_volts: Floats,
-    volts: Floats,
-    bridged: Floats | float,
-    drop_ohm: float = 0.0,
-) -> tuple[Floats, Floats]:
-    """Times and watts of one rail (arguments: :func:`rail_volts`): (V − I·R)·I.
-
-    All watts of sinks and results are calculated here. (The live view and the limits use the
-    product of the newest volts and amps, which is never a result.)
-    """
-    t, volts_at, amps_at = rail_volts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
-    return t, volts_at * amps_at
 
 
 class RailPart(NamedTuple):

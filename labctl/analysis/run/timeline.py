@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from labctl.analysis.power.rail_power import BRIDGED, rail_watts
+from labctl.analysis.power.volts_times_amps import BRIDGED, rail_watts
 from labctl.analysis.readings.channel_series import (
     ChannelSeries,
     Floats,

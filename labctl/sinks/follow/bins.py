@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from labctl.analysis.power.rail_power import BRIDGED, rail_watts
+from labctl.analysis.power.volts_times_amps import BRIDGED, rail_watts
 from labctl.analysis.readings.channel_series import Floats, Ints
 from labctl.analysis.stats.time_mean import STANDS_FOR
 from labctl.sinks.follow.growing_channel import GrowingChannel
