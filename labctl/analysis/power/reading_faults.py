@@ -51,6 +51,9 @@ chance)."""
 LOST_SHARE = 0.005
 """Share of a phase below which it does not matter where its readings were lost."""
 
+MOST_GAPS = 4096
+"""Gaps of a phase after which no more are kept: they tell enough."""
+
 FEWEST_GAPS = 2
 """Gaps from which it is tested whether they go with the load."""
 
@@ -243,7 +246,7 @@ class LossTest:
         self, t: Floats, watts: Floats, gaps: NDArray[np.intp], t_volts: Floats, volts: Floats
     ) -> None:
         """The gaps of one part: ``gaps`` are the numbers of the readings before them."""
-        if len(self._beside) > DIGIT_FROM:
+        if len(self._beside) > MOST_GAPS:
             return
         beside = (watts[gaps] + watts[gaps + 1]) / 2
         self._beside += beside.tolist()
