@@ -35,7 +35,7 @@ fio_works || wanted=$programs
 servers=""
 if [ "${1:-}" = tests ]; then
     for pair in mosquitto:mosquitto "sshd:$sshd" sigrok-cli:sigrok-cli "cc:$cc" openssl:openssl \
-        mkfs.ext4:e2fsprogs mkfs.btrfs:btrfs-progs "dmsetup:$dmsetup"; do
+        mkfs.ext4:e2fsprogs mkfs.btrfs:btrfs-progs busybox:busybox fish:fish "dmsetup:$dmsetup"; do
         has "${pair%%:*}" || servers+=" ${pair##*:}"
     done
     faketime_is_here || servers+=" $faketime"

@@ -82,6 +82,7 @@ def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, GroundTruth]:
     return record, summarise(record), GroundTruth(bench.directory / "truth")
 
 
+@pytest.mark.long
 def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
     record, summary, truth = carry_out(tmp_path)
     to_monotonic = record.header.anchor.to_monotonic_ns

@@ -463,6 +463,9 @@ def test_a_scratch_file_is_discarded_and_one_that_is_not_there_is_fresh(scene: S
 # Any shell of a drive's host
 
 
+BUSYBOX = ("sh", "stat", "grep", "awk", "cat", "head", "dd", "ls", "truncate", "readlink")
+
+
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
 def test_the_scripts_of_the_host_run_in_any_posix_shell(
     scene: Scene, shell: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -474,7 +477,7 @@ def test_the_scripts_of_the_host_run_in_any_posix_shell(
     folder = tmp_path / "bin"
     folder.mkdir()
     if shell == "busybox":
-        for name in ("sh", "stat", "grep", "awk", "cat", "head", "dd", "truncate", "readlink"):
+        for name in BUSYBOX:
             (folder / name).symlink_to(program)
         monkeypatch.setenv("PATH", str(folder))
     else:

@@ -89,6 +89,7 @@ def asked_and_measured(
     return warnings, RunRecord(path)
 
 
+@pytest.mark.long
 def test_without_root_the_drives_own_log_is_lost_and_nothing_else(
     rig: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,9 +121,8 @@ def test_a_run_over_ssh_is_as_one_here(
     assert nothing_left(hosted)
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_phase_that_a_cut_connection_ended_comes_again(
     rig: Path, server: Sshd, hosted: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
