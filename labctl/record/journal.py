@@ -24,7 +24,7 @@ import numpy as np
 
 from instruments.reading import Block, ClockPair
 from labctl.errors import JournalError
-from labctl.record.atomic_write import write_atomically
+from labctl.record.atomic_write import sync_folder, write_atomically
 from labctl.record.events import Event, EventKind
 from labctl.record.header import Header
 from labctl.record.layout import (
@@ -67,7 +67,8 @@ class _File:
             os.fdatasync(self.descriptor)
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        descriptor, self.descriptor = self.descriptor, -1  # its number may soon be another file's
+        os.close(descriptor)
 
 
 class Journal:
@@ -82,16 +83,20 @@ class Journal:
     ) -> None:
         """Open the run directory ``path`` that :func:`create` made, or :func:`reopen` prepared.
 
-        ``on_failure`` is called once, from the writer's thread, when nothing more can be written.
-        ``device_begin_ns`` (of :func:`reopen`) is added to the device times of each channel named.
-        Raises JournalError when another process is writing it.
+        ``on_failure`` is called once, from the thread that failed, when nothing more can be
+        written, whatever the reason. ``device_begin_ns`` (of :func:`reopen`) is added to the device
+        times of each channel named. Raises JournalError, also when another process is writing it.
         """
         self.path = path
         self._now_ns = now_ns
         self._on_failure = on_failure
         self._files: dict[str, _File] = {}
         self._device_begin_ns = device_begin_ns or {}
-        self._events = _File(path / EVENTS_FILE)
+        try:
+            self._events = _File(path / EVENTS_FILE)
+        except OSError as error:
+            raise JournalError(_cannot_write(path, error)) from error
+        self._unsynced_folders = {path}
         if not _lock(self._events.descriptor):
             self._events.close()
             raise _in_use(path)
@@ -109,8 +114,12 @@ class Journal:
         self._closing = False
         self._closed = False
         self.failure: str | None = None
-        self._thread = threading.Thread(target=self._write_loop, name="journal", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._write_until_over, name="journal", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no room for another thread
+            self._events.close()
+            raise JournalError(_cannot_write(path, error)) from error
 
     def readings(self, instrument: str, block: Block) -> None:
         """Record a block. Raises JournalError once nothing can be written any more."""
@@ -122,21 +131,29 @@ class Journal:
             self._has_come()
 
     def clock_pairs(self, instrument: str, pairs: Iterable[ClockPair]) -> None:
-        """Record looks at device clocks."""
+        """Record looks at device clocks. Raises JournalError, as :meth:`readings`."""
         with self._lock:
+            self._raise_failure()
             for pair in pairs:
                 self._pairs.setdefault(f"{instrument}.{pair.channel}", []).append(pair)
             self._has_come()
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> Event:
         """Record an event (now, unless ``t_ns`` is given). A kill does not undo it any more when
-        this returns; it is synced at once."""
+        this returns; it is synced at once.
+
+        Raises JournalError once nothing can be written any more. The end of a run is tried even
+        then: what failed may have been one channel's file.
+        """
         event = Event(self._now_ns() if t_ns is None else t_ns, kind, data)
         line = event.to_line().encode()
         with self._events_lock:
-            self._raise_failure()
+            if kind != EventKind.RUN_ENDED:
+                self._raise_failure()
             try:
                 self._events.append(line)
+                if self.failure is not None:  # nobody else syncs it any more
+                    self._events.sync()
             except OSError as error:
                 self._fail(error)
                 self._raise_failure()
@@ -191,6 +208,13 @@ class Journal:
         with contextlib.suppress(RuntimeError):  # somebody else has just woken it
             self._wake.release()
 
+    def _write_until_over(self) -> None:
+        """The writer's thread. A record that is not written whole is told of, whatever happened."""
+        try:
+            self._write_loop()
+        except BaseException as error:
+            self._fail(error)
+
     def _write_loop(self) -> None:
         next_sync = time.monotonic() + SYNC_EVERY_S
         while True:
@@ -205,15 +229,11 @@ class Journal:
                     blocks, self._blocks = self._blocks, {}
                     pairs, self._pairs = self._pairs, {}
                     self._write_at = now + WRITE_WITHIN_S if blocks or pairs else None
-            try:
-                self._write(blocks, pairs)
-                self._events.sync()
-                if closing or asked > self._done or now >= next_sync:
-                    self._sync()
-                    next_sync = time.monotonic() + SYNC_EVERY_S
-            except OSError as error:
-                self._fail(error)
-                return
+            self._write(blocks, pairs)
+            self._events.sync()
+            if closing or asked > self._done or now >= next_sync:
+                self._sync()
+                next_sync = time.monotonic() + SYNC_EVERY_S
             with self._lock:
                 self._done = asked
                 self._flushed.notify_all()
@@ -240,20 +260,29 @@ class Journal:
     def _file(self, name: str) -> _File:
         if name not in self._files:
             self._files[name] = _File(self.path / CHANNELS_DIR / name)
+            self._unsynced_folders.add(self.path / CHANNELS_DIR)
         return self._files[name]
 
     def _sync(self) -> None:
         for file in (self._events, *self._files.values()):
             file.sync()
+        while self._unsynced_folders:
+            sync_folder(self._unsynced_folders.pop())
 
-    def _fail(self, error: OSError) -> None:
-        reason = error.strerror or str(error)
-        message = f"cannot write the journal {self.path}: {reason}; what was recorded stays"
+    def _fail(self, error: BaseException) -> None:
+        message = _cannot_write(self.path, error)
         with self._lock:
-            self.failure = message
+            first, self.failure = self.failure is None, self.failure or message
+            self._blocks, self._pairs = {}, {}
             self._flushed.notify_all()
-        if self._on_failure is not None:
-            self._on_failure(message)
+        if first and self._on_failure is not None:
+            with contextlib.suppress(RuntimeError):  # the loop that was to be told is closed
+                self._on_failure(message)
+
+
+def _cannot_write(path: Path, error: BaseException) -> str:
+    reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+    return f"cannot write the journal {path}: {reason}; what was recorded stays"
 
 
 def create(root: Path, header: Header) -> Path:
@@ -269,6 +298,7 @@ def create(root: Path, header: Header) -> Path:
         header = replace(header, run_id=path.name)
         text = json.dumps(header.to_json(), indent=1) + "\n"
         write_atomically(path / HEADER_FILE, text, durable=True)
+        sync_folder(root)
     except OSError as error:
         raise JournalError(f"cannot make a run in {root}: {error.strerror or error}") from error
     return path

@@ -101,6 +101,7 @@ class Owner(threading.Thread):
         self.identity: Identity | None = None
         self.reason = "not connected yet"
         self.lost_at: float | None = None
+        self.close_failed = False
         self.settled = threading.Event()
         self._clock = clock
         self._listener = listener
@@ -121,7 +122,10 @@ class Owner(threading.Thread):
         self._stop_asked.set()
 
     def run(self) -> None:
-        """Connect, read, and connect again, until asked to stop."""
+        """Connect, read, and connect again, until asked to stop.
+
+        A driver may be anybody's: whatever it raises loses the instrument and nothing else.
+        """
         retry_s = FIRST_RETRY_S
         while not self._stop_asked.is_set():
             try:
@@ -134,10 +138,9 @@ class Owner(threading.Thread):
                 self._lost(str(error))
                 if isinstance(error, WrongInstrument | SettingRefused):
                     self._attempts_left = 0  # it would only be so again
-            except Exception as error:  # a driver's bug must not take the run down
+            except BaseException as error:
                 self._lost(f"driver failed: {type(error).__name__}: {error}")
-            finally:
-                self.instrument.close()
+            self._close()
             self._attempts_left -= 1
             if self._attempts_left <= 0:
                 self.settled.set()
@@ -146,6 +149,16 @@ class Owner(threading.Thread):
             retry_s = min(retry_s * 2, LAST_RETRY_S)
         self._end_spans(None)
         self.state = State.STOPPED
+
+    def _close(self) -> None:
+        """Close the instrument, and keep in mind whether that failed: it may not be local then."""
+        try:
+            self.instrument.close()
+        except BaseException as error:
+            self.close_failed = True
+            self.reason += f"; driver failed in close: {type(error).__name__}: {error}"
+        else:
+            self.close_failed = False
 
     def _read_until_stopped(self) -> None:
         silent_s, before = 0.0, time.monotonic()
@@ -292,11 +305,14 @@ class Acquisition:
             owner.record_to(recorder)
 
     def stop(self, timeout_s: float = STOP_WITHIN_S) -> list[str]:
-        """Close every instrument; the names of those that did not let go in time."""
+        """Close every instrument; the names of those that did not let go in time, or whose
+        driver failed to close."""
         for owner in self.owners.values():
             owner.ask_to_stop()
         deadline = time.monotonic() + timeout_s
         for owner in self.owners.values():
             if owner.is_alive():
                 owner.join(max(deadline - time.monotonic(), 0.0))
-        return [name for name, owner in self.owners.items() if owner.is_alive()]
+        return [
+            name for name, owner in self.owners.items() if owner.is_alive() or owner.close_failed
+        ]

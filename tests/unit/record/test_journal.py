@@ -254,6 +254,68 @@ def test_a_full_disk_stops_with_one_message_and_keeps_whole_records(tmp_path: Pa
     assert record.problems == []
 
 
+@pytest.mark.fault
+@pytest.mark.parametrize("error", [OverflowError("too large"), MemoryError(), SystemExit(3)])
+def test_whatever_ends_the_writer_is_told_and_kept_and_piles_nothing_up(
+    tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    ended = threading.Event()
+
+    def failed(message: str) -> None:
+        told.append(message)
+        ended.set()
+        raise RuntimeError("Event loop is closed")
+
+    def append(self: object, data: object) -> None:
+        raise error
+
+    journal = Journal(journals.create(tmp_path, header()), Timebase().now_ns, failed)
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "empty", append)
+        journal.readings("m", block([1.0]))
+        assert ended.wait(30)
+    assert type(error).__name__ in told[0] and journal.failure == told[0]
+    for record in (
+        lambda: journal.readings("m", block([2.0])),
+        lambda: journal.clock_pairs("m", (ClockPair("voltage", 10, 20, 3),)),
+        lambda: journal.event("phase_started"),
+        journal.flush,
+    ):
+        with pytest.raises(JournalError, match=type(error).__name__):
+            record()
+    journal.event("run_ended", outcome="failed", reason=told[0])
+    journal.close()
+    end = RunRecord(journal.path).end
+    assert end is not None and end.data["reason"] == told[0]
+    assert len(told) == 1
+
+
+def test_the_names_of_a_run_and_its_files_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    runs = tmp_path / "runs"
+    journal = started(runs)
+    journal.readings("m", block([1.0]))
+    journal.flush()
+    journal.close()
+    for folder in (runs, journal.path, journal.path / "channels"):
+        assert folder.stat().st_ino in synced, folder
+
+
+def test_a_journal_that_cannot_be_opened_is_one_message(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file"):
+        Journal(tmp_path / "gone", Timebase().now_ns)
+
+
 def test_a_directory_that_is_no_run_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="not a run"):
         RunRecord(tmp_path)

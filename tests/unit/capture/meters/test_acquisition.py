@@ -31,7 +31,7 @@ CHANNEL = Channel("voltage", Quantity.VOLTAGE, Clock.HOST, 0.01, 0.01, Accuracy(
 class Scripted:
     """Yields what the script says, one step a ``read``; an exception is raised."""
 
-    def __init__(self, steps: list[Batch | Exception], opens: list[Exception | None]) -> None:
+    def __init__(self, steps: list[Batch | BaseException], opens: list[Exception | None]) -> None:
         self.channels = (CHANNEL,)
         self.steps, self.opens = steps, opens
         self.calls: list[str] = []
@@ -57,7 +57,7 @@ class Scripted:
             time.sleep(0.01)
             return Batch()
         step = self.steps.pop(0)
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
         return step
 
@@ -225,3 +225,28 @@ def test_a_meter_that_is_not_there_is_named_with_its_reason() -> None:
     assert group.wait_settled(5) == {"dmm": "no answer from 10.0.0.1; is it switched on?"}
     assert group.stop() == []
     assert seen.events == []
+
+
+@pytest.mark.parametrize("error", [ValueError("bug"), SystemExit(1)])
+def test_a_driver_that_raises_in_close_is_read_again_and_told_of(error: BaseException) -> None:
+    class Raising(Scripted):
+        def close(self) -> None:
+            super().close()
+            raise error
+
+    meter = Raising([numbers(1.0), ConnectionLost("gone"), numbers(2.0)], [])
+    seen = Seen()
+    group = Acquisition({"m": meter}, time.monotonic_ns, seen)
+    group.record_to(seen)
+    group.start()
+    deadline = time.monotonic() + 60
+    while len(seen.values) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert seen.values == [1.0, 2.0]
+    assert group.stop() == ["m"]
+    assert "driver failed in close" in group.owners["m"].reason
+
+
+def test_a_driver_that_ends_its_thread_is_read_again() -> None:
+    meter = Scripted([numbers(1.0), SystemExit(1), numbers(2.0)], [])
+    watch(meter, lambda seen: len(seen.values) == 2)
