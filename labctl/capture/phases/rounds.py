@@ -80,9 +80,9 @@ def rounds_end(
 def _is_steady(phases: Sequence[Phase], values: Mapping[int, PointValues], last: Phase) -> bool:
     """Whether every tracked point was steady over the last rounds, in all that is asked of it."""
     points: dict[Phase, list[PointValues]] = {}
-    for phase in _of_sweep(phases, last):
+    for phase in _of_series(phases, last):
         if phase.tracked and phase.index in values:
-            points.setdefault(phase.point, []).append(values[phase.index])
+            points.setdefault(phase.point, []).insert(0, values[phase.index])
     if last.round < WINDOW or not points:
         return False
     for rounds in points.values():
@@ -104,14 +104,22 @@ def _written_bytes(
         * phase.duration_s
         * phase.block_size_bytes
         * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
-        for phase in _of_sweep(phases, last)
+        for phase in _of_series(phases, last)
         if phase.writes and phase.index in values
     )
 
 
-def _of_sweep(phases: Sequence[Phase], last: Phase) -> Iterator[Phase]:
-    """The I/O of all rounds of a sweep up to ``last``."""
-    for phase in phases[: last.index + 1]:
-        same_sweep = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
-        if same_sweep and phase.round and phase.pattern.io:
+def _of_series(phases: Sequence[Phase], last: Phase) -> Iterator[Phase]:
+    """The I/O of the rounds up to ``last``, latest first: those of one sweep or precondition alone.
+
+    Every series of rounds counts from 1 and is one stretch of phases. Preconditions belong to no
+    sweep and have one name, so that only their rounds tell them apart.
+    """
+    later = last
+    for phase in reversed(phases[: last.index + 1]):
+        same = (phase.sweep, phase.sweep_number) == (last.sweep, last.sweep_number)
+        if not (same and 0 < phase.round <= later.round):
+            return
+        later = phase
+        if phase.pattern.io:
             yield phase

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from labctl.capture.phases.rounds import PointValues, RoundsEnd, rounds_end
+from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.config.plan import load_plan, parse_plan
 from labctl.errors import ConfigurationError
 from labctl.record.json_values import known
@@ -90,6 +90,36 @@ def test_several_drives_are_each_written_over_as_often_as_asked() -> None:
 
 def test_a_window_is_measured_before_they_end_for_what_was_written() -> None:
     assert after("until_drive_writes = 0.1", [1000.0, 2000.0]) is None
+
+
+TWO = """
+    name = "p"
+    idle_before_s = 0
+    prepare = [
+        {{ step = "precondition", block_size = "128k", rounds = 25 }},
+        {{ step = "precondition", block_size = "{second}", rounds = 25 }},
+    ]
+    [[sweeps]]
+    pattern = "randwrite"
+    duration_s = 60
+    prepare = [{{ step = "precondition", block_size = "{second}", rounds = 25 }}]
+"""
+
+
+@pytest.mark.parametrize("second", ["4k", "128k"])
+def test_each_precondition_is_judged_by_its_own_rounds(second: str) -> None:
+    """The first became steady in round 8; the second and the sweep's own do it in round 15."""
+    planned = parse_plan(TWO.format(second=second), "p.toml").expand(1024 * MIB)
+    uneven = [1000.0, 1000.0, 2000.0]
+    values = {index: PointValues(iops) for index, iops in enumerate([*uneven, *STEADY])}
+    assert rounds_end(planned, values, planned[6]) is None
+    assert rounds_end(planned, values, planned[7]) is RoundsEnd.STEADY
+    assert later_rounds(planned, planned[7]) == list(range(8, 25))
+    for begin in (25, 50):
+        later = [1000.0, 2000.0] * 5
+        values |= {begin + n: PointValues(iops) for n, iops in enumerate([*later, *STEADY])}
+        assert rounds_end(planned, values, planned[begin + 13]) is None
+        assert rounds_end(planned, values, planned[begin + 14]) is RoundsEnd.STEADY
 
 
 def test_write_saturation_has_the_ends_of_the_standard() -> None:
