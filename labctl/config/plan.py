@@ -109,7 +109,7 @@ class Plan(BaseModel):
             for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points(drive_bytes):
                 named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
                 if sweep.start_celsius is not None:
-                    add(Role.PREPARE, **named, **sweep.cooling(axes["round"]))
+                    add(Role.PREPARE, **named, **sweep.cooling(axes))
                 add(Role.MEASURE, **named, **axes)
         if self.idle_after_s:
             add(Role.IDLE_AFTER, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_after_s)

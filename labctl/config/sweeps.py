@@ -104,7 +104,7 @@ class Sweep(BaseModel):
     span: Size | None = None
     buffer_compress_pct: Shares = Field(default=[0])
     power_state: PowerStates | None = None
-    """NVMe power states, the slowest axis; the state before the run is put back at its end."""
+    """NVMe power states, the slowest axis; every other phase has the state before the run."""
     prepare: list[Step] = []
     """Steps just before this sweep."""
     start_celsius: Annotated[float, Field(ge=-40, le=120)] | None = None
@@ -221,10 +221,11 @@ class Sweep(BaseModel):
                 "replay": replay,
             }
 
-    def cooling(self, round_number: int) -> dict[str, Any]:
-        """The axes of the cool-down before each of its phases."""
+    def cooling(self, axes: dict[str, Any]) -> dict[str, Any]:
+        """The axes of the cool-down before the phase with ``axes``, in the same power state."""
         return {
-            "round": round_number,
+            "round": axes["round"],
+            "power_state": axes["power_state"],
             "pattern": Pattern.COOL,
             "duration_s": self.start_within_s,
             "until_celsius": self.start_celsius,

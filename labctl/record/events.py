@@ -40,6 +40,7 @@ class EventKind(StrEnum):
 
     SETTING_CHANGED = "setting_changed"
     SETTINGS_RESTORED = "settings_restored"
+    SETTINGS_FOUND = "settings_found"
     NOT_RESTORED = "not_restored"
 
     INSTRUMENT_LOST = "instrument_lost"

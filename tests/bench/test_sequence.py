@@ -65,7 +65,7 @@ class Starter:
     broken: tuple[int, ...] = ()
     refused: tuple[int, ...] = ()
     temperatures: Iterator[float] = field(default_factory=lambda: iter(()))
-    states: list[int] = field(default_factory=list)
+    states: list[int | None] = field(default_factory=list)
     on_purge: Callable[[], None] | None = None
     checked: list[int] = field(default_factory=list)
     mounted_meanwhile: bool = False
@@ -81,8 +81,11 @@ class Starter:
             raise RunFailed("the drive cannot be purged")
         self.on_purge()
 
-    async def set_power_state(self, state: int) -> None:
-        self.states.append(state)
+    async def set_power_state(self, wanted: int | None) -> None:
+        self.states.append(wanted)
+
+    async def settings_found(self) -> list[dict[str, Any]]:
+        return []
 
     def celsius(self) -> float | None:
         return next(self.temperatures, None)
@@ -249,13 +252,14 @@ async def test_a_power_state_is_set_once_where_it_changes(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     text = ROUNDS.format(more="power_state = [0, 2]").replace("rounds = 8", "")
-    states: list[int] = []
+    text += '[[sweeps]]\npattern = "randread"\nduration_s = 1.1\n'
+    states: list[int | None] = []
     planned = parse_plan(text, "rounds.toml").expand()
     one, heard = sequence(simulated, tmp_path, planned, states=states)
     await one.carry_out(StopRequest())
-    assert states == [0, 2]
+    assert states == [0, 2, None], "a sweep that names none has the drive's own"
     assert [phase.label for phase in planned][:2] == ["randread 4k QD1 PS0", "randread 4k QD2 PS0"]
-    assert heard.began == [0, 1, 2, 3]
+    assert heard.began == [0, 1, 2, 3, 4]
 
 
 async def test_a_purge_that_fails_is_a_failed_phase(

@@ -163,9 +163,20 @@ class DriveControl:
         """Set NVMe power state ``state`` and verify it. Raises RunFailed."""
         self._choose({POWER_STATE: str(self.power_state())}, str(state))
 
+    def set_default_power_state(self) -> int | None:
+        """Set the power state that the run found, which is given; None where it never set another.
+
+        Raises RunFailed.
+        """
+        found = self._changed.before.get(POWER_STATE)
+        if found is None:
+            return None
+        self._choose({POWER_STATE: str(self.power_state())}, found)
+        return int(found)
+
     def set_governor(self, governor: str) -> None:
         """Set the CPU frequency governor of every core. Raises RunFailed."""
-        before = self._governors()
+        before = self.governors()
         if not before:
             raise RunFailed("the drive's host has no CPU governors to set; leave governor out")
         self._choose(before, governor)
@@ -227,7 +238,7 @@ class DriveControl:
         if POWER_STATE in wanted:
             found[POWER_STATE] = str(self.power_state())
         if wanted - {POWER_STATE}:
-            found |= {path: text for path, text in self._governors().items() if path in wanted}
+            found |= {path: text for path, text in self.governors().items() if path in wanted}
         return found
 
     def _set(self, values: dict[str, str]) -> None:
@@ -265,8 +276,8 @@ class DriveControl:
             )
         return int(found[1], 16) & 0x1F
 
-    def _governors(self) -> dict[str, str]:
-        """The governor of each core, by its file."""
+    def governors(self) -> dict[str, str]:
+        """The CPU frequency governor of each core, by its file."""
         return {path: text.strip() for path, text in self._machine.read_texts([GOVERNORS]).items()}
 
     def _write_governors(self, wanted: dict[str, str]) -> None:

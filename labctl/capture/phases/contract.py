@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from labctl.capture.identity.node import DrivePlace
@@ -40,6 +40,10 @@ class DriveActions(Sensed, Protocol):
         """Take the drive back to fresh. Raises RunFailed."""
         ...
 
-    async def set_power_state(self, state: int) -> None:
-        """Choose an NVMe power state. Raises RunFailed."""
+    async def set_power_state(self, wanted: int | None) -> None:
+        """Choose an NVMe power state; None: the one before the run. Raises RunFailed."""
+        ...
+
+    async def settings_found(self) -> Sequence[Mapping[str, Any]]:
+        """The settings that the drives and their host have now, as the data of events."""
         ...

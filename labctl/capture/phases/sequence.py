@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import EllipsisType
 from typing import Any
 
 from labctl.capture.host.ssh import HostUnreachable
@@ -80,9 +81,11 @@ class PhaseSequence:
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
-        self._power_state: int | None = None
+        self._power_state: int | EllipsisType | None = ...
+        """The one that was set last; None: the drive's own; ``...``: not known."""
         self._pool = FioPool(actions, now_ns)
         self._finishing: list[asyncio.Task[None]] = []
+        self._finding: asyncio.Task[None] | None = None
 
     @property
     def at_rest(self) -> bool:
@@ -132,6 +135,12 @@ class PhaseSequence:
         return None
 
     async def _do(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
+        if not phase.pattern.io:
+            try:
+                await self._into_power_state(phase)
+            except RunFailed as error:
+                self._did_not_begin(phase, error, stop)
+                return
         if phase.pattern is Pattern.IDLE:
             await self._idle(phase, following, stop)
         elif phase.pattern is Pattern.COOL:
@@ -143,7 +152,7 @@ class PhaseSequence:
 
     async def _idle(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         begin_ns = self._now_ns()
-        self._listener.phase_began(phase, begin_ns)
+        self._began(phase, begin_ns)
         end_ns = begin_ns + round(phase.duration_s * NS_PER_S)
         await self._until(end_ns - round(HOLD_AHEAD_S * NS_PER_S), stop)
         self._pool.hold(following, stop)
@@ -155,7 +164,7 @@ class PhaseSequence:
     async def _cool(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         assert phase.until_celsius is not None
         begin_ns = self._now_ns()
-        self._listener.phase_began(phase, begin_ns)
+        self._began(phase, begin_ns)
         self._pool.hold(following, stop)
         celsius = await self._wait_cool(phase.until_celsius, phase.duration_s, stop)
         now_ns = self._now_ns()
@@ -201,7 +210,7 @@ class PhaseSequence:
         await self._pool.drop_held()
         await asyncio.gather(*self._finishing)  # who has the drive open now is somebody else
         begin_ns = self._now_ns()
-        self._listener.phase_began(phase, begin_ns)
+        self._began(phase, begin_ns)
         outcome, problem = Outcome.COMPLETED, ""
         try:
             await self._actions.purge(phase)
@@ -213,7 +222,7 @@ class PhaseSequence:
         fio = await self._ready(phase, stop)
         if fio is None:
             return
-        self._listener.phase_began(phase, fio.release())
+        self._began(phase, fio.release())
         samples = DriveSamples(phase, self._actions, self._now_ns)
         sampling = asyncio.create_task(samples.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
@@ -306,11 +315,14 @@ class PhaseSequence:
                 await self._into_power_state(phase)
             return fio
         except RunFailed as error:
-            now_ns = self._now_ns()
-            outcome = self._not_completed(phase, error, stop)
-            self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
+            self._did_not_begin(phase, error, stop)
             await self._pool.drop_held()
             return None
+
+    def _did_not_begin(self, phase: Phase, error: RunFailed, stop: StopRequest) -> None:
+        now_ns = self._now_ns()
+        outcome = self._not_completed(phase, error, stop)
+        self._ended(phase, outcome, now_ns, now_ns, 0, str(error))
 
     async def _check_again(self, phase: Phase, fio: FioProcess) -> None:
         """Somebody may have mounted the drive since, which nothing of ours had open."""
@@ -319,9 +331,24 @@ class PhaseSequence:
             fio.refuse_others(await self._actions.check_again(phase))
 
     async def _into_power_state(self, phase: Phase) -> None:
-        if phase.power_state is not None and phase.power_state != self._power_state:
+        """The state that the phase names, else the drive's own: another sweep's has ended."""
+        if phase.power_state != self._power_state:
+            self._power_state = ...
             await self._actions.set_power_state(phase.power_state)
             self._power_state = phase.power_state
+
+    def _began(self, phase: Phase, t_ns: int) -> None:
+        """Tell that a phase began; meanwhile it is asked which settings it has."""
+        self._listener.phase_began(phase, t_ns)
+
+        async def find() -> None:
+            for settings in await self._actions.settings_found():
+                self._listener.event(EventKind.SETTINGS_FOUND, index=phase.index, **settings)
+
+        if phase.pattern is not Pattern.PURGE:  # a drive that is formatted answers nothing
+            if self._finding is not None:
+                self._finding.cancel()
+            self._finding = asyncio.create_task(find(), name=f"settings-{phase.index}")
 
     async def _end_of_last_round(self) -> None:
         """Judge a round that was completed, but cut off before it was judged."""
@@ -403,6 +430,8 @@ class PhaseSequence:
 
     async def _end(self, stop: StopRequest) -> None:
         """End what still runs."""
+        if self._finding is not None:
+            self._finding.cancel()
         await asyncio.gather(*self._finishing)
         await self._pool.drop_held()
         for fio in self._pool:

@@ -24,7 +24,7 @@ from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.header import FIO_CHANNELS
 from labctl.config.rig import Rig
 from labctl.config.rig_file import FIO_INSTRUMENT, Drive
-from labctl.errors import JournalError, RunFailed
+from labctl.errors import JournalError, LabctlError, RunFailed
 from labctl.fio.status import FioStatus, Interval, intervals
 from labctl.record.drive_state import DriveState
 from labctl.record.events import EventKind
@@ -133,15 +133,38 @@ class RigActions:
             if error is not None:
                 raise error
 
-    async def set_power_state(self, state: int) -> None:
-        """Choose an NVMe power state until the end of the run."""
+    async def set_power_state(self, wanted: int | None) -> None:
+        """Choose an NVMe power state; None: the one that each drive was found in."""
         for name, control in self.controls.items():
-            await asyncio.to_thread(control.set_power_state, state)
+            if wanted is None:
+                state = await asyncio.to_thread(control.set_default_power_state)
+            else:
+                await asyncio.to_thread(control.set_power_state, wanted)
+                state = wanted
+            if state is None:
+                continue
             known = self.drive_states[name].power_states
             max_watts = next((item.max_watts for item in known if item.number == state), None)
             self.listener.event(
                 EventKind.POWER_STATE, state=state, max_watts=max_watts, **of_drive(name)
             )
+
+    async def settings_found(self) -> list[dict[str, Any]]:
+        """The power state of each drive that has several, and the governor of its host, now."""
+        return await asyncio.to_thread(self._settings_found)
+
+    def _settings_found(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for name, control in self.controls.items():
+            settings: dict[str, Any] = {}
+            with contextlib.suppress(LabctlError):  # a phase does not fail for what it is not told
+                if self.drive_states[name].power_states:
+                    settings["power_state"] = control.power_state()
+                if governors := set(control.governors().values()):
+                    settings["governor"] = " ".join(sorted(governors))
+            if settings:
+                found.append(settings | of_drive(name))
+        return found
 
     def set_governor(self, governor: str) -> None:
         """Choose the CPU frequency governor. Raises RunFailed."""

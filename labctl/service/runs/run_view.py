@@ -86,7 +86,7 @@ class RunView:
         return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
 
     def _apply(self, event: Event) -> None:
-        if event.kind != EventKind.CPU_TIMES:  # counters, for the analysis alone
+        if event.kind not in (EventKind.CPU_TIMES, EventKind.SETTINGS_FOUND):  # of each phase
             self.events.append(event)
         data = event.data
         index = data.get("index")

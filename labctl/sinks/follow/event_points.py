@@ -29,7 +29,7 @@ _SEVERITIES: dict[str, str] = {
     EventKind.RUN_RESUMED: WARNING,
     EventKind.NOT_RESTORED: ERROR,
 }
-NOT_SHOWN = (EventKind.DRIVE_POWER, EventKind.CPU_TIMES)
+NOT_SHOWN = (EventKind.DRIVE_POWER, EventKind.CPU_TIMES, EventKind.SETTINGS_FOUND)
 """Readings among the events: for the analysis, not for a line in a chart."""
 _BAD_WORDS: dict[str, str] = {
     Outcome.FAILED: ERROR,

@@ -40,8 +40,11 @@ class Drive:
     async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         raise RunFailed("no phase here needs one")
 
-    async def set_power_state(self, state: int) -> None:
-        raise RunFailed("no phase here has one")
+    async def set_power_state(self, wanted: int | None) -> None:
+        assert wanted is None, "no phase here has one"
+
+    async def settings_found(self) -> list[dict[str, Any]]:
+        return []
 
     def celsius(self) -> float | None:
         return None
