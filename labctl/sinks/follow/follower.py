@@ -85,7 +85,7 @@ class Follower:
             stream.resume_at(cursor.bins.get(stream.name))
         self._events_file = path / EVENTS_FILE
         for event, _ in self._read_events(0, cursor.events):
-            self._track(event)
+            self._track(self._distinct(event))
 
     def advance(self, now_ns: int | None) -> Slice | None:
         """The next points; None when there are none (for now).

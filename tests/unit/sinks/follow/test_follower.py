@@ -229,6 +229,22 @@ def test_events_alike_at_the_same_time_are_both_kept(tmp_path: Path) -> None:
     assert texts == {"one", "two"}
 
 
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_events_alike_at_the_same_time_are_kept_across_a_restart(
+    tmp_path: Path, first: int
+) -> None:
+    """The process that goes on has sent none of them itself."""
+    texts = ["one", "two", "three", "four"]
+    run = MadeRun(tmp_path, more_events=tuple((3.0, "note", {"text": text}) for text in texts))
+    run.whole()
+    lines = (run.path / EVENTS_FILE).read_bytes().splitlines(keepends=True)
+    notes = [number for number, line in enumerate(lines) if b'"note"' in line]
+    sent = sum(map(len, lines[: notes[first]]))
+    stored = stored_by(drained(Follower(run.path, Cursor(events=sent))))
+    times = {int(t_ns) - run.epoch_ns - 3 * S for t_ns in of(stored, "event", kind="note")}
+    assert times == set(range(first, len(texts)))
+
+
 def test_the_drives_own_power_readings_are_no_lines_in_a_chart(tmp_path: Path) -> None:
     sent = ((3.0, "drive_power", {"watts": 4.5}), (3.0, "drive_silent", {"reason": "x"}))
     stored = points_of(MadeRun(tmp_path, more_events=sent).whole().path)
