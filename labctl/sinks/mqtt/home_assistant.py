@@ -61,7 +61,7 @@ def discovery(header: Header, base: str, settings: MqttSettings) -> list[Message
         content = {
             **shared,
             **keys,
-            "object_id": f"{device}_{name}",
+            "default_entity_id": f"{component}.{device}_{name}",
             "unique_id": f"{device}_{name}",
         }
         topic = f"{settings.home_assistant_prefix}/{component}/{device}/{name}/config"
