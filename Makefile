@@ -6,7 +6,8 @@
 # make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
 # make judge  how true every U is, by runs of which the truth is known (SEED=, REGIMES=, JUDGE=--page)
 # make docs   the documentation as a site in site/, which opens without a server
-# make soak   20 minutes of jobs and faults (LABCTL_SOAK_MINUTES), and whether all stays flat
+# make chaos  kills, stops, full disks, unplugged meters at random (MINUTES=20, SEED=, CHAOS=--page)
+# make soak   the same without kills of the daemon, and whether its memory and handles stay flat
 # make stack  InfluxDB, Mosquitto and Grafana by docker compose; make demo STACK=1 shows the demo there
 
 SHELL := /bin/bash
@@ -25,7 +26,7 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-long test-vm check docs bench judge soak stack env system servers clean constraints
+.PHONY: demo test test-long test-vm check docs bench judge chaos soak stack env system servers clean constraints
 
 ifdef STACK
 demo: stack
@@ -76,8 +77,12 @@ bench: env
 judge: env
 	$(BIN)/python -m tests.judge $(if $(SEED),--seed $(SEED)) $(JUDGE) $(REGIMES)
 
-soak: env
-	$(BIN)/python -m tests.soak
+CHAOS_RUN = $(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
+chaos: servers env
+	$(CHAOS_RUN) $(CHAOS)
+
+soak: servers env
+	$(CHAOS_RUN) --spare daemon $(CHAOS)
 
 env: system $(MADE)
 

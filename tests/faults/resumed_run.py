@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instruments.simulated.drive.ground_truth import GroundTruth
 from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.record.events import EventKind
+from labctl.record.header import ChannelInfo
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import NS_PER_S
@@ -202,9 +204,10 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
     with the reading after the last one that is recorded, until the kill. Below 0: it was not.
 
     A meter's own pace is the median distance of its readings, which are of the middle of their
-    window. Only of channels that had readings in the process that was killed, and of kills before
-    the last phase was over: then the meters are stopped, and there is nothing to lose. What fio and
-    the host tell has no pace of its own: they are asked again some time after they have answered.
+    window, or the longest one where their moments are drawn at random. Only of channels that had
+    readings in the process that was killed, and of kills before the last phase was over: then the
+    meters are stopped, and there is nothing to lose. What fio and the host tell has no pace of its
+    own: they are asked again some time after they have answered.
     """
     record = RunRecord(path)
     begins = [
@@ -219,7 +222,7 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
             continue
         series = channel_series(record, info)
         host_ns = series.clock.to_host_ns(series.stamps)
-        pace_ns = max(float(np.median(np.diff(host_ns))), info.interval_s * NS_PER_S)
+        pace_ns = longest_pace_ns(info, host_ns)
         for kill_ns in killed_ns:
             kill = record.header.anchor.from_monotonic_ns(kill_ns)
             if kill > over_ns:
@@ -230,6 +233,13 @@ def lost_before(path: Path, killed_ns: Sequence[int]) -> dict[str, dict[int, flo
                 due_ns = int(inside[-1]) + pace_ns + info.aperture_s / 2 * NS_PER_S
                 lost.setdefault(info.name, {})[kill_ns] = (kill - due_ns) / NS_PER_S
     return lost
+
+
+def longest_pace_ns(info: ChannelInfo, host_ns: NDArray[np.int64]) -> float:
+    """What lies between two readings of a channel at most: those that are asked for at a random
+    moment of their interval may be nearly two intervals apart."""
+    pace_ns = max(float(np.median(np.diff(host_ns))), info.interval_s * NS_PER_S)
+    return pace_ns * (1 + info.dither)
 
 
 class HeldUp:

@@ -14,9 +14,9 @@ from tests.judge.scoring import COVER, Row
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
 
-def renew(name: str, lines: Sequence[str]) -> None:
-    """Put the lines between the marks of the table called ``name``."""
-    begin, end = f"<!-- {name}: made by make judge -->", f"<!-- end of {name} -->"
+def renew(name: str, lines: Sequence[str], by: str = "make judge") -> None:
+    """Put the lines between the marks of the table called ``name``, which the command makes."""
+    begin, end = f"<!-- {name}: made by {by} -->", f"<!-- end of {name} -->"
     text = PAGE.read_text(encoding="utf-8")
     table = "\n".join([begin, "", *lines, "", end])
     found = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: table, text, flags=re.DOTALL)
@@ -27,7 +27,7 @@ def numbers(rows: Sequence[Row], seed: int) -> list[str]:
     """Both tables of the uncertainties, and what is open."""
     known = [row for row in rows if not row.refused]
     unknown = [row for row in rows if row.refused]
-    lines = [f"{_day()}, seed {seed}.", ""]
+    lines = [f"{day()}, seed {seed}.", ""]
     lines += ["| regime | number | phases | with a number | cover | median U | error / U |"]
     lines += ["|---|---|---|---|---|---|---|"]
     lines += [
@@ -72,7 +72,7 @@ GATE_HEAD = (
 def gate(found: dict[str, Counter[str]], seed: int) -> list[str]:
     trials = min(said["trials"] for said in found.values())
     lines = [
-        f"{_day()}, seed {seed}, {trials} trials each.",
+        f"{day()}, seed {seed}, {trials} trials each.",
         "",
         GATE_HEAD,
         "|---|---|---|---|---|",
@@ -88,7 +88,7 @@ def gate(found: dict[str, Counter[str]], seed: int) -> list[str]:
     return lines
 
 
-def _day() -> str:
+def day() -> str:
     today = date.today()
     return f"{today.day} {today:%B %Y}"
 
