@@ -13,6 +13,8 @@ from instruments import identify
 from instruments.errors import InstrumentError
 from instruments.transports.serial_ports import SerialPort, connected_ports
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.service.data_dir import find_home
+from labctl.service.locks.rig_lock import RigBusy, holding_meter
 
 
 def list_instruments(
@@ -67,9 +69,12 @@ def _port_row(port: SerialPort) -> dict[str, str]:
 def _asked(address: str, name: str, port: str) -> dict[str, Any]:
     result = {"address": address, "identity": "", "driver": "", "rig": [], "error": ""}
     try:
-        found = identify.identify_address(address)
+        with holding_meter(find_home(), address, "labctl instruments"):
+            found = identify.identify_address(address)
     except InstrumentError as error:
         return result | {"error": str(error).removeprefix(f"{address}: ")}
+    except RigBusy as error:
+        return result | {"error": str(error).removeprefix(f"meter {address} ")}
     if not found.identity:
         return result | {"error": "nothing known answered"}
     return result | {

@@ -23,6 +23,7 @@ from instruments.reading import BESIDE_VALUES, Batch, Channel
 from labctl.capture.meters.acquisition import Acquisition, State
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.held_rig import held
 from labctl.cli.terminal.sparkline import sparkline
 from labctl.config.find_rig import find_rig
 from labctl.config.rig import Rig
@@ -42,9 +43,15 @@ def read(
     """Show live values of every channel of a rig, until Ctrl-C."""
     # the exit code is 1 when an instrument could not be read
     found = find_rig(rig)
+    with held(found, "labctl read"):
+        return _read(found, every, seconds, json_output)
+
+
+def _read(rig: Rig, every: float, seconds: float | None, json_output: bool) -> int:
+    """Show them; the exit code."""
     timebase = Timebase()
-    channels = LiveChannels(found)
-    instruments = found.create_instruments(timebase.now_ns)
+    channels = LiveChannels(rig)
+    instruments = rig.create_instruments(timebase.now_ns)
     acquisition = Acquisition(instruments, timebase.now_ns, channels)
     acquisition.start()
     try:

@@ -16,6 +16,7 @@ from instruments.errors import InstrumentError
 from instruments.instrument import Instrument
 from instruments.reading import Batch
 from labctl.cli.terminal.arguments import JsonOption, RigArgument
+from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, Mistake
 from labctl.printable import printable
@@ -36,7 +37,10 @@ def record(
         raise ConfigurationError([Mistake(found.path, "instruments", instrument, allowed)])
     path = to or Path(f"{instrument}-{entry.driver}-{time.strftime('%Y%m%d-%H%M%S')}.session")
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with (
+            held(found, "labctl record"),
+            path.open("x", encoding="utf-8") as file,
+        ):
             made = recording.recorded_instrument(
                 file, instrument, entry.driver, found.settings_of(instrument), time.monotonic_ns
             )

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from labctl.cli.terminal.arguments import RigArgument
+from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.service.daemon.idle import record_idle
 from labctl.service.daemon.run_process import watch_lifeline
 from labctl.service.data_dir import find_home
-from labctl.service.locks.rig_lock import RigLock
 from labctl.service.runs.configured_sinks import configured_sinks
 
 
@@ -27,7 +27,6 @@ def idle(
     found = find_rig(rig)
     home = find_home()
     sinks = configured_sinks(found.text, found.path)
-    lock = RigLock.take(home, found, "labctl idle")
 
     async def until_stopped() -> None:
         stop = asyncio.Event()
@@ -37,10 +36,8 @@ def idle(
         watch_lifeline(loop, stop.set)
         await record_idle(found, runs or home.idle, sinks, _print_line, stop)
 
-    try:
+    with held(found, "labctl idle"):
         asyncio.run(until_stopped())
-    finally:
-        lock.release()
 
 
 def _print_line(text: str) -> None:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 
 from labctl.config.rig import Rig
-from labctl.service.data_dir import HomeUnusable, find_home
+from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import RigLock
 
 
 @contextlib.contextmanager
-def held(rig: Rig, what: str) -> Iterator[RigLock | None]:
-    """Hold the rig for ``what``; None, after a message, where no lock can be kept.
-
-    Raises RigBusy.
-    """
-    try:
-        lock = RigLock.take(find_home(), rig, what)
-    except HomeUnusable as error:
-        print(f"labctl: the rig is not locked: {error}", file=sys.stderr)
-        yield None
-        return
+def held(rig: Rig, what: str) -> Iterator[RigLock]:
+    """Hold the rig for ``what``. Raises RigBusy, HomeUnusable where no lock can be kept."""
+    lock = RigLock.take(find_home(), rig, what)
     try:
         yield lock
     finally:

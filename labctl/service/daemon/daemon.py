@@ -58,7 +58,9 @@ class Daemon:
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
         self.home.make()
-        locks = [await self._lock(rig) for rig in self.rigs]
+        locks: list[RigLock] = []
+        for rig in self.rigs:
+            locks.append(await self._lock(rig, locks))
         context = WorkerContext(
             self.home,
             self.runs.absolute(),
@@ -121,12 +123,15 @@ class Daemon:
         systemd.notify("READY=1")
         self.report_line("rigs and settings are read again")
 
-    async def _lock(self, rig: Rig) -> RigLock:
-        """Lock a rig; the run of a killed daemon gets the time to end itself."""
+    async def _lock(self, rig: Rig, beside: Sequence[RigLock]) -> RigLock:
+        """Lock a rig; the run of a killed daemon gets the time to end itself.
+
+        ``beside``: the locks of its other rigs, whose meters it may have, too.
+        """
         deadline = time.monotonic() + ORPHANS_WITHIN_S
         while True:
             try:
-                return RigLock.take(self.home, rig, "labctl daemon")
+                return RigLock.take(self.home, rig, "labctl daemon", beside)
             except RigBusy:
                 holder = holder_of(self.home, rig)
                 orphaned = (

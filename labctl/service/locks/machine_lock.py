@@ -1,71 +1,176 @@
-"""One user a drive on this machine, across users and data directories.
+"""One user a drive and a meter on this machine, across users and data directories.
 
 The locks of :mod:`labctl.service.locks.rig_lock` are in a data directory, and a person's is not
 that of the service. Abstract names of Unix sockets (unix(7)) are shared by all users of a machine
-without a folder that all may write to: a name can be bound once, and the kernel frees it when
-the last process that holds the socket has ended.
+without a folder that all may write to, and the kernel frees one when the last process that holds
+the socket has ended.
+
+Anybody may bind any name. So a holder binds a name of its own, which begins with the key's, and
+then looks who else has: a user who may not write to the drive holds nothing. The kernel tells whose
+a socket is (sock_diag(7), UNIX_DIAG_UID since Linux 5.3); where it does not, each one counts.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import hashlib
 import os
+import pwd
+import secrets
 import socket
 import stat
-from collections.abc import Iterable
+import struct
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from labctl.config.rig import Rig
+from labctl.service.locks.lock_keys import LockKey
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY, _NLMSG_DONE = 20, 3
+_NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
+_SHOW_NAME, _SHOW_UID = 0x1, 0x40
+_NAME, _UID = 0, 7
+_ALL = 0xFFFFFFFF
+_MOST_BYTES = 1 << 17
+_ANSWER_WITHIN_S = 5.0
+_TRIES = 3
+"""Two that begin at once see each other and both step back."""
+_STEP_BACK_S = 0.1
+_ACCESS_LIST = "system.posix_acl_access"
 
 
-def take_on_machine(rig: Rig, handed_down: Iterable[int]) -> int | None:
-    """The descriptor that holds the only drive of ``rig``; None where there is nothing to hold: no
-    such device or file (yet), or a kernel without abstract names.
+class HeldByUser(Exception):
+    """Another process holds it; its user is the message."""
 
-    ``handed_down``: descriptors of a parent, which may hold it already. Raises BlockingIOError
-    when another process does.
+
+def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
+    """The descriptor that holds ``key`` on this machine, for as long as it is open.
+
+    ``handed_down``: descriptors of a parent, which may hold it already. Raises HeldByUser when
+    another process does, OSError where nothing can be held.
     """
-    name = _name(rig)
-    if name is None:
-        return None
-    for descriptor in handed_down:
-        if _holds(descriptor, name):
+    digest = hashlib.sha256(key.name.encode("utf-8", "surrogateescape")).hexdigest()
+    begin = f"\0labctl lock {digest[:32]} ".encode()
+    own = {descriptor: _name_of(descriptor) for descriptor in handed_down}
+    for descriptor, name in own.items():
+        if name.startswith(begin):
             return descriptor
-    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        held.bind(name)
-    except OSError as error:
+    for left in reversed(range(_TRIES)):
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            held.bind(begin + secrets.token_hex(8).encode())
+            mine = os.fstat(held.fileno()).st_ino
+            others = [uid for inode, uid in _bound(begin) if inode != mine]
+            holders = [uid for uid in others if _may_hold(uid, key.guard)]
+        except BaseException:
+            held.close()
+            raise
+        if not holders:
+            return held.detach()
         held.close()
-        if error.errno == errno.EADDRINUSE:
-            raise BlockingIOError(errno.EAGAIN, "held by another process") from error
-        return None
-    return held.detach()
+        if not left:
+            raise HeldByUser(_user_name(holders[0]))
+        time.sleep(secrets.randbelow(1000) / 1000 * _STEP_BACK_S)
+    raise AssertionError("unreachable")
 
 
-def canonical_target(host: str, target: str) -> str:
-    """The canonical name of a target: the same for every link to it on this machine."""
-    if host != "local":
-        return f"{host} {target}"  # every host has a /dev/nvme0n1
-    return os.path.realpath(target) if Path(target).exists() else target
-
-
-def _name(rig: Rig) -> bytes | None:
-    (drive,) = rig.drives.values()
-    host, target = rig.file.host, drive.target
-    path = Path(target)
-    if host == "local" and not ("://" in target or path.is_block_device() or path.is_file()):
-        return None
-    target = canonical_target(host, target)
-    digest = hashlib.sha256(target.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"\0labctl drive {digest[:32]}".encode()
-
-
-def _holds(descriptor: int, name: bytes) -> bool:
+def _name_of(descriptor: int) -> bytes:
+    """The abstract name of a descriptor that is a bound Unix socket; else empty."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            return False
+            return b""
+        with socket.socket(fileno=os.dup(descriptor)) as copy:
+            name = copy.getsockname() if copy.family == socket.AF_UNIX else b""
+            return name if isinstance(name, bytes) else b""
     except (OSError, OverflowError):
-        return False
-    with socket.socket(fileno=os.dup(descriptor)) as copy:
-        return bool(copy.family == socket.AF_UNIX and copy.getsockname() == name)
+        return b""
+
+
+def _bound(begin: bytes) -> Iterator[tuple[int, int | None]]:
+    """Inode and user of every socket whose name begins so; None: the kernel does not tell whose."""
+    try:
+        yield from _bound_by_diag(begin)
+    except OSError:  # a kernel or a container without unix_diag
+        text = Path("/proc/net/unix").read_bytes()
+        for line in text.splitlines()[1:]:
+            fields = line.split(b" ", 7)
+            if len(fields) == 8 and fields[7].startswith(b"@" + begin[1:]):
+                yield int(fields[6]), None
+
+
+def _bound_by_diag(begin: bytes) -> list[tuple[int, int | None]]:
+    request = struct.pack(
+        "=BBHIIIII", socket.AF_UNIX, 0, 0, _ALL, 0, _SHOW_NAME | _SHOW_UID, _ALL, _ALL
+    )
+    flags = _NLM_F_REQUEST | _NLM_F_DUMP
+    header = struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, flags, 1, 0)
+    found: list[tuple[int, int | None]] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as line:
+        line.settimeout(_ANSWER_WITHIN_S)
+        line.send(header + request)
+        while True:
+            data = line.recv(_MOST_BYTES)
+            at = 0
+            while at + 16 <= len(data):
+                size, kind = struct.unpack_from("=IH", data, at)
+                if kind == _NLMSG_DONE:
+                    return found
+                if kind != _SOCK_DIAG_BY_FAMILY or size < 32:
+                    raise OSError("the kernel does not list Unix sockets")
+                (inode,) = struct.unpack_from("=I", data, at + 20)
+                attributes = dict(_attributes(data[at + 32 : at + size]))
+                if attributes.get(_NAME, b"").startswith(begin):
+                    uid = attributes.get(_UID)
+                    found.append((inode, None if uid is None else struct.unpack("=I", uid)[0]))
+                at += size + 3 & ~3
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(data):
+        size, kind = struct.unpack_from("=HH", data, at)
+        if size < 4:
+            return
+        yield kind, data[at + 4 : at + size]
+        at += size + 3 & ~3
+
+
+def _may_hold(uid: int | None, guard: str) -> bool:
+    """Whether this user's lock counts: root's, our own, and of those who may write to ``guard``."""
+    return uid in (None, 0, os.getuid()) or not guard or _may_write(int(uid or 0), Path(guard))
+
+
+def _may_write(uid: int, path: Path) -> bool:
+    """Whether a user may write to ``path``, by owner, groups and mode; an access list says yes."""
+    groups: set[int] = set()
+    with contextlib.suppress(KeyError):
+        user = pwd.getpwuid(uid)
+        groups = set(os.getgrouplist(user.pw_name, user.pw_gid))
+    try:
+        return _has(uid, groups, path, 0o2) and all(
+            _has(uid, groups, folder, 0o1) for folder in path.parents
+        )
+    except OSError:
+        return True  # what cannot be looked at counts
+
+
+def _has(uid: int, groups: set[int], path: Path, right: int) -> bool:
+    with contextlib.suppress(OSError):
+        if os.getxattr(path, _ACCESS_LIST):
+            return True
+    found = path.stat()
+    if found.st_uid == uid:
+        return bool(found.st_mode >> 6 & right)
+    if found.st_gid in groups:
+        return bool(found.st_mode >> 3 & right)
+    return bool(found.st_mode & right)
+
+
+def _user_name(uid: int | None) -> str:
+    if uid is None:
+        return "another user"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,7 +1,7 @@
 """One user a rig: a lock that the kernel frees when its holder ends, however it ends.
 
-Each drive that the rig names is locked: two rig files for one drive share a lock, and two benches
-of the same name do not.
+Each drive and each meter that the rig names is locked, by every name that it has: two rig files for
+one of them share a lock, and two benches of the same name do not.
 
 The daemon holds the lock of each of its rigs for as long as it lives. A run that it starts gets
 the open lock handed down (``LABCTL_RIG_LOCK``), so a run by hand is refused while the daemon's own
@@ -15,7 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
@@ -25,12 +25,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
 from labctl.service.data_dir import Home, HomeUnusable, make_folder, read_small, write_private
-from labctl.service.locks.machine_lock import canonical_target, take_on_machine
+from labctl.service.locks.lock_keys import (
+    LockKey,
+    canonical_target,
+    key_of_meter,
+    keys_of_rig,
+)
+from labctl.service.locks.machine_lock import HeldByUser, take_on_machine
 from labctl.service.locks.processes import ProcessIdentity, identity_of
 
 HANDED_DOWN_VARIABLE = "LABCTL_RIG_LOCK"
 JOB_VARIABLE = "LABCTL_JOB"
 _MOST_BYTES = 16_384
+_WAIT = "wait for its end, or stop it first"
 
 
 class RigBusy(LabctlError):
@@ -73,64 +80,33 @@ class Holder:
 class RigLock:
     """The lock of one rig, held while this object lives or until :meth:`release`."""
 
-    def __init__(self, home: Home, rig: Rig, descriptors: Sequence[int]) -> None:
-        """``descriptors``: of each drive's locks, in this data directory and on this machine."""
+    def __init__(
+        self, home: Home, rig: Rig, descriptors: Sequence[int], shared: Collection[int] = ()
+    ) -> None:
+        """``descriptors``: of all its locks, in this data directory and on this machine; those of
+        them that are ``shared`` belong to the lock of another rig."""
         self.descriptors = tuple(descriptors)
+        self._own = tuple(one for one in descriptors if one not in shared)
         self._home = home
         self._rig = rig
 
     @classmethod
-    def take(cls, home: Home, rig: Rig, what: str) -> Self:
+    def take(cls, home: Home, rig: Rig, what: str, beside: Iterable[RigLock] = ()) -> Self:
         """Take it, as ``what`` ("labctl daemon").
 
-        Raises RigBusy, which names the holder, HomeUnusable when there can be no lock at all.
+        ``beside``: locks that this process has of other rigs; a meter of theirs may be this one's,
+        too. Raises RigBusy, which names the holder, HomeUnusable when there can be no lock at all.
         """
-        make_folder(home.path)
-        make_folder(home.rigs)
+        shared = [descriptor for lock in beside for descriptor in lock.descriptors]
         descriptors: list[int] = []
         try:
-            for one in _by_lock(home, rig).values():
-                descriptors.append(cls._take_drive(home, one, what))
-                on_machine = _take_on_machine(one)
-                descriptors += [] if on_machine is None else [on_machine]
+            for key in keys_of_rig(rig):
+                given = [*_given(), *(shared if key.is_meter else ())]
+                descriptors += _take(home, key, what, given, f"labctl queue add {rig.name} PLAN")
         except BaseException:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            cls(home, rig, descriptors, shared).release()
             raise
-        return cls(home, rig, descriptors)
-
-    @staticmethod
-    def _take_drive(home: Home, rig: Rig, what: str) -> int:
-        """Take the lock of the only drive of ``rig``."""
-        path = _lock_file(home, rig)
-        handed_down = _handed_down(path)
-        if handed_down is not None:
-            return handed_down
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise HomeUnusable(f"{path}: {error.strerror or error}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            holder = holder_of(home, rig)
-            raise RigBusy(
-                f"rig {rig.name} is in use by {holder or 'another labctl'}: "
-                + (
-                    f"labctl queue add {rig.name} PLAN lets it do the work, or stop it first"
-                    if holder is not None and "daemon" in holder.what
-                    else "wait for its end, or stop it first"
-                )
-            ) from None
-        me = identity_of(os.getpid())
-        text = json.dumps(
-            {"what": what, "pid": me.pid, "pid_ticks": me.ticks, "boot_id": me.boot_id}
-        )
-        with contextlib.suppress(OSError):  # a full disk: the lock holds without its label
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, text.encode(), 0)
-        return descriptor
+        return cls(home, rig, descriptors, shared)
 
     def note_run(self, run: Path, plan: str) -> None:
         """Store which run is on, for ``labctl status`` and ``labctl watch``; best effort."""
@@ -149,16 +125,31 @@ class RigLock:
             write_private(_use_file(self._home, self._rig), use.model_dump_json() + "\n")
 
     def release(self) -> None:
-        """Release the lock of each drive."""
-        for descriptor in self.descriptors:
+        """Release all of it but what is shared with the lock of another rig."""
+        for descriptor in self._own:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def holding_meter(home: Home, address: str, what: str) -> Iterator[None]:
+    """Hold the meter at ``address`` alone, of whatever rig it is. Raises RigBusy, HomeUnusable."""
+    descriptors = _take(home, key_of_meter(address), what, [], "")
+    try:
+        yield
+    finally:
+        for descriptor in descriptors:
             os.close(descriptor)
 
 
 def holder_of(home: Home, rig: Rig) -> Holder | None:
     """The process that last took the lock (of several drives: the first's); None if not known."""
+    drive = next(iter(rig.drives.values()))
+    return _holder(_lock_file(home, canonical_target(rig.file.host, drive.target)))
+
+
+def _holder(file: Path) -> Holder | None:
     try:
-        first = next(iter(_by_lock(home, rig)))
-        found = json.loads(read_small(first, _MOST_BYTES))
+        found = json.loads(read_small(file, _MOST_BYTES))
         process = ProcessIdentity(int(found["pid"]), int(found["pid_ticks"]), str(found["boot_id"]))
         return Holder(process, str(found["what"])[:200])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -185,24 +176,17 @@ def _read_use(file: Path) -> RigUse | None:
         return None
 
 
-def _key(rig: Rig) -> str:
-    targets = [canonical_target(rig.file.host, drive.target) for drive in rig.drives.values()]
-    return hashlib.sha256("\n".join(targets).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _lock_file(home: Home, rig: Rig) -> Path:
-    return home.rigs / f"{_key(rig)}.lock"
-
-
-def _by_lock(home: Home, rig: Rig) -> dict[Path, Rig]:
-    """The rig of each drive alone, by the drive's lock file, sorted: of two processes that want
-    some of the same drives one gets all of its own."""
-    found = {_lock_file(home, one): one for one in rig.each_drive().values()}
-    return dict(sorted(found.items()))
-
-
 def _use_file(home: Home, rig: Rig) -> Path:
-    return home.rigs / f"{_key(rig)}.json"
+    targets = (canonical_target(rig.file.host, drive.target) for drive in rig.drives.values())
+    return home.rigs / f"{_digest(chr(10).join(targets))}.json"
+
+
+def _lock_file(home: Home, name: str) -> Path:
+    return home.rigs / f"{_digest(name)}.lock"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _given() -> list[int]:
@@ -211,21 +195,64 @@ def _given() -> list[int]:
     return [int(number) for number in numbers if number.isdigit()]
 
 
-def _handed_down(path: Path) -> int | None:
-    """The open lock that the daemon gave to its child, if it is this drive's."""
-    for number in _given():
+def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: str) -> list[int]:
+    """The descriptors that hold ``key``: in this data directory, and on this machine.
+
+    ``given``: descriptors that may hold it already. ``instead``: what to do when a daemon has it.
+    Raises RigBusy, HomeUnusable.
+    """
+    make_folder(home.path)
+    make_folder(home.rigs)
+    path = _lock_file(home, key.name)
+    given_lock = _already_open(path, given)
+    descriptor = _open(path) if given_lock is None else given_lock
+    with contextlib.ExitStack() as unless_held:
+        if given_lock is None:
+            unless_held.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            on_machine = take_on_machine(key, given)
+        except BlockingIOError:
+            holder = _holder(path)
+            queue = instead and holder is not None and "daemon" in holder.what
+            raise RigBusy(
+                f"{key.what} is in use by {holder or 'another labctl'}: "
+                + (f"{instead} lets it do the work, or stop it first" if queue else _WAIT)
+            ) from None
+        except HeldByUser as user:
+            raise RigBusy(
+                f"{key.what} is in use by a labctl of another user, or with another data directory "
+                f"(LABCTL_HOME), of {user}: {_WAIT}"
+            ) from None
+        except OSError as error:
+            raise HomeUnusable(f"{key.what} cannot be locked: {error.strerror or error}") from error
+        unless_held.pop_all()
+    if given_lock is None:
+        _label(descriptor, what)
+    return [descriptor, on_machine]
+
+
+def _already_open(path: Path, given: Iterable[int]) -> int | None:
+    """The open lock among ``given`` that is this one."""
+    for number in given:
         with contextlib.suppress(OSError, OverflowError):
-            given, wanted = os.fstat(number), path.stat()
-            if (given.st_dev, given.st_ino) == (wanted.st_dev, wanted.st_ino):
+            there, wanted = os.fstat(number), path.stat()
+            if (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino):
                 return number
     return None
 
 
-def _take_on_machine(rig: Rig) -> int | None:
+def _open(path: Path) -> int:
     try:
-        return take_on_machine(rig, _given())
-    except BlockingIOError:
-        raise RigBusy(
-            f"rig {rig.name}: its drive is in use by a labctl of another user, or with another "
-            "data directory (LABCTL_HOME): wait for its end, or stop it first"
-        ) from None
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HomeUnusable(f"{path}: {error.strerror or error}") from error
+
+
+def _label(descriptor: int, what: str) -> None:
+    """Write into a lock who holds it."""
+    me = identity_of(os.getpid())
+    text = json.dumps({"what": what, "pid": me.pid, "pid_ticks": me.ticks, "boot_id": me.boot_id})
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without its label
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
