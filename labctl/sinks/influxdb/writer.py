@@ -3,8 +3,9 @@
 By the answer to a request:
 
 - network errors, time-outs, 408, 429, 5xx: tried again, with growing pauses;
-- 401, 403, 404 and other refusals of the request itself: reported once, tried again slowly;
-- 400, 422 (invalid lines): halved until only the invalid lines are left, which go to
+- 401, 403, 404 and other refusals of the request itself, also a 400 or 422 that does not speak of
+  lines: reported once, tried again slowly;
+- 400, 422 that speak of lines: halved until only the invalid lines are left, which go to
   the reject file with the server's reason. 2.x stores nothing of a batch with an unparsable line,
   1.x all but that line; the rest being sent again does no harm in either;
 - 413: halved.
@@ -37,10 +38,13 @@ LONGEST_ANSWER = 8 * 1024
 LONGEST_REASON = 400
 
 _LINE_TROUBLE = re.compile(
-    r"unable to parse|partial write|field type conflict|retention policy|invalid (field|tag|number)"
-    r"|max key size|time outside range|line too long",
+    r"unable to parse|partial write|field type conflict|retention policy|max key size"
+    r"|time outside range|line too long|line protocol|unbalanced quotes"
+    r"|(invalid|missing|bad) (field|tag|number|measurement|timestamp)",
     re.IGNORECASE,
 )
+"""What the servers say of a line (``models/points.go`` and ``tsdb`` of InfluxDB 1 and 2; 3 says
+"line protocol")."""
 _DROPPED = re.compile(r"\bdropped[= ](\d+)")
 
 
@@ -72,18 +76,17 @@ class _Answer:
 
 
 class _ShortAnswer(aiohttp.ClientResponse):
-    """An answer of which no more than ``LONGEST_ANSWER`` bytes are read."""
+    """An answer of which no more than ``LONGEST_ANSWER`` bytes are read; the client reads it once,
+    by :meth:`read`."""
 
     async def read(self) -> bytes:
-        if self._body is None:
-            data = bytearray()
-            async for chunk in self.content.iter_chunked(LONGEST_ANSWER):
-                data += chunk
-                if len(data) >= LONGEST_ANSWER:
-                    self.close()
-                    break
-            self._body = bytes(data[:LONGEST_ANSWER])
-        return self._body
+        data = bytearray()
+        async for chunk in self.content.iter_chunked(LONGEST_ANSWER):
+            data += chunk
+            if len(data) >= LONGEST_ANSWER:
+                self.close()
+                break
+        return bytes(data[:LONGEST_ANSWER])
 
 
 class InfluxWriter:
@@ -219,7 +222,7 @@ class InfluxWriter:
         shown = f"{status} {reason}".strip()
         if status == 413:
             return _Answer(_Verdict.TOO_LARGE, shown)
-        if status in (400, 422) and (self.stored or _LINE_TROUBLE.search(reason)):
+        if status in (400, 422) and _LINE_TROUBLE.search(reason):
             return _Answer(_Verdict.LINES, shown)
         if status in (408, 429) or status >= 500:
             return _Answer(_Verdict.AWAY, shown, _retry_after(error))
@@ -311,4 +314,4 @@ def _shortened(text: str) -> str:
 def _retry_after(error: ApiException) -> float:
     headers: Mapping[str, str] = getattr(error, "headers", None) or {}
     value = headers.get("Retry-After", "")
-    return float(value) if value.isdigit() else 0.0
+    return float(value) if value.isascii() and value.isdigit() else 0.0

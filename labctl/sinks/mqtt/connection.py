@@ -55,7 +55,11 @@ class ReconnectPace:
 
 
 class _Client(aiomqtt.Client):
-    """One connection; its socket is closed also when connecting failed."""
+    """One connection; its socket is closed also when connecting failed.
+
+    It uses ``_client`` and ``_disconnected`` of aiomqtt 2, which offers nothing public for either:
+    ``pyproject.toml`` takes no version 3.
+    """
 
     async def __aenter__(self) -> Self:
         try:

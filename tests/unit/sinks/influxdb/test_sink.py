@@ -100,6 +100,33 @@ async def test_a_400_that_is_not_about_lines_rejects_none(fake: FakeInflux, tmp_
     assert "say org" in told[0]
 
 
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("text", ["", "Bad Request", '{"message": "upstream hiccup"}'])
+async def test_a_server_that_refuses_everything_for_a_while_costs_no_line(
+    fake: FakeInflux, tmp_path: Path, status: int, text: str
+) -> None:
+    """Also in the middle, after it has stored some."""
+    told: list[str] = []
+    settings = InfluxSettings(url=fake.url, bucket="lab")
+    async with InfluxWriter(settings, tmp_path / "rejects.lp", told.append, QUICK) as writer:
+        async with asyncio.timeout(20):
+            await writer.store(rows(5))
+            fake.canned.extend([Canned(status, text)] * 4)
+            await writer.store(rows(40))
+    assert (writer.stored, writer.rejected, len(fake.stored)) == (45, 0, 40)
+    assert not (tmp_path / "rejects.lp").exists()
+    assert len(told) == 2 and "nothing is lost" in told[0]
+
+
+@pytest.mark.parametrize("after", ["²", "-1", "1e999", "soon", "9" * 400])
+async def test_an_odd_retry_after_stops_nothing(
+    fake: FakeInflux, tmp_path: Path, after: str
+) -> None:
+    fake.canned.extend([Canned(429, headers={"Retry-After": after})] * 2)
+    writer = await stored_with(fake, rows(10), tmp_path, [])
+    assert (writer.stored, fake.requests) == (10, 3)
+
+
 async def test_only_the_culprits_of_a_partial_write_are_rejected(
     fake: FakeInflux, tmp_path: Path
 ) -> None:
