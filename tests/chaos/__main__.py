@@ -47,6 +47,9 @@ duration_s = 4
 JOB_ENDS_WITHIN_S = 400.0
 UNTROUBLED_EVERY = 8
 """Of so many jobs the first is left alone: the others are compared with it."""
+BEGINS_WITHIN_S = 60.0
+IN_A_RUN = 0.85
+"""Share of the troubles that wait until a run is on."""
 MOST_TROUBLES = 12
 """Of one job."""
 
@@ -113,6 +116,8 @@ class Chaos:
     def _trouble(self, number: int, most_kills: int) -> list[Trouble]:
         some: list[Trouble] = []
         for _ in range(self._rng.randint(1, MOST_TROUBLES)):
+            if self._rng.random() < IN_A_RUN:
+                self._until_on(number)
             self._wait(self._rng.uniform(0.1, 6.0))
             if self.place.daemon.queue.job(number).state.over or self.kills >= most_kills:
                 break
@@ -125,6 +130,14 @@ class Chaos:
     def _wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            self._tick()
+
+    def _until_on(self, number: int) -> None:
+        """Wait until a run of the job is on, or the job is over."""
+        deadline = time.monotonic() + BEGINS_WITHIN_S
+        while time.monotonic() < deadline and self.place.run_on() is None:
+            if self.place.daemon.queue.job(number).state.over:
+                return
             self._tick()
 
     def _until_over(self, number: int) -> bool:

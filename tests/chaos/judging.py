@@ -131,7 +131,8 @@ def judge_run(
         wrong += miscounted(record)
     cost_of(record, troubles)
     for trouble in troubles:
-        limit_s = limit_of(late.before(trouble.at_ns))
+        looked_at_ns = trouble.at_ns + int(LOOKED_AT_S * NS_PER_S) * (trouble.what != "run killed")
+        limit_s = limit_of(late.between(trouble.at_ns - NS_PER_S, looked_at_ns))
         wrong += [
             f"{trouble}: {name} lost {seconds * 1000:.0f} ms of readings"
             for name, seconds in trouble.lost_s.items()
@@ -187,6 +188,15 @@ def _excused(
         if other is not trouble and ago_s > -EXCUSED_FOR_S and (of_meter or of_all):
             return True
     at_ns = record.header.anchor.from_monotonic_ns(trouble.at_ns)
+    told = [
+        event
+        for event in record.events
+        if event.data.get("channel") == channel
+        and abs(event.t_ns - at_ns) < LOOKED_AT_S * NS_PER_S
+        and event.kind in (EventKind.STATUS_BEGAN, EventKind.STATUS)
+    ]
+    if told:  # events count its readings that were no numbers
+        return True
     connected = [
         event.kind
         for event in record.events

@@ -27,7 +27,8 @@ from tests.servers.influx_server import ORG, InfluxServer, InfluxServer1, influx
 from tests.servers.mqtt_server import Mosquitto, mosquitto
 from tests.ssh.sshd import HOST, Sshd
 
-DISK = "256m"
+DISK_BYTES = 4 << 30
+"""Of memory, and only as far as it is used. With less, runs would wait for room."""
 DISCARD = "http://127.0.0.1:9"
 """Where there is no InfluxDB: nobody listens on the discard port."""
 DAEMON_REFUSED = 2
@@ -179,8 +180,24 @@ def _ended(place: Place) -> Iterator[Place]:
 
 
 def _mounted(folder: Path) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def make_full(disk: Path) -> None:
+    """Leave no room on a disk."""
+    about = os.statvfs(disk)
+    _resize(disk, (about.f_blocks - about.f_bfree) * about.f_frsize)
+
+
+def make_room(disk: Path) -> None:
+    """Give it back what it had."""
+    _resize(disk, DISK_BYTES)
+
+
+def _resize(disk: Path, size_bytes: int) -> None:
+    command = ["mount", "-o", f"remount,size={size_bytes}", str(disk)]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _or_none(make: Callable[[], Made]) -> Made | None:

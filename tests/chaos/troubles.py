@@ -15,7 +15,7 @@ import psutil
 
 from labctl.record.events import EventKind
 from labctl.record.layout import EVENTS_FILE
-from tests.chaos.place import Place
+from tests.chaos.place import Place, make_full, make_room
 from tests.faults.daemon_run import events_of
 
 GONE_WITHIN_S = 60.0
@@ -193,15 +193,9 @@ def _step_clock(place: Place, rng: random.Random, trouble: Trouble) -> None:
 
 def _fill_disk(place: Place, rng: random.Random, trouble: Trouble) -> None:
     assert place.disk is not None
-    ballast = place.disk / "ballast"
-    with ballast.open("wb") as file, contextlib.suppress(OSError):
-        for size in (1 << 20, 1 << 12):
-            with contextlib.suppress(OSError):
-                while True:
-                    os.posix_fallocate(file.fileno(), file.tell(), size)
-                    file.seek(size, os.SEEK_CUR)
+    make_full(place.disk)
     _pass(place, rng.uniform(0.5, 4.0))
-    ballast.unlink()
+    make_room(place.disk)
 
 
 def _read_again(place: Place, rng: random.Random, trouble: Trouble) -> None:

@@ -273,4 +273,9 @@ class HeldUp:
 
     def before(self, kill_ns: int) -> float:
         """Seconds by which it was late in the second before a kill, in sum."""
-        return sum(s for at, s in self._late if 0 <= kill_ns + NS_PER_S // 10 - at < NS_PER_S)
+        return self.between(kill_ns - NS_PER_S, kill_ns)
+
+    def between(self, begin_ns: int, end_ns: int) -> float:
+        """The same between two moments, and what it woke up from just after them."""
+        late_ns = NS_PER_S // 10
+        return sum(s for at, s in self._late if begin_ns < at - late_ns <= end_ns)
