@@ -10,7 +10,7 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from labctl.capture.drive.target import check_target
-from labctl.capture.host.ssh import SshMachine
+from labctl.capture.host.ssh import SharedConnection, SshMachine
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, Refused
 from labctl.record.phase import Pattern, Phase, Role
@@ -41,7 +41,7 @@ class Asked:
     def __init__(self, bench: Bench, connection: Path, runs: Path) -> None:
         self._bench = bench
         self._runs = runs
-        self._machine = SshMachine(HOST, lambda: connection)
+        self._machine = SshMachine(HOST, lambda: SharedConnection(connection))
 
     def refused(self, *, whole_drive: bool = False, **drive: str) -> str:
         """Why not; empty if it may. ``drive`` replaces keys of the rig."""

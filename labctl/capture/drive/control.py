@@ -118,7 +118,7 @@ class DriveControl:
         drive = self._drive
         if opened is None:
             size = [f"--size={drive.size_bytes}"] if drive.size_bytes else []
-            job = ["--name=purge", "--rw=trim", "--bs=1m", "--iodepth=8", *size]
+            job = ["--thread=1", "--name=purge", "--rw=trim", "--bs=1m", "--iodepth=8", *size]
             return ["fio", "--ioengine=nbd", f"--uri={drive.target}", *job]
         if opened.node.is_device:
             return ["blkdiscard", opened.name]

@@ -19,6 +19,8 @@ from instruments.process_environment import environment_without_secrets
 from labctl.capture.host.cpu import STAT
 from labctl.capture.host.load import PRESSURE, LoadSample
 from labctl.capture.host.machine import LocalMachine, Machine
+from labctl.capture.host.programs import AFTER_KILL_S, tied
+from labctl.errors import RunFailed
 from labctl.record.timebase import Timebase
 
 PIPE_LIMIT = 1 << 20
@@ -116,6 +118,10 @@ class DriveHost(Protocol):
         """What other work its processors have; None while it is away."""
         ...
 
+    def kill(self) -> None:
+        """SIGKILL to all that was started there, for good or to its end."""
+        ...
+
     async def close(self) -> None:
         """End what is left there and the connection; takes a few seconds at most."""
         ...
@@ -176,8 +182,10 @@ class LocalHost:
 
     def __init__(self, timebase: Timebase, tools: str = "") -> None:
         """``tools``: a folder whose programs come before those on PATH."""
-        self.machine: Machine = LocalMachine(tools)
+        self._own = LocalMachine(tools)
+        self.machine: Machine = self._own
         self._timebase = timebase
+        self._spawned: list[LocalProcess] = []
 
     async def connect(self) -> None:
         """Nothing to connect."""
@@ -192,7 +200,7 @@ class LocalHost:
         stdout, writing = await _wide_pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *("setpriv", "--pdeathsig", "KILL", *argv),
+                *tied(argv),
                 cwd=directory,
                 env=environment_without_secrets(),
                 stdin=asyncio.subprocess.PIPE,
@@ -201,9 +209,13 @@ class LocalHost:
                 start_new_session=True,
                 limit=PIPE_LIMIT,
             )
+        except OSError as error:
+            raise RunFailed(f"{argv[0]} cannot be started: {error.strerror or error}") from error
         finally:
             os.close(writing)
-        return LocalProcess(process, stdout, directory)
+        spawned = LocalProcess(process, stdout, directory)
+        self._spawned = [one for one in self._spawned if one.returncode is None] + [spawned]
+        return spawned
 
     def moment_of(self, wall_ns: int) -> HostMoment:
         """See :class:`DriveHost`."""
@@ -215,5 +227,16 @@ class LocalHost:
         pressure, stat = texts.get(PRESSURE, ""), texts.get(STAT, "")
         return LoadSample.parse(self._timebase.now_ns(), pressure, stat)
 
+    def kill(self) -> None:
+        """See :class:`DriveHost`."""
+        for process in self._spawned:
+            process.kill()
+        self._own.kill()
+
     async def close(self) -> None:
-        """Nothing to close."""
+        """See :class:`DriveHost`."""
+        self.kill()
+        self._own.kill(for_good=True)
+        ending = [asyncio.create_task(process.wait()) for process in self._spawned]
+        if ending:
+            await asyncio.wait(ending, timeout=AFTER_KILL_S)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import Callable, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +20,13 @@ from instruments.transports.ssh import CONNECT_TIMEOUT_S, CONNECTION_FAILED, ssh
 from labctl.capture.host.clock import ClockSample
 from labctl.capture.host.drive_host import PIPE_LIMIT
 from labctl.capture.host.load import LoadSample
-from labctl.capture.host.ssh import HostUnreachable, shared_command, unreachable
+from labctl.capture.host.ssh import (
+    HostUnreachable,
+    script,
+    shared_command,
+    ssh_not_started,
+    unreachable,
+)
 from labctl.errors import RunFailed
 
 HEARTBEAT_EVERY_S = 1.0
@@ -37,8 +42,23 @@ NO_ROOM = 73
 """Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
 
 
-def _script(name: str) -> str:
-    return resources.files("labctl.capture.host").joinpath(name).read_text("utf-8")
+_RECEIVE = 'mkdir -p -m 700 "$1" && cat > "$1/$2" || exit 73'
+
+
+async def _ssh(*command: str, stdin: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
+    """Start ssh, its output in pipes. Raises HostRefused."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment_without_secrets(),
+            start_new_session=True,
+            limit=PIPE_LIMIT,
+        )
+    except OSError as error:
+        raise ssh_not_started(error) from error
 
 
 class Keeper:
@@ -72,15 +92,10 @@ class Keeper:
     ) -> Self:
         """Connect and wait until the other end is ready. Raises HostUnreachable, RunFailed."""
         options = ("ControlMaster=yes", f"ControlPath={control}", "ControlPersist=no")
-        script = ["exec", "sh", "-c", _script("keeper.sh"), "labctl", token, str(number)]
-        process = await asyncio.create_subprocess_exec(
+        command = ["exec", "sh", "-c", script("keeper.sh"), "labctl", token, str(number)]
+        process = await _ssh(
             *ssh_command(destination, *options, own_connection=False),
-            shlex.join([*script, str(LOST_AFTER_S)]),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment_without_secrets(),
-            start_new_session=True,
+            shlex.join([*command, str(LOST_AFTER_S)]),
         )
         keeper = cls(destination, control, process, now_ns)
         try:
@@ -135,12 +150,35 @@ class Keeper:
             "not a restricted one): chsh -s /bin/sh"
         )
 
-    def command(self, name: str, argv: Sequence[str], files: dict[str, str]) -> list[str]:
-        """The local command line that starts ``argv`` over there, in a directory with ``files``."""
-        content = [text for item in files.items() for text in item]
-        start = [_script("started.sh"), "labctl", self.directory, name, str(len(files))]
-        remote = shlex.join(["exec", "sh", "-c", *start, *content, *argv])
-        return [*shared_command(self._destination, self.control), remote]
+    async def send(self, name: str, source: Path) -> None:
+        """Send a file into the directory of the process ``name``, before it is started. Raises
+        HostUnreachable, RunFailed, OSError.
+
+        It travels as the standard input of a session of its own, which may be of any size.
+        """
+        folder = f"{self.directory}/{name}"
+        command = shlex.join(["exec", "sh", "-c", _RECEIVE, "sh", folder, source.name])
+        with source.open("rb") as content:
+            process = await _ssh(*self.session(), command, stdin=content.fileno())
+        try:
+            _, stderr = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if process.returncode:
+            if self.closed.is_set() or process.returncode == CONNECTION_FAILED:
+                raise HostUnreachable(f"host {self._destination}: the connection was lost")
+            words = " ".join(stderr.decode("utf-8", "replace").split())[:_MOST_CHARACTERS]
+            raise RunFailed(f"host {self._destination}: no {source.name} there ({words})")
+
+    def session(self) -> list[str]:
+        """The beginning of the local command line of another session on this connection."""
+        return shared_command(self._destination, self.control)
+
+    def command(self, name: str, argv: Sequence[str]) -> list[str]:
+        """The local command line that starts ``argv`` over there, in a directory of its own."""
+        start = [script("started.sh"), "labctl", self.directory, name]
+        return [*self.session(), shlex.join(["exec", "sh", "-c", *start, *argv])]
 
     def order(self, *words: str) -> None:
         """Give an order that has no answer (see ``keeper.sh``)."""
@@ -263,19 +301,12 @@ class RemoteProcess:
 
     @classmethod
     async def start(
-        cls, keeper: Keeper, name: str, argv: Sequence[str], files: dict[str, str]
+        cls, keeper: Keeper, name: str, argv: Sequence[str], files: Iterable[Path] = ()
     ) -> Self:
-        """Start ``argv`` on the host."""
-        process = await asyncio.create_subprocess_exec(
-            *keeper.command(name, argv, files),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment_without_secrets(),
-            start_new_session=True,
-            limit=PIPE_LIMIT,
-        )
-        return cls(name, keeper, process)
+        """Start ``argv`` there, with ``files`` in its directory. Raises RunFailed, OSError."""
+        for file in files:
+            await keeper.send(name, file)
+        return cls(name, keeper, await _ssh(*keeper.command(name, argv)))
 
     @property
     def returncode(self) -> int | None:

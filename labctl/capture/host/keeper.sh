@@ -9,7 +9,7 @@ mkdir "$base/labctl-$1-$2" && cd "$base/labctl-$1-$2" && echo room > room && rm 
 here=$(pwd -P)
 
 # Kill every process (and its group) that was started below directory $1 and is still there.
-reap() {
+kill_all() {
     for file in "$1"/*/pid; do
         read -r pid < "$file" || continue
         [ "$(cd -P "/proc/$pid/cwd" && pwd -P)" = "${file%/pid}" ] || continue
@@ -17,10 +17,18 @@ reap() {
     done 2>/dev/null
 }
 
+# The same, and remove $1. Who has not written its pid yet finds "over" after it has, and ends.
+reap() {
+    echo > "$1/over"
+    kill_all "$1"
+    cd / && rm -rf "$1"
+} 2>/dev/null
+
 # What an earlier connection of this run has left.
 for left in "${here%-*}"-*; do
-    [ "$left" = "$here" ] || { reap "$left"; rm -rf "$left"; }
+    [ "$left" = "$here" ] || reap "$left"
 done
+cd "$here" || exit 73
 
 # The watchdog: every beat sends it CONT, a signal that does nothing before the trap is set.
 (
@@ -31,7 +39,6 @@ done
         seconds=$((seconds - 1))
     done
     reap "$here"
-    cd / && rm -rf "$here"
 ) < /dev/null > /dev/null 2>&1 &
 watchdog=$!
 
@@ -63,6 +70,9 @@ while read -r order name word; do
     kill)
         read -r pid < "$name/pid" && { kill -s KILL -- "-$pid" || kill -s KILL "$pid"; }
         ;;
+    kill-all)
+        kill_all "$here"
+        ;;
     drop)
         rm -rf "./$name"
         ;;
@@ -72,4 +82,3 @@ done
 # Standard input has ended: whoever gave the orders is gone.
 reap "$here"
 kill -s KILL "$watchdog"
-cd / && rm -rf "$here"

@@ -6,18 +6,16 @@ on this machine and on one behind ssh.
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import os
 import shutil
 import stat
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from instruments.process_environment import environment_without_secrets
+from labctl.capture.host.programs import Programs, tied
 
 NOT_FOUND = 127
 """Exit code of a program that is not there, as a shell gives it (POSIX, 2.8.2)."""
@@ -28,7 +26,6 @@ TIMED_OUT = 124
 _MOST_BYTES = 4 << 20
 _AT_ONCE_BYTES = 1 << 16
 """Files below /proc/sys refuse a buffer of 4 MiB and more (proc_sys_call_handler: ENOMEM)."""
-_AFTER_KILL_S = 1.0
 _SYSTEM_FOLDERS = ("/usr/sbin/", "/sbin/", "/usr/local/sbin/")
 
 
@@ -47,7 +44,8 @@ class Machine(Protocol):
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
         """Run a program to its end.
 
-        Exit code 127: there is no such program. 124: it was ended after ``timeout_s``.
+        Exit code 127: there is no such program. 124: it was killed, after ``timeout_s`` or because
+        the run ends.
         """
 
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
@@ -64,33 +62,33 @@ class LocalMachine:
         """``tools``: a folder whose programs come before those on PATH."""
         path = os.environ.get("PATH", os.defpath)
         self._path = f"{tools}{os.pathsep}{path}" if tools else path
+        self._programs = Programs()
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
-        """See :class:`Machine`. Messages are in English whatever the user's language."""
-        program = shutil.which(argv[0], path=self._path) or argv[0]
+        """See :class:`Machine`. Messages are in English whatever the user's language. The kernel
+        kills it when this process dies (where there is a setpriv), and Ctrl-C does not reach it."""
+        program = shutil.which(argv[0], path=self._path)
+        if program is None:
+            there = "/" in argv[0] and Path(argv[0]).exists()
+            what = "not executable" if there else "not found"
+            return Completed(NOT_EXECUTABLE if there else NOT_FOUND, "", f"{argv[0]}: {what}")
+        command = [program, *argv[1:]]
+        if shutil.which("setpriv", path=self._path):
+            command = tied(command)
+        changes = {"LC_ALL": "C", "PATH": self._path}
         try:
-            process = subprocess.Popen(
-                [program, *argv[1:]],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=environment_without_secrets(LC_ALL="C", PATH=self._path),
-            )
-        except FileNotFoundError:
-            return Completed(NOT_FOUND, "", f"{argv[0]}: not found")
+            done = self._programs.run(command, changes, b"", timeout_s)
         except OSError as error:
             return Completed(NOT_EXECUTABLE, "", f"{argv[0]}: {error.strerror}")
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            # A program that waits for a dead drive cannot be killed; it is left behind.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=_AFTER_KILL_S)
-            return Completed(TIMED_OUT, "", f"{argv[0]}: no answer within {timeout_s:g} s")
-        return Completed(process.returncode, stdout, stderr)
+        if done is None:
+            return Completed(TIMED_OUT, "", no_answer(argv[0], timeout_s))
+        stdout, stderr = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        return Completed(done.returncode, stdout, stderr)
+
+    def kill(self, *, for_good: bool = False) -> None:
+        """SIGKILL to every program that :meth:`run` waits for in another thread. ``for_good``: no
+        other is started."""
+        self._programs.kill(for_good=for_good)
 
     def read_texts(self, paths_or_globs: Sequence[str]) -> dict[str, str]:
         """See :class:`Machine`."""
@@ -122,6 +120,11 @@ def _read(path: Path) -> str | None:
             return data.decode("utf-8", "replace")
     except OSError:
         return None
+
+
+def no_answer(program: str, timeout_s: float) -> str:
+    """What is said of a program that was killed."""
+    return f"{program}: no answer within {timeout_s:g} s, or the run ended before"
 
 
 def run_tool(machine: Machine, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:

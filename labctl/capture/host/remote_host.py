@@ -25,7 +25,7 @@ from labctl.capture.host.drive_host import HostMoment
 from labctl.capture.host.keeper import Keeper, RemoteProcess
 from labctl.capture.host.load import LoadSample
 from labctl.capture.host.machine import Machine
-from labctl.capture.host.ssh import SshMachine
+from labctl.capture.host.ssh import HostUnreachable, SharedConnection, SshMachine
 from labctl.errors import JournalError, RunFailed
 from labctl.record.events import EventKind
 from labctl.record.journal import Journal
@@ -71,7 +71,9 @@ class RemoteHost:
     ) -> None:
         """``before``: what an earlier process of the same run left there is ended by this one."""
         before = before or HostSession(secrets.token_hex(TOKEN_BYTES), 0, 0)
-        self.machine: Machine = SshMachine(destination, self._control, tools)
+        self._ssh = SshMachine(destination, self._shared, tools)
+        self.machine: Machine = self._ssh
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._destination = destination
         self._now_ns = now_ns
         self._clock = HostWallClock(self._on_pair, self._on_event, before.epochs)
@@ -95,6 +97,7 @@ class RemoteHost:
 
     async def connect(self) -> None:
         """Connect and measure the clock. Raises HostUnreachable, RunFailed."""
+        self._loop = asyncio.get_running_loop()
         await self._connect()
         self._task = asyncio.create_task(self._keep(), name="drive-host")
 
@@ -125,8 +128,8 @@ class RemoteHost:
         await self.wait_back()
         assert self._keeper is not None
         self._processes += 1
-        texts = {name: (directory / name).read_text("utf-8") for name in files}
-        return await RemoteProcess.start(self._keeper, f"p{self._processes}", argv, texts)
+        paths = [directory / name for name in files]
+        return await RemoteProcess.start(self._keeper, f"p{self._processes}", argv, paths)
 
     def moment_of(self, wall_ns: int) -> HostMoment:
         """See :class:`DriveHost`."""
@@ -136,22 +139,40 @@ class RemoteHost:
         """See :class:`DriveHost`."""
         return None if self._keeper is None else await self._keeper.load()
 
+    def kill(self) -> None:
+        """See :class:`DriveHost`. Without a connection, the watchdog over there does it."""
+        if self._keeper is not None:
+            self._keeper.order("kill-all")
+        self._ssh.kill()
+
     async def close(self) -> None:
         """See :class:`DriveHost`. The clock is measured once more, if the host is there."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            if not keeper.closed.is_set():
-                await self._sample(keeper, FIRST_ROUNDS // 2)
-            await keeper.close()
-        shutil.rmtree(self._sockets, ignore_errors=True)
+        try:
+            if keeper is not None:
+                if not keeper.closed.is_set():
+                    with contextlib.suppress(RunFailed):  # its clock cannot be read any more
+                        await self._sample(keeper, FIRST_ROUNDS // 2)
+                await keeper.close()
+        finally:
+            self._ssh.kill(for_good=True)
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
-    def _control(self) -> Path | None:
-        keeper = self._keeper
-        return keeper.control if keeper is not None and not keeper.closed.is_set() else None
+    def _shared(self) -> SharedConnection | None:
+        """The connection for programs that end by themselves; None while it is lost."""
+        keeper, loop = self._keeper, self._loop
+        if keeper is None or loop is None or keeper.closed.is_set():
+            return None
+
+        def kill(name: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the keeper with it
+                loop.call_soon_threadsafe(keeper.order, "kill", name)
+                loop.call_soon_threadsafe(keeper.order, "drop", name)
+
+        return SharedConnection(keeper.control, keeper.directory, kill)
 
     async def _connect(self) -> None:
         self._connections += 1
@@ -159,14 +180,28 @@ class RemoteHost:
         keeper = await Keeper.start(
             self._destination, control, self._token, self._connections, self._now_ns
         )
-        self._clock.booted(keeper.boot_id)
+        try:
+            self._clock.booted(keeper.boot_id)
+            await self._sample(keeper, FIRST_ROUNDS)
+            if keeper.closed.is_set():
+                raise HostUnreachable(keeper.reason)
+        except BaseException:
+            await keeper.close()
+            raise
         self._keeper = keeper
-        await self._sample(keeper, FIRST_ROUNDS)
-        if keeper.closed.is_set():
-            raise RunFailed(keeper.reason)
         self._back.set()
 
     async def _keep(self) -> None:
+        """Watch the connection until :meth:`close`; what goes wrong here is told to who waits."""
+        try:
+            await self._keep_connected()
+        except Exception as error:
+            self._gone = RunFailed(
+                f"host {self._destination}: its connection is not watched any more: {error!r}"
+            )
+            self._back.set()
+
+    async def _keep_connected(self) -> None:
         """Sample the clock while the host is connected; connect again when it is lost."""
         while self._keeper is not None:
             await self._follow(self._keeper)
@@ -182,15 +217,17 @@ class RemoteHost:
             self._on_event(EventKind.HOST_BACK, host=self._destination, rebooted=rebooted, **data)
 
     async def _connect_again(self, lost_ns: int) -> None:
+        """Try until it is connected or has been away for too long, whatever an attempt raises."""
         retry_s = FIRST_RETRY_S
         while not self._back.is_set():
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)
             try:
                 await self._connect()
-            except RunFailed as error:
+            except Exception as error:
                 if self._now_ns() - lost_ns > BACK_WITHIN_S * NS_PER_S:
-                    self._gone = RunFailed(f"not back within {BACK_WITHIN_S:.0f} s: {error}")
+                    words = str(error) if isinstance(error, RunFailed) else repr(error)
+                    self._gone = RunFailed(f"not back within {BACK_WITHIN_S:.0f} s: {words}")
                     self._back.set()
 
     async def _follow(self, keeper: Keeper) -> None:

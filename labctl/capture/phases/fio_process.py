@@ -146,7 +146,7 @@ class FioProcess:
                 directory,
                 (JOB_FILE, REPLAY_FILE) if phase.replay is not None else (JOB_FILE,),
             )
-        except RunFailed:
+        except BaseException:
             stdout.close()
             stderr.close()
             raise

@@ -115,7 +115,8 @@ class RigActions:
         return await self._check([phase], at_rest=True)
 
     async def purge(self, phase: Phase) -> None:
-        """Check that the drives may be purged now, and do it, all at the same time.
+        """Check that the drives may be purged now, and do it, all at the same time. When the run
+        shall end meanwhile, the programs that do it are killed.
 
         No fio of ours may be there: it would be taken for somebody who uses the drive.
         """
@@ -128,8 +129,15 @@ class RigActions:
             self.listener.event(EventKind.PURGED, method=method, **of_drive(name))
 
         purging = [purge(name, control) for name, control in self.controls.items()]
-        ended = await asyncio.gather(*purging, return_exceptions=True)
-        for error in ended:
+        together = asyncio.gather(*purging, return_exceptions=True)
+        asked = asyncio.create_task(self.stop.wait(), name="stop")
+        try:
+            await asyncio.wait((together, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            if not together.done():
+                self.host.kill()
+        for error in await together:
             if error is not None:
                 raise error
 
