@@ -48,8 +48,8 @@ DEFAULT_METERS: Final = (
             "model": "34465A",
             "function": "voltage",
             "range": 1.0,
-            "nplc": 0.2,
-            "interval_s": 0.011,
+            "nplc": 1.0,
+            "interval_s": 0.021,
         },
     ),
     MeterConfig(
@@ -74,8 +74,8 @@ DEFAULT_METERS: Final = (
             "model": "34470A",
             "function": "current",
             "range": 1.0,
-            "nplc": 0.2,
-            "interval_s": 0.023,
+            "nplc": 1.0,
+            "interval_s": 0.021,
         },
     ),
     MeterConfig(
@@ -87,9 +87,9 @@ DEFAULT_METERS: Final = (
     ),
     MeterConfig(name="thermocouple", kind="k204", point="case", settings={"sensors": ["t1"]}),
 )
-"""12 V current through 0.05 Ω at 91/s, 12 V at 10/s, 3.3 V current at 43/s, 3.3 V at 2/s, case
-temperature at 1/s. Neither 11 ms nor 23 ms is a multiple of the ripple's period: see
-:func:`labctl.analysis.power.mains_ripple.left_of_ripple`."""
+"""12 V current through 0.05 Ω at 48/s, 12 V at 10/s, 3.3 V current at 48/s, 3.3 V at 2/s, case
+temperature at 1/s. Both currents are integrated over a whole mains period and (nearly) without a
+gap: see :mod:`labctl.analysis.power.blind_spots`."""
 
 
 class BenchConfig(BaseModel):

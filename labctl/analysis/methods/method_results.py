@@ -35,7 +35,7 @@ from labctl.analysis.methods.qos import (
     LatencyVerdict,
     SlowShare,
     latency_verdict,
-    phase_slow_shares,
+    qos_slow_shares,
 )
 from labctl.analysis.methods.replays import ReplayResult, replay_results
 from labctl.analysis.methods.soak import Soak, soaks
@@ -179,7 +179,7 @@ def _slow_shares(record: RunRecord, summary: RunSummary) -> Sequence[PhaseSlowSh
             continue
         if not latencies_are_valid(item):
             continue
-        shares = phase_slow_shares(record, item)
+        shares = qos_slow_shares(record, item)
         if shares:
             found.append(PhaseSlowShares(phase.index, names[phase.index], shares))
     return found

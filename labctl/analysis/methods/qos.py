@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labctl.analysis.readings.fio_output import phase_document
+from labctl.analysis.readings.fio_output import drive_document
 from labctl.analysis.results import PhaseResult
 from labctl.fio.documents import DIRECTIONS, MIXED, jobs_of, number, number_at, table_of
 from labctl.fio.results import Direction
-from labctl.fio.status import document_of_drive
 from labctl.record.reader import RunRecord
 
 LEAST_SHOWN_PCT = 0.01
@@ -117,21 +116,12 @@ def _ios(job: dict[str, Any]) -> float:
     return total
 
 
-def phase_slow_shares(
+def qos_slow_shares(
     record: RunRecord, result: PhaseResult, over_ms: Sequence[int] = SLOW_LIMITS_MS
 ) -> tuple[SlowShare, ...]:
     """Shares of slow I/Os of a phase, from the last document that its fio printed."""
     last = drive_document(record, result)
     return () if last is None else slow_shares(last, over_ms)
-
-
-def drive_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
-    """The last document that a phase's fio printed; of several drives with the run's one alone.
-
-    None where fio's output is not whole: the phase then has no IOPS either.
-    """
-    last = None if result.iops is None else phase_document(record, result.phase)
-    return document_of_drive(last, record.drive_name) if last and record.drive_name else last
 
 
 def percentiles(direction: Direction) -> tuple[Percentile, ...]:

@@ -15,8 +15,9 @@ from typing import Any
 
 from labctl.analysis.readings.fio_clock import over_own_time
 from labctl.analysis.readings.phase_spans import PhaseSpan
+from labctl.analysis.results import PhaseResult
 from labctl.fio.results import FioResult, last_document, result_of
-from labctl.fio.status import status_of, unfinished
+from labctl.fio.status import document_of_drive, status_of, unfinished
 from labctl.record.events import Outcome
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
@@ -63,6 +64,15 @@ def phase_document(record: RunRecord, phase: Phase) -> dict[str, Any] | None:
             stream.seek(0)
             found = last_document(stream.read().decode("utf-8", "replace"))
     return found
+
+
+def drive_document(record: RunRecord, result: PhaseResult) -> dict[str, Any] | None:
+    """The last document that a phase's fio printed; of several drives with the run's one alone.
+
+    None where fio's output is not whole: the phase then has no IOPS either.
+    """
+    last = None if result.iops is None else phase_document(record, result.phase)
+    return document_of_drive(last, record.drive_name) if last and record.drive_name else last
 
 
 def _problem_of_output(record: RunRecord, span: PhaseSpan, document: dict[str, Any] | None) -> str:

@@ -127,7 +127,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         watts=watts,
         watts_series=_series(series) if series else None,
         joules=_energy([(item.joules, item.watts) for item in good], watts),
-        marginal_watts=_estimate([item.marginal_watts for item in good]),
+        marginal_watts=_mean_of_windows([item.marginal_watts for item in good]),
         read=read,
         write=write,
         iops=iops,
@@ -146,7 +146,7 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         watts_unthrottled=None,
         iops_unthrottled=None,
         cpu=mean_cpu_use([item.cpu for item in good]),
-        fio_clock=_estimate([item.fio_clock for item in good]),
+        fio_clock=_mean_of_windows([item.fio_clock for item in good]),
     )
 
 
@@ -231,14 +231,14 @@ def _energy(
     n = len(known)
     value = sum(joules.value for joules, _ in known) / n
     if not watts.value:
-        return _estimate([joules for joules, _ in known])
+        return _mean_of_windows([joules for joules, _ in known])
     seconds = value / watts.value
     edges = sum(max(joules.u**2 - (one.u * seconds) ** 2, 0.0) for joules, one in known) / n
     again = _repeatability([joules.value for joules, _ in known])
     return Estimate(value, math.hypot(watts.u * seconds, math.sqrt(edges)), again)
 
 
-def _estimate(values: Sequence[Estimate | None]) -> Estimate | None:
+def _mean_of_windows(values: Sequence[Estimate | None]) -> Estimate | None:
     """The mean. The rounds' own U are of the same meters and do not average out: their mean
     counts, and the scatter between rounds on top."""
     known = [value for value in values if value is not None]

@@ -15,8 +15,8 @@ from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
 from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (
-    of_flash,
     overlapping_as_one,
+    repeated_falls_of_flash,
     told_by_others,
     without_pauses,
 )
@@ -98,7 +98,7 @@ def _of_phase(
     starts = [item for item in every if _is_slow_start(item, phase)]
     seen = overlapping_as_one(doubted(phase, overlapping_as_one(seen), earlier))
     if phase.writes:
-        seen = of_flash(phase, seen)
+        seen = repeated_falls_of_flash(phase, seen)
     if what is NOTHING:
         return _Seen(seen, starts, walk.fell_further)
     begun = since_begin(phase, seen, before, walk.released, what)

@@ -26,7 +26,9 @@ FLICKER = 3
 """Throttling that goes on and off this often in a row, each time for less than ``AROUND_S``."""
 
 
-def of_flash(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> list[ThrottleInterval]:
+def repeated_falls_of_flash(
+    phase: PhaseSignals, found: Sequence[ThrottleInterval]
+) -> list[ThrottleInterval]:
     """The slow stretches of a phase that writes, those of its flash by their names.
 
     Dips without heat that come again are garbage collection, and a single one in which each write

@@ -81,7 +81,7 @@ def to_open(
     found = {}
     for number, (name, place) in enumerate(places.items(), _FIRST):
         least = least_bytes.get(name)
-        node = place.node if place.node or not least else _make_file(place, machine)
+        node = place.node if place.node or not least else _make_target_file(place, machine)
         if node is None or not (node.is_device or node.is_file):
             raise RunFailed(f"there is no device or file {place.path}")
         found[name] = Opened(number, place, node, least or 0)
@@ -113,7 +113,7 @@ def opening(
     return (shell, "-c", script, "labctl", str(len(targets)), *words, *argv)
 
 
-def _make_file(place: DrivePlace, machine: Machine) -> Node | None:
+def _make_target_file(place: DrivePlace, machine: Machine) -> Node | None:
     """Make an empty file at ``place``; None without a directory. Raises RunFailed."""
     if place.folder is None:
         return None

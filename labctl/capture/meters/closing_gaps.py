@@ -45,7 +45,7 @@ class Sampling:
     """Lines for the rig, any of which will do; empty where there is no blind spot, or no remedy."""
 
     @property
-    def words(self) -> str:
+    def gap_in_words(self) -> str:
         """What it integrates, and when."""
         if not self.spot.integrated:
             return "does not say how long it integrates"

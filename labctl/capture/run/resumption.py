@@ -193,7 +193,7 @@ def _agreed_plan(record: RunRecord, rig: Rig, own_plan: tuple[Plan, str] | None)
     return plan
 
 
-def _ends(events: Sequence[Event]) -> dict[int, Event]:
+def _ends_before_resumption(events: Sequence[Event]) -> dict[int, Event]:
     """The event that ended each phase, where it was not begun again since."""
     ends: dict[int, Event] = {}
     for event in events:
@@ -208,7 +208,7 @@ def _ends(events: Sequence[Event]) -> dict[int, Event]:
 
 def _done(events: Sequence[Event], phases: Sequence[Phase]) -> set[int]:
     """Completed phases, and those of rounds that were left out because they were not needed."""
-    ends = _ends(events)
+    ends = _ends_before_resumption(events)
     done = {index for index, end in ends.items() if end.data.get("outcome") == Outcome.COMPLETED}
     for event in events:
         last = event.data.get("index")
@@ -222,7 +222,7 @@ def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | No
     started = [event.data.get("index") for event in events if event.kind == EventKind.PHASE_STARTED]
     if not started or not isinstance(started[-1], int) or not 0 <= started[-1] < len(phases):
         return None
-    end = _ends(events).get(started[-1])
+    end = _ends_before_resumption(events).get(started[-1])
     over = end is not None and end.data.get("outcome") in (Outcome.COMPLETED, Outcome.FAILED)
     return None if over else phases[started[-1]]
 
@@ -230,7 +230,7 @@ def _interrupted(events: Sequence[Event], phases: Sequence[Phase]) -> Phase | No
 def _values(events: Sequence[Event], done: set[int]) -> dict[int, PointValues]:
     found = {
         index: PointValues.from_json(end.data)
-        for index, end in _ends(events).items()
+        for index, end in _ends_before_resumption(events).items()
         if index in done
     }
     return {index: one for index, one in found.items() if one is not None}

@@ -84,6 +84,6 @@ def _print_sampling(found: list[Sampling]) -> None:
     if found:
         print()
     for item in found:
-        print(f"{item.instrument:<16} {item.words}")
+        print(f"{item.instrument:<16} {item.gap_in_words}")
         for remedy in item.remedies:
             print(f"{'':<16}   closed by {remedy}")

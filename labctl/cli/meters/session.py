@@ -44,7 +44,7 @@ def record(
             made = recording.recorded_instrument(
                 file, instrument, entry.driver, found.settings_of(instrument), time.monotonic_ns
             )
-            readings, error = _read(made, seconds)
+            readings, error = _read_session(made, seconds)
     except FileExistsError:
         raise JournalError(f"{path} is there already; name another file with --to") from None
     except OSError as problem:
@@ -59,7 +59,7 @@ def record(
     return int(bool(error))
 
 
-def _read(instrument: Instrument, seconds: float) -> tuple[int, str]:
+def _read_session(instrument: Instrument, seconds: float) -> tuple[int, str]:
     """Open, read and close; the number of readings, and what went wrong (also worth recording)."""
     readings = 0
     try:

@@ -109,7 +109,7 @@ def _figure(
         ("latency_mean_us", "mean latency (µs)", GREEN, False),
     ]
     parts = [
-        _panel(datasets, numbers, along, title, column, what, colour, log=log)
+        _saturation_panel(datasets, numbers, along, title, column, what, colour, log=log)
         for column, what, colour, log in shown
         if any(row[column] is not None for row in numbers)
     ]
@@ -131,7 +131,7 @@ def _figure(
     return Figure(chart, tuple(numbers))
 
 
-def _panel(
+def _saturation_panel(
     datasets: Datasets,
     numbers: Sequence[Row],
     along: str,

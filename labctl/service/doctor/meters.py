@@ -241,7 +241,7 @@ def _blind_spots(rig: Rig) -> Iterator[Check]:
             continue
         yield warning(
             found.instrument,
-            f"{found.words}: a load that repeats in step with it could be misread by "
+            f"{found.gap_in_words}: a load that repeats in step with it could be misread by "
             f"{found.spot.misread:.0%} of its swing",
             "; or ".join(found.remedies) or "a meter that integrates without a gap beside it",
         )

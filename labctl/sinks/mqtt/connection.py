@@ -229,7 +229,7 @@ class MqttPublisher:
                     tasks.create_task(self._send(client), name="mqtt-send")
             except* (aiomqtt.MqttError, OSError, UnicodeDecodeError) as group:
                 self._client, self._connected = None, False
-                self._report_trouble(_first(group))
+                self._report_trouble(_first_connection_error(group))
             await asyncio.sleep(self._pause_s * random.uniform(0.75, 1.25))
             self._pause_s = min(self._pause_s * 2, self._pace.most_s)
 
@@ -313,7 +313,7 @@ def _is_bad_login(error: BaseException) -> bool:
     return isinstance(code, ReasonCode) and code.value in _BAD_LOGIN
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_connection_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """One of the errors in a group, which may hold groups."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):

@@ -13,7 +13,7 @@ from labctl.analysis.methods.qos import (
     SlowShare,
     latency_verdict,
     percentiles,
-    phase_slow_shares,
+    qos_slow_shares,
     slow_shares,
 )
 from labctl.config.sweeps import Sweep
@@ -104,9 +104,9 @@ def test_shares_of_a_recorded_phase_are_of_the_last_document(tmp_path: Path) -> 
     summary = summary_of(plan(Sweep(pattern=["randwrite"], duration_s=10)))
     record = record_of(tmp_path, summary)
     result = summary.measured[0]
-    assert phase_slow_shares(record, result) == ()
+    assert qos_slow_shares(record, result) == ()
     folder = record.fio_dir(result.phase)
     folder.mkdir(parents=True)
     texts = [json.dumps({"jobs": [job(10, ms50=share)]}, indent=2) for share in (9.0, 2.0)]
     (folder / "stdout").write_text("fio: a complaint\n" + "\n".join(texts) + "\n")
-    assert phase_slow_shares(record, result)[0].most_pct == 2.0
+    assert qos_slow_shares(record, result)[0].most_pct == 2.0

@@ -28,21 +28,23 @@ def rig_with(**changes: Any) -> Rig:
 def test_a_regular_meter_is_told_what_closes_its_gap() -> None:
     truevolt, dithered = samplings(rig_with(i12={"model": "34465A", "nplc": 1, "interval_s": 0.1}))
     assert truevolt.instrument == "i12"
-    assert truevolt.words == "blind for 80% of the time, read at regular times"
+    assert truevolt.gap_in_words == "blind for 80% of the time, read at regular times"
     assert truevolt.remedies[0] == "nplc = 1 and interval_s = 0.021"
     assert truevolt.remedies[1].startswith("interval_s = 0.0909 ")
-    assert dithered.words == "blind for 90% of the time, read at random moments"
+    assert dithered.gap_in_words == "blind for 90% of the time, read at random moments"
     assert dithered.remedies == ()
 
 
 def test_one_that_is_asked_is_told_to_dither() -> None:
     _, asked = samplings(rig_with(i5={"dither": False}))
-    assert asked.words.endswith("read at regular times") and asked.remedies == ("dither = true",)
+    assert asked.gap_in_words.endswith("read at regular times") and asked.remedies == (
+        "dither = true",
+    )
 
 
 def test_one_without_a_gap_is_left_alone() -> None:
     first, _ = samplings(rig_with(i12={"model": "34465A", "nplc": 10, "interval_s": 0.21}))
-    assert first.words == "blind for 5% of the time, read at regular times"
+    assert first.gap_in_words == "blind for 5% of the time, read at regular times"
     assert first.remedies == ()
 
 
