@@ -44,10 +44,9 @@ def parse_reading(text: str) -> float | Status:
     A comma for the point (a meter or gateway with a local number format) is accepted.
     """
     text = text.strip()
-    comma = _DECIMAL_COMMA.fullmatch(text)
-    if comma:
+    if not _NUMBER.fullmatch(text) and (comma := _DECIMAL_COMMA.fullmatch(text)):
         text = f"{comma[1]}.{comma[2]}"
-    if not _NUMBER.fullmatch(text):
+    elif not _NUMBER.fullmatch(text):
         folded = text.upper().lstrip("+-")
         if folded in ("INF", "INFINITY"):
             return Status.OVERLOAD

@@ -53,6 +53,8 @@ class StuckReadingDetector:
                 self._end_run()
             self._previous = value
             self._run = 0
+        if not (self._run or self._doubles):
+            return None
         if self._pairs < _LEARN_FROM or self._equal >= self._pairs:
             return None
         needed = self._needed()
@@ -73,7 +75,7 @@ class StuckReadingDetector:
     def _end_run(self) -> None:
         """Learn from a run of equal readings that ended; one that was an alarm is no noise."""
         self._doubles = self._doubles + 1 if self._run == 1 else 0
-        alarming = self._pairs >= _LEARN_FROM and self._run >= self._needed()
+        alarming = self._run and self._pairs >= _LEARN_FROM and self._run >= self._needed()
         if not alarming:
             forget = 1 - (self._run + 1) / _REMEMBER if self._run + 1 < _REMEMBER else 0.0
             self._pairs = self._pairs * forget + self._run + 1

@@ -296,7 +296,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
             self._scpi.resynchronise(self._settings.aperture_s + QUIET_S)
             return self._status_batch(t_ns, str(error))
         clock_pairs: tuple[ClockPair, ...] = ()
-        late_s = (answered_ns - asked_ns) * 1e-9 - self._settings.aperture_s
+        late_s = (answered_ns - asked_ns) * 1e-9 - self._channel.aperture_s
         if late_s > LATE_S + self._model.overhead_s:
             return self._status_batch(t_ns, late_answer(late_s))
         if self._settings.autorange and (range_change := self._range_changed()):

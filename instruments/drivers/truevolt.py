@@ -51,7 +51,7 @@ from instruments.reading import (
 from instruments.transports.lines import MessageLine
 
 POLL_S: Final = 0.17
-"""At the longest: with the journal's 50 ms, a kill of labctl costs less than 250 ms."""
+"""At the longest: with the journal's 60 ms, a kill of labctl costs less than 250 ms."""
 
 _MAX_READINGS_PER_QUERY: Final = 2000
 """Readings taken by one ``R?``: 32 kB."""
@@ -107,9 +107,12 @@ class TruevoltSettings(NplcSettings):
         return MODELS[self.model].timed
 
 
+_POINTS = re.compile(r"\+?(\d+);\+?(\d+)")
+
+
 def parse_points(text: str) -> tuple[int, int]:
     """Readings in memory and the Questionable condition, from ``12;0``. Raises ProtocolError."""
-    match = re.fullmatch(r"\+?(\d+);\+?(\d+)", text.strip())
+    match = _POINTS.fullmatch(text.strip())
     if match is None:
         raise ProtocolError(f"expected readings in memory and a condition, got {text[:60]!r}")
     return int(match[1]), int(match[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class VisaLine:
         self._peer: socket.socket | None = None
         self._received = b""
         self._timeout_ms = 0
+        self._recv_timeout_s = 0.0
 
     def open(self) -> None:
         """Open the session. Raises ConnectionLost where the address refuses or is unreachable."""
@@ -74,6 +76,7 @@ class VisaLine:
             self._set_up_serial(self._serial_format)
         peer = self._peer = self._socket()
         self._received = b""
+        self._recv_timeout_s = 0.0
         if peer is not None:
             # PyVISA-py reports a refused connection as a success.
             code = peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -189,21 +192,36 @@ class VisaLine:
             time.sleep(_SERIAL_POLL_S)
 
     def _read_line_of(self, peer: socket.socket, timeout_s: float) -> bytes:
-        """PyVISA-py takes several times the CPU, and spins where the peer has closed."""
+        """PyVISA-py takes several times the CPU, and spins where the peer has closed.
+
+        The kernel keeps the time: to select first is another call for each answer.
+        """
         deadline = time.monotonic() + timeout_s
+        left_s = timeout_s
         try:
             while b"\n" not in self._received:
-                left_s = max(deadline - time.monotonic(), 0.0)
-                if not select.select([peer], [], [], left_s)[0]:
+                if left_s <= 0:
                     raise self._no_answer(timeout_s)
+                if left_s != self._recv_timeout_s:
+                    self._set_recv_timeout(peer, left_s)
                 part = peer.recv(65536)
                 if not part:
                     raise self._peer_closed()
                 self._received += part
+                left_s = deadline - time.monotonic()
+        except BlockingIOError:
+            raise self._no_answer(timeout_s) from None
         except OSError as error:
             raise self._lost(error) from error
         line, end, self._received = self._received.partition(b"\n")
         return line + end
+
+    def _set_recv_timeout(self, peer: socket.socket, timeout_s: float) -> None:
+        """How long ``recv`` waits: socket(7). No time at all would mean for ever."""
+        us = max(round(timeout_s * 1e6), 1)
+        timeval = struct.pack("@ll", *divmod(us, 1_000_000))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        self._recv_timeout_s = timeout_s
 
     def _no_answer(self, timeout_s: float) -> NoAnswer:
         return NoAnswer(f"{self._name}: no whole answer within {timeout_s:g} s on {self._resource}")

@@ -178,12 +178,15 @@ class Owner(threading.Thread):
     def _take(self, batch: Batch) -> None:
         recorder = self._recorder
         if recorder is not None:
-            with contextlib.suppress(JournalError):  # the journal itself ends the run
+            try:
                 for block in batch.blocks:
                     recorder.readings(self.instrument_name, block)
                 if batch.clock_pairs:
                     recorder.clock_pairs(self.instrument_name, batch.clock_pairs)
-        self._follow_statuses(batch)
+            except JournalError:
+                return  # the journal itself ends the run
+        if batch.statuses or self._spans:
+            self._follow_statuses(batch)
         self._listener.batch(self.instrument_name, batch)
 
     def _follow_statuses(self, batch: Batch) -> None:

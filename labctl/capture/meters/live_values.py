@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instruments.reading import BESIDE_VALUES, Batch, HostClock
 from labctl.capture.meters.acquisition import State
@@ -63,9 +64,13 @@ class View:
 
 @dataclass(slots=True)
 class _Newest:
-    value: float
+    values: NDArray[np.float64]
     seen_ns: int
     good_for_ns: int
+
+    @property
+    def mean(self) -> float:
+        return float(np.add.reduce(self.values)) / len(self.values)  # faster than its mean
 
 
 class Monitor:
@@ -106,8 +111,8 @@ class Monitor:
                 if len(block):
                     name = f"{instrument}.{block.channel}"
                     good_for_ns = self._good_for_ns.get(name, round(STALE_S * NS_PER_S))
-                    mean = float(np.add.reduce(block.values)) / len(block)  # faster than its mean
-                    self._newest[name] = _Newest(mean, now_ns, good_for_ns)
+                    # their mean is taken when somebody looks: readings come far more often
+                    self._newest[name] = _Newest(block.values, now_ns, good_for_ns)
                     self._statuses.pop(name, None)
                     counts = self._view.counts
                     counts[instrument] = counts.get(instrument, 0) + len(block)
@@ -156,7 +161,7 @@ class Monitor:
         now_ns = self._clock()
         with self._lock:
             fresh = {
-                name: newest.value
+                name: newest.mean
                 for name, newest in self._newest.items()
                 if now_ns - newest.seen_ns <= newest.good_for_ns
             }
