@@ -18,7 +18,9 @@ MIXED = "mixed"
 
 _ALL_CLIENTS = "All clients"
 _LARGEST = 2**80
+_NUMBERS = (int, float)
 _DECODER = json.JSONDecoder()
+_INDENTED = re.compile(r"(?:[ \t][^\n]*\n)+")
 _NOT_INDENTED = re.compile(r"""[^\s{}"\[\]]""")
 _GLUED = re.compile(r"""(?<=[\d"{\[,:\]} ])fio: .*$""")
 _NO_NUMBER = re.compile(r"(:\s*)-?(?:(?:nan|inf)\b(?:\(\w*\))?|\d\.#\w+)", re.IGNORECASE)
@@ -33,16 +35,23 @@ class DocumentStream:
     """
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._lines: list[str] = []  # of the present document, those that are indented together
         self._rest = ""
         self.stray_lines = 0
 
     def feed(self, text: str) -> list[dict[str, Any]]:
         """The documents that ``text`` completes. Lines outside documents are counted."""
         found: list[dict[str, Any]] = []
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in lines:
-            self._take(line.rstrip("\r"), found)
+        text, at = self._rest + text, 0
+        while (end := text.find("\n", at)) >= 0:
+            indented = _INDENTED.match(text, at) if self._lines else None
+            if indented is not None:
+                self._lines.append(indented[0].removesuffix("\n"))
+                at = indented.end()
+            else:
+                self._take(text[at:end].rstrip("\r"), found)
+                at = end + 1
+        self._rest = text[at:]
         self._try_rest(found)
         return found
 
@@ -70,8 +79,7 @@ class DocumentStream:
     def _take(self, line: str, found: list[dict[str, Any]]) -> None:
         line = line.lstrip("\ufeff")
         if line == "{" or (line.startswith("{") and not self._lines):
-            self.stray_lines += len(self._lines)
-            self._lines = []
+            self._leave()
             if not self._on_one_line(line, found):
                 self._lines = [line]
         elif line.startswith("}") and self._lines:
@@ -103,9 +111,14 @@ class DocumentStream:
     def _close(self, found: list[dict[str, Any]]) -> None:
         document = _decode(self._lines)
         if document is None:
-            self.stray_lines += len(self._lines)
+            self._leave()
         else:
             found.append(document)
+            self._lines = []
+
+    def _leave(self) -> None:
+        """What there is of a document is none."""
+        self.stray_lines += sum(lines.count("\n") + 1 for lines in self._lines)
         self._lines = []
 
 
@@ -121,8 +134,10 @@ def _decode(lines: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _candidates(lines: Sequence[str]) -> Iterator[str]:
-    yield "\n".join(lines)
-    own = [line for line in lines if not _NOT_INDENTED.match(line)]
+    text = "\n".join(lines)
+    yield text
+    each = [line.rstrip("\r") for line in text.split("\n")]
+    own = [line for line in each if not _NOT_INDENTED.match(line)]
     yield "\n".join(own)
     yield "\n".join(_NO_NUMBER.sub(r"\1null", _GLUED.sub("", line)) for line in own)
 
@@ -158,7 +173,7 @@ def number(value: object) -> float | None:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
         return None
     return value if 0 <= value <= _LARGEST and math.isfinite(value) else None
 

@@ -9,6 +9,7 @@ has worked, and when it was printed by the wall clock, which labctl maps to its 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -110,9 +111,14 @@ def _prompt(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]
     """Which statuses were not held up: those not far above the line of the median slope between
     any two (Theil 1950; Sen 1968), by the median distance from it."""
     first, second = np.triu_indices(len(x), 1)
-    slope = np.median((y[second] - y[first]) / (x[second] - x[first]))
+    slope = _median((y[second] - y[first]) / (x[second] - x[first]))
     late = y - slope * x
-    late -= np.median(late)
-    usual = float(np.median(np.abs(late)))
+    late -= _median(late)
+    usual = _median(np.abs(late))
     kept: NDArray[np.bool_] = late <= max(FAR_LATE * usual, HELD_UP_NS)
     return kept
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """NumPy's own loads its masked arrays: 70 ms, while a drive is measured."""
+    return float(statistics.median(values.tolist()))

@@ -21,7 +21,7 @@ STDERR_FILE = "stderr"
 READ_OUT_WITHIN_S = 5.0
 SECTOR_BYTES = 512
 MOST_COMPLAINTS = 10
-FIT_AGAIN = 1.1
+FIT_AGAIN = 1.5
 """The rate of fio's clock is learned anew with so many times more statuses than before."""
 
 _HARMLESS = ("fio: connected to NBD server",)
@@ -134,11 +134,12 @@ class FioOutput:
             self._stdout.write(chunk)
             self._give_up(self._stdout.problem)
             text = chunk.decode("utf-8", errors="replace")
-            self.complaints += [
-                line
-                for line in text.splitlines()
-                if line.startswith("fio:") and line not in _HARMLESS
-            ][: MOST_COMPLAINTS - len(self.complaints)]
+            if "fio:" in text:
+                self.complaints += [
+                    line
+                    for line in text.splitlines()
+                    if line.startswith("fio:") and line not in _HARMLESS
+                ][: MOST_COMPLAINTS - len(self.complaints)]
             for document in stream.feed(text):
                 self._take(status_of(document))
         for document in stream.finish():
