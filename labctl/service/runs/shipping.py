@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from labctl.sinks.sink import Sink, SinkReport
 
 POLL_S = 0.2
-"""How often the journal of a run is read while the run is on; it is written within 50 ms."""
+"""How often the journal of a run is read while the run is on; it is written within 60 ms."""
 
 HEARTBEAT_EVERY_S = 5.0
 GRACE_S = 10.0
