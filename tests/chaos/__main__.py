@@ -50,7 +50,7 @@ UNTROUBLED_EVERY = 8
 BEGINS_WITHIN_S = 60.0
 IN_A_RUN = 0.85
 """Share of the troubles that wait until a run is on."""
-MOST_TROUBLES = 12
+MOST_TROUBLES = 16
 """Of one job."""
 
 
@@ -118,7 +118,7 @@ class Chaos:
         for _ in range(self._rng.randint(1, MOST_TROUBLES)):
             if self._rng.random() < IN_A_RUN:
                 self._until_on(number)
-            self._wait(self._rng.uniform(0.1, 6.0))
+            self._wait(self._rng.uniform(0.1, 4.0))
             if self.place.daemon.queue.job(number).state.over or self.kills >= most_kills:
                 break
             weights = possible(self.place, self._spared)

@@ -86,18 +86,18 @@ def possible(place: Place, spared: set[str]) -> dict[str, float]:
     weights = {
         "run killed": 30.0 * on,
         "daemon killed": 14.0 if on else 4.0,
-        "database killed": 8.0 * (place.influx is not None),
-        "broker killed": 8.0 * (place.broker is not None),
+        "database killed": 12.0 * (place.influx is not None),
+        "broker killed": 12.0 * (place.broker is not None),
         "ssh killed": 24.0 * (on and _remote(place)),
-        "ssh server killed": 6.0 * (on and _remote(place)),
-        "run stopped": 5.0 * on,
-        "daemon stopped": 3.0,
-        "database stopped": 3.0 * (place.influx is not None),
-        "meter": 14.0,
+        "ssh server killed": 8.0 * (on and _remote(place)),
+        "run stopped": 4.0 * on,
+        "daemon stopped": 2.0,
+        "database stopped": 2.0 * (place.influx is not None),
+        "meter": 8.0,
         "meters without power": 2.0,
-        "wall clock stepped": 5.0 * (place.clock is not None),
+        "wall clock stepped": 4.0 * (place.clock is not None),
         "disk full": 2.0 * (place.disk is not None),
-        "rig read again": 3.0,
+        "rig read again": 1.0,
     }
     return {what: weight for what, weight in weights.items()
             if weight and what.split()[0] not in spared}  # fmt: skip
