@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A hidden path beside ``path`` to write to, which replaces ``path`` when the block ends.
+def replacing(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """An empty file beside ``path`` to write to, which replaces ``path`` when the block ends.
 
-    When the block raises, what it wrote is removed and ``path`` stays as it was. Each process
-    writes to a path of its own. Raises OSError.
+    It is new (O_EXCL), under a hidden name that nobody can foresee: nothing that is there already
+    is written to, and no link is followed. ``mode``: its permissions, less the process's umask.
+    When the block raises, it is removed and ``path`` stays as it was. Raises OSError.
     """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    os.close(os.open(fresh, flags, mode))
     try:
         yield fresh
         fresh.replace(path)
@@ -31,11 +35,10 @@ def write_atomically(
     """Write a file in one step, text as UTF-8; gives ``path``.
 
     ``durable``: wait until the disk has it, so that after a loss of power, too, the file is the
-    old one or the new one. ``mode``: its permissions, less the process's umask. Raises OSError.
+    old one or the new one. ``mode`` as in :func:`replacing`. Raises OSError.
     """
     content = data.encode() if isinstance(data, str) else data
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with replacing(path) as fresh, os.fdopen(os.open(fresh, flags, mode), "wb") as file:
+    with replacing(path, mode) as fresh, fresh.open("wb") as file:
         file.write(content)
         if durable:
             file.flush()

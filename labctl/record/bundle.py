@@ -27,6 +27,7 @@ from labctl.errors import JournalError
 from labctl.installed import labctl_version
 from labctl.printable import printable
 from labctl.record.atomic_write import replacing
+from labctl.record.bounded_read import read_small
 from labctl.record.json_values import UNREADABLE, parse_json, printable_texts
 from labctl.record.layout import raw_files
 from labctl.record.reader import RunRecord
@@ -38,6 +39,8 @@ SUFFIX = ".labctl.zip"
 
 LARGEST_MEMBER = 1 << 40
 """A member that claims to be larger is no channel of any run: refused before it is unpacked."""
+
+MOST_SUMMARY_BYTES = 1 << 28
 
 _CHUNK = 1 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -245,7 +248,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
 
 def _summary(file: Path) -> dict[str, Any] | None:
     try:
-        data = parse_json(file.read_text(encoding="utf-8"))
+        data = parse_json(read_small(file, MOST_SUMMARY_BYTES))
     except (OSError, *UNREADABLE):
         return None
     return data if isinstance(data, dict) else None

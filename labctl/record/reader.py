@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.errors import JournalError
+from labctl.printable import printable
+from labctl.record.bounded_read import next_line, read_small
 from labctl.record.calibration_used import Zero
 from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo, Header
@@ -35,7 +37,9 @@ from labctl.record.layout import (
     FIO_DIR,
     HEADER_FILE,
     LAST_NS,
+    MOST_HEADER_BYTES,
     READING,
+    neither_file_nor_folder,
     written_records,
 )
 from labctl.record.phase import Phase
@@ -52,10 +56,18 @@ class RunRecord:
         """Read the header and the events. Raises JournalError when this is no run."""
         self.path = path
         self.problems: list[str] = []
+        if not (path / HEADER_FILE).exists():
+            raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)")
+        strange = neither_file_nor_folder(path)
+        if strange is not None:
+            raise JournalError(
+                f"{path}: {printable(str(strange.relative_to(path)))} is a link, or no file: a run "
+                "has files and folders alone, so that nothing outside of it is read or written "
+                "(cp -rL copies one without links)"
+            )
         try:
-            self.header = Header.from_json(json.loads((path / HEADER_FILE).read_text("utf-8")))
-        except (FileNotFoundError, NotADirectoryError):
-            raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)") from None
+            text = read_small(path / HEADER_FILE, MOST_HEADER_BYTES)
+            self.header = Header.from_json(json.loads(text))
         except (OSError, *UNREADABLE) as error:
             raise JournalError(f"{path / HEADER_FILE} cannot be read: {error}") from error
         self.events = self._read_events()
@@ -66,16 +78,16 @@ class RunRecord:
             self.problems.append(f"{EVENTS_FILE} is missing")
             return ()
         events: list[Event] = []
-        with file.open(encoding="utf-8", errors="replace", newline="\n") as stream:
-            lines = stream.readlines()
-        for number, line in enumerate(lines, start=1):
-            try:
-                if not line.endswith("\n"):
-                    raise ValueError
-                events.append(Event.from_line(line))
-            except UNREADABLE:
-                where = "torn last line" if number == len(lines) else f"unreadable line {number}"
-                self.problems.append(f"{EVENTS_FILE}: {where} dropped")
+        with file.open("rb") as stream:
+            for number, line in enumerate(iter(lambda: next_line(stream), b""), start=1):
+                try:
+                    if not line.endswith(b"\n"):
+                        raise ValueError
+                    events.append(Event.from_line(line.decode("utf-8", "replace")))
+                except UNREADABLE:
+                    last = stream.tell() == file.stat().st_size
+                    where = "torn last line" if last else f"unreadable line {number}"
+                    self.problems.append(f"{EVENTS_FILE}: {where} dropped")
         return tuple(events)
 
     @property

@@ -20,7 +20,6 @@ Only its owner can read it, since it holds plans and serial numbers.
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,19 +120,3 @@ def make_folder(path: Path) -> None:
 def write_private(path: Path, text: str) -> None:
     """Write a small file in one step, durably; only its owner can read it. Raises OSError."""
     write_atomically(path, text, durable=True, mode=_PRIVATE_FILE)
-
-
-def read_small(path: Path, most_bytes: int) -> str:
-    """The text of a regular file. Raises OSError, or ValueError when it is larger, no UTF-8, or no
-    regular file (opening a pipe would block)."""
-    with open(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("no file that can be read")
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise ValueError(f"larger than {most_bytes} bytes")
-    return data.decode("utf-8")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)

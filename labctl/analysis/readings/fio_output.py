@@ -25,6 +25,8 @@ from labctl.record.reader import RunRecord
 FIO_STDOUT = "stdout"
 TAIL_BYTES = 1 << 18
 """Bytes read from the end of fio's output: the last document has a few 10 KiB."""
+MOST_BYTES = 1 << 26
+"""Read where that is not enough: no document of fio is longer."""
 SLOWEST = 1.25
 """How much longer than it counts a phase may have been, for the slowest clock of fio."""
 SHORT_BY_NS = 500_000_000
@@ -61,7 +63,7 @@ def phase_document(record: RunRecord, phase: Phase) -> dict[str, Any] | None:
         stream.seek(max(size - TAIL_BYTES, 0))
         found = last_document(stream.read().decode("utf-8", "replace"))
         if found is None and size > TAIL_BYTES:
-            stream.seek(0)
+            stream.seek(max(size - MOST_BYTES, 0))
             found = last_document(stream.read().decode("utf-8", "replace"))
     return found
 

@@ -20,9 +20,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from labctl.record.bounded_read import read_small
 from labctl.record.json_values import UNREADABLE
 from labctl.record.timebase import DAY_S
-from labctl.service.data_dir import read_small, write_private
+from labctl.service.data_dir import write_private
 from labctl.sinks.sink import ReportLine
 
 KEPT_S = 3 * DAY_S

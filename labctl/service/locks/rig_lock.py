@@ -24,7 +24,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
-from labctl.service.data_dir import Home, HomeUnusable, make_folder, read_small, write_private
+from labctl.record.bounded_read import read_small
+from labctl.service.data_dir import Home, HomeUnusable, make_folder, write_private
 from labctl.service.locks.lock_keys import (
     LockKey,
     canonical_target,

@@ -19,8 +19,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from labctl.errors import LabctlError
+from labctl.record.bounded_read import read_small
 from labctl.record.layout import NAME_PATTERN
-from labctl.service.data_dir import Home, make_folder, read_small, write_private
+from labctl.service.data_dir import Home, make_folder, write_private
 from labctl.service.queue.job import (
     MOST_JOB_BYTES,
     Attempt,

@@ -11,7 +11,8 @@ from typing import Any
 
 from labctl.capture.meters.live_values import View
 from labctl.errors import JournalError
-from labctl.service.data_dir import Home, find_home, read_small
+from labctl.record.bounded_read import read_small
+from labctl.service.data_dir import Home, find_home
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState

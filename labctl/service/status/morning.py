@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from labctl.record.bounded_read import read_small
 from labctl.record.events import Outcome
 from labctl.record.json_values import UNREADABLE, known, parse_json
-from labctl.service.data_dir import read_small
 from labctl.service.queue.job import AttemptOutcome, Job, JobState
 
 SUMMARY_FILE = "summary.json"

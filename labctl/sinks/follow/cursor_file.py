@@ -11,10 +11,13 @@ from pathlib import Path
 
 from labctl.errors import LabctlError
 from labctl.record.atomic_write import write_atomically
+from labctl.record.bounded_read import read_small
 from labctl.sinks.cursor import FORMAT, Cursor
 from labctl.sinks.sink import ReportLine
 
 SINKS_DIR = "sinks"
+
+MOST_CURSOR_BYTES = 1 << 24
 
 SAVE_EVERY_S = 1.0
 """What was stored since would be sent again after a crash."""
@@ -57,7 +60,7 @@ class CursorFile:
         """The cursor to continue from, and a sentence why it is the beginning; else empty."""
         fresh = Cursor(destination=destination, bin_ns=bin_ns)
         try:
-            found = Cursor.from_json(self._path.read_text("utf-8"))
+            found = Cursor.from_json(read_small(self._path, MOST_CURSOR_BYTES))
         except FileNotFoundError:
             return fresh, ""
         except (OSError, ValueError) as error:

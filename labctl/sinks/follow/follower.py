@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from labctl.analysis.results import ThrottleInterval
 from labctl.analysis.run.summary import summarise
 from labctl.fio.documents import DIRECTIONS
+from labctl.record.bounded_read import next_line
 from labctl.record.events import Event, EventKind
 from labctl.record.header import ChannelInfo
 from labctl.record.json_values import UNREADABLE
@@ -208,10 +209,10 @@ class Follower:
             file.seek(begin)
             place = begin
             while end is None or place < end:
-                line = file.readline()
+                line = next_line(file)
                 if not line.endswith(b"\n"):
                     return  # torn, or still being written
-                place += len(line)
+                place = file.tell()
                 try:
                     yield Event.from_line(line.decode("utf-8", "replace")), place
                 except UNREADABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,27 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_in_place_of_the_new_file_is_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
+@pytest.mark.parametrize("planted", ["link", "dangling link", "file"])
+def test_what_is_there_under_the_name_of_the_new_file_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "summary.json"
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "foreseen")
+    name = tmp_path / ".summary.json.foreseen"
+    if planted == "file":
+        name.write_text("theirs")
+    else:
+        name.symlink_to(victim if planted == "link" else tmp_path / "nowhere")
     victim.write_text("theirs")
-    path = tmp_path / "summary.json"
-    with replacing(tmp_path / "other") as beside:
-        beside.write_text("")
-    path.with_name(beside.name.replace("other", path.name)).symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(FileExistsError):
         write_atomically(path, "ours")
     assert victim.read_text() == "theirs"
+    assert sorted(file.name for file in tmp_path.iterdir()) == [name.name, "victim"]
+
+
+def test_the_name_of_the_new_file_cannot_be_foreseen(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(10):
+        with replacing(tmp_path / "summary.json") as fresh:
+            names.add(fresh.name)
+    assert len(names) == 10
