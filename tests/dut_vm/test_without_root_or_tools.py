@@ -53,7 +53,7 @@ def test_a_user_without_root_measures_what_his_group_may_read(
     rig = parse_rig(text, "rig.toml")
     for phase, said in (
         (READ, "have the user join its group (disk)"),
-        (WRITE, "may not be opened for writing; run labctl there as root"),
+        (WRITE, "cannot be seen; run labctl there as root"),
     ):
         with pytest.raises(Refused) as refused:
             check_target(rig, [phase], tmp_path / "runs", somebody)

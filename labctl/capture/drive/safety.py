@@ -17,7 +17,12 @@ from pathlib import Path
 from labctl.capture.drive.users import users_of
 from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
 from labctl.capture.identity.block_devices import BlockDevices
-from labctl.capture.identity.mounts import Mount, devices_below, read_mounts, read_own_mounts
+from labctl.capture.identity.mounts import (
+    Mount,
+    devices_below,
+    read_all_mounts,
+    read_own_mounts,
+)
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.config.rig import Rig
 from labctl.errors import Refused
@@ -166,7 +171,9 @@ def _in_use(device: Device, whole_drive: bool) -> Iterator[str]:
     """What uses the drive: with ``whole_drive`` any namespace counts, else only its blocks."""
     blocks = device.blocks
     own = _parts(device, whole_drive)
-    mounts = read_mounts(device.machine)
+    mounts, unseen = read_all_mounts(device.machine)
+    if unseen:
+        yield f"{device} counts as in use: {unseen}"
     system = list(_system_disk(device, mounts))
     yield from system
     for mount in () if system else mounts:

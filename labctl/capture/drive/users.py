@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.all_processes import not_answered
 from labctl.capture.identity.block_devices import BlockDevices
 from labctl.capture.identity.node import number_of
 
-_OPEN = "find -L /proc/[0-9]*/fd -maxdepth 1 -type b -exec stat -L -c '%t %T %n' {} + 2>/dev/null"
+_OPEN = "find -L /proc/1/fd /proc/[0-9]*/fd -maxdepth 1 -type b -exec stat -L -c '%t %T %n' {} +"
 """By device number: a container or a chroot has its own device names."""
 _WITHIN_S = 5.0
 """50 000 descriptors take a third of a second. A descriptor on a dead file server never answers."""
@@ -23,6 +24,8 @@ A_MOMENT_S = 1.0
 """A tool that reads SMART has the drive open for writing too, but for less time than this."""
 _WRITABLE = 0b11
 """O_WRONLY and O_RDWR among the flags of open(2), which fdinfo shows in octal."""
+_NOT_TOLD = "flags: 02"
+"""Taken for fdinfo that cannot be read; what was closed meanwhile is not there the second time."""
 _EXPORTED = {
     "/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path": "NVMe over fabrics (nvmet)",
     "/sys/kernel/config/target/core/*/*/udev_path": "a SCSI target (LIO)",
@@ -33,13 +36,16 @@ _EXPORTED = {
 def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> Iterator[str]:
     """A line for each user of the devices ``names``, or of a layer above them, with what to do.
 
-    Only root sees the processes of other users.
+    One is that some processes cannot be seen: each may be a user.
     """
     wanted = set(names)
-    openers = _openers(wanted, blocks, machine)
+    openers, unseen = _openers(wanted, blocks, machine)
     if openers:
         time.sleep(A_MOMENT_S)
-        openers &= _openers(wanted, blocks, machine)
+        still, unseen = _openers(wanted, blocks, machine)
+        openers &= still
+    if unseen:
+        yield f"/dev/{min(wanted)} counts as in use: {unseen}"
     for process, name in sorted(openers):
         yield (
             f"/dev/{name} is open for writing in {process} (a virtual machine, a target, "
@@ -53,11 +59,12 @@ def users_of(names: Collection[str], blocks: BlockDevices, machine: Machine) -> 
 
 def _openers(
     wanted: Collection[str], blocks: BlockDevices, machine: Machine
-) -> set[tuple[str, str]]:
+) -> tuple[set[tuple[str, str]], str]:
     """Each process (name and pid) that may write to one of ``wanted`` or to a layer above it, and
-    the device that it has open."""
+    the device that it has open; and why there may be more."""
     opened: dict[str, str] = {}
-    for line in machine.run(["sh", "-c", _OPEN], _WITHIN_S).stdout.splitlines():
+    done = machine.run(["sh", "-c", _OPEN], _WITHIN_S)
+    for line in done.stdout.splitlines():
         fields = line.split()
         name = blocks.numbers.get(number_of(*fields[:2])) if len(fields) == 3 else None
         if name is not None and not blocks.layers_of(name).isdisjoint(wanted):
@@ -65,11 +72,12 @@ def _openers(
     infos = {path: path.replace("/fd/", "/fdinfo/") for path in opened}
     comms = {path: f"{path.partition('/fd/')[0]}/comm" for path in opened}
     texts = machine.read_texts([*infos.values(), *comms.values()]) if opened else {}
-    return {
+    found = {
         (f"{texts.get(comms[path], '').strip() or 'process'} (pid {path.split('/')[2]})", name)
         for path, name in opened.items()
-        if _may_write(texts.get(infos[path], ""))
+        if _may_write(texts.get(infos[path], _NOT_TOLD))
     }
+    return found, not_answered(done, machine)
 
 
 def _may_write(fdinfo: str) -> bool:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from labctl.capture.host.machine import Machine
+from labctl.capture.identity.all_processes import not_answered
 from labctl.capture.identity.block_devices import BlockDevices
 
-_NAMESPACES = "stat -L -c '%i %n' /proc/[0-9]*/ns/mnt 2>/dev/null"
+_NAMESPACES = "stat -L -c '%i %n' /proc/1/ns/mnt /proc/[0-9]*/ns/mnt"
 """One program for all processes: the number of the mount namespace, and the process."""
+_OWN = "/proc/self/mountinfo"
 _ASKED_PER_NAMESPACE = 3
 """Of several processes in a namespace, at least one still runs when it is read."""
 _NO_DEVICE = ("none", "overlay", "tmpfs", "proc", "sysfs", "devtmpfs")
@@ -64,22 +66,29 @@ def _unescape(field: str) -> str:
 
 def read_own_mounts(machine: Machine) -> tuple[Mount, ...]:
     """The mounts of labctl's own mount namespace on ``machine``."""
-    path = "/proc/self/mountinfo"
-    return parse_mountinfo(machine.read_texts([path]).get(path, ""))
+    return parse_mountinfo(machine.read_texts([_OWN]).get(_OWN, ""))
 
 
 def read_mounts(machine: Machine) -> tuple[Mount, ...]:
     """The mounts of every mount namespace that this user may read, without repetition."""
+    return read_all_mounts(machine)[0]
+
+
+def read_all_mounts(machine: Machine) -> tuple[tuple[Mount, ...], str]:
+    """The mounts of every mount namespace, and why some of them may be missing; empty: none is."""
     by_namespace: dict[str, list[str]] = {}
-    for line in machine.run(["sh", "-c", _NAMESPACES]).stdout.splitlines():
+    done = machine.run(["sh", "-c", _NAMESPACES])
+    for line in done.stdout.splitlines():
         namespace, _, path = line.partition(" ")
         process = path.removesuffix("/ns/mnt")
         asked = by_namespace.setdefault(namespace, [])
         if len(asked) < _ASKED_PER_NAMESPACE and process:
             asked.append(f"{process}/mountinfo")
     paths = [path for asked in by_namespace.values() for path in asked]
-    texts = machine.read_texts(["/proc/self/mountinfo", "/proc/1/mountinfo", *paths])
-    return tuple(dict.fromkeys(mount for text in texts.values() for mount in parse_mountinfo(text)))
+    texts = machine.read_texts([_OWN, "/proc/1/mountinfo", *paths])
+    found = dict.fromkeys(mount for text in texts.values() for mount in parse_mountinfo(text))
+    missing = "" if texts.get(_OWN) else f"{_OWN} cannot be read: what is mounted is not known"
+    return tuple(found), missing or not_answered(done, machine)
 
 
 def devices_below(

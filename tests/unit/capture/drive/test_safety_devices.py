@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from labctl.capture.drive.target import check_target, size_of, what_it_holds
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.errors import Refused
+from labctl.record.phase import Phase
 from labctl.service.doctor.drive import check_rights
 from tests.unit.capture.drive.test_safety import READ, WRITE, rig
 
@@ -250,3 +253,62 @@ def test_a_process_that_writes_without_a_claim_is_named(
     finally:
         os.close(reads)
     write()
+
+
+CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE = 2, 19
+PR_SET_KEEPCAPS = 8
+
+
+def as_nobody(work: Callable[[], None], *capabilities: int) -> str:
+    """What ``work`` raises in a process of an ordinary user, who has these capabilities."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        said = ""
+        try:
+            libc = ctypes.CDLL(None)
+            libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            wanted = sum(1 << number for number in capabilities)
+            header = struct.pack("=Ii", 0x20080522, 0)  # capget(2), version 3
+            sets = struct.pack("=6I", wanted, wanted, wanted, 0, 0, 0)
+            assert libc.capset(header, sets) == 0
+            for number in capabilities:
+                libc.prctl(47, 2, number, 0, 0)  # PR_CAP_AMBIENT_RAISE: what it starts has it too
+            work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(writing, said.encode())
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        said = file.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+def test_an_ordinary_user_overwrites_nothing_that_others_may_have_open(
+    loop: Path, write: Callable[..., None], tmp_path: Path
+) -> None:
+    """His group may write to the drive; but he does not see who else does."""
+    loop.chmod(0o666)
+    meant = f"destructive = true\nserial = '{tmp_path}/image'"
+
+    def check(phase: Phase = WRITE) -> None:
+        check_target(rig(str(loop), more=meant), [phase], Path("/dev/shm"), MACHINE)
+
+    try:
+        said = as_nobody(check)
+        assert said.startswith("Refused") and "other users' processes" in said, said
+        assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in said
+        assert as_nobody(lambda: check(READ)) == ""
+        assert "Refused" in as_nobody(check, CAP_SYS_PTRACE)
+        assert as_nobody(check, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH) == ""
+        with loop.open("r+b"):
+            said = as_nobody(check, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
+            assert f"is open for writing in {Path('/proc/self/comm').read_text().strip()}" in said
+    finally:
+        loop.chmod(0o660)

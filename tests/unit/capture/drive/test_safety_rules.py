@@ -21,6 +21,7 @@ from tests.unit.machine_of_files import (
 
 MEANT = "destructive = true\nserial = 'S123'"
 FREE = Completed(0, "", "")
+GONE = "find: '/proc/99/fd': No such file or directory\n"
 Check = Callable[..., None]
 
 
@@ -406,7 +407,7 @@ def test_a_process_that_may_write_to_the_drive_is_named(
     monkeypatch.setattr(users, "A_MOMENT_S", 0.0)
     machine.add_partition("nvme0n1", "nvme0n1p1", "259:1")
     found = "103 1 /proc/77/fd/11\n103 0 /proc/78/fd/3\n103 5 /proc/79/fd/4\n"  # 259 is 103h
-    machine.programs["sh -c find -L /proc"] = Completed(1, found, "")
+    machine.programs["sh -c find -L /proc"] = Completed(1, found, GONE)
     for process, name, flags in ((77, "11", "02100002"), (78, "3", "02100000"), (79, "4", "02")):
         machine.write(f"/proc/{process}/fdinfo/{name}", f"pos:\t0\nflags:\t{flags}\nmnt_id:\t9\n")
     machine.write("/proc/77/comm", "qemu-system-x86\n")
@@ -416,6 +417,64 @@ def test_a_process_that_may_write_to_the_drive_is_named(
     assert "pid 78" not in str(refusal.value)  # reads only
     assert "pid 79" not in str(refusal.value)  # another drive
     write(at_rest=False)
+
+
+DENIED = "find: '/proc/1/fd': Permission denied\nfind: '/proc/812/fd': Permission denied\n"
+SANDBOX = "find: '/proc/1/fd/3': Permission denied\n"
+
+
+@pytest.mark.parametrize("question", ["sh -c find -L /proc/1/", "sh -c stat -L"])
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Completed(124, "", "sh: no answer within 5 s"), "not be found out in time"),
+        (Completed(127, "", "sh: not found"), "install coreutils"),
+        (Completed(1, "", DENIED), r"other users' processes \(2\).*CAP_SYS_PTRACE"),
+        (Completed(1, "", "find: '/proc/1/fd': No such file or directory\n"), "CAP_SYS_PTRACE"),
+        (Completed(1, "", "find: unknown predicate\n"), "unknown predicate"),
+        (Completed(255, "", ""), "exit code 255"),
+    ],
+)
+def test_what_could_not_be_asked_counts_as_a_use(
+    machine: MachineOfFiles, write: Check, question: str, answer: Completed, says: str
+) -> None:
+    """Also where processes are hidden altogether (hidepid): the first one is always there."""
+    machine.programs[question] = answer
+    with pytest.raises(Refused, match=f"nvme0n1 counts as in use: .*{says}"):
+        write()
+    machine.programs[question] = Completed(1, "", GONE)
+    write()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "user", "free"),
+    [
+        ("000001fffeffffff", 0, True),
+        ("0000000000080004", 0, True),
+        ("0000000000080000", 0, False),
+        ("0000000000000000", 0, False),
+        ("000001fffeffffff", 1000, False),
+    ],
+)
+def test_a_process_of_root_that_no_right_would_show_is_no_use(
+    machine: MachineOfFiles, write: Check, capabilities: str, user: int, free: bool
+) -> None:
+    machine.programs["sh -c find -L /proc"] = Completed(1, "", SANDBOX)
+    machine.write("/proc/self/status", f"Uid:\t0\t0\t0\t0\nCapEff:\t{capabilities}\n")
+    machine.write("/proc/1/status", "\t".join(["Uid:", *[str(user)] * 4]) + "\n")
+    if free:
+        write()
+    else:
+        with pytest.raises(Refused, match="CAP_DAC_READ_SEARCH"):
+            write()
+
+
+def test_a_host_whose_mounts_cannot_be_read_has_its_drive_in_use(
+    machine: MachineOfFiles, write: Check
+) -> None:
+    (machine.root / "proc/self/mountinfo").unlink()
+    with pytest.raises(Refused, match="what is mounted is not known"):
+        write()
 
 
 def test_who_has_the_drive_open_for_a_moment_is_no_user(

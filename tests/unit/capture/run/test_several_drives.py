@@ -134,6 +134,7 @@ def test_a_rail_of_the_only_drive_names_none() -> None:
 def machine(tmp_path: Path) -> MachineOfFiles:
     made = MachineOfFiles(tmp_path / "machine")
     made.write("/proc/sys/kernel/random/boot_id", "another machine\n")
+    made.mount("/", "8:1", "/dev/sda1")
     for number in (0, 1):
         made.add_disk(f"nvme{number}n1", f"259:{number}", device__serial=f"S{number + 1}")
     return made

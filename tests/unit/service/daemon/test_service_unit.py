@@ -36,3 +36,15 @@ def test_its_time_to_stop_is_longer_than_a_run_may_take_to_end() -> None:
     assert float(values["TimeoutStopSec"]) > STOP_WITHIN_S + KILL_WITHIN_S
     assert values["ExecStart"].endswith("labctl daemon")
     assert values["KillMode"] == "mixed"  # else runs get SIGTERM beside the daemon's
+
+
+def test_it_has_the_rights_to_see_who_uses_a_drive_and_no_others() -> None:
+    from labctl.capture.identity.all_processes import REMEDY
+
+    values = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line[:40])
+    rights = {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
+    for key in ("CapabilityBoundingSet", "AmbientCapabilities"):
+        assert set(values[key].split()) == rights
+    assert all(right in REMEDY for right in rights)
+    page = Path(__file__).parents[4] / "docs" / "overnight.md"
+    assert "### What works without root\n" in page.read_text()

@@ -1,0 +1,71 @@
+"""Whether all processes of a machine answered a question that was asked of each in /proc.
+
+Only root, or a user with two capabilities, sees what processes of other users have open or mounted.
+Where a drive is to be overwritten, what could not be seen counts as a use of it. A process of root
+that is hidden even from who has both is the supervisor of a sandbox: no right would show it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, Completed, Machine
+
+_VANISHED = ("No such file or directory", "No such process")
+_FIRST_PROCESS = "/proc/1/"
+"""It is always there; where /proc hides the processes of others (hidepid), it "does not exist"."""
+_ASKER = "/proc/self/status"
+_EFFECTIVE = re.compile(r"^CapEff:\s+([0-9a-f]+)$", re.MULTILINE)
+_BOTH = 1 << 2 | 1 << 19
+"""CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (capabilities(7))."""
+_ROOT = re.compile(r"^Uid:\s+0\s+0\s+0\s+0$", re.MULTILINE)
+_PROCESS = re.compile(r"/proc/(\d+)/")
+REMEDY = (
+    "run labctl there as root, or give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH "
+    "(docs/overnight.md, What works without root)"
+)
+
+
+def not_answered(done: Completed, machine: Machine) -> str:
+    """Why the answer may lack a process, with what to do; empty when all have answered.
+
+    ``done``: a program that was given the folders of all processes and of the first one by name,
+    with its messages. A process that ended meanwhile is none.
+    """
+    if done.exit_code == TIMED_OUT:
+        return (
+            "what other processes have open or mounted could not be found out in time: one of them "
+            "may have a file on a server that does not answer (umount -l)"
+        )
+    if done.exit_code == NOT_FOUND:
+        return "find and stat are not installed on the drive's host; install coreutils, findutils"
+    lines = [
+        line
+        for line in done.stderr.splitlines()
+        if _FIRST_PROCESS in line or not line.rstrip().endswith(_VANISHED)
+    ]
+    unseen = {found[1] for line in lines if (found := _PROCESS.search(line))}
+    others = unseen - _of_root_itself(unseen, machine)
+    if others:
+        return (
+            f"what other users' processes ({len(others)}) have open or mounted cannot be seen; "
+            + REMEDY
+        )
+    unknown = [line for line in lines if not _PROCESS.search(line)]
+    if unknown or (done.exit_code and not done.stderr.strip()):
+        said = unknown[0].strip()[:200] if unknown else f"exit code {done.exit_code}"
+        return f"what other processes have open or mounted could not be found out ({said})"
+    return ""
+
+
+def _of_root_itself(processes: Collection[str], machine: Machine) -> set[str]:
+    """Those that are root's, where who asks has every right to look into them."""
+    if not processes:
+        return set()
+    files = {number: f"/proc/{number}/status" for number in processes}
+    texts = machine.read_texts([_ASKER, *files.values()])
+    effective = _EFFECTIVE.search(texts.get(_ASKER, ""))
+    if effective is None or ~int(effective[1], 16) & _BOTH:
+        return set()
+    return {number for number, file in files.items() if _ROOT.search(texts.get(file, ""))}
