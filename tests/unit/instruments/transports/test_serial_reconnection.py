@@ -109,8 +109,9 @@ def pulled_and_put_back(adapter: Adapter, port: str) -> Seen:
     until(lambda: len(seen.values) > before)
     assert group.stop() == []
     assert adapter.paths[0] != adapter.paths[1], "it returned under another name"
-    assert seen.kinds == ["instrument_lost", "instrument_back"]
-    assert seen.events[1][1]["gap_s"] > 3.0
+    about_it = [event for event in seen.events if event[0].startswith("instrument_")]
+    assert [kind for kind, _ in about_it] == ["instrument_lost", "instrument_back"]
+    assert about_it[1][1]["gap_s"] > 3.0
     assert set(np.round(seen.values, 6)) == {3.3}
     return seen
 
