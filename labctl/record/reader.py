@@ -58,13 +58,7 @@ class RunRecord:
         self.problems: list[str] = []
         if not (path / HEADER_FILE).exists():
             raise JournalError(f"{path}: not a run (there is no {HEADER_FILE} in it)")
-        strange = neither_file_nor_folder(path)
-        if strange is not None:
-            raise JournalError(
-                f"{path}: {printable(str(strange.relative_to(path)))} is a link, or no file: a run "
-                "has files and folders alone, so that nothing outside of it is read or written "
-                "(cp -rL copies one without links)"
-            )
+        refuse_links(path)
         try:
             text = read_small(path / HEADER_FILE, MOST_HEADER_BYTES)
             self.header = Header.from_json(json.loads(text))
@@ -166,6 +160,18 @@ class RunRecord:
                 with contextlib.suppress(*UNREADABLE):
                     return known(Anchor, event.data["anchor"])
         return self.header.anchor
+
+
+def refuse_links(path: Path) -> None:
+    """Refuse a run directory with anything in it but files and folders: what is written into it, or
+    read from it, would be elsewhere, or block. Raises JournalError."""
+    strange = neither_file_nor_folder(path)
+    if strange is not None:
+        raise JournalError(
+            f"{path}: {printable(str(strange.relative_to(path)))} is a link, or no file: a run has "
+            "files and folders alone, so that nothing outside of it is read or written (cp -rL "
+            "copies one without links)"
+        )
 
 
 def find_runs(root: Path) -> list[Path]:

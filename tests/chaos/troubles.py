@@ -65,6 +65,7 @@ def make(place: Place, what: str, rng: random.Random) -> Trouble:
         dead = _family(place.daemon.process.pid)
     elif what.startswith("ssh"):
         dead = [one for one in place.processes() if "tmp-of-host" in _folder(one)]
+    names = {one.pid: _words(one) for one in dead}
     trouble.at_ns = time.monotonic_ns()
     DO[what](place, rng, trouble)
     trouble.until_ns = time.monotonic_ns()
@@ -72,7 +73,7 @@ def make(place: Place, what: str, rng: random.Random) -> Trouble:
     while dead and time.monotonic() < deadline:
         place.keep_daemon_up()
         _, dead = psutil.wait_procs(dead, 0.2)
-    place.wrong += [f"{trouble}: {_words(one)} is left" for one in dead]
+    place.wrong += [f"{trouble}: {one.pid} is left: {names[one.pid]}" for one in dead]
     if what == "ssh killed" and place.sshd is not None:
         place.sshd.signal_sessions(signal.SIGCONT)
     if run is not None:
@@ -273,5 +274,5 @@ def _folder(process: psutil.Process) -> str:
 
 def _words(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())[:200]
-    return f"process {process.pid}"
+        return " ".join(process.cmdline())[-300:]
+    return "it has just ended"

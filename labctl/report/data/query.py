@@ -21,7 +21,7 @@ from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.installed import Extra, labctl_version, need
 from labctl.record.atomic_write import replacing
 from labctl.record.layout import raw_files
-from labctl.record.reader import RunRecord, find_runs
+from labctl.record.reader import RunRecord, find_runs, refuse_links
 from labctl.report.csv_text import csv_text
 from labctl.report.data.result_tables import Field
 
@@ -71,11 +71,12 @@ def query(sql: str, roots: Sequence[Path]) -> QueryResult:
     left_out = []
     with tempfile.TemporaryDirectory(prefix="labctl-query-") as spare:
         files: list[tuple[Path, ...]] = []
-        for number, path in enumerate(found):
-            try:
-                files.append(_parquet(path, Path(spare) / str(number)))
-            except JournalError as error:
-                left_out.append(str(error))
+        with duckdb.connect() as maker:  # one for all: to connect takes 30 ms
+            for number, path in enumerate(found):
+                try:
+                    files.append(_parquet(maker, path, Path(spare) / str(number)))
+                except JournalError as error:
+                    left_out.append(str(error))
         with duckdb.connect() as connection:
             for number, name in enumerate(TABLES):
                 _table(connection, name, [str(made[number]) for made in files])
@@ -113,11 +114,15 @@ def _table(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[str
     )
 
 
-def _parquet(path: Path, spare: Path) -> tuple[Path, ...]:
-    """The Parquet files of a run, made again when they do not fit its record."""
+def _parquet(maker: duckdb.DuckDBPyConnection, path: Path, spare: Path) -> tuple[Path, ...]:
+    """The Parquet files of a run, made again when they do not fit its record.
+
+    Raises JournalError when it is no run that may be read.
+    """
+    refuse_links(path)
     wanted = fingerprint(path)
     kept = tuple(path / file for file in TABLES.values())
-    if all(_fingerprint_of(file) == wanted for file in kept):
+    if all(_fingerprint_of(maker, file) == wanted for file in kept):
         return kept
     from labctl.analysis.run.summary import summarise
     from labctl.report.data.result_tables import drive_rows, phase_rows
@@ -145,13 +150,13 @@ def _parquet(path: Path, spare: Path) -> tuple[Path, ...]:
     tables = (phase_rows(summary), [run], drives)
     try:
         for file, rows in zip(kept, tables, strict=True):
-            _write(file, rows, wanted)
+            _write(maker, file, rows, wanted)
         return kept
     except OSError:
         spare.mkdir()
         made = tuple(spare / file for file in TABLES.values())
         for file, rows in zip(made, tables, strict=True):
-            _write(file, rows, wanted)
+            _write(maker, file, rows, wanted)
         return made
 
 
@@ -165,27 +170,25 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _fingerprint_of(file: Path) -> str:
+def _fingerprint_of(maker: duckdb.DuckDBPyConnection, file: Path) -> str:
     if not file.is_file():
         return ""
     import duckdb
 
-    with duckdb.connect() as connection:
-        try:
-            found = connection.execute(
-                "SELECT decode(value) FROM parquet_kv_metadata($file) "
-                "WHERE decode(key) = 'made_of'",
-                {"file": str(file)},
-            ).fetchone()
-        except duckdb.Error:
-            return ""
+    try:
+        found = maker.execute(
+            "SELECT decode(value) FROM parquet_kv_metadata($file) WHERE decode(key) = 'made_of'",
+            {"file": str(file)},
+        ).fetchone()
+    except duckdb.Error:
+        return ""
     return str(found[0]) if found else ""
 
 
-def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
+def _write(
+    maker: duckdb.DuckDBPyConnection, file: Path, rows: Sequence[dict[str, Field]], made_of: str
+) -> None:
     """Rows as Parquet, in one step. Raises OSError."""
-    import duckdb
-
     if not rows:
         rows = [{"run": None, "index": None}]
     types = {name: _type(name, (row[name] for row in rows)) for name in rows[0]}
@@ -196,14 +199,13 @@ def _write(file: Path, rows: Sequence[dict[str, Field]], made_of: str) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as plain:
         plain.write(text.getvalue())
         plain.flush()
-        with replacing(file) as fresh, duckdb.connect() as connection:
-            fresh.touch()
-            connection.execute(
-                "CREATE TABLE made AS SELECT * FROM read_csv($file, header = true, "
+        with replacing(file) as fresh:
+            maker.execute(
+                "CREATE OR REPLACE TABLE made AS SELECT * FROM read_csv($file, header = true, "
                 f"delim = ',', quote = '\"', nullstr = '', columns = {_struct(types)})",
                 {"file": plain.name},
             )
-            connection.execute(
+            maker.execute(
                 f"COPY made TO {_quoted(str(fresh))} "
                 f"(FORMAT parquet, KV_METADATA {{made_of: {_quoted(made_of)}}})"
             )
