@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 
 from instruments.errors import InstrumentError, SettingRefused, WrongInstrument
 from instruments.instrument import Instrument
-from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, StatusReading
+from instruments.reading import Batch, Block, ClockPair, HostClock, Identity, Status, StatusReading
 from labctl.errors import JournalError
 from labctl.printable import printable
 from labctl.record.events import EventKind
@@ -35,6 +36,8 @@ LISTENED_S = 2.0
 SILENCE_INTERVALS = 6
 """An instrument is silent after 3 s or six missing readings, whichever is longer."""
 STOP_WITHIN_S = 3.0
+MOST_SPANS_IN_A_SECOND = 10
+"""Of statuses of one channel that come and go, before they are counted by the second."""
 
 
 class Recorder(Protocol):
@@ -76,11 +79,18 @@ class State(StrEnum):
 
 @dataclass
 class _Span:
-    """Readings that are not numbers, one after another, for the same reason."""
+    """Readings that are not numbers, one after another, for the same reason.
+
+    ``flickers``: it was the last of many in a second. Then numbers may be between its readings, and
+    it is over when there was none of them for a second: else each pair of readings would be two
+    events, each of them synced to disk.
+    """
 
     reading: StatusReading
     begin_ns: int
     count: int
+    flickers: bool
+    last_ns: int
 
 
 class Owner(threading.Thread):
@@ -107,7 +117,8 @@ class Owner(threading.Thread):
         self._listener = listener
         self._attempts_left = attempts
         self._recorder: Recorder | None = None
-        self._spans: dict[str, _Span] = {}
+        self._spans: dict[tuple[str, Status], _Span] = {}
+        self._span_begins: dict[str, deque[int]] = {}
         self._stop_asked = threading.Event()
         self._last_reading_ns = self._lost_ns = clock()
         intervals = [channel.interval_s for channel in instrument.channels]
@@ -147,7 +158,7 @@ class Owner(threading.Thread):
             if self._stop_asked.wait(retry_s):
                 break
             retry_s = min(retry_s * 2, LAST_RETRY_S)
-        self._end_spans(None)
+        self._end_every_span()
         self.state = State.STOPPED
 
     def _close(self) -> None:
@@ -192,13 +203,15 @@ class Owner(threading.Thread):
     def _follow_statuses(self, batch: Batch) -> None:
         numbers = {block.channel: int(block.t_ns[-1]) for block in batch.blocks if len(block)}
         for reading in batch.statuses:
-            span = self._spans.get(reading.channel)
-            if span is not None and span.reading.status is reading.status:
-                span.count += reading.count
+            key = (reading.channel, reading.status)
+            now_ns = self._clock()
+            self._end_spans(reading.channel, now_ns, but=key)
+            span = self._spans.get(key)
+            if span is not None:
+                span.count, span.last_ns = span.count + reading.count, now_ns
             else:
-                self._end_spans(reading.channel)
-                begin_ns = self._clock()
-                self._spans[reading.channel] = _Span(reading, begin_ns, reading.count)
+                flickers = self._is_one_of_many(reading.channel, now_ns)
+                self._spans[key] = _Span(reading, now_ns, reading.count, flickers, now_ns)
                 self._event(
                     EventKind.STATUS_BEGAN,
                     channel=f"{self.instrument_name}.{reading.channel}",
@@ -208,21 +221,37 @@ class Owner(threading.Thread):
             if numbers.get(reading.channel, reading.t_ns) <= reading.t_ns:
                 numbers.pop(reading.channel, None)
         for channel in numbers:
-            self._end_spans(channel)
+            self._end_spans(channel, self._clock())
 
-    def _end_spans(self, channel: str | None) -> None:
-        for name in [channel] if channel is not None else list(self._spans):
-            span = self._spans.pop(name, None)
-            if span is not None:
-                self._event(
-                    EventKind.STATUS,
-                    channel=f"{self.instrument_name}.{name}",
-                    status=span.reading.status.value,
-                    detail=span.reading.detail,
-                    count=span.count,
-                    begin_ns=span.begin_ns,
-                    end_ns=self._clock(),
-                )
+    def _is_one_of_many(self, channel: str, now_ns: int) -> bool:
+        """Whether so many spans of a channel have begun within a second, with one that begins."""
+        begins = self._span_begins.setdefault(channel, deque(maxlen=MOST_SPANS_IN_A_SECOND))
+        begins.append(now_ns)
+        return len(begins) == MOST_SPANS_IN_A_SECOND and now_ns - begins[0] < NS_PER_S
+
+    def _end_spans(self, channel: str, now_ns: int, but: tuple[str, Status] | None = None) -> None:
+        """A number of the channel, or another status than ``but``: what was on is over."""
+        for key, span in list(self._spans.items()):
+            goes_on = span.flickers and now_ns - span.last_ns < NS_PER_S
+            if key[0] == channel and key != but and not goes_on:
+                self._end_span(key)
+
+    def _end_every_span(self) -> None:
+        """Nothing more comes."""
+        for key in list(self._spans):
+            self._end_span(key)
+
+    def _end_span(self, key: tuple[str, Status]) -> None:
+        span = self._spans.pop(key)
+        self._event(
+            EventKind.STATUS,
+            channel=f"{self.instrument_name}.{span.reading.channel}",
+            status=span.reading.status.value,
+            detail=span.reading.detail,
+            count=span.count,
+            begin_ns=span.begin_ns,
+            end_ns=self._clock(),
+        )
 
     def _connected(self) -> None:
         was_lost = self.state is State.LOST
@@ -251,7 +280,7 @@ class Owner(threading.Thread):
         if self.state is State.CONNECTING:  # reported by the caller that waits for it
             self.state = State.LOST
         else:
-            self._end_spans(None)
+            self._end_every_span()
             self._event(EventKind.INSTRUMENT_LOST, instrument=self.instrument_name, reason=reason)
             self.state = State.LOST
             self._listener.state(self.instrument_name, self.state, reason)

@@ -23,7 +23,7 @@ from instruments.reading import (
     StatusReading,
 )
 from labctl.capture.meters import acquisition
-from labctl.capture.meters.acquisition import Acquisition, State
+from labctl.capture.meters.acquisition import MOST_SPANS_IN_A_SECOND, Acquisition, State
 
 CHANNEL = Channel("voltage", Quantity.VOLTAGE, Clock.HOST, 0.01, 0.01, Accuracy(0, 0, "test"))
 
@@ -190,6 +190,22 @@ def test_statuses_are_one_event_a_change_with_their_count() -> None:
     assert seen.events[1][1]["count"] == 5
     assert seen.events[3][1]["status"] == "hold"
     assert seen.events[1][1]["channel"] == "m.voltage"
+
+
+@pytest.mark.parametrize("kinds", [(Status.UNREADABLE,), (Status.UNREADABLE, Status.HOLD)])
+def test_statuses_that_flicker_are_counted_by_the_second(kinds: tuple[Status, ...]) -> None:
+    """Good and bad readings in turn, thousands of them: not two synced events each."""
+    turns = 2_000
+    steps: list[Batch | BaseException] = []
+    for turn in range(turns):
+        steps += [status(kinds[turn % len(kinds)]), numbers(1.0)]
+    seen = watch(Scripted(steps, []), lambda seen: len(seen.values) == turns)
+    ended = [data for kind, data in seen.events if kind == "status"]
+    assert sum(data["count"] for data in ended) == turns
+    elapsed_s = (ended[-1]["end_ns"] - ended[0]["begin_ns"]) / 1e9
+    assert len(ended) <= 2 * MOST_SPANS_IN_A_SECOND * (1 + elapsed_s)
+    began = [data for kind, data in seen.events if kind == "status_began"]
+    assert len(began) == len(ended)
 
 
 def test_a_status_in_the_middle_of_a_batch_ends_with_the_next_number() -> None:
