@@ -217,6 +217,13 @@ def _holes(record: RunRecord, trouble: Trouble, troubles: Sequence[Trouble]) -> 
     next_ns = min((one.at_ns for one in troubles if one.at_ns > trouble.at_ns), default=1 << 62)
     begin, end = trouble.at_ns, min(trouble.at_ns + int(LOOKED_AT_S * NS_PER_S), next_ns)
     begin_ns, end_ns = anchor.from_monotonic_ns(begin), anchor.from_monotonic_ns(end)
+    starts = [
+        event.t_ns
+        for event in record.events
+        if event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED)
+    ]
+    from_ns = max((t_ns for t_ns in starts if t_ns <= begin_ns), default=end_ns)
+    until_ns = min((t_ns for t_ns in starts if t_ns > begin_ns), default=1 << 62)
     holes = {}
     for info in record.header.channels:
         if info.name.startswith(("fio.", "host.")) or _excused(
@@ -225,6 +232,7 @@ def _holes(record: RunRecord, trouble: Trouble, troubles: Sequence[Trouble]) -> 
             continue
         series = channel_series(record, info)
         host_ns = series.clock.to_host_ns(series.stamps)
+        host_ns = host_ns[(host_ns >= from_ns) & (host_ns < until_ns)]  # of one process
         if len(host_ns) < 3:
             continue
         pace_ns = longest_pace_ns(info, host_ns)
