@@ -198,6 +198,11 @@ class DriveControl:
             there = self._present(self._chosen)
             self._set({name: value for name, value in self._chosen.items() if there[name] != value})
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether there is anything to be put back."""
+        return bool(self._changed)
+
     def left_over(self) -> Changed:
         """The settings that still have the value which an ended process gave them."""
         changed = self._changed

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TypeVar
 
+from labctl.capture.host.alongside import alongside
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
 from labctl.errors import LabctlError
@@ -195,11 +196,10 @@ async def watching_drive(
     reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
     watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None)
     await watch.sample("before")
-    task = asyncio.create_task(watch.run(), name="drive-watch")
     try:
-        yield watch
+        async with alongside(watch.run(), "drive-watch"):
+            yield watch
     finally:
-        task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_SAMPLE_WITHIN_S):
                 await watch.sample("after")

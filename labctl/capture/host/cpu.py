@@ -12,6 +12,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 
+from labctl.capture.host.alongside import alongside
 from labctl.capture.host.machine import Machine
 from labctl.errors import LabctlError
 from labctl.record.events import EventKind, OnEvent
@@ -74,11 +75,10 @@ async def watching_cpu(
 ) -> AsyncIterator[CpuWatch]:
     """Watch the cores of ``machine`` inside the ``async with``; the end takes one more sample."""
     watch = CpuWatch(machine, now_ns, on_event)
-    task = asyncio.create_task(watch.run(), name="cpu-watch")
     try:
-        yield watch
+        async with alongside(watch.run(), "cpu-watch"):
+            yield watch
     finally:
-        task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_SAMPLE_WITHIN_S):
                 await watch.sample()

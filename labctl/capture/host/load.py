@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 
 from instruments.reading import Block
+from labctl.capture.host.alongside import alongside
 from labctl.errors import JournalError
 from labctl.record.journal import Journal
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
@@ -87,11 +88,8 @@ def lately_waiting(pressure: str) -> float | None:
 async def watching_load(sample: AskLoad, journal: Journal) -> AsyncIterator[None]:
     """Record the shares (channels ``HOST_WAITING`` and ``HOST_STOLEN``, each at the middle of its
     time) inside the ``async with``; nothing of a host without these counters."""
-    task = asyncio.create_task(_watch(sample, journal), name="load-watch")
-    try:
+    async with alongside(_watch(sample, journal), "load-watch"):
         yield
-    finally:
-        task.cancel()
 
 
 async def _watch(sample: AskLoad, journal: Journal) -> None:

@@ -160,6 +160,7 @@ class Owner(threading.Thread):
             retry_s = min(retry_s * 2, LAST_RETRY_S)
         self._end_every_span()
         self.state = State.STOPPED
+        self.settled.set()
 
     def _close(self) -> None:
         """Close the instrument, and keep in mind whether that failed: it may not be local then."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from labctl.capture.host.drive_host import DriveHost, Spawned
+from labctl.capture.phases.ending import in_words
 from labctl.capture.phases.fio_clock import FASTEST, FioClock, PrintedTimes, fio_clock
 from labctl.capture.phases.fio_job import DISK, DONE, HELD, busy_ms_of
 from labctl.capture.phases.fio_window import is_early
@@ -80,6 +81,8 @@ class FioOutput:
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
             asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
         )
+        for reader in self._readers:
+            reader.add_done_callback(self._reader_ended)
 
     @property
     def printed(self) -> dict[str, int]:
@@ -115,6 +118,10 @@ class FioOutput:
         for kept in (self._stdout, self._stderr):
             await asyncio.to_thread(kept.close)
             self._give_up(kept.problem)
+
+    def _reader_ended(self, reader: asyncio.Task[None]) -> None:
+        if not reader.cancelled() and (error := reader.exception()) is not None:
+            self._give_up(f"its output is not read any more: {in_words(error)}")
 
     def check_last_status(self) -> None:
         """Give up when the newest status counts I/Os without their bytes."""

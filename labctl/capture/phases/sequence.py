@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass
 from types import EllipsisType
 from typing import Any
 
+from labctl.capture.host.alongside import alongside
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.phases.contract import DriveActions, PhaseListener
+from labctl.capture.phases.ending import Ending, in_words
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.repetition import prepared_again
@@ -30,6 +32,8 @@ from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
 """The next fio is started this long before the end of the present phase."""
+END_WITHIN_S = 60.0
+"""Each step that ends what still runs: fio is given 20 s to exit, a target 30 s to be opened."""
 CHECK_AGAIN_AFTER_S = 10.0
 """A fio that was held for longer (the drive cooled down meanwhile) does not begin unchecked."""
 ATTEMPTS = 3
@@ -69,6 +73,7 @@ class PhaseSequence:
         ``when_phase_fails``: whether the others are done all the same.
         """
         self.failed: list[str] = []
+        self.end_problems: list[str] = []
         self._phases = tuple(phases)
         self._actions = actions
         self._listener = listener
@@ -88,13 +93,14 @@ class PhaseSequence:
         self._finding: asyncio.Task[None] | None = None
 
     @property
+    def count(self) -> int:
+        """How many phases there are, done or not."""
+        return len(self._phases)
+
+    @property
     def at_rest(self) -> bool:
         """Whether no fio is there, not even a held one."""
         return self._pool.none
-
-    def kill(self) -> None:
-        """SIGKILL to every fio there is, held or at work."""
-        self._pool.kill()
 
     def pause(self, pause: Pause) -> None:
         """Give up the phase that is on, let the drive cool down, and do the phase again."""
@@ -106,7 +112,8 @@ class PhaseSequence:
         """All phases, or as many as there are until ``stop`` is asked for.
 
         Raises LabctlError for what ends the run: a safety rule, a target that is gone, a journal
-        that cannot be written. However it ends, no fio is left.
+        that cannot be written. However it ends, no fio is left; what went wrong in ending them is
+        in ``end_problems``.
         """
         try:
             await self._end_of_last_round()
@@ -224,19 +231,19 @@ class PhaseSequence:
             return
         self._began(phase, fio.release())
         samples = DriveSamples(phase, self._actions, self._now_ns)
-        sampling = asyncio.create_task(samples.keep(), name=f"looks-{phase.index}")
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         paused = asyncio.create_task(self._paused.wait(), name="pause")
         steady = asyncio.create_task(samples.steady.wait(), name="steady")
         ends = (done, asked, paused, steady)
         try:
-            if phase.timed:
-                ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
-                await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
-                if self._pause is None:
-                    self._pool.hold(following, stop)
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            async with alongside(samples.keep(), f"looks-{phase.index}"):
+                if phase.timed:
+                    ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
+                    await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
+                    if self._pause is None:
+                        self._pool.hold(following, stop)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             problem = done.exception() if done.done() else None
             self._values[phase.index] = PointValues(fio.output.iops, samples.watts, samples.celsius)
             if done.done() and problem is None:
@@ -256,13 +263,13 @@ class PhaseSequence:
                     self._again(phase, reason, stop)
             else:
                 outcome = self._not_completed(phase, problem, stop)
-                self._closed(phase, fio, outcome, str(problem))
+                self._closed(phase, fio, outcome, in_words(problem))
                 if isinstance(problem, Refused):
                     raise problem
                 if outcome == Outcome.INTERRUPTED:
                     await self._pool.drop_held()
         finally:
-            for task in (*ends, sampling):
+            for task in ends:
                 task.cancel()
 
     def _report_steady(self, phase: Phase, samples: DriveSamples) -> None:
@@ -295,11 +302,11 @@ class PhaseSequence:
         """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
         again, with what the plan wants to come before it, unless it must be in one piece."""
         if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
-            self._fail(str(problem), stop)
+            self._fail(in_words(problem), stop)
             return Outcome.FAILED
         if stop.asked:
             return Outcome.INTERRUPTED
-        if not self._again(phase, str(problem), stop):
+        if not self._again(phase, in_words(problem), stop):
             return Outcome.FAILED
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
@@ -429,14 +436,22 @@ class PhaseSequence:
         )
 
     async def _end(self, stop: StopRequest) -> None:
-        """End what still runs."""
+        """End what still runs. Raises nothing."""
+        ending = Ending()
         if self._finding is not None:
             self._finding.cancel()
-        await asyncio.gather(*self._finishing)
-        await self._pool.drop_held()
+        for task in self._finishing:
+            async with ending.step(task.get_name(), END_WITHIN_S):
+                await task
+        async with ending.step("the held fio", END_WITHIN_S):
+            await self._pool.drop_held()
         for fio in self._pool:
-            await fio.stop()
-            self._closed(fio.phase, fio, Outcome.INTERRUPTED, stop.reason or "the run ended")
+            async with ending.step(f"fio for {fio.phase.label}", END_WITHIN_S):
+                await fio.stop()
+            async with ending.step(f"the record of {fio.phase.label}", END_WITHIN_S):
+                self._closed(fio.phase, fio, Outcome.INTERRUPTED, stop.reason or "the run ended")
+        self._pool.kill()
+        self.end_problems = ending.problems
 
     async def _until(self, t_ns: int, stop: StopRequest) -> None:
         remaining_s = (t_ns - self._now_ns()) / NS_PER_S

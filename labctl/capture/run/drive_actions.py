@@ -178,10 +178,6 @@ class RigActions:
         """Choose the CPU frequency governor. Raises RunFailed."""
         next(iter(self.controls.values())).set_governor(governor)
 
-    def restore(self) -> list[str]:
-        """Put back what was changed; what could not be, in words. Never raises."""
-        return [problem for control in self.controls.values() for problem in control.restore()]
-
     def drive_celsius(self) -> dict[str, float]:
         """Each drive's own temperature now, or the hottest of the sensors that it has, by drive.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from labctl.capture.drive import target
 from labctl.capture.host.ssh import machine_at
 from labctl.config.plan import Plan
@@ -10,9 +12,30 @@ from labctl.errors import ConfigurationError
 from labctl.record.phase import Phase
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """What a plan does on a rig: its phases, and how much of each drive they may use, in bytes
+    (None: not known)."""
+
+    phases: tuple[Phase, ...]
+    size_bytes: int | None
+
+
+def planned_work(rig: Rig, plan: Plan) -> PlannedWork:
+    """What ``plan`` does on ``rig``, whose drives are asked for their sizes: that may take seconds
+    over ssh. Raises ConfigurationError when they do not fit, HostUnreachable."""
+    size_bytes = size_of_drives(rig)
+    return PlannedWork(phases_for(rig, plan, plan.name, size_bytes), size_bytes)
+
+
 def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
     """The phases of ``plan`` on ``rig``. Raises ConfigurationError when they do not fit."""
-    phases = plan.expand(size_of_drives(rig))
+    return phases_for(rig, plan, plan_file, size_of_drives(rig))
+
+
+def phases_for(rig: Rig, plan: Plan, plan_file: str, size_bytes: int | None) -> tuple[Phase, ...]:
+    """The same, on drives of this size; nothing is asked."""
+    phases = plan.expand(size_bytes)
     mistakes = rig.mistakes_with(phases, plan_file)
     if mistakes:
         raise ConfigurationError(mistakes)

@@ -16,7 +16,7 @@ from labctl.capture.drive.changed_settings import Changed, left_changed
 from labctl.capture.host.remote_host import TOKEN, HostSession
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.rounds import PointValues, later_rounds
-from labctl.capture.run.expand import expand_for
+from labctl.capture.run.expand import PlannedWork, phases_for, size_of_drives
 from labctl.capture.run.resume_agreement import (
     in_words,
     phase_differences,
@@ -51,6 +51,7 @@ class Resumption:
     header: Header
     rig: Rig
     plan: Plan
+    work: PlannedWork
     done: frozenset[int]
     values: Mapping[int, PointValues]
     timebase: Timebase
@@ -133,7 +134,8 @@ def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -
     reason = why_not(record)
     if reason:
         raise Refused(f"{path} cannot go on: {reason}")
-    plan = _agreed_plan(record, rig, own_plan)
+    size_bytes = size_of_drives(rig)
+    plan = _agreed_plan(record, rig, own_plan, size_bytes)
     cut_bytes = reopen(path)
     last_ns = _last_ns(record)
     done = _done(record.events, header.phases)
@@ -144,6 +146,7 @@ def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -
         header=header,
         rig=rig,
         plan=plan,
+        work=PlannedWork(header.phases, size_bytes),
         done=frozenset(kept),
         values=_values(record.events, kept),
         timebase=Timebase.going_on(record.anchor, last_ns),
@@ -160,7 +163,9 @@ def resumption(path: Path, rig: Rig, own_plan: tuple[Plan, str] | None = None) -
     )
 
 
-def _agreed_plan(record: RunRecord, rig: Rig, own_plan: tuple[Plan, str] | None) -> Plan:
+def _agreed_plan(
+    record: RunRecord, rig: Rig, own_plan: tuple[Plan, str] | None, size_bytes: int | None
+) -> Plan:
     """The plan to go on with. Raises Refused, ConfigurationError."""
     path = record.path
 
@@ -187,7 +192,7 @@ def _agreed_plan(record: RunRecord, rig: Rig, own_plan: tuple[Plan, str] | None)
         refuse("with this plan", differences, "Name the one that it was begun with")
     refuse(
         "as its plan gives other phases here (another labctl, drive or trace?)",
-        phase_differences(record, expand_for(rig, plan, plan.name)),
+        phase_differences(record, phases_for(rig, plan, plan.name, size_bytes)),
         "Begin a new run",
     )
     return plan

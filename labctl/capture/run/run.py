@@ -2,19 +2,21 @@
 
 The order of things: everything that can be refused is refused before anything is touched; then
 the meters connect; then the journal is opened; then phase follows phase, the fio of the next held
-ready behind the present one. However it ends, fio is dead and the meters are local.
+ready behind the present one. Whatever ends it, and wherever, ends it through :meth:`Run._end`: fio
+and every other program are dead, what was set is put back, the meters are local, and the record
+says why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from instruments.reading import Batch
 from labctl.capture.drive import target
@@ -30,20 +32,21 @@ from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.meters.live_values import Monitor
+from labctl.capture.phases.ending import in_words
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.drive_actions import RigActions, of_drive
-from labctl.capture.run.expand import expand_for, size_of_drives
+from labctl.capture.run.expand import PlannedWork
 from labctl.capture.run.header import make_header
 from labctl.capture.run.resumption import Resumption
+from labctl.capture.run.run_end import RunEnd, RunOutcome, StoppedBeforehand
 from labctl.capture.run.supervision import Supervisor
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.errors import (
     ConfigurationError,
-    GuardTripped,
     JournalError,
     LabctlError,
     RunFailed,
@@ -56,23 +59,11 @@ from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
+T = TypeVar("T")
 ATTEMPTS_OF_RESUMED = 8
 """A run that was cut off had its meters: they are waited for as long as that takes."""
 ABANDON_WITHIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended, completed, failed or aborted, and where its record is."""
-
-    path: Path
-    outcome: Outcome
-    reason: str
-    exit_code: int
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return {"run": str(self.path), "outcome": self.outcome, "reason": self.reason}
+_log = logging.getLogger(__name__)
 
 
 class Run:
@@ -83,18 +74,17 @@ class Run:
         rig: Rig,
         plan: Plan,
         plan_text: str,
+        work: PlannedWork,
         runs_root: Path,
         on_event: Callable[[Event], None],
         resumption: Resumption | None = None,
     ) -> None:
+        """``on_event`` takes each event after it was recorded; its failure costs what it shows."""
         self.rig = rig
         self.plan = plan
-        self.phases = (
-            expand_for(rig, plan, plan.name) if resumption is None else resumption.header.phases
-        )
-        size_bytes = size_of_drives(rig)
+        self.phases = work.phases
         self.drives = {
-            name: drive.model_copy(update={"size_bytes": size_bytes})
+            name: drive.model_copy(update={"size_bytes": work.size_bytes})
             for name, drive in rig.drives.items()
         }
         self.timebase = Timebase() if resumption is None else resumption.timebase
@@ -106,6 +96,8 @@ class Run:
         self._on_event = on_event
         self._journal: Journal | None = None
         self._acquisition: Acquisition | None = None
+        self._host: DriveHost | None = None
+        self._actions: RigActions | None = None
         self._sequence: PhaseSequence | None = None
         self._drive_watches: list[DriveWatch | None] = []
         self._cpu_watch: CpuWatch | None = None
@@ -113,41 +105,77 @@ class Run:
         self._began_ns = self.timebase.now_ns()
 
     def abandon(self) -> None:
-        """The second Ctrl-C: every fio is killed at once, meters and journal get a second."""
-        if self._sequence is not None:
-            self._sequence.kill()
-        if self._journal is not None:
-            self.event(
-                EventKind.RUN_ENDED, outcome=Outcome.ABORTED, reason="killed by a second Ctrl-C"
-            )
-        if self._acquisition is not None:
-            self._acquisition.stop(ABANDON_WITHIN_S)
-        if self._journal is not None:
-            self._journal.close(ABANDON_WITHIN_S)
+        """The second Ctrl-C: every fio is killed at once, meters and journal get a second.
+
+        Raises nothing. The drive's settings are put back by the next run on the rig.
+        """
+        with contextlib.suppress(Exception):
+            if self._host is not None:
+                self._host.kill()
+        with contextlib.suppress(Exception):
+            if self._journal is not None:
+                reason = "killed by a second Ctrl-C"
+                self.event(EventKind.RUN_ENDED, outcome=Outcome.ABORTED, reason=reason)
+        with contextlib.suppress(Exception):
+            if self._acquisition is not None:
+                self._acquisition.stop(ABANDON_WITHIN_S)
+        with contextlib.suppress(Exception):
+            if self._journal is not None:
+                self._journal.close(ABANDON_WITHIN_S)
 
     async def execute(self, stop: StopRequest) -> RunOutcome:
-        """Do it all. Raises LabctlError only for what was refused before the journal existed."""
-        where, tools = self.rig.file.host, self.rig.tools
-        drive_host: DriveHost = (
-            LocalHost(self.timebase, tools)
+        """Do it all. Raises LabctlError only for what was refused before the journal existed, and
+        what cancels it, when all is ended."""
+        error: BaseException | None = None
+        try:
+            actions, missing = await self._unless_stopped(self._prepare(stop), stop)
+            await self._work(actions, missing, stop)
+        except BaseException as caught:
+            error = caught
+        ending = asyncio.create_task(self._end(error, stop), name="end")
+        while not ending.done():
+            try:
+                await asyncio.wait([ending])
+            except BaseException as again:  # cancelled meanwhile: the end goes on
+                error = error or again
+        outcome = ending.result()
+        if error is not None and not isinstance(error, Exception | BaseExceptionGroup):
+            raise error  # a cancellation is passed on
+        if outcome is None:
+            if isinstance(error, LabctlError):
+                raise error
+            raise RunFailed("" if error is None else in_words(error)) from error
+        return outcome
+
+    async def _unless_stopped(self, preparing: Coroutine[Any, Any, T], stop: StopRequest) -> T:
+        """What ``preparing`` gives. Raises StoppedBeforehand when a stop is asked for first."""
+        task = asyncio.create_task(preparing, name="prepare")
+        asked = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise StoppedBeforehand(f"stopped before it began: {stop.reason}")
+            return task.result()
+        finally:
+            asked.cancel()
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _prepare(self, stop: StopRequest) -> tuple[RigActions, dict[str, str]]:
+        """Connect, refuse what must not be done, open the journal. Gives the hands on the drives,
+        and why which meters are missing."""
+        rig, where = self.rig, self.rig.file.host
+        kept = self._resumption
+        host: DriveHost = (
+            LocalHost(self.timebase, rig.tools)
             if where == LOCAL
             else RemoteHost(
-                where,
-                self.timebase.now_ns,
-                tools,
-                None if self._resumption is None else self._resumption.host_session,
+                where, self.timebase.now_ns, rig.tools, None if kept is None else kept.host_session
             )
         )
-        try:
-            await drive_host.connect()
-            return await self._on_host(drive_host, stop)
-        finally:
-            await drive_host.close()
-
-    async def _on_host(self, drive_host: DriveHost, stop: StopRequest) -> RunOutcome:
-        """Do it all, with the drive's host connected."""
-        rig, machine = self.rig, drive_host.machine
-        where = rig.file.host
+        self._host = host
+        await host.connect()
+        machine = host.machine
         for one in rig.each_drive().values():
             fio = await asyncio.to_thread(software.check_tools, one, machine)
         mistakes = await asyncio.to_thread(
@@ -169,20 +197,16 @@ class Run:
             rig.create_instruments(self.timebase.now_ns),
             self.timebase.now_ns,
             self,
-            ATTEMPTS if self._resumption is None else ATTEMPTS_OF_RESUMED,
+            ATTEMPTS if kept is None else ATTEMPTS_OF_RESUMED,
         )
         acquisition.start()
-        try:
-            missing = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
-            self._refuse_missing(missing)
-            self._describe()
-            self._open_journal(versions, acquisition.identities(), states, stop)
-            await self._begin(versions)
-            return await self._recorded(self._rig_actions(drive_host, states, stop), stop, missing)
-        finally:
-            await asyncio.to_thread(acquisition.stop)
-            if self._journal is not None:
-                await asyncio.to_thread(self._journal.close)
+        missing = await asyncio.to_thread(acquisition.wait_settled, CONNECT_WITHIN_S)
+        self._refuse_missing(missing)
+        self._describe()
+        self._open_journal(versions, acquisition.identities(), states, stop)
+        await self._begin(versions)
+        self._actions = self._rig_actions(host, states, stop)
+        return self._actions, missing
 
     def _open_journal(
         self,
@@ -221,7 +245,7 @@ class Run:
             EventKind.RUN_RESUMED, **self._resumption.event_data(), versions=versions
         )
         await asyncio.to_thread(self._journal.flush)  # who follows the run reads it there
-        self._on_event(event)
+        self._show(event)
 
     def _rig_actions(
         self, drive_host: DriveHost, states: Mapping[str, DriveState], stop: StopRequest
@@ -269,7 +293,7 @@ class Run:
             kind = (
                 EventKind.INSTRUMENT_BACK if state is State.READING else EventKind.INSTRUMENT_LOST
             )
-            self._on_event(
+            self._show(
                 Event(self.timebase.now_ns(), kind, {"instrument": instrument, "reason": reason})
             )
 
@@ -286,21 +310,26 @@ class Run:
         """Put it into the journal and pass it to the listeners."""
         assert self._journal is not None
         with contextlib.suppress(JournalError):  # reported once, through on_failure
-            self._on_event(self._journal.event(kind, t_ns, **data))
+            self._show(self._journal.event(kind, t_ns, **data))
         if kind == EventKind.PHASE_ENDED and self._cpu_watch is not None:
             self._cpu_watch.phase_boundary()
 
-    async def _recorded(
-        self, actions: RigActions, stop: StopRequest, missing: dict[str, str]
-    ) -> RunOutcome:
+    def _show(self, event: Event) -> None:
+        """Pass an event to the listener. What fails there costs no reading and no run."""
+        try:
+            self._on_event(event)
+        except Exception:
+            _log.exception("an event is not shown: %s", event.kind)
+
+    async def _work(self, actions: RigActions, missing: dict[str, str], stop: StopRequest) -> None:
+        """All phases, supervised and recorded."""
         assert self._journal is not None and self._acquisition is not None
         kept = self._resumption
         done, values = (kept.done, kept.values) if kept is not None else ((), None)
-        sequence = PhaseSequence(
+        sequence = self._sequence = PhaseSequence(
             self.phases, actions, self, self.timebase.now_ns, done, values, self.plan.resume,
             len(self.drives), self.plan.when_phase_fails,
         )  # fmt: skip
-        self._sequence = sequence
         if isinstance(actions.host, RemoteHost):
             actions.host.record_to(self._journal, self.event)
         self._acquisition.record_to(self._journal)
@@ -308,30 +337,22 @@ class Run:
             self.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
         owners = self._acquisition.owners
         watch = Supervisor(actions, sequence, owners, self._clocks, self._began_ns)
-        try:
-            async with watch.watching(), self._watching_drive(actions):
-                if self.plan.governor:
-                    await asyncio.to_thread(actions.set_governor, self.plan.governor)
-                await sequence.carry_out(stop)
-        except LabctlError as error:
-            reason = "; ".join([*sequence.failed[:1], str(error)])
-            outcome = Outcome.ABORTED if isinstance(error, GuardTripped) else Outcome.FAILED
-            # a drive that was pulled is a mistake in the rig only before the run has begun
-            gone = isinstance(error, ConfigurationError)
-            stop.ask(outcome, reason, RunFailed.exit_code if gone else error.exit_code)
-        for problem in await asyncio.to_thread(actions.restore):
-            self.event(EventKind.NOT_RESTORED, reason=problem)
-        if sequence.failed:
-            failed = f"{len(sequence.failed)} of {len(self.phases)} phases: {sequence.failed[0]}"
-            stop.ask(Outcome.FAILED, failed, RunFailed.exit_code)
-        for name in await asyncio.to_thread(self._acquisition.stop):
-            self.event(EventKind.INSTRUMENT_STUCK, instrument=name)
-        await actions.host.close()
-        outcome = stop.outcome or Outcome.COMPLETED
-        self.event(EventKind.RUN_ENDED, outcome=outcome, reason=stop.reason)
-        with contextlib.suppress(JournalError):
-            await asyncio.to_thread(self._journal.flush)
-        return RunOutcome(self._journal.path, outcome, stop.reason, stop.exit_code)
+        async with watch.watching(), self._watching_drive(actions):
+            if self.plan.governor:
+                await asyncio.to_thread(actions.set_governor, self.plan.governor)
+            await sequence.carry_out(stop)
+
+    async def _end(self, error: BaseException | None, stop: StopRequest) -> RunOutcome | None:
+        """The one way out of a run: see :class:`RunEnd`. None before the journal."""
+        end = RunEnd(self.event, stop, self._sequence)
+        if error is not None:
+            end.because_of(error)
+        await end.programs(self._host)
+        if self._actions is not None and self._host is not None:
+            await end.settings(self._actions.controls, self._host)
+        await end.meters(self._acquisition, told=self._journal is not None)
+        await end.host(self._host)
+        return None if self._journal is None else await end.record(self._journal)
 
     def _note_setting(self, kind: EventKind, **data: Any) -> None:
         """Record what is about to be set, before it is: also a killed run then has it."""

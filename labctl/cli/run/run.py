@@ -17,8 +17,10 @@ import typer
 from rich.console import Console
 
 from labctl.capture.phases.stopping import StopRequest
+from labctl.capture.run.expand import PlannedWork, planned_work
 from labctl.capture.run.resumption import Resumption, resumption
-from labctl.capture.run.run import Run, RunOutcome
+from labctl.capture.run.run import Run
+from labctl.capture.run.run_end import RunOutcome, StoppedBeforehand
 from labctl.cli.results.report import make_report, print_summary
 from labctl.cli.run.dry_run import print_dry_run
 from labctl.cli.terminal import live_view
@@ -96,11 +98,12 @@ def run_and_report(
     def do() -> RunOutcome:
         rig = find_rig(rig_name)
         plan, plan_text = load_plan(plan_name, scale)
-        ask_first(rig, plan, yes=yes, json_output=json_output)
+        work = planned_work(rig, plan)
+        ask_first(rig, plan, yes=yes, json_output=json_output, phases=work.phases)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
             _end_leftovers(rig)
-            return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock)
+            return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock, work)
 
     return _reported(do, json_output)
 
@@ -160,7 +163,8 @@ def _reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
         summary = make_report(RunRecord(outcome.path))
     except LabctlError as error:
         if json_output:
-            print(json.dumps({"run": None, "outcome": "refused", "reason": str(error)}))
+            outcome_word = "aborted" if isinstance(error, StoppedBeforehand) else "refused"
+            print(json.dumps({"run": None, "outcome": outcome_word, "reason": str(error)}))
         raise
     if json_output:
         print(json.dumps({**outcome.to_json(), "summary": summary.to_json()}))
@@ -178,12 +182,15 @@ def run_plan(
     sinks: Sequence[SinkFactory] = (),
     quiet: bool = False,
     lock: RigLock | None = None,
+    work: PlannedWork | None = None,
 ) -> RunOutcome:
     """Run in this process, shown on the terminal, sent to ``sinks`` meanwhile.
 
-    ``lock`` is that of the rig, where it has one. Raises LabctlError when it is refused.
+    ``lock`` is that of the rig, where it has one; ``work`` that of the plan, where it is known
+    already. Raises LabctlError when it is refused.
     """
-    return _shown(partial(Run, rig, plan, plan_text, runs_root), sinks, quiet, lock)
+    work = work or planned_work(rig, plan)
+    return _shown(partial(Run, rig, plan, plan_text, work, runs_root), sinks, quiet, lock)
 
 
 def resume_run(
@@ -193,7 +200,7 @@ def resume_run(
     lock: RigLock | None = None,
 ) -> RunOutcome:
     """Go on with a run, as :func:`run_plan` does it."""
-    run = partial(Run, kept.rig, kept.plan, kept.header.plan_text, kept.path.parent)
+    run = partial(Run, kept.rig, kept.plan, kept.header.plan_text, kept.work, kept.path.parent)
     return _shown(partial(run, resumption=kept), sinks, quiet, lock)
 
 

@@ -11,18 +11,27 @@ from labctl.config.estimate import more_than_usual_on
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.errors import Refused
+from labctl.record.phase import Phase
 
 
-def ask_first(rig: Rig, plan: Plan, *, yes: bool, json_output: bool, repeat: int = 1) -> None:
+def ask_first(
+    rig: Rig,
+    plan: Plan,
+    *,
+    yes: bool,
+    json_output: bool,
+    repeat: int = 1,
+    phases: tuple[Phase, ...] | None = None,
+) -> None:
     """Ask whether a plan is meant that takes or writes more than the usual limits, done ``repeat``
-    times.
+    times. ``phases``: of the plan on the rig, where they are known already.
 
     Without a terminal there is nobody to ask. Raises Refused when the answer is not yes,
     ConfigurationError when rig and plan do not fit.
     """
     if yes:
         return
-    phases = expand_for(rig, plan, plan.name)
+    phases = expand_for(rig, plan, plan.name) if phases is None else phases
     reasons = more_than_usual_on(rig, phases, repeat)
     if not reasons:
         return

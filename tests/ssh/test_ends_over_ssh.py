@@ -1,0 +1,124 @@
+"""However a run with its drive behind ssh ends, nothing is left there; and ssh never holds up the
+event loop, so that Ctrl-C works from the first connection on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.simulated.bench import Bench, configure
+from labctl.capture.host.programs import Programs
+from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.stopping import StopRequest
+from labctl.capture.run.expand import planned_work
+from labctl.capture.run.run import Run
+from labctl.capture.run.run_end import StoppedBeforehand
+from labctl.config.plan import parse_plan
+from labctl.config.rig import load_rig
+from labctl.record.reader import RunRecord, find_runs
+from tests.faults.conftest import SLOW
+from tests.ssh.sshd import HOST, Sshd
+from tests.ssh.test_runs_over_ssh import nothing_left
+
+pytestmark = [pytest.mark.bench, pytest.mark.fault]
+
+PLAN = """
+name = "one"
+idle_before_s = 0
+idle_after_s = 0
+[[sweeps]]
+pattern = "randread"
+queue_depth = [4]
+duration_s = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(tmp_path_factory.mktemp("ends") / "bench", configure(overrides=SLOW)) as running:
+        yield running
+
+
+@pytest.fixture
+def in_loop(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    """The programs that were waited for in the event loop."""
+    found: list[Sequence[str]] = []
+    run = Programs.run
+
+    def noted(
+        self: Programs, command: Sequence[str], changes: Mapping[str, str], stdin: bytes, s: float
+    ) -> subprocess.CompletedProcess[bytes] | None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return run(self, command, changes, stdin, s)
+        found.append(command)
+        return run(self, command, changes, stdin, s)
+
+    monkeypatch.setattr(Programs, "run", noted)
+    return found
+
+
+def made(bench: Bench, tmp_path: Path) -> Run:
+    file = tmp_path / "rig.toml"
+    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
+    rig, plan = load_rig(file), parse_plan(PLAN, "one.toml")
+    work = planned_work(rig, plan)
+    return Run(rig, plan, PLAN, work, tmp_path / "runs", lambda event: None)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whatever_raises_nothing_is_left_there(
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_loop: list[Sequence[str]],
+    fails: bool,
+) -> None:
+    hosted = tmp_path / "tmp-of-host"
+    hosted.mkdir()
+
+    async def failing(self: FioProcess) -> None:
+        await asyncio.sleep(0.3)
+        raise ExceptionGroup("several", [KeyError("unforeseen")])
+
+    with Sshd(tmp_path / "sshd", {"TMPDIR": str(hosted)}) as server:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(server.config))
+        run = await asyncio.to_thread(made, bench, tmp_path)
+        if fails:
+            monkeypatch.setattr(FioProcess, "wait_done", failing)
+        outcome = await run.execute(StopRequest())
+        assert outcome.exit_code == int(fails), outcome
+        assert ("unforeseen" in outcome.reason) == fails
+        end = RunRecord(outcome.path).end
+        assert end is not None and end.data["outcome"] == ("failed" if fails else "completed")
+        assert await asyncio.to_thread(nothing_left, hosted)
+    assert in_loop == []
+
+
+async def test_a_stop_during_the_first_connection_ends_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other end takes the connection, and then says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = tmp_path / "config"
+        config.write_text(
+            f"Host {HOST}\n HostName 127.0.0.1\n Port {silent.getsockname()[1]}\n"
+            " UserKnownHostsFile /dev/null\n"
+        )
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(config))
+        run = await asyncio.to_thread(made, bench, tmp_path)
+        stop = StopRequest()
+        task: asyncio.Task[Any] = asyncio.create_task(run.execute(stop))
+        connection, _ = await asyncio.to_thread(silent.accept)
+        stop.ask("aborted", "Ctrl-C", 130)
+        with pytest.raises(StoppedBeforehand, match="Ctrl-C"):
+            await task
+        connection.close()
+    assert find_runs(tmp_path / "runs") == []
