@@ -66,3 +66,9 @@ def test_texts_are_found_at_every_depth() -> None:
         texts(RigFile)
     )
     assert {"sweeps.name", "sweeps.replay"} <= set(texts(Plan))
+
+
+def test_every_test_that_it_names_is_there() -> None:
+    named = set(re.findall(r"`(?:tests/)?([\w/]+/test_\w+\.py)`", PAGE))
+    assert len(named) > 15
+    assert [name for name in named if not (Path(__file__).parents[1] / name).is_file()] == []
