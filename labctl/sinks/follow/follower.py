@@ -54,6 +54,9 @@ ABOUT_PHASES = (
     EventKind.POWER_STATE,
     EventKind.PAUSED,
     EventKind.HOST_LOST,
+    EventKind.STATUS_BEGAN,
+    EventKind.STATUS,
+    EventKind.RUN_RESUMED,
 )
 """Events that the analysis of a phase uses, besides its own."""
 
@@ -256,7 +259,7 @@ class Follower:
                 self._phase_events.append(event)
         elif event.kind in ABOUT_PHASES:
             self._phase_events.append(event)
-        elif event.kind == EventKind.RUN_ENDED:
+        if event.kind == EventKind.RUN_ENDED:
             self.ended = True
         elif event.kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
             self.ended = False

@@ -229,6 +229,35 @@ def test_events_alike_at_the_same_time_are_both_kept(tmp_path: Path) -> None:
     assert texts == {"one", "two"}
 
 
+def test_watts_that_an_overload_takes_away_are_not_given_while_the_run_is_on(
+    tmp_path: Path,
+) -> None:
+    """A field that was stored cannot be taken back when the summary has none."""
+    about = {"channel": "i12.voltage", "status": "overload"}
+    at = [2.0, 3.0]
+    begin_ns, end_ns = (1_700_000_000 * S + round(second * S) for second in at)
+    over = {**about, "count": 50, "begin_ns": begin_ns, "end_ns": end_ns}
+    meters = default_meters()
+    meters["i12.voltage"] = replace(meters["i12.voltage"], lost=((at[0], at[1]),))
+    run = MadeRun(
+        tmp_path,
+        meters=meters,
+        more_events=((at[0], "status_began", about), (at[1], "status", over)),
+    )
+    follower, lines = Follower(run.path, Cursor()), list[str]()
+    for now in (1.0, 2.5, 6.5, 9.0):
+        run.grow(now)
+        while (part := follower.advance(run.epoch_ns + round(now * S))) is not None:
+            lines += text_of(part)
+    live = of(stored_by(lines), "phase", pattern="idle")
+    run.grow(1e9)
+    (afterwards,) = of(points_of(run.path), "phase", pattern="idle").values()
+    assert "outcome" in afterwards and "watts" not in afterwards
+    (early,) = live.values()
+    assert early["outcome"] == "completed"
+    assert early.keys() <= afterwards.keys()
+
+
 @pytest.mark.parametrize("first", [1, 2, 3])
 def test_events_alike_at_the_same_time_are_kept_across_a_restart(
     tmp_path: Path, first: int
