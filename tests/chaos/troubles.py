@@ -72,7 +72,8 @@ def make(place: Place, what: str, rng: random.Random) -> Trouble:
     deadline = time.monotonic() + GONE_WITHIN_S
     while dead and time.monotonic() < deadline:
         place.keep_daemon_up()
-        _, dead = psutil.wait_procs(dead, 0.2)
+        time.sleep(0.2)
+        dead = [one for one in dead if _works(one)]
     place.wrong += [f"{trouble}: {one.pid} is left: {names[one.pid]}" for one in dead]
     if what == "ssh killed" and place.sshd is not None:
         place.sshd.signal_sessions(signal.SIGCONT)
@@ -85,7 +86,7 @@ def possible(place: Place, spared: set[str]) -> dict[str, float]:
     """The troubles that can be done here, with their weights."""
     on = place.run_on() is not None
     weights = {
-        "run killed": 30.0 * on,
+        "run killed": 24.0 * on,
         "daemon killed": 14.0 if on else 4.0,
         "database killed": 12.0 * (place.influx is not None),
         "broker killed": 12.0 * (place.broker is not None),
@@ -264,6 +265,15 @@ def _family(pid: int) -> list[psutil.Process]:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
     return []
+
+
+def _works(process: psutil.Process) -> bool:
+    """Whether it is there. One that has ended is not, though its parent is stopped and does not
+    know."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _folder(process: psutil.Process) -> str:
