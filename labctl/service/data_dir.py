@@ -2,9 +2,7 @@
 
 ```
 $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
-  queue/jobs/000007.json   one job a file, replaced in one step
-  queue/order.json         the order that a person gave them
-  queue/paused/<rig>       this rig begins no further job
+  queue/jobs.sqlite        the jobs, their order, and which rigs begin none
   rigs/<key>.lock          locked by who uses a drive or meter; the key is a hash of a name of it
   rigs/<key>.json          what runs on it now
   work/000007/             the job's plan, and what its runs printed

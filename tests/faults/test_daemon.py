@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -165,9 +167,10 @@ def test_a_job_for_another_drive_is_refused_and_the_next_is_done(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
     first, second = queued(home, bench.rig, plan_file(tmp_path), "--repeat", "2")
-    file = home / "queue" / "jobs" / f"{first:06d}.json"
-    job = json.loads(file.read_text())
-    file.write_text(json.dumps({**job, "drive_serial": "ANOTHER"}))
+    with closing(sqlite3.connect(home / "queue" / "jobs.sqlite")) as database:
+        change = "UPDATE jobs SET job = json_set(job, '$.drive_serial', 'ANOTHER') WHERE id = ?"
+        database.execute(change, [first])
+        database.commit()
     with DaemonProcess(home, bench.rig) as daemon:
         refused = daemon.until_over(first)
         assert refused.state is JobState.FAILED and "another drive" in refused.reason

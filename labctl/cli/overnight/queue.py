@@ -15,7 +15,13 @@ import typer
 from labctl.cli.terminal.arguments import JsonOption, YesOption
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
-from labctl.cli.terminal.jobs_table import expected_span, job_json, jobs_table, wall_time
+from labctl.cli.terminal.jobs_table import (
+    expected_span,
+    job_json,
+    jobs_lines,
+    jobs_table,
+    wall_time,
+)
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
@@ -29,6 +35,8 @@ RigNameArgument = Annotated[str, typer.Argument(metavar="RIG", help="The rig's n
 JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
 
 FINISHED_SHOWN = 10
+DRAWN = 200
+"""More jobs than this are listed as plain lines."""
 
 app = typer.Typer(
     help="Queue plans for rigs; labctl daemon works them off.",
@@ -112,7 +120,7 @@ def list_jobs(
     """List the jobs, with the time each will begin and end."""
     queue = Queue(find_home())
     jobs = queue.jobs()
-    expected = _expected(queue)
+    expected = _expected(queue, jobs)
     shown = [
         job for job in jobs if (rig is None or job.rig == rig) and (tag is None or tag in job.tags)
     ]
@@ -201,8 +209,9 @@ def _set_paused(rig: str, paused: bool, json_output: bool) -> None:
         print(f"{name}: {'no further job begins' if paused else 'jobs begin again'}")
 
 
-def _expected(queue: Queue) -> dict[int, Expected]:
-    jobs = queue.jobs()
+def _expected(queue: Queue, jobs: Sequence[Job] | None = None) -> dict[int, Expected]:
+    """When each of the queue's ``jobs`` will begin and end; those that it has now if left out."""
+    jobs = queue.jobs() if jobs is None else jobs
     paused = {rig for rig in {job.rig for job in jobs} if queue.is_paused(rig)}
     return expect(jobs, time.time(), paused)
 
@@ -210,6 +219,8 @@ def _expected(queue: Queue) -> dict[int, Expected]:
 def _print_jobs(jobs: Sequence[Job], expected: dict[int, Expected], json_output: bool) -> None:
     if json_output:
         print(json.dumps([job_json(job, expected.get(job.id)) for job in jobs], indent=1))
+    elif len(jobs) > DRAWN:
+        print("\n".join(jobs_lines(jobs, expected)))
     elif jobs:
         Terminal().print(jobs_table(jobs, expected))
         for job in jobs:

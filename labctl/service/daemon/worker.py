@@ -20,8 +20,15 @@ from labctl.service.daemon.run_process import RunProcess, RunResult
 from labctl.service.data_dir import Home, make_folder, write_private
 from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
-from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
-from labctl.service.queue.store import Queue, QueueError
+from labctl.service.queue.job import (
+    Attempt,
+    AttemptOutcome,
+    Job,
+    JobState,
+    WrongState,
+    noted,
+)
+from labctl.service.queue.store import NoSuchJob, Queue, QueueError
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.killed_runs import end_leftovers, finish_report
 from labctl.service.runs.last_written import last_written_ns
@@ -65,7 +72,8 @@ class Worker:
         self._lock = lock
         self._context = context
         self._queue = Queue(context.home)
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: int | None = None
+        self._to_note: dict[str, object] = {}
         self._check_at = 0.0
         self._reported = ""
         self._meter_noticed_s: dict[str, float] = {}
@@ -89,7 +97,7 @@ class Worker:
                 else:
                     await self._end_idle_record()
                     await self._run_job(job)
-                    self._stamp = ()  # check for the next job at once
+                    self._stamp = None  # check for the next job at once
             except (LabctlError, OSError) as error:
                 self._report_trouble(str(error))
                 await self._pause(TRY_AGAIN_S)
@@ -193,9 +201,8 @@ class Worker:
         )
         try:
             who = child.identity
-            job = await asyncio.to_thread(
-                self._queue.note, job.id, pid=who.pid, pid_ticks=who.ticks, boot_id=who.boot_id
-            )
+            self._to_note = {}
+            job = await self._note(job, pid=who.pid, pid_ticks=who.ticks, boot_id=who.boot_id)
             stopped = await self._supervise(job, child, events_offset)
         finally:
             if child.running:
@@ -235,13 +242,15 @@ class Worker:
             if await self._cancel_asked(job):
                 await child.end()
                 return AttemptOutcome.CANCELLED, "cancelled while it ran"
+            if self._to_note:
+                job = await self._note(job)
             if run is None:
                 run = await asyncio.to_thread(
                     run_of, job, self._context.home, self.rig, self._context.runs
                 )
                 if run is not None:
                     tail = EventTail(run, events_offset)
-                    job = await asyncio.to_thread(self._queue.note, job.id, run=run.name)
+                    job = await self._note(job, run=run.name)
             if tail is not None:
                 for event in await asyncio.to_thread(tail.new_events):
                     ended = ended or event.kind == EventKind.RUN_ENDED
@@ -255,12 +264,22 @@ class Worker:
                 return AttemptOutcome.FAILED, f"it hung: nothing was written for {silent} s"
         return None
 
+    async def _note(self, job: Job, **values: object) -> Job:
+        """The job with more known about its attempt, which is kept in the queue as well.
+
+        A queue that cannot be written now ends no run: what is left is written with the next note.
+        """
+        self._to_note |= values
+        try:
+            await asyncio.to_thread(self._queue.note, job.id, **self._to_note)
+            self._to_note = {}
+            self._report_trouble("")
+        except LabctlError as error:
+            self._report_trouble(str(error))
+        return noted(job, **values)
+
     async def _cancel_asked(self, job: Job) -> bool:
         try:
-            stamp = await asyncio.to_thread(self._queue.stamp)
-            if stamp == self._stamp:
-                return False
-            self._stamp = stamp
             return (await asyncio.to_thread(self._queue.job, job.id)).cancel_asked
         except LabctlError as error:
             self._report_trouble(str(error))
@@ -295,6 +314,9 @@ class Worker:
                     self._queue.end, job.id, result.outcome, result.reason, done, blameless
                 )
                 break
+            except (NoSuchJob, WrongState) as error:
+                self._report_trouble(str(error))  # somebody has changed the queue by other means
+                return
             except QueueError as error:
                 self._report_trouble(str(error))
                 if self.stopping.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,11 @@ def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[i
 
     A rig takes the first job that may begin: one that has to wait for its time lets others pass.
     """
+    by_rig: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_rig.setdefault(job.rig, []).append(job)
     expected: dict[int, Expected] = {}
-    for rig in {job.rig for job in jobs}:
-        mine = [job for job in jobs if job.rig == rig]
+    for rig, mine in by_rig.items():
         expected |= _expect_on_one_rig(mine, now_s, rig in paused)
     return expected
 
@@ -44,13 +47,18 @@ def _expect_on_one_rig(jobs: Sequence[Job], now_s: float, paused: bool) -> dict[
             expected[job.id] = Expected(begin_s, end_s, job.estimate_is_least)
             free_s, least = end_s, job.estimate_is_least
     waiting = [job for job in jobs if job.state is JobState.QUEUED]
-    while waiting:
+    later = [(job.after_s or 0.0, place) for place, job in enumerate(waiting)]
+    heapq.heapify(later)
+    ready: list[int] = []  # places of those whose time has come; the first is the next one's
+    while later or ready:
         if paused or free_s is None:
-            expected |= {job.id: Expected(None, None) for job in waiting}
+            left = [*ready, *(place for _, place in later)]
+            expected |= {waiting[place].id: Expected(None, None) for place in left}
             break
-        at_s = max(free_s, min(job.after_s or 0.0 for job in waiting))
-        job = next(job for job in waiting if (job.after_s or 0.0) <= at_s)
-        waiting.remove(job)
+        at_s = free_s if ready else max(free_s, later[0][0])
+        while later and later[0][0] <= at_s:
+            heapq.heappush(ready, heapq.heappop(later)[1])
+        job = waiting[heapq.heappop(ready)]
         least = least or job.estimate_is_least
         end_s = None if job.estimate_s is None else at_s + job.estimate_s
         expected[job.id] = Expected(at_s, end_s, least)

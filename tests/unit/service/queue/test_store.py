@@ -8,8 +8,10 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import stat
 import time
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from labctl.errors import ConfigurationError
 from labctl.service.data_dir import Home
+from labctl.service.queue import store
 from labctl.service.queue.job import (
     Attempt,
     AttemptOutcome,
@@ -32,7 +35,7 @@ from labctl.service.queue.job import (
 )
 from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.schedule import BETWEEN_JOBS_S, expect
-from labctl.service.queue.store import MOST_WAITING, NoSuchJob, Queue, QueueFull
+from labctl.service.queue.store import MOST_WAITING, NoSuchJob, Queue, QueueError, QueueFull
 
 NOW_S = 1_700_000_000.0
 
@@ -185,39 +188,51 @@ def test_only_the_owner_can_read_it(queue: Queue, tmp_path: Path) -> None:
         assert mode == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_a_file_cut_at_any_byte_hides_no_other_job_and_its_number_is_not_used_again(
+def put(tmp_path: Path, number: int, text: object) -> None:
+    """Write a row as somebody with another program would."""
+    with closing(sqlite3.connect(tmp_path / "home" / "queue" / "jobs.sqlite")) as database:
+        values = [number, "bench", "queued", text]
+        database.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, NULL, ?)", values)
+        database.commit()
+
+
+def test_a_damaged_job_hides_no_other_and_its_number_is_not_used_again(
     queue: Queue, tmp_path: Path
 ) -> None:
     queue.add(job, 2)
-    file = tmp_path / "home" / "queue" / "jobs" / "000002.json"
-    whole = file.read_bytes()
-    for size in range(len(whole) - 1):
-        file.write_bytes(whole[:size])
-        os.utime(file, ns=(size, size))
+    whole = queue.job(2).model_dump_json()
+    for size in range(0, len(whole), 9):
+        put(tmp_path, 2, whole[:size])
         assert [item.id for item in queue.jobs()] == [1]
-        assert len(queue.problems) == 1 and "000002.json" in queue.problems[0]
+        assert len(queue.problems) == 1 and "job 2 cannot be used" in queue.problems[0]
+    put(tmp_path, 2, job(2, rig="other", state=JobState.RUNNING).model_dump_json())
+    assert [item.id for item in queue.jobs()] == [1]
+    assert [item.id for item in queue.move(1, 1)] == [1]
+    with pytest.raises(QueueError, match="job 2 cannot be read"):
+        queue.cancel(2)
     assert [item.id for item in queue.add(job)] == [3]
+    taken = queue.claim("bench", attempt())
+    assert taken is not None and taken.id == 1
+    queue.end(1, AttemptOutcome.COMPLETED, "")
+    passed_over = queue.claim("bench", attempt())
+    assert passed_over is not None and passed_over.id == 3
 
 
-def test_what_a_loss_of_power_leaves_behind_is_in_nobodys_way(queue: Queue, tmp_path: Path) -> None:
-    """A power cut leaves a file of any length, under another name, beside whole files."""
+def test_a_damaged_database_is_named_with_what_to_do(queue: Queue, tmp_path: Path) -> None:
     queue.add(job)
-    folder = tmp_path / "home" / "queue"
-    whole = (folder / "jobs" / "000001.json").read_bytes()
-    for size in range(0, len(whole), 7):
-        (folder / "jobs" / ".000001.json.4711").write_bytes(whole[:size])
-        (folder / "jobs" / ".000002.json.4711").write_bytes(whole[:size])
-        (folder / "order.json").write_bytes(b"[1, 2"[: size % 5])
-        assert numbers(queue) == [1] and queue.problems == ()
-    queue.note(1) if queue.claim("bench", attempt()) else pytest.fail("not taken")
-    assert [item.id for item in queue.add(job)] == [2]
+    file = tmp_path / "home" / "queue" / "jobs.sqlite"
+    file.write_bytes(b"x" * len(file.read_bytes()))
+    for call in (queue.jobs, queue.stamp, lambda: queue.add(job)):
+        with pytest.raises(QueueError, match=r"jobs.sqlite\): it is damaged .*\.recover"):
+            call()
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.binary(max_size=400))
-def test_hostile_job_files_are_problems_and_nothing_else(queue: Queue, data: bytes) -> None:
-    file = queue._path(1)
-    file.write_bytes(data)
+@given(data=st.binary(max_size=400) | st.text(max_size=200) | st.none() | st.integers(0, 9))
+def test_hostile_rows_are_problems_and_nothing_else(
+    queue: Queue, tmp_path: Path, data: object
+) -> None:
+    put(tmp_path, 1, "" if data is None else data)
     assert queue.jobs() == [] and len(queue.problems) == 1
 
 
@@ -231,32 +246,97 @@ _JSON = st.recursive(
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=st.sampled_from(sorted(Job.model_fields)), value=_JSON)
 def test_a_hostile_value_in_any_field_is_refused_or_is_that_job(
-    queue: Queue, key: str, value: object
+    queue: Queue, tmp_path: Path, key: str, value: object
 ) -> None:
     data = json.loads(job(1).model_dump_json())
-    queue._path(1).write_text(json.dumps({**data, key: value}))
+    put(tmp_path, 1, json.dumps({**data, key: value}))
     for item in queue.jobs():
         assert item.id == 1
         assert "/" not in item.rig + item.plan + "".join(a.run or "" for a in item.attempts)
         assert Job.model_validate_json(item.model_dump_json()) == item
 
 
-def test_what_is_no_file_keeps_nobody_waiting(queue: Queue, tmp_path: Path) -> None:
-    queue.add(job)
+def test_jobs_of_an_older_version_are_taken_over_from_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "queue" / "jobs"
-    os.mkfifo(folder / "000002.json")
-    (folder / "000003.json").mkdir()
-    (folder / "000004.json").symlink_to("/dev/zero")
-    open_before = len([*Path("/proc/self/fd").iterdir()])
-    assert [one.id for one in queue.jobs()] == [1] and len(queue.problems) == 3
-    assert len([*Path("/proc/self/fd").iterdir()]) == open_before
+    folder.mkdir(parents=True)
+    for number in (3, 7):
+        (folder / f"{number:06d}.json").write_text(job(number).model_dump_json())
+    (folder / "000008.json").write_text("{")
+    os.mkfifo(folder / "000009.json")
+    home = Home(tmp_path / "home")
+    assert numbers(Queue(home)) == [3, 7]
+    Queue(home).cancel(3)
+    assert numbers(Queue(home)) == [7]
+    assert [item.id for item in Queue(home).add(job)] == [8]
 
 
-def test_a_huge_or_deep_file_is_refused_without_being_read_whole(queue: Queue) -> None:
-    queue._path(1).write_text("[" * 500_000)
-    with queue._path(2).open("w") as file:
-        file.truncate(1 << 40)
-    assert queue.jobs() == [] and len(queue.problems) == 2
+def test_several_jobs_are_added_all_or_none(queue: Queue) -> None:
+    def make(number: int) -> Job:
+        if number == 4:
+            raise ConfigurationError([])
+        return job(number)
+
+    queue.add(job)
+    before = queue.stamp()
+    with pytest.raises(ConfigurationError):
+        queue.add(make, 5)
+    assert numbers(queue) == [1] and queue.stamp() == before
+    assert [item.id for item in queue.add(job, 5)] == [2, 3, 4, 5, 6]
+    assert queue.stamp() != before
+
+
+def test_every_change_changes_the_stamp(queue: Queue) -> None:
+    """However fast one comes after the other: no cancel is missed."""
+    queue.add(job, 3)
+    queue.claim("bench", attempt())
+    seen = [queue.stamp()]
+    for change in (
+        lambda: queue.note(1, pid=7),
+        lambda: queue.cancel(1),
+        lambda: queue.move(3, 1),
+        lambda: queue.pause("bench"),
+        lambda: queue.resume("bench"),
+        lambda: queue.end(1, AttemptOutcome.INTERRUPTED, ""),
+    ):
+        change()
+        seen.append(queue.stamp())
+    assert len(set(seen)) == len(seen)
+    assert queue.claim("other", attempt()) is None
+    assert queue.stamp() == seen[-1]
+
+
+def test_ten_thousand_jobs_wait_and_no_more(queue: Queue) -> None:
+    queue.add(job, MOST_WAITING)
+    assert numbers(queue) == list(range(1, MOST_WAITING + 1))
+    with pytest.raises(QueueFull, match="10000 are the most"):
+        queue.add(job)
+    taken = queue.claim("bench", attempt())
+    assert taken is not None and taken.id == 1
+
+
+def expected_one_by_one(jobs: list[Job], now_s: float) -> list[int]:
+    """The order in which waiting jobs begin, as the queue itself would give them out."""
+    waiting, at_s, order = list(jobs), now_s, []
+    while waiting:
+        at_s = max(at_s, min(item.after_s or 0.0 for item in waiting))
+        following = next(item for item in waiting if (item.after_s or 0.0) <= at_s)
+        waiting.remove(following)
+        order.append(following.id)
+        at_s += (following.estimate_s or 0.0) + BETWEEN_JOBS_S
+    return order
+
+
+@given(st.lists(st.none() | st.integers(0, 2000), max_size=30))
+def test_jobs_are_expected_in_the_order_in_which_they_will_be_taken(
+    after: list[int | None],
+) -> None:
+    jobs = [
+        job(number, after_s=None if wait is None else NOW_S + wait)
+        for number, wait in enumerate(after, 1)
+    ]
+    found = expect(jobs, NOW_S, ())
+    begins = [(found[item.id].begin_s or 0.0, item.id) for item in jobs]
+    assert [number for _, number in sorted(begins)] == expected_one_by_one(jobs, NOW_S)
 
 
 def _client(home: Path, seed: int, count: int, out: Any) -> None:
@@ -300,8 +380,11 @@ def test_many_clients_at_once_lose_nothing_and_do_nothing_twice(tmp_path: Path) 
 
 
 @pytest.mark.fault
-def test_writers_killed_at_random_moments_leave_every_confirmed_change(tmp_path: Path) -> None:
+def test_writers_killed_at_random_moments_leave_every_confirmed_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGKILL hundreds of times: what was confirmed holds, everything can be read."""
+    monkeypatch.setattr(store, "MOST_FINISHED", 1_000_000)
     home, rng = tmp_path / "home", random.Random(6)
     done: set[int] = set()
     added: set[int] = set()
@@ -314,8 +397,13 @@ def test_writers_killed_at_random_moments_leave_every_confirmed_change(tmp_path:
         states = {item.id: item.state for item in queue.jobs()}
         assert queue.problems == ()
         assert added <= set(states)
+        assert len(states) % MOST_AT_ONCE == 0, "all of an order, or nothing of it"
         assert all(states[number] is JobState.DONE for number in done)
     assert len(added) >= 12 * 18
+    assert sorted(states) == list(range(1, len(states) + 1))
+
+
+MOST_AT_ONCE = 3
 
 
 def _killed_writer(home: Path, rng: random.Random) -> str:
@@ -326,8 +414,8 @@ def _killed_writer(home: Path, rng: random.Random) -> str:
         try:
             queue = Queue(Home(home))
             while True:
-                number = queue.add(job)[0].id
-                os.write(writing, f"added {number}\n".encode())
+                for one in queue.add(job, MOST_AT_ONCE):
+                    os.write(writing, f"added {one.id}\n".encode())
                 taken = queue.claim("bench", attempt())
                 if taken is not None:
                     queue.end(taken.id, AttemptOutcome.COMPLETED, "")
