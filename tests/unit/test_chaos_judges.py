@@ -1,0 +1,65 @@
+"""What ``make chaos`` judges by: what is lost or differs is told, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from labctl.sinks.follow.event_points import WITHDRAWN
+from tests.chaos.judging import Agreement, _difference, limit_of
+from tests.chaos.tables import kills_table
+from tests.chaos.troubles import Trouble
+from tests.servers.influx_lines import Stored
+
+
+def point(name: str, t_ns: int, **fields: float | str) -> Stored:
+    return {(name, (("run", "r"),), t_ns): dict(fields)}
+
+
+PHASE = point("phase", 5, index=1.0, watts=2.0, outcome="completed")
+
+
+def test_the_same_points_differ_in_nothing() -> None:
+    assert _difference(dict(PHASE), dict(PHASE)) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({}, "1 × phase is missing"),
+        (PHASE | point("event", 6, title="x"), "1 × event should not be there"),
+        (point("phase", 5, index=1.0, watts=2.1, outcome="completed"), "{'watts': 2.1}"),
+        (point("phase", 5, index=1.0, outcome="completed"), "not {'watts': 2.0}"),
+        (PHASE | point("phase", 5, index=1.0, watts=2.0, iops=1.0, outcome="completed"), "iops"),
+    ],
+)
+def test_what_differs_is_told(stored: Stored, told: str) -> None:
+    (line,) = _difference(stored, PHASE)
+    assert told in line
+
+
+def test_what_a_database_cannot_take_back_is_no_difference() -> None:
+    withdrawn = point("event", 7, title=WITHDRAWN)
+    attempt = point("phase", 1, index=1.0)
+    cut_off = point("phase", 1, index=1.0, watts=3.0, outcome="interrupted")
+    stopped = point("phase", 5, index=1.0, watts=2.0, watts_repeatability=0.1, outcome="completed")
+    assert _difference(stopped | cut_off | withdrawn, PHASE | attempt) == []
+
+
+@pytest.mark.parametrize(
+    ("late_s", "most_s"), [(0.0, 0.25), (0.05, 0.3), (0.06, 0.5), (0.2, 0.5), (1.0, 1.25)]
+)
+def test_a_busy_machine_may_lose_more(late_s: float, most_s: float) -> None:
+    assert limit_of(late_s) == pytest.approx(most_s)
+
+
+def test_the_table_has_each_kind_of_kill_and_says_what_was_wrong() -> None:
+    troubles = [
+        Trouble("run killed", True, 1, when="in a phase", lost_s={"a": 0.01, "b": -0.1}),
+        Trouble("run killed", True, 2, when="in a phase", lost_s={"a": 0.03}, resumed_s=4.0),
+        Trouble("disk full", False, 3),
+    ]
+    agreement = Agreement()
+    agreement.true += [0.1, 0.5, 1.5]
+    text = "\n".join(kills_table(troubles, agreement, ["something"]))
+    assert "| run | in a phase | 2 | 20 ms | 30 ms | 4.0 s |" in text
+    assert "1 × disk full" in text and "66.7% of 3" in text and "- something" in text
