@@ -15,7 +15,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from labctl.record.layout import (
 
 WRITE_WITHIN_S = 0.06
 SYNC_EVERY_S = 1.0
+LOCK_WITHIN_S = 0.5
 
 
 class _File:
@@ -341,13 +342,48 @@ def reopen(path: Path) -> dict[str, int]:
     return cut
 
 
-def _lock(descriptor: int) -> bool:
-    """Be the one who writes a journal, for as long as the file is open; False: somebody else is."""
+def is_held(path: Path) -> bool:
+    """Whether a process records the run in ``path`` (or deletes it) now. Raises OSError."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        descriptor = os.open(path / EVENTS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
         return False
-    return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def holding(path: Path) -> Iterator[bool]:
+    """Keep everybody from recording the run in ``path`` meanwhile; gives False where a process
+    does. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path / EVENTS_FILE, flags, 0o644)
+    try:
+        yield _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Be the one who writes a journal, for as long as the file is open; False: somebody else is.
+
+    Who only asks (:func:`is_held`) has it for a moment.
+    """
+    deadline = time.monotonic() + LOCK_WITHIN_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOCK_WITHIN_S / 10)
+        else:
+            return True
 
 
 def _in_use(path: Path) -> JournalError:

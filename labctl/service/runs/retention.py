@@ -1,7 +1,7 @@
 """Retention: which old runs are exported as Parquet or deleted, by rule.
 
-A run is touched only when it has ended, no process writes or ships it, and every sink that its
-rig or the site file names has stored all of it.
+A run is touched only when no process records or ships it, which is asked by its locks, and every
+sink that its rig or the site file names has stored all of it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from labctl.config.find_rig import rig_of
 from labctl.errors import JournalError, LabctlError
+from labctl.record.journal import holding, is_held
 from labctl.record.layout import EVENTS_FILE, HEADER_FILE
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import DAY_S, NS_PER_S
-from labctl.service.runs.last_written import is_being_recorded, last_written_ns
+from labctl.service.runs.last_written import last_written_ns
 from labctl.service.runs.parquet import export, exported
 from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import INFLUXDB, influx_settings
@@ -27,8 +27,7 @@ from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
 
 PARQUET_DIR = "parquet"
 _DELETED_PREFIX = ".deleted-"
-SETTLED_S = 3_600.0
-"""A run without an end that was not written to for so long has ended: no process records it."""
+IT_IS_ON = "it is on"
 
 
 class Step(StrEnum):
@@ -109,16 +108,17 @@ def carry_out(decision: Decision, rule: Rule) -> None:
     """Export or delete a run as decided. Raises LabctlError where that is not possible."""
     if decision.step is Step.KEEP:
         return
-    why_not = why_it_must_stay(decision.run)
-    if why_not:
-        raise LabctlError(f"{decision.run.name}: {why_not}")
     try:
-        target = rule.parquet_of(decision.run)
-        wanted = decision.step is Step.EXPORT or rule.archive is not None
-        if wanted and not exported(decision.run, target):
-            export(decision.run, target)
-        if decision.step is Step.DELETE:
-            delete(decision.run)
+        with holding(decision.run) as is_ours:
+            why_not = _why_needed(decision.run) if is_ours else IT_IS_ON
+            if why_not:
+                raise LabctlError(f"{decision.run.name}: {why_not}")
+            target = rule.parquet_of(decision.run)
+            wanted = decision.step is Step.EXPORT or rule.archive is not None
+            if wanted and not exported(decision.run, target):
+                export(decision.run, target)
+            if decision.step is Step.DELETE:
+                delete(decision.run)
     except OSError as error:
         raise LabctlError(f"{decision.run}: {error.strerror or error}") from error
 
@@ -126,19 +126,21 @@ def carry_out(decision: Decision, rule: Rule) -> None:
 def why_it_must_stay(run: Path) -> str:
     """Why a run must not be touched, in words; empty when it may."""
     try:
+        return IT_IS_ON if is_held(run) else _why_needed(run)
+    except OSError as error:
+        return f"whether it is on is not known: {error}"
+
+
+def _why_needed(run: Path) -> str:
+    """Why a run that nobody records must not be touched."""
+    try:
         record = RunRecord(run)
     except JournalError as error:
         return f"it cannot be read: {error}"
-    if record.end is None:
-        if is_being_recorded(record):
-            return "it is on"
-        if time.time() - last_written_ns(run) / NS_PER_S < SETTLED_S:
-            return "it was cut off just now"
     try:
-        missing = _not_shipped(run, record)
+        return _not_shipped(run, record)
     except (LabctlError, OSError) as error:
         return f"whether it is shipped is not known: {error}"
-    return missing
 
 
 def delete(run: Path) -> None:

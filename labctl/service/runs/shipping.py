@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labctl.errors import LabctlError
+from labctl.record.journal import is_held
 from labctl.record.reader import RunRecord
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
 from labctl.service.runs.configured_sinks import SinkFactory
-from labctl.service.runs.last_written import is_being_recorded
 from labctl.service.runs.run_clock import RunClock
 from labctl.sinks.schema import Point, rig_point
 from labctl.sinks.sink import ReportLine
@@ -99,7 +99,7 @@ async def _to(
         follower = Follower(record.path, sink.cursor)
         if over is not None:
             await _live(follower, sink, over)
-        still_on = over is None and is_being_recorded(record)
+        still_on = over is None and is_held(record.path)
         now = RunClock(record.anchor).now_ns
         while (part := follower.advance(now() if still_on else None)) is not None:
             await sink.put(part)

@@ -12,13 +12,15 @@ import pytest
 
 from labctl.cli.overnight.tidy import tidy
 from labctl.config.site import SITE_VARIABLE
-from labctl.errors import ConfigurationError
+from labctl.errors import ConfigurationError, JournalError, LabctlError
+from labctl.record.journal import Journal, holding, reopen
 from labctl.record.layout import CLOCK_PAIR, HOST_CLOCK
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import Home
 from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
 from labctl.service.queue.store import Queue
+from labctl.service.runs import retention
 from labctl.service.runs.parquet import export
 from labctl.service.runs.retention import (
     Rule,
@@ -91,12 +93,43 @@ def test_a_run_that_a_job_goes_on_with_stays(tmp_path: Path) -> None:
     assert steps(tmp_path, OLD, frozenset({run.name})) == [Step.KEEP]
 
 
-def test_a_run_that_is_on_stays_and_one_that_was_cut_off_long_ago_goes(tmp_path: Path) -> None:
-    run = made(tmp_path, ends=False)
-    assert steps(tmp_path, OLD) == [Step.DELETE]
-    os.utime(run / "journal.jsonl")
-    assert steps(tmp_path, Rule(delete_after_s=-1)) == [Step.KEEP]
-    assert why_it_must_stay(run) == "it is on"
+@pytest.mark.parametrize("days", [-1, 0, 40])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_run_that_a_process_records_stays_whatever_its_files_times(
+    tmp_path: Path, days: float, ends: bool
+) -> None:
+    """A machine may be suspended for days in the middle of a run, and a clock be set."""
+    run = made(tmp_path, ends=ends, days=days)
+    rule = Rule(budget_bytes=0)
+    (decision,) = decide(tmp_path / "runs", rule, time.time(), frozenset())
+    assert decision.step is Step.DELETE
+    with holding(run) as is_ours:
+        assert is_ours
+        assert steps(tmp_path, rule) == [Step.KEEP]
+        assert why_it_must_stay(run) == "it is on"
+        with pytest.raises(LabctlError, match="it is on"):
+            carry_out(decision, rule)
+    assert steps(tmp_path, rule) == [Step.DELETE]
+    carry_out(decision, rule)
+    assert not run.exists()
+
+
+def test_a_run_that_is_being_deleted_cannot_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, ends=False)
+    (decision,) = decide(tmp_path / "runs", OLD, time.time(), frozenset())
+    refused: list[str] = []
+
+    def deleting(path: Path) -> None:
+        for attempt in (lambda: reopen(path), lambda: Journal(path, lambda: 0)):
+            with pytest.raises(JournalError) as error:
+                attempt()
+            refused.append(str(error.value))
+
+    monkeypatch.setattr(retention, "delete", deleting)
+    carry_out(decision, OLD)
+    assert len(refused) == 2 and all("being recorded" in words for words in refused)
 
 
 def test_what_a_sink_does_not_have_whole_stays(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +13,7 @@ import pytest
 from labctl.cli.servers.ship import ship_runs
 from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError
-from labctl.record.reader import RunRecord
-from labctl.service.runs.last_written import is_being_recorded
+from labctl.record.journal import holding
 from labctl.service.runs.shipping import LiveShipping, ship
 from labctl.sinks.cursor import Cursor
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
@@ -106,18 +104,15 @@ def test_without_sinks_nothing_is_started(tmp_path: Path) -> None:
 
 def test_a_run_that_is_on_is_sent_up_to_now(tmp_path: Path) -> None:
     run = MadeRun(tmp_path, ends=False, epoch_ns=time.time_ns() - 12 * 10**9).whole()
-    assert is_being_recorded(RunRecord(run.path))
     sink = Collected()
-    (shipped,) = asyncio.run(ship(run.path, [sink]))
+    with holding(run.path):
+        (shipped,) = asyncio.run(ship(run.path, [sink]))
     assert not shipped.complete
     assert not any(line.startswith("event") and "run_ended" in line for line in sink.lines)
 
 
 def test_a_run_that_was_cut_off_is_sent_whole(tmp_path: Path) -> None:
     run = MadeRun(tmp_path, ends=False).whole()
-    old = time.time() - 60
-    for file in run.path.rglob("*"):
-        os.utime(file, (old, old))
     sink = Collected()
     (shipped,) = asyncio.run(ship(run.path, [sink]))
     assert shipped.complete
