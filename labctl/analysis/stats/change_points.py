@@ -46,23 +46,33 @@ def segment_bounds(y: Floats, penalty: float, shortest: int) -> list[int]:
     s2 = np.concatenate([[0.0], np.cumsum(y * y)])
     best = np.full(n + 1, np.inf)
     best[0] = -penalty
-    came_from = np.zeros(n + 1, dtype=np.int64)
-    candidates = np.array([0], dtype=np.int64)
+    came_from = [0] * (n + 1)
+    # of each candidate: its place, the two sums up to it, the least cost up to it
+    candidates, count = np.zeros((4, n + 1)), 1
+    candidates[3, 0] = best[0]
     for end in range(shortest, n + 1):
-        sums = s1[end] - s1[candidates]
-        costs = best[candidates] + s2[end] - s2[candidates] - sums * sums / (end - candidates)
-        at = int(np.argmin(costs))
+        places, own_s1, own_s2, own_best = candidates[:, :count]
+        sums = s1[end] - own_s1
+        lengths = end - places
+        costs = own_best + s2[end] - own_s2 - sums * sums / lengths
+        at = int(costs.argmin())
         best[end] = costs[at] + penalty
-        came_from[end] = candidates[at]
-        keep = (costs <= best[end]) & (end - candidates < LONGEST)
-        if not keep.any():
-            keep[at] = True
-        candidates = candidates[keep]
-        if end + 1 - shortest >= shortest:
-            candidates = np.append(candidates, end + 1 - shortest)
+        came_from[end] = int(places[at])
+        keep = costs <= best[end]
+        keep &= lengths < LONGEST
+        if not keep.all():
+            if not keep.any():
+                keep[at] = True
+            kept = candidates[:, :count][:, keep]
+            count = kept.shape[1]
+            candidates[:, :count] = kept
+        place = end + 1 - shortest
+        if place >= shortest:
+            candidates[:, count] = place, s1[place], s2[place], best[place]
+            count += 1
     bounds = [n]
     while bounds[-1] > 0:
-        bounds.append(int(came_from[bounds[-1]]))
+        bounds.append(came_from[bounds[-1]])
     return bounds[::-1]
 
 
@@ -74,17 +84,24 @@ def scatter_of_steps(y: Floats) -> float:
     from their neighbours, so the scatter of means of two points, scaled to single points, counts
     where it is larger, up to ``MOST_DEPENDENT`` times; beyond that it comes from changes of level.
     """
-    if len(y) < FEWEST_STEPS:
-        return 0.0
-    single = _spread(y)
-    pairs = y[: len(y) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    if len(pairs) < FEWEST_STEPS:
+    return float(_scatters(y[None, :])[0])
+
+
+def _scatters(rows: Floats) -> Floats:
+    """:func:`scatter_of_steps` of each row."""
+    count, n = rows.shape
+    if n < FEWEST_STEPS:
+        return np.zeros(count)
+    single = _spreads(rows)
+    pairs = rows[:, : n // 2 * 2].reshape(count, -1, 2).mean(axis=2)
+    if n // 2 < FEWEST_STEPS:
         return single
-    return float(min(max(single, _spread(pairs) * 2**0.5), MOST_DEPENDENT * single))
+    return np.minimum(np.maximum(single, _spreads(pairs) * 2**0.5), MOST_DEPENDENT * single)
 
 
-def _spread(y: Floats) -> float:
-    return float(np.quantile(np.abs(np.diff(y)), 0.25)) / 0.4506
+def _spreads(rows: Floats) -> Floats:
+    quartiles: Floats = np.quantile(np.abs(np.diff(rows, axis=1)), 0.25, axis=1)
+    return quartiles / 0.4506
 
 
 def calm_scatter(y: Floats) -> float:
@@ -94,9 +111,9 @@ def calm_scatter(y: Floats) -> float:
     scatter.
     """
     whole = scatter_of_steps(y)
-    starts = range(0, len(y) - CALM_POINTS + 1, CALM_POINTS // 2)
-    parts = [scatter_of_steps(y[start : start + CALM_POINTS]) for start in starts]
-    if not parts:
+    if len(y) < CALM_POINTS:
         return whole
+    windows = np.lib.stride_tricks.sliding_window_view(y, CALM_POINTS)
+    parts = _scatters(windows[:: CALM_POINTS // 2]).tolist()
     calm = CALMEST * min(parts[0], sorted(parts)[len(parts) // CALM_PARTS])
     return calm if FAR_CALMER * calm < CALMEST * whole else whole
