@@ -108,7 +108,12 @@ class RepeatCounter:
         lowest = float(values.min())
         if lowest <= self._low[0]:
             self._low = _counted(self._low, lowest, values)
-        ends = np.flatnonzero(values[1:] != values[:-1]) + 1
+        differ = values[1:] != values[:-1]
+        if self._longest[0] and differ.all() and float(values[0]) != self._run[1]:
+            self._end_run()  # no two are equal: nothing new but the run that goes on
+            self._run = (1, float(values[-1]))
+            return
+        ends = np.flatnonzero(differ) + 1
         continues = float(values[0]) == self._run[1]
         self._equal += len(values) - 1 - len(ends) + continues
         head = int(ends[0]) if len(ends) else len(values)
@@ -162,6 +167,9 @@ def _counted(before: tuple[float, int], extreme: float, values: Floats) -> tuple
 
 def _two_highest(before: dict[float, int], values: Floats) -> dict[float, int]:
     """How many readings there are of each of the two highest values so far."""
+    highest = float(values.max())
+    if len(before) == 2 and highest < min(before):
+        return before
     counts = dict(before)
     rest = values
     for _ in range(2):
