@@ -364,7 +364,7 @@ class _RailWorker:
         A reading that may lie across an edge is left out. Where it is beyond all levels on both
         sides, something short happened there, and it may have been in the phase.
         """
-        lowest, highest = self._watts.series().min, self._watts.series().max
+        seen = self._watts.series()
         doubt_ns = self._alignment_ns
         reach_ns = self.rail.amps.info.aperture_s * 5e8 + doubt_ns
         beside_ns = EDGE_READINGS * self.amps_interval
@@ -377,7 +377,7 @@ class _RailWorker:
             if not doubtful.any():
                 continue
             outside = watts[~doubtful]
-            top, bottom = max([highest, *outside]), min([lowest, *outside])
+            top, bottom = max([seen.max, *outside]), min([seen.min, *outside])
             over = np.maximum(watts[doubtful] - top, bottom - watts[doubtful])
             over = over[over > 0]
             if len(over):

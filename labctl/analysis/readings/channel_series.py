@@ -97,8 +97,7 @@ class ChannelSeries:
         if not len(stamps):
             return np.empty(0)
         first = int(stamps[0])
-        elapsed = (stamps - first).astype(np.float64)
-        elapsed *= 1.0 + pieces[0].rate
+        elapsed: Floats = np.multiply(stamps - first, 1.0 + pieces[0].rate)
         elapsed += pieces[0].to_host(first) - origin_ns
         return elapsed
 

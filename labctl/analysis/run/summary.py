@@ -73,6 +73,12 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
 
 def _summarise(record: RunRecord, running: bool) -> RunSummary:
     """The run of one drive, or of all of them together."""
+    workers = min(THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        return _summarised(record, running, pool)
+
+
+def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> RunSummary:
     channels, unusable = _channels(record)
     rails = [
         rail
@@ -83,9 +89,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
         read_output(record, one) for one in phase_spans(record, last_datum_ns(record, channels))
     ]
     spans = [span for span, _ in outputs]
-    workers = min(THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        powers = list(pool.map(lambda span: _power(record, rails, span), spans))
+    powers = list(pool.map(lambda span: _power(record, rails, span), spans))
     unsound = unsound_rails(record, spans, powers)
     sources = source_resistances(
         [without_unsound(*one)[0] for one in zip(powers, unsound, strict=True)],
@@ -98,6 +102,9 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     idle = _idle(spans, totals)
     idle_rails = results[idle] if idle is not None else {}
     idle_watts = totals[idle] if idle is not None else None
+    lagging = [
+        pool.submit(rail_lags, rail, spans, idle_rails.get(rail.info.name)) for rail in rails
+    ]
     live = [host_series(record, name) for name in LIVE_IOPS]
     signals = run_signals(record, rails, channels, spans, live, idle_watts)
     throttling = find_throttling(signals)
@@ -134,9 +141,7 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
     ]
     own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
-    lags = tuple(
-        lag for rail in rails for lag in rail_lags(rail, spans, idle_rails.get(rail.info.name))
-    )
+    lags = tuple(lag for lags_of_rail in lagging for lag in lags_of_rail.result())
     problems = run_problems(record, channels, live, unusable, spans)
     steady = steady_rounds_of(record.events, phases)
     calibration = record.header.calibration

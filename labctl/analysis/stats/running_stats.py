@@ -28,15 +28,18 @@ class RunningStats:
         self._squares = 0.0
         self._min = math.inf
         self._max = -math.inf
+        self._scatter: Scatter | None = None
         self.n = 0
 
-    def add(self, values: NDArray[np.float64]) -> None:
-        """Take the next readings."""
+    def add(self, values: NDArray[np.float64], shifted: NDArray[np.float64] | None = None) -> None:
+        """Take the next readings; ``shifted``: the same less the first of all, where at hand."""
         if not len(values):
             return
         if not self.n:
             self._shift = float(values[0])
-        shifted = values - self._shift
+        if shifted is None:
+            shifted = values - self._shift
+        self._scatter = None
         self.n += len(values)
         self._sum += float(shifted.sum())
         self._squares += float(np.einsum("i,i->", shifted, shifted))
@@ -74,8 +77,10 @@ class RunningStats:
 
     def scatter(self) -> Scatter:
         """Type A uncertainty of the mean."""
-        blocks = np.concatenate(self._blocks) if self._blocks else np.empty(0)
-        return scatter_of_mean(blocks, self.variance, self.n)
+        if self._scatter is None:
+            blocks = np.concatenate(self._blocks) if self._blocks else np.empty(0)
+            self._scatter = scatter_of_mean(blocks, self.variance, self.n)
+        return self._scatter
 
     def series(self) -> Series:
         """The statistics so far."""

@@ -125,18 +125,23 @@ class TimeMean:
 
     def add(self, t: Floats, values: Floats) -> None:
         """Take the next readings and their ascending times."""
-        if not len(t):
+        n = len(t)
+        if not n:
             return
-        if not self._stats.n:
+        begun = int(self._stats.n > 0)
+        if not begun:
             self._first = (float(t[0]), float(values[0]))
             self._shift = float(values[0])
-        else:
-            t = np.concatenate([[self._last[0]], t])
-            values = np.concatenate([[self._last[1]], values])
-        self._stats.add(values[1:] if self._stats.n else values)
+        # the reading before these, where there is one, and these
+        shifted, steps = np.empty(begun + n), np.empty(begun + n - 1)
+        shifted[:begun] = self._last[1] - self._shift
+        np.subtract(values, self._shift, out=shifted[begun:])
+        steps[:begun] = t[0] - self._last[0]
+        np.subtract(t[1:], t[:-1], out=steps[begun:])
+        self._stats.add(values, shifted[begun:])
         self._last = (float(t[-1]), float(values[-1]))
-        if len(t) > 1:
-            self._add_steps(np.diff(t), values - self._shift)
+        if len(steps):
+            self._add_steps(steps, shifted)
 
     def _add_steps(self, steps: Floats, values: Floats) -> None:
         usual = usual_steps(steps, self._nominal, self._dither)
@@ -146,15 +151,19 @@ class TimeMean:
         stood = steps
         if usual is not steps:
             stood = np.minimum(steps, 2 * STANDS_FOR * usual)
+            weight = float(stood.sum())
             self._read += float(np.where(steps > LOST * usual, usual, steps).sum())
         else:
-            self._read += float(steps.sum())
+            weight = float(steps.sum())
+            self._read += weight
+        self._weight += weight
         low, high = values[:-1], values[1:]
+        both = low + high
+        self._sum += _dot(stood, both) / 2
         squares = values * values
-        self._weight += float(stood.sum())
-        self._sum += (_dot(stood, low) + _dot(stood, high)) / 2
-        self._squares += (_dot(stood, squares[:-1]) + _dot(stood, squares[1:])) / 2
-        apart = high - low
+        np.add(squares[:-1], squares[1:], out=both)
+        self._squares += _dot(stood, both) / 2
+        apart = np.subtract(high, low, out=both)
         self._differences += _dot(apart, apart)
         self._steps_sq += _dot(stood, stood)
         apart *= stood
