@@ -103,8 +103,7 @@ class Chaos:
         wrong += [f"the power state is {place.power_state()}"] * (place.power_state() != before)
         paths = find_runs(place.home.runs)
         for path in paths:
-            of_run = [one for one in some if one.run == path]
-            wrong += judge_run(place, path, of_run, late, self.agreement)
+            wrong += judge_run(place, path, some, late, self.agreement)
         wrong += not_shipped(place, paths, bucket)
         self.runs += len(paths)
         for path in paths:

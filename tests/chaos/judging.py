@@ -109,8 +109,9 @@ def _shares_of_truth(place: Place, record: RunRecord, result: PhaseResult) -> di
 def judge_run(
     place: Place, path: Path, troubles: Sequence[Trouble], late: HeldUp, found: Agreement
 ) -> list[str]:
-    """What is wrong with the record of a run that is over."""
+    """What is wrong with the record of a run that is over. ``troubles``: all of its job."""
     wrong = []
+    done, troubles = troubles, [one for one in troubles if one.run == path]
     try:
         record = RunRecord(path)
     except JournalError as error:
@@ -129,9 +130,9 @@ def judge_run(
         except AssertionError as error:
             wrong.append(str(error) or check.__name__)
     wrong += record.problems
-    if not any(trouble.meter in ("all", CHANNEL.partition(".")[0]) for trouble in troubles):
+    if not any(trouble.meter in ("all", CHANNEL.partition(".")[0]) for trouble in done):
         wrong += miscounted(record)
-    cost_of(record, troubles)
+    cost_of(record, troubles, done)
     for trouble in troubles:
         looked_at_ns = trouble.at_ns + int(LOOKED_AT_S * NS_PER_S) * (trouble.what != "run killed")
         limit_s = limit_of(late.between(trouble.at_ns - NS_PER_S, looked_at_ns))
@@ -150,9 +151,9 @@ def limit_of(late_s: float) -> float:
     return max(MOST_LOST_S if late_s <= BUSY_S else MOST_LOST_BUSY_S, MOST_LOST_S + late_s)
 
 
-def cost_of(record: RunRecord, troubles: Sequence[Trouble]) -> None:
-    """Note what each trouble cost each channel; of channels that another one may have cost more,
-    nothing."""
+def cost_of(record: RunRecord, troubles: Sequence[Trouble], done: Sequence[Trouble]) -> None:
+    """Note what each trouble cost each channel; of channels that another one that was ``done`` may
+    have cost more, nothing."""
     died = [one for one in troubles if one.what == "run killed" and b"run_started" in one.events]
     if died and any(event.kind == EventKind.PHASE_ENDED for event in record.events):
         by_channel = lost_before(record.path, [one.at_ns for one in died])
@@ -160,12 +161,12 @@ def cost_of(record: RunRecord, troubles: Sequence[Trouble]) -> None:
             one.lost_s = {
                 name: lost[one.at_ns]
                 for name, lost in by_channel.items()
-                if one.at_ns in lost and not _excused(record, name, one, troubles)
+                if one.at_ns in lost and not _excused(record, name, one, done)
             }
             one.resumed_s = _resumed_s(record, one)
     others = [one for one in troubles if one.what.split()[0] in ("database", "broker", "ssh")]
     for one in others:
-        one.lost_s = _holes(record, one, troubles)
+        one.lost_s = _holes(record, one, done)
 
 
 def _resumed_s(record: RunRecord, trouble: Trouble) -> float | None:
@@ -238,7 +239,8 @@ def _holes(record: RunRecord, trouble: Trouble, troubles: Sequence[Trouble]) -> 
         pace_ns = longest_pace_ns(info, host_ns)
         inside = (host_ns[1:] > begin_ns) & (host_ns[:-1] < end_ns)
         if inside.any():
-            holes[info.name] = (float(np.diff(host_ns)[inside].max()) - pace_ns) / NS_PER_S
+            hole_ns = np.minimum(host_ns[1:], end_ns) - host_ns[:-1]
+            holes[info.name] = (float(hole_ns[inside].max()) - pace_ns) / NS_PER_S
     return holes
 
 

@@ -19,6 +19,8 @@ from tests.chaos.place import Place, make_full, make_room
 from tests.faults.daemon_run import events_of
 
 GONE_WITHIN_S = 60.0
+HANGS_S = 8.0
+"""How long an ssh connection is silent at least: labctl gives it up after 6 s."""
 METER_FAULTS = (
     ("i12", "silent"), ("i12", "disconnect"), ("i12", "memory_overflow"), ("i12", "overload"),
     ("v12", "nonsense"), ("v12", "disconnect"), ("i33", "overload"), ("i33", "disconnect"),
@@ -69,17 +71,24 @@ def make(place: Place, what: str, rng: random.Random) -> Trouble:
     trouble.at_ns = time.monotonic_ns()
     DO[what](place, rng, trouble)
     trouble.until_ns = time.monotonic_ns()
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while dead and time.monotonic() < deadline:
-        place.keep_daemon_up()
-        time.sleep(0.2)
-        dead = [one for one in dead if _works(one)]
-    place.wrong += [f"{trouble}: {one.pid} is left: {names[one.pid]}" for one in dead]
+    left = _left(place, [one for one in dead if "fio" in names[one.pid].split()[:1]])
     if what == "ssh killed" and place.sshd is not None:
-        place.sshd.signal_sessions(signal.SIGCONT)
+        _pass(place, HANGS_S if trouble.detail else 0.0)
+        place.sshd.signal_sessions(signal.SIGCONT)  # a keeper ends when its connection does
+    left += _left(place, dead)
+    place.wrong += [f"{trouble}: {one.pid} is left: {names[one.pid]}" for one in left]
     if run is not None:
         trouble.events = _whole_lines(run)
     return trouble
+
+
+def _left(place: Place, dead: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that are not gone within a minute. The daemon is kept up meanwhile."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while (left := [one for one in dead if _works(one)]) and time.monotonic() < deadline:
+        place.keep_daemon_up()
+        time.sleep(0.2)
+    return left
 
 
 def possible(place: Place, spared: set[str]) -> dict[str, float]:
