@@ -34,11 +34,12 @@ from labctl.capture.run.run import Run
 from labctl.capture.run.run_end import StoppedBeforehand
 from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
-from labctl.errors import RunFailed
+from labctl.errors import JournalError, RunFailed
 from labctl.record import journal as journals
 from labctl.record.events import Event
 from labctl.record.journal import Journal
 from labctl.record.reader import RunRecord, find_runs
+from labctl.service.daemon import idle
 from tests.bench.test_fio_phases import fios_below
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
@@ -261,3 +262,28 @@ async def test_what_is_unforeseen_before_it_began_is_one_message(
     assert find_runs(begun.runs) == []
     begun.restored.append("restored")
     begun.assert_nothing_left()
+
+
+@pytest.mark.parametrize("error", [ValueError("unforeseen"), MemoryError("unforeseen")])
+async def test_an_idle_record_ends_the_same_way(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(idle, "_watch", raising_later(error))
+    with pytest.raises(type(error)):
+        await idle.record_idle(load_rig(bench.rig), tmp_path, [], print, asyncio.Event())
+    (path,) = find_runs(tmp_path)
+    end = RunRecord(path).end
+    assert end is not None and end.data["outcome"] == "failed"
+    assert "unforeseen" in end.data["reason"]
+    assert not journals.is_held(path)
+
+
+async def test_an_idle_record_whose_journal_fails_is_not_completed(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np, "empty", raising(OverflowError("unforeseen")))
+    with pytest.raises(JournalError, match="unforeseen"):
+        await idle.record_idle(load_rig(bench.rig), tmp_path, [], print, asyncio.Event())
+    (path,) = find_runs(tmp_path)
+    end = RunRecord(path).end
+    assert end is not None and end.data["outcome"] == "failed"

@@ -4,6 +4,8 @@ event loop, so that Ctrl-C works from the first connection on."""
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,8 @@ from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
 from labctl.record.reader import RunRecord, find_runs
 from tests.faults.conftest import SLOW
+from tests.faults.resumed_run import WITHIN_S
+from tests.faults.test_runs import command
 from tests.ssh.sshd import HOST, Sshd
 from tests.ssh.test_runs_over_ssh import nothing_left
 
@@ -121,4 +125,42 @@ async def test_a_stop_during_the_first_connection_ends_it(
         with pytest.raises(StoppedBeforehand, match="Ctrl-C"):
             await task
         connection.close()
+    assert find_runs(tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_ctrl_c_works_from_the_first_connection_on(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: bool
+) -> None:
+    """The first question is for the drive's size, where the rig does not say it."""
+    text = bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"')
+    assert "size_bytes" in text
+    if not sized:
+        text = re.sub(r"size_bytes *=.*\n", "", text)
+        text = re.sub(r'engine *= *"nbd"', 'engine = "libaio"', text)
+        text = re.sub(r"target *=.*\n", 'target = "/dev/nvme7n1"\n', text)
+    rig, plan = tmp_path / "rig.toml", tmp_path / "one.toml"
+    rig.write_text(text)
+    plan.write_text(PLAN)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = tmp_path / "config"
+        config.write_text(
+            f"Host {HOST}\n HostName 127.0.0.1\n Port {silent.getsockname()[1]}\n"
+            " UserKnownHostsFile /dev/null\n"
+        )
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(config))
+        process = subprocess.Popen(
+            command(rig, plan, tmp_path / "runs"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        silent.settimeout(WITHIN_S)
+        connection, _ = silent.accept()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=WITHIN_S)
+        connection.settimeout(WITHIN_S)
+        while connection.recv(1000):  # until its ssh is gone
+            pass
+        connection.close()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors and "no answer" not in errors
     assert find_runs(tmp_path / "runs") == []

@@ -13,7 +13,7 @@ from instruments.transports.ssh import CONFIG_VARIABLE
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
-from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 
@@ -68,3 +68,35 @@ async def test_windows_match_the_drive_whatever_the_hosts_clock_says(
     assert last.clock.clock_begin_ns - first.clock.clock_begin_ns == pytest.approx(
         last.begin_ns - first.begin_ns, abs=0.02 * S
     )
+
+
+async def test_a_trace_longer_than_an_argument_may_be_is_replayed(
+    tmp_path: Path, sshd: Sshd
+) -> None:
+    """An argument may have 128 KiB: a trace of a few thousand I/Os."""
+    ios = 8_000
+    trace = tmp_path / "long.log"
+    lines = [f"/dev/sda read {number % 1000 * 4096} 4096" for number in range(ios)]
+    head = ["fio version 2 iolog", "/dev/sda add", "/dev/sda open"]
+    trace.write_text("\n".join([*head, *lines, "/dev/sda close", ""]))
+    assert trace.stat().st_size > 1 << 17
+    timebase = Timebase()
+    host = RemoteHost(HOST, timebase.now_ns)
+    with start_drive(tmp_path / "drive") as drive:
+        try:
+            await host.connect()
+            target = Drive(target=drive.uri, engine="nbd", size_bytes=1 << 30)
+            replay = Replay(str(trace), stalls=False)
+            phase = Phase(
+                0, Role.MEASURE, "s", Pattern.REPLAY, 1.0, queue_depth=8, jobs=1, replay=replay
+            )
+            fio = await FioProcess.start(
+                phase, {"": target}, tmp_path / "0", timebase, lambda *_: None, host
+            )
+            await fio.wait_held()
+            fio.release()
+            await fio.wait_done()
+            assert await fio.finish() == ""
+            assert fio.output.printed["total_ios"] == ios
+        finally:
+            await host.close()

@@ -17,8 +17,10 @@ from typing import Any
 from instruments.reading import Batch
 from labctl.capture.host import software
 from labctl.capture.meters.acquisition import Acquisition, State
+from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.run import CONNECT_WITHIN_S
+from labctl.capture.run.run_end import RunEnd
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
 from labctl.errors import JournalError
@@ -77,6 +79,7 @@ async def _record_one(
                 journal.event(kind, **data)
 
         shipping = LiveShipping(sinks, report_line)
+        end, error = RunEnd(event, StopRequest(), None), None
         try:
             journal.event(EventKind.RUN_STARTED)
             acquisition.record_to(journal)
@@ -85,13 +88,16 @@ async def _record_one(
             shipping.begin(path)
             watch = _watch(clocks, event)
             await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
-        finally:
-            await asyncio.to_thread(acquisition.stop)
-            event(EventKind.RUN_ENDED, outcome=Outcome.COMPLETED, reason="")
-            await asyncio.to_thread(journal.close)
-            await asyncio.to_thread(shipping.finish, GRACE_S)
-        if journal.failure is not None:
-            raise JournalError(journal.failure)
+        except BaseException as caught:
+            error = caught
+            end.because_of(caught)
+        await end.meters(acquisition, told=True)
+        outcome = await end.record(journal)
+        await asyncio.to_thread(shipping.finish, GRACE_S)
+        if error is not None:
+            raise error
+        if outcome.outcome is Outcome.FAILED:
+            raise JournalError(outcome.reason)
     finally:
         await asyncio.to_thread(acquisition.stop)
 
