@@ -59,12 +59,25 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPoints:
+    """Points that a database may have: of one measurement and run, from ``first_ns`` to
+    ``last_ns``."""
+
+    measurement: str
+    run: str
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """Points, and the cursor that is valid once they are stored."""
 
     points: tuple[Point, ...]
     series: tuple[PointSeries, ...]
     cursor: Cursor
+    replaces: StoredPoints | None = None
+    """What is to be removed before: a field of a stored point can be replaced, not withdrawn."""
 
 
 ReportLine = Callable[[str], None]

@@ -57,6 +57,15 @@ ELSEWHERE = {
         ),
         "minutes; tests/judge/test_judge.py has a smaller draw",
     ),
+    **dict.fromkeys(
+        (
+            "make chaos",
+            "make chaos MINUTES=120 SEED=4711",
+            'make chaos CHAOS="--kills 200 --page"',
+            "make soak",
+        ),
+        "twenty minutes and more: tests/chaos",
+    ),
     "labctl stack --native": "tests/unit/dashboards/stack/test_native.py starts what is installed",
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
     "labctl trim-check my-rig": "tests/unit/capture/drive/test_trim_check.py on a loop device",

@@ -158,7 +158,7 @@ def test_whatever_errors_the_meters_have_the_truth_lies_inside(
 
 def read_by_other_meters(record: RunRecord, copy: Path, rng: np.random.Generator) -> RunRecord:
     """The run as meters with other errors would have recorded it."""
-    shutil.copytree(record.path, copy, copy_function=os.symlink)
+    shutil.copytree(record.path, copy, copy_function=os.link)
     shunts = {rail.current: rail.shunt_tolerance_pct / 100 for rail in record.header.rails}
     for rail in record.header.rails:
         for name in (rail.voltage, rail.current):

@@ -34,7 +34,12 @@ class FakeInflux:
     stored: Stored = field(default_factory=dict)
     types: dict[tuple[str, str], type] = field(default_factory=dict)
     requests: int = 0
+    removes: bool = True
     url: str = ""
+
+    async def remove(self, request: web.Request) -> web.Response:
+        """The removal of points that later ones replace, which leaves ``stored`` as it is."""
+        return web.Response(status=204) if self.removes else _error(404, "not found")
 
     async def write(self, request: web.Request) -> web.Response:
         self.requests += 1
@@ -80,6 +85,7 @@ async def serving(fake: FakeInflux) -> AsyncIterator[FakeInflux]:
     """The server on a free port of the loopback."""
     app = web.Application(client_max_size=100_000_000)
     app.router.add_post("/api/v2/write", fake.write)
+    app.router.add_post("/api/v2/delete", fake.remove)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

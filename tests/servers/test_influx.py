@@ -19,8 +19,10 @@ from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
 from labctl.sinks.influxdb.line_protocol import line
 from labctl.sinks.influxdb.settings import InfluxSettings
+from labctl.sinks.influxdb.sink import InfluxSink
 from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
 from labctl.sinks.schema import LONGEST_TEXT_BYTES, Point
+from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
 from tests.servers.influx_sending import QUICK, assert_same, busy_run, sent_slowly, sink_of
@@ -39,6 +41,39 @@ async def test_a_run_and_everything_twice(
     await ship(run.path, [sink_of(run.path, influx, bucket, [], from_start=True)])
     assert_same(influx.points(bucket), expected)
     assert shipped.report.rejected == 0
+
+
+async def test_what_the_whole_run_withdrew_is_no_longer_stored(
+    influx: InfluxServer, bucket: str, tmp_path: Path
+) -> None:
+    """A phase is sent when it ends; what comes later may show that a number of it does not hold."""
+    run = synthetic_run.build(tmp_path, synthetic_run.Bench())
+    expected = points_of(run.path)
+    (name, tags, t_ns), fields = next(item for item in expected.items() if item[0][0] == "phase")
+    while_it_was_on = Point(name, dict(tags), t_ns, {**fields, "watts_5V": 7.0, "watts_5V_u": 0.1})
+    of_another_run = Point(name, {**dict(tags), "run": "another"}, t_ns, {"watts_5V": 7.0})
+    told: list[str] = []
+    settings = InfluxSettings(url=influx.url, org=ORG, bucket=bucket)
+    async with InfluxWriter(settings, tmp_path / "rejects", told.append, QUICK) as writer:
+        await writer.store([str(line(point)) for point in (while_it_was_on, of_another_run)])
+    await ship(run.path, [sink_of(run.path, influx, bucket, told)])
+    stored = influx.points(bucket)
+    (kept,) = (key for key in stored if ("run", "another") in key[1])
+    assert stored.pop(kept) == of_another_run.fields
+    assert_same(stored, expected)
+    assert told == []
+
+
+async def test_a_database_that_removes_nothing_gets_the_run_all_the_same(tmp_path: Path) -> None:
+    run = synthetic_run.build(tmp_path, synthetic_run.Bench())
+    told: list[str] = []
+    async with serving(FakeInflux(removes=False)) as fake:
+        settings = InfluxSettings(url=fake.url, bucket="lab", token_file=str(tmp_path / "token"))
+        (tmp_path / "token").write_text(fake.token)
+        await ship(run.path, [InfluxSink(run.path, "influxdb", settings, told.append, pace=QUICK)])
+    assert_same(fake.stored, points_of(run.path))
+    (line_about_it,) = told
+    assert "removes nothing" in line_about_it and run.path.name in line_about_it
 
 
 async def test_full_rate_holds_every_reading(

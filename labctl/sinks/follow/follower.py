@@ -33,7 +33,7 @@ from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_po
 from labctl.sinks.follow.growing_channel import GrowingChannel
 from labctl.sinks.follow.phase_points import result_point, started_point
 from labctl.sinks.schema import SCHEMA, Point, PointSeries, drive_tags, run_tags
-from labctl.sinks.sink import Slice
+from labctl.sinks.sink import Slice, StoredPoints
 
 MOST_EVENT_BYTES = 1 << 18
 MOST_RECORDS = 4_096
@@ -108,8 +108,8 @@ class Follower:
             self._cursor = replace(self._cursor, bins=self._bins())
             return Slice((), tuple(series), self._cursor)
         if now_ns is None:
-            points = list(self._summary())
-        elif self._unresolved and now_ns > self._unresolved[0].t_ns + SETTLED_NS:
+            return self._summary()
+        if self._unresolved and now_ns > self._unresolved[0].t_ns + SETTLED_NS:
             points = list(self._phase_result(self._unresolved.pop(0)))
         return Slice(tuple(points), (), self._cursor) if points else None
 
@@ -316,27 +316,45 @@ class Follower:
         self._cursor = replace(self._cursor, throttling=tuple(sorted(sent)))
         yield from points
 
-    def _summary(self) -> Iterator[Point]:
-        """Every phase and every throttle interval, as in ``summary.json``, once."""
+    def _summary(self) -> Slice | None:
+        """Every phase and every throttle interval, as in ``summary.json``, once.
+
+        The phases replace those that were stored while the run was on: the whole run may have shown
+        that a number of one does not hold.
+        """
         size = self._events_file.stat().st_size if self._events_file.exists() else 0
         if self._cursor.summarised == size:
-            return
+            return None
         self._unresolved.clear()
         try:
             summary = summarise(RunRecord(self.record.path))
         except Exception as error:  # readings are sent without it
             self.problem = f"the run cannot be summarised: {type(error).__name__}: {error}"
-            return
+            return None
         started = self._started_ns()
-        for drive, one in {"": summary, **summary.drives}.items():
-            for result in one.phases:
-                t_ns = started.get(result.phase.index, result.begin_ns)
-                yield result_point(result, t_ns, self._tags_of(drive), part=bool(drive))
+        phases = [
+            result_point(
+                result,
+                started.get(result.phase.index, result.begin_ns),
+                self._tags_of(drive),
+                part=bool(drive),
+            )
+            for drive, one in {"": summary, **summary.drives}.items()
+            for result in one.phases
+        ]
+        with_result = {point.t_ns for point in phases}
+        for event in self._phase_events:
+            if event.kind == EventKind.PHASE_STARTED and event.t_ns not in with_result:
+                phases += self._phase_points(event)
         true = [self._throttle_point(interval) for interval in summary.throttling]
-        yield from true
-        for sent in sorted(set(self._cursor.throttling) - set(map(_identity, true))):
-            yield withdrawn_point(*sent, self.tags)
+        withdrawn = sorted(set(self._cursor.throttling) - set(map(_identity, true)))
+        marked = (withdrawn_point(*sent, self.tags) for sent in withdrawn)
         self._cursor = replace(self._cursor, summarised=size, throttling=())
+        times = [point.t_ns for point in phases]
+        replaces = (
+            StoredPoints("phase", self.tags["run"], min(times), max(times)) if times else None
+        )
+        return Slice((*phases, *true, *marked), (), self._cursor, replaces)
 
     def _throttle_point(self, interval: ThrottleInterval) -> Point:
         """Two drives may slow down at the same time: the point of the one that the rig names later

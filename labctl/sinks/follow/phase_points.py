@@ -63,8 +63,7 @@ def result_point(
 
     ``part``: of one of several drives that worked at once, which its tag ``drive`` names.
     ``running``: the run goes on, and what comes may show that the whole phase was throttled. Then
-    there is no number of the unthrottled part, and one that was stored before would stay: a field
-    of a point can be replaced, not deleted. So it is only sent when the run is over.
+    there is no number of the unthrottled part. So it is only sent when the run is over.
     """
     fields = _known_at_start(result.phase, tags, part)
     fields["outcome"] = result.outcome

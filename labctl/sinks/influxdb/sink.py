@@ -101,6 +101,9 @@ class InfluxSink:
 
     async def put(self, part: Slice) -> None:
         """Take a slice; waits while ``IN_FLIGHT`` batches are under way."""
+        if part.replaces is not None:
+            await self._wait_until_stored()
+            await self._writer.remove(part.replaces)
         self._buffer += [text for text in map(line, part.points) if text is not None]
         await self._send_full()
         for series in part.series:
@@ -131,12 +134,15 @@ class InfluxSink:
 
     async def drain(self) -> None:
         """Wait until everything is stored, and save the cursor."""
+        await self._wait_until_stored()
+        assert self._file is not None
+        self._file.save()
+
+    async def _wait_until_stored(self) -> None:
         await self.flush()
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._raise_failure()
-        assert self._file is not None
-        self._file.save()
 
     def report(self) -> SinkReport:
         """What has been sent so far."""

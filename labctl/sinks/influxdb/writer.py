@@ -14,11 +14,12 @@ By the answer to a request:
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import random
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -26,11 +27,12 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+import numpy as np
 from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
 from influxdb_client.rest import ApiException
 
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
-from labctl.sinks.sink import ReportLine
+from labctl.sinks.sink import ReportLine, StoredPoints
 
 LONGEST_ANSWER = 8 * 1024
 """Bytes read of an error's text: a server lists every bad line of a batch."""
@@ -45,6 +47,9 @@ _LINE_TROUBLE = re.compile(
 )
 """What the servers say of a line (``models/points.go`` and ``tsdb`` of InfluxDB 1 and 2; 3 says
 "line protocol")."""
+_PLAIN_NAME = re.compile(r"[\w.+-]+")
+"""Needs no quoting in a predicate or a statement."""
+
 _DROPPED = re.compile(r"\bdropped[= ](\d+)")
 
 
@@ -147,7 +152,8 @@ class InfluxWriter:
         parts = [list(lines)]
         while parts:
             part = parts.pop()
-            answer = await self._until_answered(part)
+            body = "\n".join(part).encode()
+            answer = await self._until_answered(functools.partial(self._write, body))
             if answer.verdict is _Verdict.STORED:
                 self.stored += len(part)
             elif len(part) == 1 or _all_dropped(answer, len(part)):
@@ -162,19 +168,69 @@ class InfluxWriter:
         One line without a field is sent: a server that would store lines answers that it is
         invalid (2.x and 1.x check token and bucket first), and stores nothing.
         """
-        answer = await self._attempt(b"labctl_probe")
+        answer = await self._attempt(functools.partial(self._write, b"labctl_probe"))
         taken = answer.verdict in (_Verdict.LINES, _Verdict.STORED)
         return "" if taken else answer.reason
 
-    async def _until_answered(self, part: Sequence[str]) -> _Answer:
-        """Try until the server answers about the lines themselves."""
-        body = "\n".join(part).encode()
+    async def remove(self, points: StoredPoints) -> None:
+        """Return when the points are removed, or when the server cannot remove points (3 Core; a
+        token that may only write), which is reported.
+
+        2.x has an address for it, 1.x a statement of InfluxQL.
+        """
+        if not _PLAIN_NAME.fullmatch(points.run):
+            return  # of a record from elsewhere; names that labctl gives are plain
+        answer = await self._until_answered(
+            functools.partial(self._remove_as_2, points), refusal_is_final=True
+        )
+        if answer.verdict is not _Verdict.STORED:
+            answer = await self._until_answered(
+                functools.partial(self._remove_as_1, points), refusal_is_final=True
+            )
+        if answer.verdict is not _Verdict.STORED:
+            self._report_line(
+                f"InfluxDB {self._settings.destination} removes nothing ({answer.reason}): what "
+                f"the whole run {points.run} withdrew of its {points.measurement}s stays stored"
+            )
+
+    async def _write(self, body: bytes) -> bool:
+        writer = self._client.write_api()
+        return bool(await writer.write(bucket=self._settings.bucket, record=body))
+
+    async def _remove_as_2(self, points: StoredPoints) -> bool:
+        first, last = (
+            np.datetime64(t_ns, "ns").astype(str) + "Z"
+            for t_ns in (points.first_ns, points.last_ns)
+        )
+        predicate = f'_measurement="{points.measurement}" AND run="{points.run}"'
+        delete = self._client.delete_api().delete
+        return bool(await delete(first, last, predicate, self._settings.bucket, self._settings.org))
+
+    async def _remove_as_1(self, points: StoredPoints) -> bool:
+        statement = (
+            f'DELETE FROM "{points.measurement}" WHERE "run" = \'{points.run}\' '
+            f"AND time >= {points.first_ns} AND time <= {points.last_ns}"
+        )
+        _, status, _ = await self._client.api_client.call_api(
+            "/query",
+            "POST",
+            query_params=[("db", self._settings.bucket), ("q", statement)],
+            _return_http_data_only=False,
+        )
+        return int(status) == 200
+
+    async def _until_answered(
+        self, ask: Callable[[], Awaitable[bool]], *, refusal_is_final: bool = False
+    ) -> _Answer:
+        """Try until the server answers about what was asked itself."""
         pause_s = self._pace.first_s
         while True:
             recovered = self._recovered
-            answer = await self._attempt(body)
+            answer = await self._attempt(ask)
             if answer.verdict in (_Verdict.STORED, _Verdict.LINES, _Verdict.TOO_LARGE):
                 self._trouble_over()
+                return answer
+            if refusal_is_final and answer.verdict is _Verdict.REFUSED:
                 return answer
             if recovered.is_set():
                 continue  # sent before the server recovered: try again at once
@@ -186,11 +242,10 @@ class InfluxWriter:
                 pause_s = min(pause_s * 2, self._pace.most_s)
             await self._pause(wait_s * random.uniform(0.75, 1.25))
 
-    async def _attempt(self, body: bytes) -> _Answer:
+    async def _attempt(self, ask: Callable[[], Awaitable[bool]]) -> _Answer:
         try:
             await self._renew_token()
-            writer = self._client.write_api()
-            if await writer.write(bucket=self._settings.bucket, record=body):
+            if await ask():
                 return _Answer(_Verdict.STORED)
             return _Answer(_Verdict.REFUSED, "it answers, but not as InfluxDB does: a proxy?")
         except ApiException as error:
@@ -224,7 +279,7 @@ class InfluxWriter:
             return _Answer(_Verdict.TOO_LARGE, shown)
         if status in (400, 422) and _LINE_TROUBLE.search(reason):
             return _Answer(_Verdict.LINES, shown)
-        if status in (408, 429) or status >= 500:
+        if status in (408, 429) or (status >= 500 and status != 501):
             return _Answer(_Verdict.AWAY, shown, _retry_after(error))
         hints = {
             401: f"is the token right? ({TOKEN_VARIABLE} or token_file)"
