@@ -280,14 +280,6 @@ def _difference(stored: Stored, expected: Stored) -> list[str]:
             lines.append(f"the database: {count} × {name} {words}, first {first} {where[first]}")
     for key in sorted(expected.keys() & stored.keys()):
         has, said = stored[key], expected[key]
-        cut_off = has.get("outcome") == Outcome.INTERRUPTED and "outcome" not in said
-        if cut_off:  # it came again; what was found of it while it was the last attempt stays
-            has = {name: value for name, value in has.items() if name in said}
-        if has.get("outcome") == said.get("outcome") == Outcome.COMPLETED:
-            # nor can a field: what a run that was ended and resumed could say then, and no more
-            gone = {name for name in has.keys() - said.keys() if name.startswith("unthrottled")}
-            gone |= {name for name in has.keys() - said.keys() if name.endswith("_repeatability")}
-            has = {name: value for name, value in has.items() if name not in gone}
         if has != said:
             both = dict(has.items() - said.items()), dict(said.items() - has.items())
             lines.append(f"the database: {key} has {both[0]}, not {both[1]}")
