@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from labctl.capture.drive.users import users_of
-from labctl.capture.host.machine import NOT_FOUND, Completed, Machine, run_tool
+from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, Completed, Machine, run_tool
 from labctl.capture.identity.block_devices import BlockDevices
 from labctl.capture.identity.mounts import (
     Mount,
@@ -113,8 +113,12 @@ def _serial_of_another(device: Device, serial: str) -> Iterator[str]:
     filled = sorted(name for name in disks if blocks.size_bytes_of(name))
     twins = [name for name in filled if serial in blocks.kernel_serials_of(name)]
     if serial not in blocks.kernel_serials_of(device.disk):  # udev's: both drives of a dock have it
-        docked = (name for name in filled if blocks.kind_of(name) in ("sata", "scsi"))
-        twins += [name for name in docked if serial in _udev_serials(name, device.machine)]
+        for name in (name for name in filled if blocks.kind_of(name) in ("sata", "scsi")):
+            done = _ask_udev(name, device.machine)
+            if done.exit_code == TIMED_OUT:
+                yield f"udevadm does not say in time whether /dev/{name} has serial {serial}, too"
+            elif serial in _udev_serials(done):
+                twins.append(name)
     if twins:
         yield (
             f"{device} has serial {serial}, and so has /dev/{', /dev/'.join(twins)}: it does not "
@@ -129,7 +133,7 @@ def serials_of(device: Device) -> Iterator[str]:
     asked when the ones before did not suffice.
     """
     yield from device.blocks.kernel_serials_of(device.disk)
-    yield from _udev_serials(device.disk, device.machine)
+    yield from _udev_serials(_ask_udev(device.disk, device.machine))
     if device.blocks.kind_of(device.disk) in ("sata", "scsi"):
         done = run_tool(device.machine, ["smartctl", "-j", "-i", f"/dev/{device.disk}"])
         report = parse_smartctl(done.stdout)
@@ -137,9 +141,12 @@ def serials_of(device: Device) -> Iterator[str]:
             yield report.serial
 
 
-def _udev_serials(disk: str, machine: Machine) -> list[str]:
-    asked = ["udevadm", "info", "--query=property", f"--name=/dev/{disk}"]
-    lines = (line.partition("=") for line in run_tool(machine, asked).stdout.splitlines())
+def _ask_udev(disk: str, machine: Machine) -> Completed:
+    return run_tool(machine, ["udevadm", "info", "--query=property", f"--name=/dev/{disk}"])
+
+
+def _udev_serials(done: Completed) -> list[str]:
+    lines = (line.partition("=") for line in done.stdout.splitlines())
     names = ("ID_SERIAL_SHORT", "ID_SCSI_SERIAL")
     return [value.strip() for name, _, value in lines if name in names and value.strip()]
 

@@ -8,19 +8,21 @@ that is hidden even from who has both is the supervisor of a sandbox: no right w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from labctl.capture.host.machine import NOT_FOUND, TIMED_OUT, Completed, Machine
 
 _VANISHED = ("No such file or directory", "No such process")
-_FIRST_PROCESS = "/proc/1/"
+_FIRST = "1"
 """It is always there; where /proc hides the processes of others (hidepid), it "does not exist"."""
 _ASKER = "/proc/self/status"
 _EFFECTIVE = re.compile(r"^CapEff:\s+([0-9a-f]+)$", re.MULTILINE)
 _BOTH = 1 << 2 | 1 << 19
 """CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (capabilities(7))."""
 _ROOT = re.compile(r"^Uid:\s+0\s+0\s+0\s+0$", re.MULTILINE)
-_PROCESS = re.compile(r"/proc/(\d+)/")
+_PATH = re.compile(r"/proc/(\d+)/(?:ns/mnt|fd(/\d+)?)")
+_LINKS = 'stat -c %N -- "$@"'
+"""Where links lead, by their text alone: what they lead to is not touched."""
 REMEDY = (
     "run labctl there as root, or give it CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH "
     "(docs/overnight.md, What works without root)"
@@ -40,23 +42,43 @@ def not_answered(done: Completed, machine: Machine) -> str:
         )
     if done.exit_code == NOT_FOUND:
         return "find and stat are not installed on the drive's host; install coreutils, findutils"
-    lines = [
-        line
-        for line in done.stderr.splitlines()
-        if _FIRST_PROCESS in line or not line.rstrip().endswith(_VANISHED)
-    ]
-    unseen = {found[1] for line in lines if (found := _PROCESS.search(line))}
+    unseen: set[str] = set()
+    files: dict[str, str] = {}
+    unknown: list[str] = []
+    for line in done.stderr.splitlines():
+        vanished = line.rstrip().endswith(_VANISHED)
+        found = _PATH.search(line)
+        if found is None:
+            unknown += [] if vanished else [line]
+        elif found[2]:
+            files |= {} if vanished else {found[1]: found[0]}
+        elif found[1] == _FIRST or not vanished:
+            unseen.add(found[1])
+    unseen |= _closed_to_us(files, machine)
     others = unseen - _of_root_itself(unseen, machine)
     if others:
         return (
             f"what other users' processes ({len(others)}) have open or mounted cannot be seen; "
             + REMEDY
         )
-    unknown = [line for line in lines if not _PROCESS.search(line)]
     if unknown or (done.exit_code and not done.stderr.strip()):
         said = unknown[0].strip()[:200] if unknown else f"exit code {done.exit_code}"
         return f"what other processes have open or mounted could not be found out ({said})"
     return ""
+
+
+def _closed_to_us(files: Mapping[str, str], machine: Machine) -> set[str]:
+    """Which processes do not even tell the names of what they have open, by one file of each.
+
+    The others do: what cannot be looked at is then a file, whose filesystem is gone or shows it to
+    its user alone (FUSE), and no device.
+    """
+    if not files:
+        return set()
+    done = machine.run(["sh", "-c", _LINKS, "sh", *files.values()])
+    told = [line for line in done.stdout.splitlines() if " -> " in line]
+    told += [line for line in done.stderr.splitlines() if line.rstrip().endswith(_VANISHED)]
+    return files.keys() - {found[1] for line in told if (found := _PATH.search(line))}
 
 
 def _of_root_itself(processes: Collection[str], machine: Machine) -> set[str]:

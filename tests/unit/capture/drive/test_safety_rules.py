@@ -398,6 +398,9 @@ def test_both_drives_of_a_dock_have_its_serial(machine: MachineOfFiles, write: C
     with pytest.raises(Refused, match="and so has /dev/sda, /dev/sdc: it does not tell"):
         write("/dev/sdb", "destructive = true\nserial = 'DOCK1'")
     write("/dev/sdb", "destructive = true\nserial = 'SD99'")
+    machine.programs["udevadm info --query=property --name=/dev/sdc"] = Completed(124, "", "")
+    with pytest.raises(Refused, match="not say in time whether /dev/sdc has serial DOCK1, too"):
+        write("/dev/sdb", "destructive = true\nserial = 'DOCK1'")
 
 
 def test_a_process_that_may_write_to_the_drive_is_named(
@@ -466,6 +469,33 @@ def test_a_process_of_root_that_no_right_would_show_is_no_use(
         write()
     else:
         with pytest.raises(Refused, match="CAP_DAC_READ_SEARCH"):
+            write()
+
+
+@pytest.mark.parametrize(
+    ("links", "free"),
+    [
+        (Completed(0, "'/proc/812/fd/7' -> '/run/user/1000/doc/by-app'\n", ""), True),
+        (
+            Completed(1, "", "stat: '/proc/812/fd/7': No such file or directory\n"),
+            True,
+        ),
+        (Completed(1, "'/proc/812/fd/7'\n", "stat: '/proc/812/fd/7': Permission denied\n"), False),
+        (Completed(124, "", ""), False),
+    ],
+)
+@pytest.mark.parametrize("why", ["Permission denied", "Stale file handle"])
+def test_a_file_that_its_filesystem_shows_to_nobody_else_is_no_device(
+    machine: MachineOfFiles, write: Check, links: Completed, free: bool, why: str
+) -> None:
+    """As those of FUSE, which not even root may look at; the link still tells its name."""
+    said = f"find: '/proc/812/fd/7': {why}\nfind: '/proc/1/fd/9': No such file or directory\n"
+    machine.programs["sh -c find -L /proc"] = Completed(1, "", said)
+    machine.programs["sh -c stat -c %N"] = links
+    if free:
+        write()
+    else:
+        with pytest.raises(Refused, match="CAP_SYS_PTRACE"):
             write()
 
 
