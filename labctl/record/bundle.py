@@ -41,6 +41,8 @@ LARGEST_MEMBER = 1 << 40
 """A member that claims to be larger is no channel of any run: refused before it is unpacked."""
 
 MOST_SUMMARY_BYTES = 1 << 28
+MOST_MANIFEST_BYTES = 1 << 26
+"""Some 300,000 files: what a bundle says of itself may be compressed a thousand times."""
 
 _CHUNK = 1 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -206,7 +208,11 @@ def unpack_bundle(bundle: Path, into: Path) -> Unpacked:
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:
     try:
-        return archive.read(name).decode()
+        with archive.open(name) as member:
+            data = member.read(MOST_MANIFEST_BYTES + 1)
+        if len(data) > MOST_MANIFEST_BYTES:
+            raise JournalError(f"{name} is larger than {MOST_MANIFEST_BYTES} bytes")
+        return data.decode()
     except KeyError as error:
         raise JournalError(f"there is no {MANIFEST} in it: not a bundle of labctl") from error
     except UnicodeDecodeError as error:

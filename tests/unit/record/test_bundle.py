@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from labctl.analysis.compare.summary_diff import mismatches
 from labctl.cli.results.bundle import bundle, verify
 from labctl.errors import JournalError
-from labctl.record.bundle import MANIFEST, Manifest
+from labctl.record.bundle import MANIFEST, MOST_MANIFEST_BYTES, Manifest, unpack_bundle
 from labctl.record.layout import READING
 from tests.unit.synthetic_run import Bench, build
 
@@ -230,6 +231,21 @@ def test_spoilt_words_of_the_archive_itself_are_found_refused_or_mean_nothing(
 def test_a_manifest_that_is_none(text: str) -> None:
     with pytest.raises(JournalError, match="cannot be read"):
         Manifest.from_json(text)
+
+
+def test_a_manifest_that_swells_is_not_unpacked(tmp_path: Path) -> None:
+    """200 MB are 200 kB in the archive."""
+    target = tmp_path / "run.labctl.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, bytes(200_000_000))
+    (tmp_path / "into").mkdir()
+    tracemalloc.start()
+    try:
+        with pytest.raises(JournalError, match="larger than"):
+            unpack_bundle(target, tmp_path / "into")
+        assert tracemalloc.get_traced_memory()[1] < 3 * MOST_MANIFEST_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_newer_bundle_says_so() -> None:
