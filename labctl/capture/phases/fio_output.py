@@ -22,7 +22,7 @@ STDERR_FILE = "stderr"
 READ_OUT_WITHIN_S = 5.0
 SECTOR_BYTES = 512
 MOST_COMPLAINTS = 10
-FIT_AGAIN = 1.5
+FIT_AGAIN = 1.2
 """The rate of fio's clock is learned anew with so many times more statuses than before."""
 
 _HARMLESS = ("fio: connected to NBD server",)
