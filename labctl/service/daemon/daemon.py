@@ -20,6 +20,7 @@ from labctl.service.daemon.notices import Notices
 from labctl.service.daemon.settings import ServiceSettings, service_settings
 from labctl.service.daemon.worker import Worker, WorkerContext
 from labctl.service.data_dir import Home, write_private
+from labctl.service.locks.lock_keys import sharing_meters
 from labctl.service.locks.processes import identity_of
 from labctl.service.locks.rig_lock import RigBusy, RigLock, holder_of
 from labctl.sinks.sink import ReportLine
@@ -68,8 +69,10 @@ class Daemon:
             self.notices,
             lambda: self.settings.idle,
         )
+        turns = self._turns()
         self.workers = [
-            Worker(rig, lock, context) for rig, lock in zip(self.rigs, locks, strict=True)
+            Worker(rig, lock, context, turns.get(place))
+            for place, (rig, lock) in enumerate(zip(self.rigs, locks, strict=True))
         ]
         self._write_daemon_file()
         stop = asyncio.Event()
@@ -142,6 +145,15 @@ class Daemon:
                 if not orphaned or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(0.2)
+
+    def _turns(self) -> dict[int, asyncio.Lock]:
+        """What those rigs take turns by, by their place, that have meters in common."""
+        turns: dict[int, asyncio.Lock] = {}
+        for group in sharing_meters(self.rigs):
+            names = ", ".join(self.rigs[place].name for place in group)
+            self.report_line(f"{names} have a meter in common: one works at a time")
+            turns |= dict.fromkeys(group, asyncio.Lock())
+        return turns
 
     async def _restarting(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a task until it returns; an unexpected exception is reported, and it is run again."""

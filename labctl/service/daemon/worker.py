@@ -36,6 +36,8 @@ from labctl.sinks.sink import ReportLine
 
 TICK_S = 1.0
 CHECK_AT_LEAST_EVERY_S = 30.0
+OTHERS_TURN_S = 2 * TICK_S
+"""Pause after a job where another rig has one of its meters, and may begin a job meanwhile."""
 TRY_AGAIN_S = 5.0
 """Pause after an error of the queue or the rig file."""
 HUNG_AFTER_TICKS = 300
@@ -64,12 +66,22 @@ class WorkerContext:
 class Worker:
     """The worker of one rig, whose lock it holds."""
 
-    def __init__(self, rig: Rig, lock: RigLock, context: WorkerContext) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        lock: RigLock,
+        context: WorkerContext,
+        turn: asyncio.Lock | None = None,
+    ) -> None:
+        """``turn`` is held while a job runs, and is one for all rigs that have a meter in common;
+        None: no other rig has one of this rig's."""
         self.rig = rig
         self.last_active_s = time.monotonic()
         """When it last made progress, time.monotonic()."""
         self.stopping = asyncio.Event()
         self._lock = lock
+        self._shares = turn is not None
+        self._turn = turn or asyncio.Lock()
         self._context = context
         self._queue = Queue(context.home)
         self._stamp: int | None = None
@@ -89,15 +101,13 @@ class Worker:
                 if not recovered:
                     await self._recover()
                     recovered = True
-                job = await self._next()
-                self._report_trouble("")
-                if job is None:
+                if await self._do_next():
+                    self._stamp = None  # check for the next job at once
+                    if self._shares:
+                        await self._pause(OTHERS_TURN_S)
+                else:
                     await self._ensure_idle_record()
                     await self._pause(TICK_S)
-                else:
-                    await self._end_idle_record()
-                    await self._run_job(job)
-                    self._stamp = None  # check for the next job at once
             except (LabctlError, OSError) as error:
                 self._report_trouble(str(error))
                 await self._pause(TRY_AGAIN_S)
@@ -120,6 +130,18 @@ class Worker:
             )
             if job.state.over:
                 self._notify_end(job)
+
+    async def _do_next(self) -> bool:
+        """Run the next job; whether there was one, and no other rig has a meter of this one's."""
+        if self._turn.locked():
+            return False
+        async with self._turn:
+            job = await self._next()
+            self._report_trouble("")
+            if job is not None:
+                await self._end_idle_record()
+                await self._run_job(job)
+            return job is not None
 
     async def _next(self) -> Job | None:
         """The next job, marked as running; None while there is none."""
@@ -147,7 +169,7 @@ class Worker:
         if self._idle is not None and not self._idle.running:
             self._idle.close()
             self._idle = None
-        if not self._context.idle():
+        if self._shares or not self._context.idle():  # who takes turns keeps no meter meanwhile
             await self._end_idle_record()
             return
         now = time.monotonic()

@@ -10,7 +10,7 @@ import posixpath
 import re
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -63,6 +63,22 @@ def keys_of_rig(rig: Rig) -> tuple[LockKey, ...]:
                 key = key_of_meter(address, guard)
                 found.setdefault(key.name, key)
     return tuple(sorted(found.values()))
+
+
+def sharing_meters(rigs: Sequence[Rig]) -> tuple[tuple[int, ...], ...]:
+    """Groups of rigs, by their places in ``rigs``, that have meters in common, also through another
+    rig of the group."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, rig in enumerate(rigs):
+        names, members = {key.name for key in keys_of_rig(rig) if key.is_meter}, [place]
+        apart = []
+        for group in groups:
+            if names & group[0]:
+                names, members = names | group[0], [*group[1], *members]
+            else:
+                apart.append(group)
+        groups = [*apart, (names, members)]
+    return tuple(tuple(sorted(members)) for _, members in groups if len(members) > 1)
 
 
 def canonical_target(host: str, target: str) -> str:

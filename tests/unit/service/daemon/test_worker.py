@@ -146,3 +146,28 @@ def test_a_cancel_is_not_missed_when_the_queue_could_not_be_read(bench: Bench, f
     child = Child(50, cancel)
     assert bench.run(child).state is JobState.CANCELLED
     assert child.was_ended and child.ticked <= 3 + fails
+
+
+def test_a_rig_whose_meters_another_one_uses_begins_no_job(bench: Bench) -> None:
+    async def wait_for_its_turn() -> list[JobState]:
+        turn = asyncio.Lock()
+        waiting = Worker(bench.rig, cast(RigLock, None), bench.worker._context, turn)
+        seen = []
+        async with turn:
+            assert not await waiting._do_next()
+            seen.append(bench.queue.job(1).state)
+        child = Child(2)
+
+        async def start(*_: object) -> RunProcess:
+            return cast(RunProcess, child)
+
+        async def next_job() -> Job | None:
+            assert turn.locked()
+            return bench.queue.claim("bench", attempt())
+
+        bench.monkeypatch.setattr(workers.RunProcess, "start", start)
+        bench.monkeypatch.setattr(waiting, "_next", next_job)
+        assert await waiting._do_next() and not turn.locked()
+        return [*seen, bench.queue.job(1).state]
+
+    assert asyncio.run(wait_for_its_turn()) == [JobState.QUEUED, JobState.DONE]

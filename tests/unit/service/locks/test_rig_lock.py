@@ -20,6 +20,7 @@ import pytest
 from labctl.config.rig import Rig, load_rig
 from labctl.service.data_dir import Home, HomeUnusable
 from labctl.service.locks import machine_lock
+from labctl.service.locks.lock_keys import sharing_meters
 from labctl.service.locks.processes import ProcessIdentity, boot_id, identity_of
 from labctl.service.locks.rig_lock import (
     HANDED_DOWN_VARIABLE,
@@ -215,6 +216,24 @@ def test_two_rigs_with_one_meter_cannot_both_open_it(home: Home, rig: Rig, tmp_p
         RigLock.take(home, rig, "labctl run")
     lock.release()
     RigLock.take(home, both, "labctl run").release()
+
+
+def test_rigs_that_share_a_meter_also_through_another_are_one_group(tmp_path: Path) -> None:
+    def rig_with(name: str, *meters: str) -> Rig:
+        text = bench(tmp_path, name, f"/{name}")
+        for number, meter in enumerate(meters, 11):
+            text = text.replace(f"{name}.{tmp_path.name}.{number}", meter)
+        return made(tmp_path, text, name)
+
+    rigs = [
+        rig_with("a", "x"),
+        rig_with("b"),
+        rig_with("c", "y"),
+        rig_with("d", "z"),
+        rig_with("e", "y", "x"),
+        rig_with("f", "z"),
+    ]
+    assert sorted(sharing_meters(rigs)) == [(0, 2, 4), (3, 5)]
 
 
 def conflict(home: Home, first: Rig, second: Rig) -> bool:
