@@ -342,7 +342,7 @@ def _why(error: Exception) -> str:
     if name.startswith("SQLITE_FULL"):
         return "No space left on the disk"
     if name.startswith("SQLITE_READONLY"):
-        return "Read-only: the disk or the file may not be written"
+        return "Read-only file system, or a file that may not be written"
     if name.startswith("SQLITE_BUSY"):
         return f"somebody has held it for {WITHIN_S:.0f} s: try again"
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
