@@ -73,7 +73,7 @@ def window_between(
     if fio is not None:
         rate_u_ns = round(lasted_ns * (abs(fio.rate - rate) + fio.u) / rate)
     began = [one.began(rate) for one in printed]
-    middle = _middle_of([one for one in began if not is_early(one, release_ns)])
+    middle = _middle_of([one for one in printed if not is_early(one.began(rate), release_ns)], rate)
     if middle is None:
         doubt_ns = between_ns - lasted_ns if printed else 0
         return FioWindow(release_ns, latest_ns, max(doubt_ns, least_u_ns), fio=fio)
@@ -103,19 +103,31 @@ def is_early(began: HostMoment, release_ns: int) -> bool:
     return began.t_ns < not_before_ns
 
 
-def _middle_of(moments: Sequence[HostMoment]) -> HostMoment | None:
-    """The moment in the middle, with the doubt of the newest, which knows the clock best, and by
-    how far they are apart if that is more than fio's milliseconds make of it.
+def _middle_of(printed: Sequence[PrintedTimes], rate: float) -> HostMoment | None:
+    """The first I/O in the middle of those that documents give, with the doubt of the newest, which
+    knows the clock best, and by how far they are apart if that is more than fio's milliseconds
+    make of it.
+
+    What fio prints when it exits, 15 to 25 ms after its last I/O, only tells whether the clock was
+    set: its runtime stands meanwhile, so that the begin it gives is late by so much.
 
     None when there is none, or they contradict each other: the wall clock was set meanwhile.
     """
+    moments = [one.began(rate) for one in printed]
     if not moments:
         return None
-    times = [moment.t_ns for moment in moments]
-    clocks = [moment.clock_ns for moment in moments if moment.clock_ns is not None]
-    for same in (times, clocks):
-        if same and max(same) - min(same) > CONTRADICTING_NS:
+    for same in ([one.t_ns for one in moments], [one.clock_ns for one in moments]):
+        known = [time_ns for time_ns in same if time_ns is not None]
+        if known and max(known) - min(known) > CONTRADICTING_NS:
             return None
+    newest = printed[-1]
+    at_work = [
+        moment
+        for one, moment in zip(printed, moments, strict=True)
+        if one.runtime_ms < newest.runtime_ms
+    ] or moments
+    times = [moment.t_ns for moment in at_work]
+    clocks = [moment.clock_ns for moment in at_work if moment.clock_ns is not None]
     clock_ns = round(statistics.median(clocks)) if clocks else None
     middle_ns = round(statistics.median(times))
     # A busy machine may leave fio waiting between its two clock readings.

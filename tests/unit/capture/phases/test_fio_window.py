@@ -41,7 +41,7 @@ def between(lasted_ms: int, printed: Sequence[PrintedTimes], runtime_ms: int) ->
 
 
 def test_it_begins_where_fios_own_clock_says() -> None:
-    window = between(10_020, printed_at((3, 4, 9), NS_PER_MS), 10_000)
+    window = between(10_020, printed_at((3, 4, 9, 4), NS_PER_MS), 10_000)
     assert window.begin_ns == RELEASE_NS + 4 * NS_PER_MS
     assert window.end_ns == window.begin_ns + 10 * NS_PER_S
     assert window.u_ns == 7 * NS_PER_MS, "2 of fio's, 1 of the clock, and they lie 5 apart"
@@ -50,6 +50,10 @@ def test_it_begins_where_fios_own_clock_says() -> None:
 
 def test_documents_that_agree_add_no_doubt() -> None:
     assert between(10_020, printed_at((3, 4, 4, 5), NS_PER_MS), 10_000).u_ns == 3 * NS_PER_MS
+
+
+def test_what_fio_prints_when_it_exits_adds_no_doubt() -> None:
+    assert between(10_040, printed_at((3, 4, 4, 5, 25), NS_PER_MS), 10_000).u_ns == 3 * NS_PER_MS
 
 
 def test_the_first_io_on_another_host_is_told_on_its_clock_and_between_its_bounds() -> None:
