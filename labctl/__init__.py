@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from labctl.report.data.run_data import RailReadings, Readings, RunData, open_run
 
-__all__ = ["RailReadings", "Readings", "RunData", "open_run"]
+    __version__: str
+
+__all__ = ["RailReadings", "Readings", "RunData", "__version__", "open_run"]
 
 
 def __getattr__(name: str) -> Any:
     """numpy and the analysis are only loaded by who asks for them: the command line starts fast."""
+    if name == "__version__":
+        from labctl.installed import labctl_version
+
+        return labctl_version()
     if name in __all__:
         from labctl.report.data import run_data
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Without a file name: the disk that standard output is redirected to is full."""
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 OTHERS_WRITE = 0o002
 """Added to the umask: nobody outside the group may change a record."""
 
@@ -198,7 +199,9 @@ class LazyGroup(TyperGroup):
             gc.enable()
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone = typer.Typer(
+            add_completion=False, rich_markup_mode=None, context_settings=HELP_NAMES
+        )
         alone.command(cmd_name)(found)
         return typer.main.get_command(alone)
 
@@ -224,6 +227,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings=HELP_NAMES,
 )
 
 

@@ -162,7 +162,7 @@ class Run:
             await asyncio.wait([task])
 
     async def _prepare(self, stop: StopRequest) -> tuple[RigActions, dict[str, str]]:
-        """Connect, refuse what must not be done, open the journal. Gives the hands on the drives,
+        """Connect, refuse what must not be done, open the journal. Gives what acts on the drives,
         and why which meters are missing."""
         rig, where = self.rig, self.rig.file.host
         kept = self._resumption

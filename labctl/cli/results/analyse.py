@@ -9,7 +9,8 @@ import typer
 
 from labctl.analysis.methods.method_results import methods_of
 from labctl.analysis.run.summary import summarise
-from labctl.cli.terminal.arguments import JsonOption, RunArgument
+from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.run_names import RunArgument
 from labctl.errors import JournalError
 from labctl.record.reader import RunRecord
 from labctl.report.text.methods import methods_text

@@ -13,7 +13,8 @@ import typer
 
 from labctl.analysis.compare.summary_diff import Mismatch, mismatches
 from labctl.analysis.run.summary import summarise
-from labctl.cli.terminal.arguments import JsonOption, RunArgument
+from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.run_names import RunArgument
 from labctl.errors import JournalError
 from labctl.record.bundle import SUFFIX, enough_room, unpack_bundle, write_bundle
 from labctl.record.reader import RunRecord

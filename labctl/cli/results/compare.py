@@ -16,6 +16,7 @@ from labctl.analysis.compare.points import AnalysedRun
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.json_values import plain_json
 from labctl.record.reader import RunRecord
@@ -56,7 +57,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def compare_runs(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Run directories; RUN:DRIVE is one of several."),
+        typer.Argument(
+            metavar="RUN",
+            parser=find_run,
+            help="Runs, by directory or name; RUN:DRIVE is one of several drives.",
+        ),
     ],
     gate_file: Annotated[
         Path | None, typer.Option("--gate", help="A gate file (TOML): limits.")
@@ -118,7 +123,7 @@ def compare_runs(
 def _sides(runs: Sequence[Path], against: Sequence[str]) -> list[list[RunRecord]]:
     """The records of each side. Raises ConfigurationError when there is nothing to compare."""
     if against:
-        named = [list(runs), *([Path(text) for text in one.split(_BETWEEN)] for one in against)]
+        named = [list(runs), *([find_run(text) for text in one.split(_BETWEEN)] for one in against)]
         for side in named:
             twice = next((path for path in side if side.count(path) > 1), None)
             if twice is not None:

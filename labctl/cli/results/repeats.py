@@ -12,6 +12,7 @@ from labctl.analysis.compare.planning import plan_repeats
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import record_of
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.json_values import plain_json
 from labctl.report.text.comparison import repeats_text
@@ -20,7 +21,11 @@ from labctl.report.text.comparison import repeats_text
 def repeats(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Repeats of one run; RUN:DRIVE is one of several."),
+        typer.Argument(
+            metavar="RUN",
+            parser=find_run,
+            help="Repeats of one run, by directory or name; RUN:DRIVE is one of several drives.",
+        ),
     ],
     change: Annotated[
         float, typer.Option("--change", metavar="PERCENT", help="The change to be told.")

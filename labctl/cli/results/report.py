@@ -13,8 +13,9 @@ import typer
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.summary import summarise
-from labctl.cli.terminal.arguments import JsonOption, RunArgument
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.run_names import RunArgument
 from labctl.config.calibration_file import in_force, load_calibration
 from labctl.config.rig import parse_rig_file
 from labctl.config.rig_file import MAX_AGE_DAYS

@@ -36,6 +36,7 @@ from labctl.cli.terminal.arguments import (
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
+from labctl.cli.terminal.run_names import find_run
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
@@ -65,7 +66,7 @@ def run(
     yes: YesOption = False,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Go on with a run that was cut off, in its directory."),
+        typer.Option(metavar="RUN", parser=find_run, help="Go on with a run that was cut off."),
     ] = None,
     json_output: JsonOption = False,
 ) -> int:

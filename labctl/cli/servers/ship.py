@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.run_names import find_run
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.rig import Rig
 from labctl.config.site import site_file
@@ -33,7 +34,10 @@ PLAIN_EVERY = 0.1
 
 
 def ship_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", parser=find_run, help="Runs, by directory or name."),
+    ],
     to: Annotated[
         list[str] | None,
         typer.Option(metavar="URL", help="To http://HOST:8086?org=ORG&bucket=BUCKET; repeatable."),

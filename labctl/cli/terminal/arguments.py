@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+RUNS_VARIABLE = "LABCTL_RUNS"
 RunsOption = Annotated[
-    Path, typer.Option("--runs", envvar="LABCTL_RUNS", help="Directory of the runs.")
+    Path, typer.Option("--runs", envvar=RUNS_VARIABLE, help="Directory of the runs.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 RIG = typer.Argument(help="A rig file, or the name of a rig in rigs/.")
 PLAN = typer.Argument(help="A built-in plan's name, or a plan file.")
 RigArgument = Annotated[str, RIG]
