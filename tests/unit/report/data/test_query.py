@@ -89,14 +89,14 @@ def test_a_run_that_cannot_be_written_to_is_read_all_the_same(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may write anywhere, so the one call that makes the file is refused instead."""
-    real = Path.touch
+    real = os.open
 
-    def refuse(path: Path, *arguments: int) -> None:
-        if runs in path.parents:
+    def refuse(path: Path | str, flags: int, mode: int = 0o777, **more: int) -> int:
+        if flags & os.O_CREAT and runs in Path(path).parents:
             raise PermissionError(30, "Read-only file system", str(path))
-        real(path, *arguments)
+        return real(path, flags, mode, **more)
 
-    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     assert query("SELECT count(*) FROM phases", [runs]).rows == ((9,),)
     assert not (runs / "first" / PHASES_FILE).exists()
 
