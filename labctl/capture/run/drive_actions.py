@@ -143,6 +143,7 @@ class RigActions:
 
     async def set_power_state(self, wanted: int | None) -> None:
         """Choose an NVMe power state; None: the one that each drive was found in."""
+        await self._wait_for_host()
         for name, control in self.controls.items():
             if wanted is None:
                 state = await asyncio.to_thread(control.set_default_power_state)
@@ -159,6 +160,7 @@ class RigActions:
 
     async def settings_found(self) -> list[dict[str, Any]]:
         """The power state of each drive that has several, and the governor of its host, now."""
+        await self._wait_for_host()
         return await asyncio.to_thread(self._settings_found)
 
     def _settings_found(self) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,19 @@ OWN = 1
 """The state that somebody had set before the run."""
 
 
+class Connection:
+    """To the drive's host, which is there while ``there`` is set."""
+
+    def __init__(self) -> None:
+        self.there = asyncio.Event()
+        self.there.set()
+        self.waited_for = asyncio.Event()
+
+    async def wait_back(self) -> None:
+        self.waited_for.set()
+        await self.there.wait()
+
+
 class Actions:
     """Sets power states of a drive as a run does; what else is done is noted with the state."""
 
@@ -38,6 +52,7 @@ class Actions:
         known = DriveState(DRIVE.target, power_states=(PowerState(0, 8.0), PowerState(3, 2.0)))
         for name, value in {
             "controls": {"": control}, "drive_states": {"": known}, "listener": self,
+            "host": Connection(), "stop": StopRequest(),
         }.items():  # fmt: skip
             object.__setattr__(self.actions, name, value)
         self.refused = False
@@ -111,6 +126,18 @@ async def test_a_phase_that_names_no_state_has_the_one_before_the_run(actions: A
     told = [event.data for event in actions.events if event.kind == EventKind.POWER_STATE]
     assert [data["state"] for data in told] == [0, 3, OWN, 3, OWN]
     assert [data["max_watts"] for data in told][:2] == [8.0, 2.0]
+
+
+async def test_a_host_that_is_away_is_waited_for(actions: Actions) -> None:
+    connection = actions.actions.host
+    assert isinstance(connection, Connection)
+    connection.there.clear()
+    setting = asyncio.create_task(actions.set_power_state(3))
+    await connection.waited_for.wait()
+    assert actions.host.state == OWN and not setting.done()
+    connection.there.set()
+    await setting
+    assert actions.host.state == 3
 
 
 async def test_a_run_that_goes_on_does_not_take_the_killed_ones_state_for_the_drives(
