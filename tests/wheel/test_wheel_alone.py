@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from packaging.requirements import Requirement
 
 from labctl.cli.main import COMMANDS, app
 from labctl.installed import Extra
@@ -242,9 +243,10 @@ def test_what_is_missing_is_one_line_with_the_command_that_adds_it(lab: Lab, lin
     done = lab.run(line)
     assert is_asked_for(NEEDS[line], done), done.stdout + done.stderr
     assert done.stdout == ""
-    wanted = [text for extra in NEEDS[line] for text in REQUIREMENTS[extra]]
-    command = done.stderr.strip().partition("; add it: ")[2]
-    assert shlex.split(command) == [str(lab.wheel.python), "-m", "pip", "install", *wanted]
+    wanted = [Requirement(text) for extra in NEEDS[line] for text in REQUIREMENTS[extra]]
+    command = shlex.split(done.stderr.strip().partition("; add it: ")[2])
+    assert command[:4] == [str(lab.wheel.python), "-m", "pip", "install"]
+    assert [Requirement(text) for text in command[4:]] == wanted
 
 
 def missing_with(extra: Extra) -> dict[str, tuple[Extra, ...]]:
