@@ -76,6 +76,9 @@ class Slice:
     points: tuple[Point, ...]
     series: tuple[PointSeries, ...]
     cursor: Cursor
+    live: bool = False
+    """Made while the run is on: a bin in it may come again with more readings, and replaces this
+    one then. So it has to be stored before what comes after it."""
     replaces: StoredPoints | None = None
     """What is to be removed before: a field of a stored point can be replaced, not withdrawn."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from instruments.simulated.bench import Bench, configure
@@ -27,14 +29,17 @@ from tests.forked_labctl import labctl
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
-PLAN = """
-name = "short"
-idle_before_s = 2
-idle_after_s = 1
+SWEEP = """
 [[sweeps]]
 pattern = "randread"
 queue_depth = [1, 8]
 duration_s = {seconds}
+"""
+PLAN = f"""
+name = "short"
+idle_before_s = 2
+idle_after_s = 1
+{SWEEP}
 """
 
 
@@ -140,6 +145,40 @@ def test_ctrl_c_once_ends_cleanly_with_a_usable_run(
     assert record.end.data["outcome"] == "aborted"
     assert kinds(path, "phase_ended")[-1]["outcome"] == "interrupted"
     assert (path / "report.html").exists()
+
+
+def purging(process: subprocess.Popen[str]) -> psutil.Process:
+    """The program that purges the drive of a run, once it is there."""
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(process.pid).children(recursive=True):
+                if "--name=purge" in child.cmdline():
+                    return child
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(process.communicate())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_purge_ends_with_its_run(tmp_path: Path, how: signal.Signals) -> None:
+    plan, runs = tmp_path / "purge.toml", tmp_path / "runs"
+    plan.write_text('name = "p"\n[[prepare]]\nstep = "purge"\n' + SWEEP.format(seconds=2))
+    with Bench(tmp_path / "bench") as bench:
+        process = subprocess.Popen(
+            [*command(bench.rig, plan, runs), "--yes"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        program = purging(process)
+        process.send_signal(how)
+        process.communicate(timeout=WITHIN_S)
+        program.wait(WITHIN_S)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        (path,) = find_runs(runs)
+        assert "was not over" in str(kinds(path, "phase_ended")[-1]["reason"])
+        (end,) = kinds(path, "run_ended")
+        assert end["outcome"] == "aborted"
 
 
 def test_ctrl_c_twice_kills_at_once(bench: Bench, plan: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ for what the real 2.7 cannot show: partial writes, body limits, odd answers."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections import deque
@@ -35,6 +36,8 @@ class FakeInflux:
     types: dict[tuple[str, str], type] = field(default_factory=dict)
     requests: int = 0
     removes: bool = True
+    held: asyncio.Event | None = None
+    """The first write is answered when it is set."""
     url: str = ""
 
     async def remove(self, request: web.Request) -> web.Response:
@@ -44,6 +47,9 @@ class FakeInflux:
     async def write(self, request: web.Request) -> web.Response:
         self.requests += 1
         body = await request.read()
+        if self.held is not None:
+            held, self.held = self.held, None
+            await held.wait()
         if self.canned:
             answer = self.canned.popleft()
             return web.Response(status=answer.status, text=answer.body, headers=answer.headers)

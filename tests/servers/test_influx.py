@@ -12,16 +12,19 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from labctl.record.header import DriveInfo, RailInfo
 from labctl.record.reader import RunRecord
 from labctl.service.runs.shipping import ship
+from labctl.sinks.cursor import Cursor
 from labctl.sinks.influxdb.line_protocol import line
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.sink import InfluxSink
 from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
-from labctl.sinks.schema import LONGEST_TEXT_BYTES, Point
+from labctl.sinks.schema import LONGEST_TEXT_BYTES, Point, PointSeries
+from labctl.sinks.sink import Slice
 from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_lines import Stored, stored_by
 from tests.servers.influx_run import MadeRun, S, points_of
@@ -62,6 +65,37 @@ async def test_what_the_whole_run_withdrew_is_no_longer_stored(
     assert stored.pop(kept) == of_another_run.fields
     assert_same(stored, expected)
     assert told == []
+
+
+async def test_a_bin_that_comes_again_is_never_overtaken_by_what_it_was(tmp_path: Path) -> None:
+    """The server is slow with the first of two batches of a run that is on."""
+    run = synthetic_run.build(tmp_path, synthetic_run.Bench())
+    (tmp_path / "token").write_text("me:secret")
+
+    def of(n: int, live: bool) -> Slice:
+        power = PointSeries("power", {"rail": "12V"}, np.array([5]), {"n": np.array([float(n)])})
+        return Slice((), (power,), Cursor(), live=live)
+
+    for last_is_live in (True, False):
+        async with serving(FakeInflux(held=asyncio.Event())) as fake:
+            held = fake.held
+            assert held is not None
+            settings = InfluxSettings(
+                url=fake.url, bucket="lab", token_file=str(tmp_path / "token")
+            )
+            async with InfluxSink(run.path, "influxdb", settings, print, from_start=True) as sink:
+                await sink.put(of(42, live=True))
+                await sink.flush()
+                await sink.put(of(48, live=last_is_live))
+                flushed = asyncio.create_task(sink.flush())
+                while not fake.requests:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.2)
+                held.set()
+                await flushed
+                await sink.drain()
+        assert fake.requests == 2
+        assert [fields["n"] for fields in fake.stored.values()] == [48]
 
 
 async def test_a_database_that_removes_nothing_gets_the_run_all_the_same(tmp_path: Path) -> None:

@@ -135,9 +135,12 @@ class RigActions:
             await asyncio.wait((together, asked), return_when=asyncio.FIRST_COMPLETED)
         finally:
             asked.cancel()
-            if not together.done():
+            killed = not together.done()
+            if killed:
                 self.host.kill()
         for error in await together:
+            if error is not None and killed:
+                raise RunFailed("it was not over when the run was to end") from error
             if error is not None:
                 raise error
 

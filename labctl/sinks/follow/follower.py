@@ -106,7 +106,7 @@ class Follower:
         series += self._next_io()
         if series:
             self._cursor = replace(self._cursor, bins=self._bins())
-            return Slice((), tuple(series), self._cursor)
+            return Slice((), tuple(series), self._cursor, live=now_ns is not None)
         if now_ns is None:
             return self._summary()
         if self._unresolved and now_ns > self._unresolved[0].t_ns + SETTLED_NS:
@@ -354,7 +354,7 @@ class Follower:
         replaces = (
             StoredPoints("phase", self.tags["run"], min(times), max(times)) if times else None
         )
-        return Slice((*phases, *true, *marked), (), self._cursor, replaces)
+        return Slice((*phases, *true, *marked), (), self._cursor, replaces=replaces)
 
     def _throttle_point(self, interval: ThrottleInterval) -> Point:
         """Two drives may slow down at the same time: the point of the one that the rig names later

@@ -31,7 +31,8 @@ class _Batch:
 class InfluxSink:
     """Ships one run to one InfluxDB.
 
-    At most ``IN_FLIGHT`` batches are under way, in any order: sending twice changes nothing. The
+    At most ``IN_FLIGHT`` batches are under way, in any order: sending twice changes nothing. One of
+    a run that is on goes alone, since what comes after it may replace points in it. The
     cursor moves when all batches before it are stored. Memory does not grow while the
     server is away: ``put`` waits.
     """
@@ -60,6 +61,7 @@ class InfluxSink:
         self._cursor = Cursor(settings.destination, self._bin_ns)
         self._buffer: list[str] = []
         self._buffer_cursor: Cursor | None = None
+        self._buffer_live = self._sent_live = False
         self._under_way: deque[_Batch] = deque()
         self._places = asyncio.Semaphore(IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,6 +106,7 @@ class InfluxSink:
         if part.replaces is not None:
             await self._wait_until_stored()
             await self._writer.remove(part.replaces)
+        self._buffer_live |= part.live
         self._buffer += [text for text in map(line, part.points) if text is not None]
         await self._send_full()
         for series in part.series:
@@ -140,9 +143,12 @@ class InfluxSink:
 
     async def _wait_until_stored(self) -> None:
         await self.flush()
+        await self._wait_for_all()
+
+    async def _wait_for_all(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)
-        self._raise_failure()
+            self._raise_failure()
 
     def report(self) -> SinkReport:
         """What has been sent so far."""
@@ -155,6 +161,10 @@ class InfluxSink:
         )
 
     async def _send(self, batch: list[str], cursor: Cursor | None) -> None:
+        if self._buffer_live or self._sent_live:
+            await self._wait_for_all()
+        self._sent_live = self._buffer_live
+        self._buffer_live = self._buffer_live and bool(self._buffer)
         await self._places.acquire()
         self._raise_failure()
         entry = _Batch(cursor)
