@@ -26,6 +26,9 @@ from labctl.config.rig_file import Drive
 _NBD_PORT = 10809
 _HERE = ("localhost", "127.0.0.1", "::1")
 _METER = "meter "
+_PSEUDO_TERMINALS = "/dev/pts/"
+"""Their numbers are given to others as soon as they are free, also while a run waits for a meter
+that was behind one: they are named by the path that leads to them."""
 _VISA_BOARD = re.compile(r"^(\w+?)\d*::")
 
 
@@ -124,7 +127,10 @@ def key_of_meter(address: str, guard: str = "") -> LockKey:
         return LockKey(f"{_METER}{name}", f"meter {address}", guard)
     path = address
     with contextlib.suppress(InstrumentError):  # not plugged in now
-        path = os.path.realpath(port_path("", address))
+        port = port_path("", address)
+        path = os.path.realpath(port)
+        if path.startswith(_PSEUDO_TERMINALS):
+            path = str(Path(port).absolute())
     there = path if Path(path).exists() else guard
     return LockKey(f"{_METER}{path}", f"meter {address}", there)
 
