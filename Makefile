@@ -37,9 +37,9 @@ demo: env
 	@$(BIN)/labctl demo
 endif
 
-# Two a core: every test waits now and then, for fio or for a meter. A module's tests stay together:
+# Five on two cores: every test waits now and then, for fio or for a meter. A module's tests stay together:
 # many share a bench or a run. The slow folders come first in the alphabet.
-WORKERS = $(or $(LABCTL_TEST_WORKERS),$(shell echo $$(( $$(nproc) * 2 ))))
+WORKERS = $(or $(LABCTL_TEST_WORKERS),$(shell echo $$(( $$(nproc) * 5 / 2 ))))
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: servers env
 	$(PYTEST)

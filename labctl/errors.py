@@ -18,8 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
 
 from labctl.printable import printable, printable_lines
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 MOST_SHOWN = 200
 """Characters of a value or a key that a message repeats: enough to find it."""
@@ -113,3 +118,14 @@ class GuardTripped(LabctlError):
     """A limit of the rig was passed and the run was aborted."""
 
     exit_code = 3
+
+
+def error_line(error: BaseException) -> str:
+    """An error in one line for a person; where it comes from, if nobody has foreseen it."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(error_line, error.exceptions))
+    if isinstance(error, LabctlError):
+        return str(error)
+    places = extract_tb(error.__traceback__)
+    where = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
+    return f"unexpected {type(error).__name__}: {printable(str(error))}{where}"

@@ -17,15 +17,14 @@ import typer
 from typer.core import TyperGroup
 
 from labctl.cli.terminal.safe_stream import beneath, guard_output
+from labctl.errors import INTERRUPTED
 from labctl.printable import printable_lines
 
 if TYPE_CHECKING:
     from labctl.errors import LabctlError
 
-INTERRUPTED = 130
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Without a file name: the disk that standard output is redirected to is full."""
-HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 OTHERS_WRITE = 0o002
 """Added to the umask: nobody outside the group may change a record."""
 
@@ -199,9 +198,7 @@ class LazyGroup(TyperGroup):
             gc.enable()
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
-        alone = typer.Typer(
-            add_completion=False, rich_markup_mode=None, context_settings=HELP_NAMES
-        )
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(cmd_name)(found)
         return typer.main.get_command(alone)
 
@@ -227,7 +224,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings=HELP_NAMES,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,21 +56,6 @@ def written_records(rows: NDArray[np.void]) -> int:
 
 MOST_HEADER_BYTES = 1 << 24
 """Of ``run.json``: thirty thousand phases, and both texts."""
-
-
-def neither_file_nor_folder(path: Path) -> Path | None:
-    """What is in a folder, at any depth, and is a link, a pipe, a socket or a device; None where
-    there is nothing of the kind. Links are not followed."""
-    folders = [path]
-    while folders:
-        folder = folders.pop()
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(folder / entry.name)
-                elif not entry.is_file(follow_symlinks=False):
-                    return folder / entry.name
-    return None
 
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"

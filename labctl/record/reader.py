@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,6 @@ from labctl.record.layout import (
     LAST_NS,
     MOST_HEADER_BYTES,
     READING,
-    neither_file_nor_folder,
     written_records,
 )
 from labctl.record.phase import Phase
@@ -165,13 +165,28 @@ class RunRecord:
 def refuse_links(path: Path) -> None:
     """Refuse a run directory with anything in it but files and folders: what is written into it, or
     read from it, would be elsewhere, or block. Raises JournalError."""
-    strange = neither_file_nor_folder(path)
+    strange = _neither_file_nor_folder(path)
     if strange is not None:
         raise JournalError(
             f"{path}: {printable(str(strange.relative_to(path)))} is a link, or no file: a run has "
             "files and folders alone, so that nothing outside of it is read or written (cp -rL "
             "copies one without links)"
         )
+
+
+def _neither_file_nor_folder(path: Path) -> Path | None:
+    """What is in a folder, at any depth, and is a link, a pipe, a socket or a device; None where
+    there is nothing of the kind. Links are not followed."""
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(folder / entry.name)
+                elif not entry.is_file(follow_symlinks=False):
+                    return folder / entry.name
+    return None
 
 
 def find_runs(root: Path) -> list[Path]:

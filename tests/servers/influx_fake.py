@@ -36,6 +36,7 @@ class FakeInflux:
     types: dict[tuple[str, str], type] = field(default_factory=dict)
     requests: int = 0
     removes: bool = True
+    answers_queries: bool = False
     held: asyncio.Event | None = None
     """The first write is answered when it is set."""
     url: str = ""
@@ -43,6 +44,13 @@ class FakeInflux:
     async def remove(self, request: web.Request) -> web.Response:
         """The removal of points that later ones replace, which leaves ``stored`` as it is."""
         return web.Response(status=204) if self.removes else _error(404, "not found")
+
+    async def query(self, request: web.Request) -> web.Response:
+        """As 1.x answers a statement that it may not carry out: in a good answer."""
+        if not self.answers_queries:
+            return _error(404, "not found")
+        wrong = {"statement_id": 0, "error": "not authorized"}
+        return web.json_response({"results": [wrong]})
 
     async def write(self, request: web.Request) -> web.Response:
         self.requests += 1
@@ -92,6 +100,7 @@ async def serving(fake: FakeInflux) -> AsyncIterator[FakeInflux]:
     app = web.Application(client_max_size=100_000_000)
     app.router.add_post("/api/v2/write", fake.write)
     app.router.add_post("/api/v2/delete", fake.remove)
+    app.router.add_post("/query", fake.query)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

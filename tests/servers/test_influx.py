@@ -98,10 +98,13 @@ async def test_a_bin_that_comes_again_is_never_overtaken_by_what_it_was(tmp_path
         assert [fields["n"] for fields in fake.stored.values()] == [48]
 
 
-async def test_a_database_that_removes_nothing_gets_the_run_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers_queries", [False, True])
+async def test_a_database_that_removes_nothing_gets_the_run_all_the_same(
+    tmp_path: Path, answers_queries: bool
+) -> None:
     run = synthetic_run.build(tmp_path, synthetic_run.Bench())
     told: list[str] = []
-    async with serving(FakeInflux(removes=False)) as fake:
+    async with serving(FakeInflux(removes=False, answers_queries=answers_queries)) as fake:
         settings = InfluxSettings(url=fake.url, bucket="lab", token_file=str(tmp_path / "token"))
         (tmp_path / "token").write_text(fake.token)
         await ship(run.path, [InfluxSink(run.path, "influxdb", settings, told.append, pace=QUICK)])

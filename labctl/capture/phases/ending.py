@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
-from traceback import extract_tb
 
-from labctl.errors import LabctlError
-from labctl.printable import printable
+from labctl.errors import error_line
 
 
 class Ending:
@@ -27,15 +24,4 @@ class Ending:
         except TimeoutError:
             self.problems.append(f"{what}: not done within {within_s:.0f} s")
         except BaseException as error:  # also a cancellation: the steps behind it are still to come
-            self.problems.append(f"{what}: {in_words(error)}")
-
-
-def in_words(error: BaseException) -> str:
-    """An error in one line for a person; where it comes from, if nobody has foreseen it."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(map(in_words, error.exceptions))
-    if isinstance(error, LabctlError):
-        return str(error)
-    places = extract_tb(error.__traceback__)
-    where = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
-    return f"unexpected {type(error).__name__}: {printable(str(error))}{where}"
+            self.problems.append(f"{what}: {error_line(error)}")

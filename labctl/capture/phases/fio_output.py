@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from labctl.capture.host.drive_host import DriveHost, Spawned
-from labctl.capture.phases.ending import in_words
 from labctl.capture.phases.fio_clock import FASTEST, FioClock, PrintedTimes, fio_clock
 from labctl.capture.phases.fio_job import DISK, DONE, HELD, busy_ms_of
 from labctl.capture.phases.fio_window import is_early
 from labctl.capture.phases.kept_output import KeptFile
+from labctl.errors import error_line
 from labctl.fio.documents import DocumentStream
 from labctl.fio.status import FioStatus, comes_back_empty, status_of
 from labctl.record.phase import Phase
@@ -121,7 +121,7 @@ class FioOutput:
 
     def _reader_ended(self, reader: asyncio.Task[None]) -> None:
         if not reader.cancelled() and (error := reader.exception()) is not None:
-            self._give_up(f"its output is not read any more: {in_words(error)}")
+            self._give_up(f"its output is not read any more: {error_line(error)}")
 
     def check_last_status(self) -> None:
         """Give up when the newest status counts I/Os without their bytes."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import EllipsisType
 from typing import Any
 
 from labctl.capture.host.alongside import alongside
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.phases.contract import DriveActions, PhaseListener
-from labctl.capture.phases.ending import Ending, in_words
+from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.repetition import prepared_again
@@ -25,7 +24,7 @@ from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, r
 from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
-from labctl.errors import GuardTripped, Refused, RunFailed
+from labctl.errors import GuardTripped, Refused, RunFailed, error_line
 from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Pattern, Phase
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
@@ -86,8 +85,9 @@ class PhaseSequence:
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
-        self._power_state: int | EllipsisType | None = ...
-        """The one that was set last; None: the drive's own; ``...``: not known."""
+        self._power_state: int | None = None
+        """The one that was set last; None: the drive's own."""
+        self._power_state_is_known = False
         self._pool = FioPool(actions, now_ns)
         self._finishing: list[asyncio.Task[None]] = []
         self._finding: asyncio.Task[None] | None = None
@@ -237,7 +237,7 @@ class PhaseSequence:
         steady = asyncio.create_task(samples.steady.wait(), name="steady")
         ends = (done, asked, paused, steady)
         try:
-            async with alongside(samples.keep(), f"looks-{phase.index}"):
+            async with alongside(samples.keep(), f"samples-{phase.index}"):
                 if phase.timed:
                     ahead_s = max(phase.duration_s - HOLD_AHEAD_S, 0.0)
                     await asyncio.wait(ends, timeout=ahead_s, return_when=asyncio.FIRST_COMPLETED)
@@ -263,7 +263,7 @@ class PhaseSequence:
                     self._again(phase, reason, stop)
             else:
                 outcome = self._not_completed(phase, problem, stop)
-                self._closed(phase, fio, outcome, in_words(problem))
+                self._closed(phase, fio, outcome, error_line(problem))
                 if isinstance(problem, Refused):
                     raise problem
                 if outcome == Outcome.INTERRUPTED:
@@ -302,11 +302,11 @@ class PhaseSequence:
         """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
         again, with what the plan wants to come before it, unless it must be in one piece."""
         if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
-            self._fail(in_words(problem), stop)
+            self._fail(error_line(problem), stop)
             return Outcome.FAILED
         if stop.asked:
             return Outcome.INTERRUPTED
-        if not self._again(phase, in_words(problem), stop):
+        if not self._again(phase, error_line(problem), stop):
             return Outcome.FAILED
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
@@ -339,10 +339,10 @@ class PhaseSequence:
 
     async def _into_power_state(self, phase: Phase) -> None:
         """The state that the phase names, else the drive's own: another sweep's has ended."""
-        if phase.power_state != self._power_state:
-            self._power_state = ...
+        if not self._power_state_is_known or phase.power_state != self._power_state:
+            self._power_state_is_known = False
             await self._actions.set_power_state(phase.power_state)
-            self._power_state = phase.power_state
+            self._power_state, self._power_state_is_known = phase.power_state, True
 
     def _began(self, phase: Phase, t_ns: int) -> None:
         """Tell that a phase began; meanwhile it is asked which settings it has."""

@@ -32,7 +32,6 @@ from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.meters.live_values import Monitor
-from labctl.capture.phases.ending import in_words
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
@@ -45,12 +44,7 @@ from labctl.capture.run.supervision import Supervisor
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
-from labctl.errors import (
-    ConfigurationError,
-    JournalError,
-    LabctlError,
-    RunFailed,
-)
+from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed, error_line
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
 from labctl.record.events import Event, EventKind, OnEvent, Outcome
@@ -144,7 +138,7 @@ class Run:
         if outcome is None:
             if isinstance(error, LabctlError):
                 raise error
-            raise RunFailed("" if error is None else in_words(error)) from error
+            raise RunFailed("" if error is None else error_line(error)) from error
         return outcome
 
     async def _unless_stopped(self, preparing: Coroutine[Any, Any, T], stop: StopRequest) -> T:

@@ -16,11 +16,19 @@ from typing import Any
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.drive_host import DriveHost
 from labctl.capture.meters.acquisition import Acquisition
-from labctl.capture.phases.ending import Ending, in_words
+from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.drive_actions import of_drive
-from labctl.errors import ConfigurationError, GuardTripped, JournalError, LabctlError, RunFailed
+from labctl.errors import (
+    INTERRUPTED,
+    ConfigurationError,
+    GuardTripped,
+    JournalError,
+    LabctlError,
+    RunFailed,
+    error_line,
+)
 from labctl.record.events import EventKind, Outcome
 from labctl.record.journal import Journal
 
@@ -30,14 +38,13 @@ RESTORE_WITHIN_S = 120.0
 """What was set on a drive is put back by a few programs, each given 30 s."""
 STEP_WITHIN_S = 40.0
 """Every other step: to write what is left of the record may take 30 s."""
-CANCELLED_EXIT_CODE = 130
 _log = logging.getLogger(__name__)
 
 
 class StoppedBeforehand(LabctlError):
     """A run was stopped before it had begun: nothing is recorded."""
 
-    exit_code = CANCELLED_EXIT_CODE
+    exit_code = INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ class RunEnd:
     def because_of(self, error: BaseException) -> None:
         """Let the outcome be that of ``error``, unless the end was asked for before."""
         failed = [] if self._sequence is None else self._sequence.failed
-        reason = "; ".join([*failed[:1], in_words(error)])
+        reason = "; ".join([*failed[:1], error_line(error)])
         if isinstance(error, GuardTripped):
             self._stop.ask(Outcome.ABORTED, reason, error.exit_code)
         elif isinstance(error, LabctlError):
@@ -76,7 +83,7 @@ class RunEnd:
             gone = isinstance(error, ConfigurationError)
             self._stop.ask(Outcome.FAILED, reason, RunFailed.exit_code if gone else error.exit_code)
         elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
-            self._stop.ask(Outcome.ABORTED, "cancelled", CANCELLED_EXIT_CODE)
+            self._stop.ask(Outcome.ABORTED, "cancelled", INTERRUPTED)
         else:
             _log.error("unexpected", exc_info=error)
             self._stop.ask(Outcome.FAILED, reason, RunFailed.exit_code)

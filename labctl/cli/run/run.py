@@ -40,7 +40,7 @@ from labctl.cli.terminal.run_names import find_run
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
-from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.errors import INTERRUPTED, ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.layout import HEADER_FILE
@@ -51,8 +51,6 @@ from labctl.service.locks.rig_lock import RigLock, use_of
 from labctl.service.runs.configured_sinks import SinkFactory, configured_sinks
 from labctl.service.runs.killed_runs import end_fio_of, end_leftovers
 from labctl.service.runs.shipping import LiveShipping
-
-INTERRUPTED = 130
 
 
 def run(

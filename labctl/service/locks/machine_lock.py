@@ -56,7 +56,8 @@ def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
     for descriptor, name in own.items():
         if name.startswith(begin):
             return descriptor
-    for left in reversed(range(_TRIES)):
+    attempt = 1
+    while True:
         held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             held.bind(begin + secrets.token_hex(8).encode())
@@ -69,10 +70,10 @@ def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
         if not holders:
             return held.detach()
         held.close()
-        if not left:
+        if attempt == _TRIES:
             raise HeldByUser(_user_name(holders[0]))
+        attempt += 1
         time.sleep(secrets.randbelow(1000) / 1000 * _STEP_BACK_S)
-    raise AssertionError("unreachable")
 
 
 def _name_of(descriptor: int) -> bytes:

@@ -211,13 +211,15 @@ class InfluxWriter:
             f'DELETE FROM "{points.measurement}" WHERE "run" = \'{points.run}\' '
             f"AND time >= {points.first_ns} AND time <= {points.last_ns}"
         )
-        _, status, _ = await self._client.api_client.call_api(
+        answer = await self._client.api_client.call_api(
             "/query",
             "POST",
             query_params=[("db", self._settings.bucket), ("q", statement)],
-            _return_http_data_only=False,
+            response_type="object",
+            _return_http_data_only=True,
         )
-        return int(status) == 200
+        # 1.x says what went wrong in a good answer
+        return isinstance(answer, dict) and "error" not in json.dumps(answer.get("results"))
 
     async def _until_answered(
         self, ask: Callable[[], Awaitable[bool]], *, refusal_is_final: bool = False
