@@ -122,7 +122,7 @@ def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
     cool = [item for item in summary.measured if item is not hot]
     assert [item.throttled_s for item in cool] == [0, 0]
     assert hot.throttling is not None and hot.throttling.verdict == "throttled"
-    assert hot.watts is not None and hot.watts_unthrottled is not None
+    assert hot.watts is not None and hot.watts_unthrottled is not None, hot.notes
     assert hot.watts_unthrottled.value > hot.watts.value
 
 

@@ -278,7 +278,7 @@ class _RailWorker:
         )
         self._together = True
         self._volts_repeats, self._amps_repeats = RepeatCounter(), RepeatCounter()
-        self._losses = LossTest()
+        self._losses = LossTest(self._duration)
 
     @property
     def enough(self) -> bool:
@@ -337,11 +337,10 @@ class _RailWorker:
 
     def _note_losses(self, t: Floats, watts: Floats, t_volts: Floats, volts: Floats) -> None:
         steps = np.diff(t)
-        if len(steps) < FEWEST_READINGS or float(steps.max()) <= LOST * float(steps.min()):
-            return
-        gaps = np.flatnonzero(steps > LOST * usual_steps(steps, self.amps_interval))
-        if len(gaps):
-            self._losses.add(t, watts, gaps, t_volts, volts)
+        gaps = np.empty(0, dtype=np.intp)
+        if len(steps) >= FEWEST_READINGS and float(steps.max()) > LOST * float(steps.min()):
+            gaps = np.flatnonzero(steps > LOST * usual_steps(steps, self.amps_interval))
+        self._losses.add(t, watts, gaps, t_volts, volts)
 
     def _missing(self) -> float:
         """Share of the phase for which no power stands, nor where the current alone was read: it
@@ -354,9 +353,7 @@ class _RailWorker:
         if 1.0 - self._covered() < LOST_SHARE:
             return 0.0
         volts, watts = self._volts, self._watts
-        return self._losses.lost_at(
-            (watts.mean, math.sqrt(watts.variance)), (volts.mean, math.sqrt(volts.variance))
-        )
+        return self._losses.lost_at((watts.mean, watts.variance), (volts.mean, volts.variance))
 
     def _edge_watts(self) -> float:
         """What may have happened at the edges and is in no reading that counts.

@@ -44,9 +44,14 @@ PILED = 4
 """Times as many as of the next lower value that equal maxima must be to be a wall: the values of a
 meter with coarse digits repeat as well, but become fewer towards their highest."""
 
-LOST_WITH_LOAD = 4.0
-"""Standard deviations from which losses are said to go with the load (once in 16,000 phases by
-chance)."""
+LOST_WITH_LOAD = 3.0
+"""Standard deviations from which losses are said to go with the load (once in 400 phases whose
+readings are lost by chance)."""
+
+BY_CHANCE = 0.025
+"""Share of the moves of a pattern of gaps that may meet as high (or low) a load as it does where it
+is; of more it is chance. Loads that are seldom high are far from normal: there the standard
+deviation alone says too much."""
 
 LOST_SHARE = 0.005
 """Share of a phase below which it does not matter where its readings were lost."""
@@ -56,6 +61,9 @@ MOST_GAPS = 4096
 
 FEWEST_GAPS = 2
 """Gaps from which it is tested whether they go with the load."""
+
+LEVELS = 1024
+"""Parts of a phase whose levels are known when a pattern of gaps is moved along it."""
 
 DIGIT_FROM = 4096
 """Readings of a run from which a meter's digit is estimated."""
@@ -241,45 +249,84 @@ def clipped(one: Repeats, full_scale: float | None) -> bool:
 class LossTest:
     """Whether the gaps in a rail's current lie where the load was another than otherwise.
 
-    Gaps that come at random are a random sample of the moments of the phase: the levels beside
-    them, and the voltage read in them (it sags under load), then have the mean of the phase within
-    the standard error of a random sample of so many (Cochran, *Sampling Techniques*, ch. 2).
+    The levels beside the gaps, and the voltage read in them (it sags under load), are held against
+    the same pattern of gaps moved along the phase, which meets the load by chance alone (rotation
+    of a point pattern against a series: H. W. Lotwick, B. W. Silverman, *J. R. Stat. Soc. B* 44
+    (1982) 406). So gaps that come close together while the load was at one level, as when a busy
+    host reads nothing for a moment, count as the one occurrence that they are.
     """
 
-    def __init__(self) -> None:
-        self._beside: list[float] = []
-        self._volts: list[float] = []
+    def __init__(self, duration_ns: float) -> None:
+        self._watts, self._volts = _GapLevels(duration_ns), _GapLevels(duration_ns)
 
     def add(
         self, t: Floats, watts: Floats, gaps: NDArray[np.intp], t_volts: Floats, volts: Floats
     ) -> None:
-        """The gaps of one part: ``gaps`` are the numbers of the readings before them."""
-        if len(self._beside) > MOST_GAPS:
+        """The next part of the phase; ``gaps`` are the numbers of the readings before them."""
+        self._watts.add_levels(t, watts)
+        self._volts.add_levels(t_volts, volts)
+        if not len(gaps) or self._watts.full:
             return
-        beside = (watts[gaps] + watts[gaps + 1]) / 2
-        self._beside += beside.tolist()
         middles = (t[gaps] + t[gaps + 1]) / 2
+        self._watts.add_gaps(middles, (watts[gaps] + watts[gaps + 1]) / 2)
         first = np.searchsorted(t_volts, t[gaps], side="right")
         last = np.searchsorted(t_volts, t[gaps + 1], side="left")
         for low, high, middle in zip(first.tolist(), last.tolist(), middles.tolist(), strict=True):
             if high > low:
                 nearest = low + int(np.abs(t_volts[low:high] - middle).argmin())
-                self._volts.append(float(volts[nearest]))
+                self._volts.add_gaps(t_volts[nearest : nearest + 1], volts[nearest : nearest + 1])
 
     def lost_at(self, watts: tuple[float, float], volts: tuple[float, float]) -> float:
         """How many standard deviations more than the mean the load was where readings were lost:
         negative where it was less, 0 where it cannot be told.
 
-        Mean and standard deviation of the ``watts`` and ``volts`` that were read.
+        Mean and variance of the ``watts`` and ``volts`` that were read.
         """
-        found = [_deviation(self._beside, *watts), -_deviation(self._volts, *volts)]
-        return max(found, key=abs)
+        return max(self._watts.deviation(*watts), -self._volts.deviation(*volts), key=abs)
 
 
-def _deviation(values: Sequence[float], mean: float, std: float) -> float:
-    if len(values) < FEWEST_GAPS or not std > 0:
-        return 0.0
-    return (float(np.mean(values)) - mean) / std * math.sqrt(len(values))
+class _GapLevels:
+    """A quantity's level over a phase in ``LEVELS`` parts, and its values at the gaps."""
+
+    def __init__(self, duration_ns: float) -> None:
+        self._edges = np.linspace(0.0, max(duration_ns, 1.0), LEVELS + 1)[1:-1]
+        self._sums, self._counts = np.zeros(LEVELS), np.zeros(LEVELS)
+        self._pattern = np.zeros(LEVELS)
+        self._gaps = 0
+        self._at_gaps = 0.0
+
+    @property
+    def full(self) -> bool:
+        return self._gaps > MOST_GAPS
+
+    def add_levels(self, t: Floats, values: Floats) -> None:
+        cuts = np.searchsorted(t, self._edges)
+        first = np.concatenate(([0], cuts))
+        counts = np.diff(first, append=len(t))
+        some = counts > 0
+        if len(t):
+            self._sums[some] += np.add.reduceat(values, first[some])
+        self._counts += counts
+
+    def add_gaps(self, t: Floats, values: Floats) -> None:
+        np.add.at(self._pattern, np.searchsorted(self._edges, t, side="right"), 1.0)
+        self._gaps += len(t)
+        self._at_gaps += float(values.sum())
+
+    def deviation(self, mean: float, variance: float) -> float:
+        """Of the mean at the gaps from the ``mean`` of the phase, in standard deviations."""
+        if self._gaps < FEWEST_GAPS or not variance > 0:
+            return 0.0
+        read = np.flatnonzero(self._counts)
+        levels = np.interp(np.arange(LEVELS), read, self._sums[read] / self._counts[read])
+        levels -= levels.mean()
+        # the mean of the levels at the pattern, for every move of it
+        moved = np.fft.irfft(np.fft.rfft(self._pattern).conj() * np.fft.rfft(levels), LEVELS)
+        of_moves = float(np.mean(moved**2)) / self._gaps**2
+        inside = max(variance - float(np.mean(levels**2)), 0.0) / self._gaps
+        apart = (self._at_gaps / self._gaps - mean) / math.sqrt(of_moves + inside)
+        beyond = float(np.mean(moved >= moved[0] if apart > 0 else moved <= moved[0]))
+        return apart if beyond <= BY_CHANCE else 0.0
 
 
 def digit_of(channel: ChannelSeries) -> float:
