@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from instruments import drivers
-from instruments.driver_kit.scpi import is_model, parse_identity
+from instruments.driver_kit.scpi import parse_identity
 from instruments.driver_kit.serial_display import SerialDisplayMeter
 from instruments.drivers import (
     brymen_bm25x,
@@ -30,7 +30,6 @@ from instruments.transports.serial_line import SerialLine
 from instruments.transports.serial_ports import stable_path
 from instruments.transports.visa_line import VisaLine
 
-_POLLED_DRIVER: Final = "scpi_dmm"
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
 _SCPI_BAUD: Final = ((115_200, b"\n"), (9600, b"\r\n"))
@@ -87,17 +86,9 @@ def _model_of(identity: str) -> str:
 
 
 def driver_for_model(model: str) -> tuple[str, str]:
-    """The driver that knows this model, and the model as that driver's settings spell it.
-
-    ``scpi_dmm`` comes last because it asks for each reading: a driver that reads the meter's
-    memory, with the meter's clock, is better.
-    """
-    for name in sorted(drivers.names(), key=lambda name: (name == _POLLED_DRIVER, name)):
-        field = drivers.settings_model(name).model_fields.get("model")
-        for known in get_args(field.annotation) if field is not None else ():
-            if is_model(str(known), model):
-                return name, str(known)
-    return (_POLLED_DRIVER, "generic") if model else ("", "")
+    """The driver that knows this model and how it spells it; any SCPI meter can be polled."""
+    fallback = (drivers.POLLED, drivers.GENERIC) if model else ("", "")
+    return drivers.driver_knowing(model) or fallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import ALLOWED, printable, printable_lines
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_LIKE_DEEPER = 0.8
+"""How alike a key of a table below must be to be the one that was meant (difflib's ratio)."""
+_PIECE = re.compile(r"\[((?:\\.|[^\]\\])+)\]([*+]|\{\d+,(\d+)\})?")
+"""A class of characters in a pattern, and how many of them."""
 
 SEVERAL_LINES = frozenset({"summary", "source"})
 """Keys whose text is for people and may have line breaks; every other text is on one line."""
 
 
-def mistakes_of(error: ValidationError, file: str, prefix: str = "") -> list[Mistake]:
-    """Every mistake of ``error``: file, key, the value that stands there, what is allowed."""
+def mistakes_of(
+    error: ValidationError, file: str, prefix: str = "", model: type[BaseModel] | None = None
+) -> list[Mistake]:
+    """Every mistake of ``error``: file, key, the value that stands there, what is allowed.
+
+    ``model``: what was validated, so that a key that it does not have leads to one that it has.
+    """
     return [
         Mistake(
             file=file,
             key=_key(prefix, item["loc"]),
             value=None if item["type"] == "missing" or _is_large(item["input"]) else item["input"],
-            allowed=_allowed(item["type"], item["msg"]),
+            allowed=_allowed(item, model),
         )
-        for item in error.errors(include_url=False, include_context=False)
+        for item in error.errors(include_url=False)
     ]
 
 
@@ -43,13 +58,98 @@ def _is_large(value: object) -> bool:
     return isinstance(value, dict | list)
 
 
-def _allowed(kind: str, message: str) -> str:
-    if kind == "missing":
-        return "is missing"
-    if kind == "extra_forbidden":
-        return "no such key here"
-    plain = message.removeprefix("Value error, ").replace("Input should be", "must be")
+def _allowed(item: ErrorDetails, model: type[BaseModel] | None) -> str:
+    context = item.get("ctx", {})
+    match item["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            *above, key = item["loc"]
+            return "no such key here" + ("" if model is None else meant_key(str(key), model, above))
+        case "string_pattern_mismatch":
+            return pattern_in_words(context["pattern"])
+        case "literal_error":
+            words = re.findall(r"'([^']*)'", str(context["expected"]))
+            return f"must be {context['expected']}{meant(str(item['input']), words)}"
+    plain = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return plain.replace("String should", "must")
+
+
+def meant(text: str, known: Iterable[str]) -> str:
+    """A question after the word that was meant; empty where none is like it."""
+    cases = {word.casefold(): word for word in known}
+    found = get_close_matches(text.casefold(), cases, 1)
+    return f": is {cases[found[0]]!r} meant?" if found else ""
+
+
+def meant_key(key: str, model: type[BaseModel], above: Sequence[int | str] = ()) -> str:
+    """The key that was meant below ``above`` in ``model``, or those that there are."""
+    kinds: list[Any] = [model]
+    for part in above:
+        kinds = [below for kind in kinds for below in _below(kind, part)]
+    models = [found for kind in kinds for found in _models_in(kind)]
+    keys = [name for one in models for name in one.model_fields]
+    deeper = {
+        name: f"{field}.{name}"
+        for one in models
+        for field, info in one.model_fields.items()
+        for inner in _models_in(info.annotation)
+        for name in inner.model_fields
+    }
+    if key not in deeper and (found := get_close_matches(key, keys, 1)):
+        return f": is {found[0]!r} meant?"
+    if found := get_close_matches(key, deeper, 1, _LIKE_DEEPER):
+        return f": is {deeper[found[0]]!r} meant?"
+    return f"; there are: {', '.join(keys)}" if keys else ""
+
+
+def _below(kind: Any, part: int | str) -> Iterator[Any]:
+    """What may stand below ``part`` of a type: a model's field, an item of a table or list."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if part in kind.model_fields:
+            yield kind.model_fields[str(part)].annotation
+    elif get_origin(kind) is dict:
+        yield get_args(kind)[1]
+    elif get_origin(kind) in (list, tuple):
+        yield get_args(kind)[0]
+    else:
+        for inner in get_args(kind):
+            yield from _below(inner, part)
+
+
+def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
+    """The models that a type is, or may be (``X | None``, ``Annotated``)."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    elif get_origin(kind) not in (dict, list, tuple):
+        for inner in get_args(kind):
+            yield from _models_in(inner)
+
+
+def pattern_in_words(pattern: str) -> str:
+    """What a text may be that has to match ``pattern``, of the form ``^[first][rest]{0,9}$``."""
+    (first, *_), *rest = pieces = _PIECE.findall(pattern)
+    marks, _, most = pieces[-1]
+    words = f"must be made of {_marks(marks)}"
+    if rest and first != marks:
+        words += f", and begin with one of {_marks(first)}"
+    return words + (f"; at most {int(most) + len(rest)} characters" if most else "")
+
+
+def _marks(marks: str) -> str:
+    """A class of characters in words."""
+    kinds = {
+        "A-Za-z": "letters",
+        "a-z": "lower-case letters",
+        "0-9": "digits",
+    }
+    left, found = marks, []
+    for span, name in kinds.items():
+        if span in left:
+            left = left.replace(span, "")
+            found.append(name)
+    alone = " ".join(dict.fromkeys(left.replace("\\", "")))
+    return ", ".join([*found, *([alone] if alone else [])])
 
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -16,6 +17,7 @@ from pydantic import (
 
 from instruments.driver_kit import specifications
 from instruments.reading import Accuracy
+from instruments.transports.addresses import checked_resource
 from instruments.transports.host_files import HostFiles, host_files
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine
@@ -108,7 +110,7 @@ class HostFilesSettings(DriverSettings):
 class VisaAddress(DriverSettings):
     """The address of a VISA instrument, and the settings of its line."""
 
-    resource: Annotated[str, Field(min_length=1)]
+    resource: Annotated[str, Field(min_length=1), AfterValidator(checked_resource)]
     """``TCPIP0::192.168.1.20::5025::SOCKET``, ``TCPIP0::…::INSTR`` (VXI-11), ``…::hislip0::INSTR``,
     ``USB0::…::INSTR``, ``GPIB0::22::INSTR``, ``ASRL/dev/ttyUSB0::INSTR``."""
     visa_library: str = "@py"

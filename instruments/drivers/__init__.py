@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from pydantic import BaseModel
 
@@ -23,8 +23,11 @@ from instruments.reading import HostClock
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "Driver", "create", "names", "settings_model"]
+__all__ = ["GROUP", "Driver", "create", "driver_knowing", "names", "settings_model"]
 
+POLLED: Final = "scpi_dmm"
+GENERIC: Final = "generic"
+"""What a driver calls a model that it knows nothing of."""
 GROUP = "labctl.instruments"
 """The group of entry points that add drivers."""
 
@@ -86,6 +89,25 @@ def create(
     loaded = _load(driver)
     validated = loaded.settings.model_validate(dict(settings))
     return loaded.instrument(name, validated, clock, *(() if line is None else (line,)))
+
+
+def driver_knowing(model: str) -> tuple[str, str] | None:
+    """The driver that knows this model, and the model as its settings spell it; None: no driver.
+
+    ``scpi_dmm`` comes last because it asks for each reading: a driver that reads the meter's
+    memory, with the meter's clock, is better. Drivers that cannot be loaded are left out.
+    """
+    from instruments.driver_kit.scpi import is_model
+
+    for name in sorted(names(), key=lambda name: (name == POLLED, name)):
+        try:
+            field = settings_model(name).model_fields.get("model")
+        except DriverUnusable:
+            continue
+        for known in get_args(field.annotation) if field is not None else ():
+            if known != GENERIC and is_model(str(known), model):
+                return name, str(known)
+    return None
 
 
 def _load(driver: str) -> Driver:

@@ -243,8 +243,26 @@ def version(
 def _fail(error: LabctlError) -> NoReturn:
     stream = beneath(sys.stderr)
     for line in printable_lines(str(error)).splitlines():
-        typer.secho(f"labctl: {line}", file=stream, fg="red" if stream.isatty() else None)
+        text = f"labctl: {line}"
+        if stream.isatty():
+            typer.secho("\n".join(_wrapped(text)), file=stream, fg="red")
+        else:
+            typer.echo(text, file=stream)
     raise SystemExit(error.exit_code)
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines of a message as wide as the terminal; words, hence paths and commands, stay whole."""
+    import shutil
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        max(shutil.get_terminal_size().columns, 40),
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _refuse_foreign_instruments() -> None:

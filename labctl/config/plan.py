@@ -123,7 +123,7 @@ def parse_plan(text: str, file: str) -> Plan:
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file)) from error
+        raise ConfigurationError(mistakes_of(error, file, model=Plan)) from error
 
 
 def _beside(data: dict[str, Any], folder: Path) -> None:

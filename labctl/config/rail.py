@@ -6,15 +6,25 @@ burden voltage): whoever measures the volts on the supply's side of it measures 
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from labctl.record.layout import NAME_PATTERN
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """What a rig calls its rails, drives, sensors and instruments."""
-ChannelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$")]
+_CHANNEL = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+
+def _channel_name(name: str) -> str:
+    if not _CHANNEL.fullmatch(name):
+        raise ValueError("must name a channel as instrument.channel, such as 'v12.voltage'")
+    return name
+
+
+ChannelName = Annotated[str, AfterValidator(_channel_name)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -95,6 +105,8 @@ class Rail(BaseModel):
     nominal_volts: Positive
     tolerance_pct: Annotated[float, Field(gt=0, le=50)] = 5.0
     voltage: ChannelName
+    voltage_is_shared: Annotated[bool, Field(strict=True)] = False
+    """The same channel gives the volts of other rails, which must say so, too."""
     volts_at: Literal["drive", "supply"] = "drive"
     """On which side of the shunt or ammeter the volts are measured."""
     current: Annotated[Current, BeforeValidator(channel_alone)]

@@ -9,7 +9,7 @@ its driver. A rig has one drive (``[drive]``) or several that are tested at once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from instruments.instrument import Instrument
 from instruments.reading import Channel, Quantity
 from labctl.config.rig_file import FIO_INSTRUMENT, TAKEN_RAIL, Drive, RigFile
 from labctl.config.sweeps import ASYNC_ENGINES
+from labctl.config.used_twice import used_twice
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.header import ChannelInfo, DriveInfo, RailInfo, SensorOf, is_of_drive
 from labctl.record.layout import CHANNEL_NAME, HOST_INSTRUMENT
 from labctl.record.phase import Phase
-from labctl.toml_reading import mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import meant, mistakes_of, parse_toml, read_configuration
 
 _CHIPS_OF_DRIVES = ("nvme", "drivetemp")
 """What the kernel's hwmon calls the sensors of drives."""
@@ -225,7 +226,7 @@ def parse_rig_file(text: str, path: str) -> RigFile:
     try:
         return RigFile.model_validate(parse_toml(text, path))
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, path)) from error
+        raise ConfigurationError(mistakes_of(error, path, model=RigFile)) from error
 
 
 def parse_rig(text: str, path: str) -> Rig:
@@ -237,7 +238,7 @@ def parse_rig(text: str, path: str) -> Rig:
     try:
         file = RigFile.model_validate(data)
     except ValidationError as error:
-        mistakes += mistakes_of(error, path)
+        mistakes += mistakes_of(error, path, model=RigFile)
     channels: dict[str, tuple[Channel, ...]] = {}
     entries = data.get("instruments")
     for name, entry in (entries if isinstance(entries, dict) else {}).items():
@@ -251,6 +252,7 @@ def parse_rig(text: str, path: str) -> Rig:
         mistakes.append(Mistake(path, "drives", None, "is there beside drive: use one of them"))
     if file is not None:
         mistakes += _wrong_references(file, channels, path)
+        mistakes += used_twice(file, channels, path)
         mistakes += _wrong_drives(file, path)
     if mistakes or file is None:
         raise ConfigurationError(mistakes)
@@ -269,13 +271,13 @@ def _channels_of(
     if name == HOST_INSTRUMENT:
         mistakes.append(Mistake(path, prefix, None, "this name is kept for the host's clock"))
     if driver not in drivers.names():
-        known = ", ".join(drivers.names())
-        mistakes.append(Mistake(path, f"{prefix}.driver", driver, f"must be one of {known}"))
+        mistakes.append(Mistake(path, f"{prefix}.driver", driver, _no_driver(driver, settings)))
         return None
     try:
         channels = drivers.create(name, driver, settings, time.monotonic_ns).channels
     except ValidationError as error:
-        mistakes += mistakes_of(error, path, prefix)
+        mistakes += mistakes_of(error, path, prefix, drivers.settings_model(driver))
+        mistakes += _of_another_driver(error, driver, path, prefix)
     except DriverUnusable as error:
         mistakes.append(Mistake(path, f"{prefix}.driver", driver, str(error)))
     else:
@@ -285,6 +287,30 @@ def _channels_of(
         mistakes += [Mistake(path, prefix, one, allowed) for one in wrong]
         return channels
     return None
+
+
+def _no_driver(driver: str, settings: Mapping[str, Any]) -> str:
+    """That there is no such driver, and which was meant: of this name, or for this model."""
+    known = drivers.names()
+    if question := meant(driver, known):
+        return f"is no driver{question}"
+    for model in (driver, str(settings.get("model", ""))):
+        reads = drivers.driver_knowing(model)
+        if reads is not None:
+            return f"is no driver; {reads[0]!r} reads a {reads[1]}"
+    return f"must be one of {', '.join(known)}"
+
+
+def _of_another_driver(
+    error: ValidationError, driver: str, path: str, prefix: str
+) -> Iterator[Mistake]:
+    """The driver that knows a model which this one does not."""
+    for item in error.errors(include_url=False):
+        if item["loc"] == ("model",) and item["type"] == "literal_error":
+            reads = drivers.driver_knowing(str(item["input"]))
+            if reads is not None:
+                allowed = f"does not read a {item['input']}, {reads[0]!r} does"
+                yield Mistake(path, f"{prefix}.driver", driver, allowed)
 
 
 def _wrong_references(

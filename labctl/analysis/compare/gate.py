@@ -164,7 +164,7 @@ def parse_gate(text: str, file: str) -> Gate:
     try:
         return Gate.model_validate(parse_toml(text, file))
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, file)) from error
+        raise ConfigurationError(mistakes_of(error, file, model=Gate)) from error
 
 
 def parse_allowances(texts: Sequence[str]) -> list[GateLimit]:

@@ -7,10 +7,11 @@ or from the file that ``notify_file`` names.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labctl.config.site import of_site, site_file
 from labctl.errors import ConfigurationError
@@ -21,10 +22,17 @@ from labctl.toml_reading import mistakes_of
 NOTIFY_VARIABLE = "LABCTL_NOTIFY"
 _SECTION = "service"
 _MOST_ADDRESSES = 50
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
 def _bytes(value: Any) -> Any:
     return None if value is None else parse_size(value)
+
+
+def _time_of_day(text: str) -> str:
+    if not _TIME_OF_DAY.fullmatch(text):
+        raise ValueError("must be a time of day, such as '07:30'")
+    return text
 
 
 class ServiceSettings(BaseModel):
@@ -36,7 +44,7 @@ class ServiceSettings(BaseModel):
     """Kinds of notices that are sent, where there are addresses."""
     notify_file: str | None = None
     """A file with one address a line."""
-    morning: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None
+    morning: Annotated[str, AfterValidator(_time_of_day)] | None = None
     """When the morning summary is sent, local time."""
     commands: bool = False
     """Take commands over MQTT."""
@@ -62,4 +70,6 @@ def service_settings() -> ServiceSettings:
     try:
         return ServiceSettings.model_validate(of_site(_SECTION))
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(site_file()), _SECTION)) from error
+        raise ConfigurationError(
+            mistakes_of(error, str(site_file()), _SECTION, ServiceSettings)
+        ) from error

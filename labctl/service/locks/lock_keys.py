@@ -4,10 +4,8 @@ to it, every node of it and every rig that means it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
-import re
 import socket
 import stat
 from collections.abc import Iterator, Sequence
@@ -15,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlparse
 
-from instruments.errors import InstrumentError
-from instruments.transports.serial_ports import port_path
+from instruments.transports.addresses import canonical_address
 from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
@@ -26,10 +23,6 @@ from labctl.config.rig_file import Drive
 _NBD_PORT = 10809
 _HERE = ("localhost", "127.0.0.1", "::1")
 _METER = "meter "
-_PSEUDO_TERMINALS = "/dev/pts/"
-"""Their numbers are given to others as soon as they are free, also while a run waits for a meter
-that was behind one: they are named by the path that leads to them."""
-_VISA_BOARD = re.compile(r"^(\w+?)\d*::")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,17 +115,9 @@ def key_of_meter(address: str, guard: str = "") -> LockKey:
 
     ``guard`` counts where the address leads to no port of this machine now.
     """
-    if "::" in address:  # a VISA resource; VPP-4.3: no letter case, board 0 may be left out
-        name = _VISA_BOARD.sub(r"\1::", address.strip()).casefold().removesuffix("::instr")
-        return LockKey(f"{_METER}{name}", f"meter {address}", guard)
-    path = address
-    with contextlib.suppress(InstrumentError):  # not plugged in now
-        port = port_path("", address)
-        path = os.path.realpath(port)
-        if path.startswith(_PSEUDO_TERMINALS):
-            path = str(Path(port).absolute())
-    there = path if Path(path).exists() else guard
-    return LockKey(f"{_METER}{path}", f"meter {address}", there)
+    name = canonical_address(address)
+    there = name if "::" not in address and Path(name).exists() else guard
+    return LockKey(f"{_METER}{name}", f"meter {address}", there)
 
 
 def _host_name(host: str) -> str:

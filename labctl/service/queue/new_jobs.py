@@ -174,7 +174,7 @@ def read_matrix(file: Path, find_rig: Callable[[str], Rig], now: datetime) -> li
     try:
         matrix = _Matrix.model_validate(parse_toml(text, str(file)))
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, str(file))) from error
+        raise ConfigurationError(mistakes_of(error, str(file), model=_Matrix)) from error
     mistakes: dict[Mistake, None] = {}
     orders = []
     for block in matrix.jobs:

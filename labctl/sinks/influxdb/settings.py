@@ -89,7 +89,7 @@ def influx_settings(rig_text: str, rig_name: str, to: str | None = None) -> Infl
     try:
         return InfluxSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
+        raise ConfigurationError(mistakes_of(error, source, _SECTION, InfluxSettings)) from error
 
 
 def _server_of(values: Section) -> object:

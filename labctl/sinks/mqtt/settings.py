@@ -73,7 +73,7 @@ def mqtt_settings(rig_text: str, rig_name: str) -> MqttSettings | None:
     try:
         return MqttSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError(mistakes_of(error, source, _SECTION)) from error
+        raise ConfigurationError(mistakes_of(error, source, _SECTION, MqttSettings)) from error
 
 
 def at_broker(host: str, port: int | None) -> MqttSettings:

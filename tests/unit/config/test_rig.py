@@ -70,7 +70,7 @@ def test_every_mistake_comes_at_once_wherever_it_is() -> None:
     assert "instruments.v12.driver" in found
     assert "instruments.i12.nplc" in found
     assert "'fast'" in found["drive.engine"] and "libaio" in found["drive.engine"]
-    assert "truevolt" in found["instruments.v12.driver"]
+    assert "'scpi_dmm' reads a 34401A" in found["instruments.v12.driver"]
 
 
 def test_a_rail_must_name_channels_that_exist_and_measure_the_right_thing() -> None:
