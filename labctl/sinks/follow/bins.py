@@ -73,6 +73,17 @@ class BinStream(ABC):
         """Continue from a cursor."""
         self._complete = self._emitted = complete_ns
 
+    def make_last_again(self) -> None:
+        """A run that was cut off goes on: its last bins, which were taken for complete as nothing
+        more was to come, may change as far as a later reading is interpolated with."""
+        firsts = [t for t in (channel.first_ns for channel in self.channels) if t is not None]
+        if self._complete is None or self._emitted is None or not firsts:
+            return
+        begin = max(self._edge(min(firsts)), self._complete - FAR_NS)
+        if begin < self._complete:
+            self._complete = begin
+            self._repeat.append((begin, self._emitted))
+
     @property
     def complete_ns(self) -> int | None:
         """The edge up to which every emitted bin is complete; None before the first."""

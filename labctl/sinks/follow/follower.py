@@ -230,6 +230,10 @@ class Follower:
                 yield event_point(event, self._phases, self.tags)
             yield from self._phase_points(event)
             self._track(event)
+            if event.kind == EventKind.RUN_RESUMED:
+                for stream in self._streams:
+                    stream.make_last_again()
+                self._cursor = replace(self._cursor, bins=self._bins())
 
     def _distinct(self, event: Event) -> Event:
         """The event, a nanosecond later for each like one at the same time, since it would

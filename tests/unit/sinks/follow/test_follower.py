@@ -125,6 +125,38 @@ def test_followed_live_it_is_the_same_as_read_afterwards(tmp_path: Path, seed: i
     assert stored_by(lines) == points_of(run.path)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_run_that_was_sent_when_it_was_cut_off_and_goes_on_is_as_read_afterwards(
+    tmp_path: Path, seed: int
+) -> None:
+    """Its last bins lacked readings of the slow meters; what comes later changes them."""
+    rng = np.random.default_rng(seed)
+    meters = default_meters()
+    meters["v12.voltage"] = replace(meters["v12.voltage"], rate_hz=1.9)
+    cuts = [4.05, 8.0 + rng.uniform(0, 1)]
+    resumed = tuple((cut + 0.01, "run_resumed", {}) for cut in cuts)
+    run = MadeRun(tmp_path, meters=meters, seed=seed, more_events=resumed)
+    lines: list[str] = []
+    cursor = Cursor()
+    for cut in cuts:
+        run.grow(cut)
+        follower = Follower(run.path, cursor)
+        while (part := follower.advance(None)) is not None:
+            lines += text_of(part)
+            cursor = part.cursor
+    run.grow(1e9)
+    follower = Follower(run.path, cursor)
+    part = follower.advance(None)
+    assert part is not None
+    lines += text_of(part)
+    lines += drained(Follower(run.path, part.cursor))
+    found, expected = (
+        {key: fields for key, fields in stored.items() if key[0] != "phase"}  # a sink replaces them
+        for stored in (stored_by(lines), points_of(run.path))
+    )
+    assert found == expected
+
+
 def test_a_bin_is_given_out_in_time_although_a_meter_is_silent(tmp_path: Path) -> None:
     meters = host_meters()
     meters["v12.voltage"] = replace(meters["v12.voltage"], end_s=3.5)
