@@ -6,6 +6,13 @@ from collections.abc import Iterable
 
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record.events import Outcome
+from labctl.report.numbers import utc
+
+
+def source_words(summary: RunSummary) -> str:
+    """What a chart is of, for the line under its title: drive, rig and date."""
+    drive = " ".join(filter(None, (summary.drive_model, summary.drive_serial))) or "drive not named"
+    return f"{drive} · {summary.rig_name} · {utc(summary.begin_ns, '%Y-%m-%d')}"
 
 
 def rail_names(summary: RunSummary) -> tuple[str, ...]:

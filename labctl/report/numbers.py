@@ -75,6 +75,16 @@ def with_uncertainty(estimate: Estimate | None) -> str:
     return f"{_fixed(estimate.value, decimals)} ± {_fixed(estimate.u, decimals)}"
 
 
+def latency_text(us: float | None, digits: int = 3) -> str:
+    """Microseconds in the unit that suits them: ``605 µs``, ``36.2 ms``, ``1.20 s``."""
+    if us is None or not math.isfinite(us):
+        return NOTHING
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor * 0.9995:
+            return f"{significant(us / factor, digits)} {unit}"
+    return f"{significant(us, digits)} µs"
+
+
 def _scale(number: float) -> tuple[float, str]:
     for factor, prefix in _PREFIXES:
         if abs(number) >= factor * 0.99995:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from labctl.analysis.results import PhaseResult
@@ -23,6 +24,8 @@ class Axis:
     tick: Callable[[int], str]
     point: Callable[[int], str]
     """How a point is named where there is no axis title: ``QD 8``."""
+    log2: bool = False
+    """Whether charts space its points by their logarithm: from 4 to 32 are three doublings."""
 
 
 QUEUE_DEPTH = Axis(
@@ -31,6 +34,7 @@ QUEUE_DEPTH = Axis(
     lambda phase: phase.queue_depth,
     str,
     lambda depth: f"QD {depth}",
+    log2=True,
 )
 READ_SHARE = Axis(
     "read_pct",
@@ -45,8 +49,9 @@ BLOCK_SIZE = Axis(
     lambda phase: phase.block_size_bytes,
     format_size,
     format_size,
+    log2=True,
 )
-JOBS = Axis("jobs", "jobs", lambda phase: phase.jobs, str, lambda jobs: f"{jobs} jobs")
+JOBS = Axis("jobs", "jobs", lambda phase: phase.jobs, str, lambda jobs: f"{jobs} jobs", log2=True)
 POWER_STATE = Axis(
     "power_state",
     "NVMe power state",
@@ -60,11 +65,16 @@ _BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE)
 
 @dataclass(frozen=True, slots=True)
 class PanelPoint:
-    """One phase in its panel. ``tick`` names it on the axis; points are in order."""
+    """One phase in its panel. ``tick`` names it on the axis; points are in order.
+
+    ``place`` is where charts put it on the axis: the logarithm to the base 2 of its value, or its
+    number from 0 where the axis is none of sizes or a point comes again.
+    """
 
     tick: str
     name: str
     result: PhaseResult
+    place: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +124,25 @@ def axis_of(phases: Iterable[Phase]) -> Axis:
     return QUEUE_DEPTH
 
 
+def places_of(values: Sequence[int]) -> list[float]:
+    """Where sizes are put on an axis: their logarithms to the base 2, rounded; their numbers from
+    0 where there is none or one comes again."""
+    if min(values, default=0) <= 0 or len(set(values)) < len(values):
+        return [float(number) for number in range(len(values))]
+    return [round(math.log2(value), 4) for value in values]
+
+
 def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...]:
     seen: dict[int, int] = {}
     points: list[PanelPoint] = []
-    for result in sorted(results, key=lambda item: axis.value(item.phase)):
-        value = axis.value(result.phase)
+    ordered = sorted(results, key=lambda item: axis.value(item.phase))
+    values = [axis.value(result.phase) for result in ordered]
+    places = places_of(values) if axis.log2 else [float(n) for n in range(len(values))]
+    for result, value, place in zip(ordered, values, places, strict=True):
         seen[value] = seen.get(value, 0) + 1
         again = f" ({ordinal(seen[value])})" if seen[value] > 1 else ""
         tick, name = axis.tick(value) + again, axis.point(value) + again
-        points.append(PanelPoint(tick, name, result))
+        points.append(PanelPoint(tick, name, result, place))
     return tuple(points)
 
 

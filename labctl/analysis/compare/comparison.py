@@ -63,6 +63,7 @@ class ComparedRun:
     throttled: int
     drive: str = ""
     """Its name in the rig, where one of several drives is meant."""
+    begin_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ def _compared_runs(sides: Sequence[_Side]) -> Iterator[ComparedRun]:
                 summary.outcome,
                 sum(item.throttled for item in summary.measured),
                 record.drive_name if isinstance(record, RunOfDrive) else "",
+                summary.begin_ns,
             )
 
 

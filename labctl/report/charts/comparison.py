@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import altair as alt
 
@@ -14,12 +15,12 @@ from labctl.analysis.compare.comparison import (
     Comparison,
 )
 from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
-from labctl.analysis.results import RunSummary
-from labctl.report.charts.small_multiples import panel_title, top_legend
+from labctl.analysis.results import Estimate, RunSummary
+from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
 from labctl.report.charts.theme import (
     INK,
+    LATENCY,
     PREFIXED,
-    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -28,11 +29,11 @@ from labctl.report.charts.theme import (
     hues,
     joined,
     plain,
+    signed,
+    triangles,
 )
-from labctl.report.numbers import repeatable_text
+from labctl.report.numbers import latency_text, repeatable_text, utc
 from labctl.report.panels import Panel, panels
-
-_WIDTHS = {1: 760, 2: 465, 3: 300}
 
 
 def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]:
@@ -64,26 +65,32 @@ def _chart(
     found: Comparison, quantity: ComparedQuantity, shown: Sequence[ComparedPanel]
 ) -> Chart | None:
     rows = {row.point: row for row in found.quantity(quantity.name)}
-    called = _legend_names(found.runs)
-    names = tuple(called.values())
-    datasets = Datasets()
-    parts: list[Spec] = []
-    columns = min(max(len(shown), 1), 3)
-    for one in shown:
-        points = _points(one.panel, rows, one.names, called)
-        if points:
-            parts.append(_panel(one.panel, points, quantity, names, datasets, _WIDTHS[columns]))
-    if not parts:
+    called = drive_names(found.runs)
+    if not shown:
         return None
+    grid = PanelGrid.of([one.panel for one in shown])
+    drawn = [(one.panel, points) for one in shown if (points := _points(one, rows, called, grid))]
+    if not drawn:
+        return None
+    tops: dict[bool, float] = {}
+    for panel, points in drawn:
+        highest = max(float(point["high"]) for point in points)
+        tops[panel.in_bytes] = max(highest, tops.get(panel.in_bytes, 0.0))
+    names, datasets = tuple(called.values()), Datasets()
+    parts = [
+        _panel(panel, points, quantity, names, datasets, grid, tops[panel.in_bytes])
+        for panel, points in drawn
+    ]
     title = quantity.title[0].upper() + quantity.title[1:]
     caption = f"{title} of each side along its sweep, ± repeatability (about 95 %) where known."
     if any(cell.throttled for row in rows.values() for cell in row.cells):
         caption += " A red triangle marks a phase in which the drive throttled."
-    return finished(quantity.name, title, caption, joined(parts, columns), datasets)
+    chart = finished(quantity.name, title, caption, joined(parts, grid.columns), datasets)
+    return signed(chart, " against ".join(names))
 
 
-def _legend_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
-    """The legend's name of each side: its letter, and what no other side has."""
+def drive_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """What a chart calls each side: its letter, its drive, and what no other side has."""
     sides: dict[str, list[ComparedRun]] = {}
     for run in runs:
         sides.setdefault(run.side, []).append(run)
@@ -91,7 +98,8 @@ def _legend_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
     for words in (
         [run.drive for run in first],
         [run.drive_model for run in first],
-        [run.drive_serial for run in first],
+        [f"{run.drive_model} {run.drive_serial}".strip() for run in first],
+        [f"{run.drive_model} {utc(run.begin_ns, '%Y-%m-%d %H:%M')}".strip() for run in first],
         [run.run_id for run in first],
     ):
         if all(words) and len(set(words)) == len(first):
@@ -103,14 +111,15 @@ def _legend_names(runs: Sequence[ComparedRun]) -> dict[str, str]:
 
 
 def _points(
-    panel: Panel,
+    one: ComparedPanel,
     rows: Mapping[str, ComparedRow],
-    names: Mapping[int, str],
     called: Mapping[str, str],
+    grid: PanelGrid,
 ) -> list[Row]:
     found: list[Row] = []
-    for point in panel.points:
-        row = rows.get(names[point.result.phase.index])
+    sides = list(called)
+    for point in one.panel.points:
+        row = rows.get(one.names[point.result.phase.index])
         if row is None:
             continue
         for cell in row.cells:
@@ -119,12 +128,12 @@ def _points(
             again = cell.value.repeatability or 0.0
             found.append(
                 {
-                    "x": point.tick,
+                    **grid.sides(point.place, sides.index(cell.run), len(sides)),
                     "run": called[cell.run],
                     "y": cell.value.value,
                     "low": cell.value.value - again,
                     "high": cell.value.value + again,
-                    "text": f"{repeatable_text(cell.value)} {row.unit}",
+                    "text": _value_text(cell.value, row.unit),
                     "throttled": _throttled_text(cell, row.unit),
                 }
             )
@@ -137,12 +146,18 @@ def _throttled_text(cell: ComparedCell, unit: str) -> str:
         return ""
     if cell.unthrottled is None:
         return "the drive throttled"
-    free = repeatable_text(cell.unthrottled)
-    return f"the drive throttled; while it did not: {free} {unit}"
+    return f"the drive throttled; while it did not: {_value_text(cell.unthrottled, unit)}"
+
+
+def _value_text(value: Estimate, unit: str) -> str:
+    """With its repeatability; a latency in the unit that suits it."""
+    if unit == "µs" and value.repeatability is None:
+        return latency_text(value.value)
+    return f"{repeatable_text(value)} {unit}"
 
 
 def _axis_title(quantity: ComparedQuantity) -> str:
-    named = quantity.unit in quantity.title
+    named = quantity.unit in (*quantity.title.split(), "µs")
     return quantity.title if named else f"{quantity.title} ({quantity.unit})"
 
 
@@ -152,37 +167,37 @@ def _panel(
     quantity: ComparedQuantity,
     names: tuple[str, ...],
     datasets: Datasets,
-    width: int,
+    grid: PanelGrid,
+    top: float,
 ) -> Spec:
-    ticks = [point.tick for point in panel.points]
-    x = alt.X(
-        "x:O", sort=ticks, scale=alt.Scale(domain=ticks), title=panel.axis.title,
-        axis=alt.Axis(labelAngle=0, labelOverlap="greedy", grid=False),
-    )  # fmt: skip
-    top = max(float(row["high"]) for row in points)
     scale = alt.Scale(domain=[0, top * 1.1 or 1.0], nice=False)
-    axis = alt.Axis(labelExpr=PREFIXED, tickCount=5, minExtent=34)
+    labels = LATENCY if quantity.unit == "µs" else PREFIXED
+    axis = alt.Axis(labelExpr=labels, tickCount=5, minExtent=44)
     y = alt.Y("y:Q", scale=scale, title=_axis_title(quantity), axis=axis)
     colour = alt.Color(
         "run:N",
-        title=None,
         scale=alt.Scale(domain=list(names), range=hues(names)),
         legend=top_legend(),
     )
     data = datasets.chart(points)
     tooltip = [alt.Tooltip("run:N"), alt.Tooltip("text:N", title="mean ± repeatability")]
-    offset = alt.XOffset("run:N", sort=list(names))
-    layers = [
-        data.mark_bar().encode(x=x, xOffset=offset, y=y, color=colour, tooltip=tooltip),
+    middle = grid.x(panel)
+    layers: list[Any] = [
+        data.mark_rect().encode(
+            x=grid.x(panel, "left:Q"),
+            x2="right:Q",
+            y=y,
+            y2=alt.Y2Datum(0),
+            color=colour,
+            tooltip=tooltip,
+        ),
         data.mark_rule(color=INK, strokeWidth=1.2).encode(
-            x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q"
+            x=middle, y=alt.Y("low:Q", scale=scale), y2="high:Q"
         ),
     ]
     marked = [row for row in points if row["throttled"]]
     if marked:
-        triangle = datasets.chart(marked).mark_point(**{**TRIANGLE, "size": 50}, yOffset=-8)
-        tooltip = [alt.Tooltip("run:N"), alt.Tooltip("throttled:N", title=" ")]
-        high = alt.Y("high:Q", scale=scale)
-        layers.append(triangle.encode(x=x, xOffset=offset, y=high, tooltip=tooltip))
+        seen, high = alt.Tooltip("throttled:N", title=" "), alt.Y("high:Q", scale=scale)
+        layers.append(triangles(datasets, marked, middle, high, seen, up_px=8))
     title = panel_title(panel)
-    return plain(alt.layer(*layers).properties(title=title, width=width, height=180))
+    return plain(alt.layer(*layers).properties(title=title, width=grid.width, height=180))

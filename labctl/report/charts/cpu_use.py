@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from labctl.analysis.results import RunSummary
-from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
+from labctl.report.charts.small_multiples import PanelGrid, panel_title
 from labctl.report.charts.theme import Chart, Datasets, Row, Spec, finished, joined, plain
 from labctl.report.panels import Panel, panels
 
@@ -37,27 +37,28 @@ def cpu_chart(summary: RunSummary) -> Chart | None:
 
 
 def _panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
-    rows = _rows(panel)
+    rows = _rows(panel, grid)
     cores = list(dict.fromkeys(str(row["core"]) for row in rows))
     chart = datasets.chart(rows)
-    x = grid.x(panel)
     y = alt.Y("core:O", sort=cores, title="core", axis=alt.Axis(labelOverlap="greedy"))
     scale = alt.Scale(domain=[0, 100], scheme="blues")
     cells = chart.mark_rect().encode(
-        x=x,
+        x=grid.x(panel, "left:Q"),
+        x2="right:Q",
         y=y,
         color=alt.Color(
             "busy:Q",
             scale=scale,
-            title="busy (%)",
-            legend=top_legend(),
+            legend=alt.Legend(orient="top", direction="horizontal", title="busy (%)"),
         ),
         tooltip=[alt.Tooltip("core:N"), alt.Tooltip("text:N", title="busy")],
     )
     layers = [cells]
     if len(cores) <= _READABLE_CORES and not grid.crowded:
         colour = alt.condition("datum.busy > 60", alt.value("white"), alt.value("#333333"))
-        text = chart.mark_text(fontSize=10).encode(x=x, y=y, text="label:N", color=colour)
+        text = chart.mark_text(fontSize=10).encode(
+            x=grid.x(panel), y=y, text="label:N", color=colour
+        )
         layers.append(text)
     height = min(max(len(cores), 2) * _CELL_HEIGHT, _TALLEST)
     return plain(
@@ -65,10 +66,10 @@ def _panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
     )
 
 
-def _rows(panel: Panel) -> list[Row]:
+def _rows(panel: Panel, grid: PanelGrid) -> list[Row]:
     return [
         {
-            "x": point.tick,
+            **grid.cell(point.place),
             "core": core,
             "busy": busy,
             "label": f"{busy:.0f}",

@@ -88,7 +88,6 @@ def _panel(
     )
     colour = alt.Color(
         "drive:N",
-        title="drive",
         scale=alt.Scale(domain=drives, range=hues(drives)),
         legend=top_legend(),
     )
@@ -103,7 +102,7 @@ def _panel(
 
 def _rows(summary: RunSummary, panel: Panel, value: Value) -> list[Row]:
     return [
-        {"x": point.tick, "drive": drive, "value": shown[0], "text": shown[1]}
+        {"x": point.place, "drive": drive, "value": shown[0], "text": shown[1]}
         for point in panel.points
         for drive, _, result in run_drives.by_drive(summary, point.result)
         if (shown := value(panel, result)) is not None

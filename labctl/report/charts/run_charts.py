@@ -9,16 +9,17 @@ from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.charts.over_time import time_chart
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
-from labctl.report.charts.theme import Chart
+from labctl.report.charts.theme import Chart, signed
+from labctl.report.key_figures import source_words
 
 
 def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep, and the whole run over time."""
-    cpu = cpu_chart(summary)
-    charts = sweep_charts(summary) + drive_charts(summary) + (() if cpu is None else (cpu,))
-    if summary.end_ns <= summary.begin_ns:
-        return charts
-    drive = record.header.drive
-    limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}
-    over_time = time_chart(summary, timeline(record, summary.begin_ns, summary.end_ns), limits)
-    return charts if over_time is None else (*charts, over_time)
+    charts = [*sweep_charts(summary), *drive_charts(summary), cpu_chart(summary)]
+    if summary.end_ns > summary.begin_ns:
+        drive = record.header.drive
+        limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}
+        line = timeline(record, summary.begin_ns, summary.end_ns)
+        charts.append(time_chart(summary, line, limits))
+    source = source_words(summary)
+    return tuple(signed(chart, source) for chart in charts if chart is not None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -14,9 +14,10 @@ from labctl.report import key_figures
 from labctl.report.charts.small_multiples import PanelGrid, panel_title, throttle_words, top_legend
 from labctl.report.charts.theme import (
     GROUPED,
+    HUES,
     INK,
+    LATENCY,
     PREFIXED,
-    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -26,8 +27,10 @@ from labctl.report.charts.theme import (
     joined,
     log_ticks,
     plain,
+    triangles,
 )
 from labctl.report.numbers import (
+    latency_text,
     prefixed,
     prefixed_value,
     scaled,
@@ -50,19 +53,22 @@ def sweep_charts(summary: RunSummary) -> tuple[Chart, ...]:
 
 
 def _triangles(
-    datasets: Datasets, grid: PanelGrid, panel: Panel, heights: dict[str, float], scale: alt.Scale
-) -> Iterator[alt.Chart]:
-    """A red triangle over each throttled phase; ``heights`` by tick."""
+    datasets: Datasets,
+    grid: PanelGrid,
+    panel: Panel,
+    heights: Mapping[float, float],
+    scale: alt.Scale,
+    up_px: int,
+) -> Iterator[Any]:
+    """A red triangle over each throttled phase; ``heights`` by place."""
     rows: list[Row] = [
-        {"x": point.tick, "y": heights[point.tick], "text": _throttled_text(point.result)}
+        {"x": point.place, "y": heights[point.place], "text": _throttled_text(point.result)}
         for point in panel.points
-        if point.result.throttled and point.tick in heights
+        if point.result.throttled and point.place in heights
     ]
     if rows:
-        mark = datasets.chart(rows).mark_point(**{**TRIANGLE, "size": 70}, yOffset=-26)
-        yield mark.encode(
-            x=grid.x(panel), y=alt.Y("y:Q", scale=scale), tooltip=alt.Tooltip("text:N", title=" ")
-        )
+        y, tooltip = alt.Y("y:Q", scale=scale), alt.Tooltip("text:N", title=" ")
+        yield triangles(datasets, rows, grid.x(panel), y, tooltip, up_px=up_px)
 
 
 def _throttled_text(result: PhaseResult) -> str:
@@ -95,7 +101,7 @@ def _watts(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     scale = alt.Scale(domain=[0, top * 1.2], nice=False, zero=True)
     small = [_watts_panel(summary, panel, grid, scale, datasets) for panel in found]
     partly = [point for panel in found for point in panel.points if _is_part(point.result)]
-    idle = " The dashed line is the idle power." if summary.idle_watts is not None else ""
+    idle = " The dashed line is the power of idling." if summary.idle_watts is not None else ""
     if partly:
         idle += " A pale bar has not all rails: its height is not the drive's power."
     caption = (
@@ -115,28 +121,16 @@ def _watts_panel(
 ) -> Spec:
     rails = key_figures.rail_names(summary)
     x = grid.x(panel)
-    y = alt.Y("watts:Q", stack="zero", scale=scale, title="mean power (W)")
-    bars = datasets.chart(
-        [
-            {
-                "x": point.tick,
-                "rail": name,
-                "order": rails.index(name),
-                "watts": rail.watts.value,
-                "opacity": 0.35 if _is_part(point.result) else 1.0,
-                "text": f"{with_uncertainty(rail.watts)} W",
-            }
-            for point in panel.points
-            for name, rail in point.result.rails.items()
-        ]
-    )
     colours = alt.Scale(domain=list(rails), range=hues(rails))
     layers: list[Any] = [
-        bars.mark_bar().encode(
-            x=x,
-            y=y,
-            color=alt.Color("rail:N", scale=colours, title="rail", legend=top_legend()),
-            order=alt.Order("order:Q"),
+        datasets.chart(_bar_rows(panel, grid, rails))
+        .mark_rect()
+        .encode(
+            x=grid.x(panel, "left:Q"),
+            x2="right:Q",
+            y=alt.Y("from:Q", scale=scale, title="mean power (W)"),
+            y2="to:Q",
+            color=alt.Color("rail:N", scale=colours, legend=top_legend()),
             opacity=alt.Opacity("opacity:Q", scale=None),
             tooltip=[alt.Tooltip("rail:N"), alt.Tooltip("text:N", title="mean ± U")],
         )
@@ -144,7 +138,7 @@ def _watts_panel(
     total = datasets.chart(
         [
             {
-                "x": point.tick,
+                "x": point.place,
                 **_span(point.result.watts),
                 "label": value_only(point.result.watts),
                 "text": f"{with_uncertainty(point.result.watts)} W",
@@ -159,14 +153,49 @@ def _watts_panel(
         halo = total.mark_text(dy=-9, fontSize=10, color="white", stroke="white", strokeWidth=3)
         label = total.mark_text(dy=-9, fontSize=10, color=INK)
         layers += [one.encode(x=x, y=high, text="label:N") for one in (halo, label)]
-    heights = {point.tick: _stacked(point) for point in panel.points if _stacked(point)}
-    layers.extend(_triangles(datasets, grid, panel, heights, scale))
+    heights = {point.place: _stacked(point) for point in panel.points if _stacked(point)}
+    layers.extend(_triangles(datasets, grid, panel, heights, scale, 26))
     if summary.idle_watts is not None:
-        idle = datasets.chart([{"y": summary.idle_watts.value}])
-        rule = idle.mark_rule(strokeDash=[4, 3], color=INK, opacity=0.8)
-        layers.append(rule.encode(y=alt.Y("y:Q", scale=scale)))
+        layers.append(_idle_line(datasets, summary.idle_watts, scale))
     return plain(
         alt.layer(*layers).properties(title=panel_title(panel), width=grid.width, height=220)
+    )
+
+
+def _bar_rows(panel: Panel, grid: PanelGrid, rails: Sequence[str]) -> list[Row]:
+    """The part of each rail in the bar of each phase, one upon the other."""
+    rows: list[Row] = []
+    for point in panel.points:
+        top = 0.0
+        for name in rails:
+            rail = point.result.rails.get(name)
+            if rail is None:
+                continue
+            below, top = top, top + rail.watts.value
+            rows.append(
+                {
+                    **grid.sides(point.place),
+                    "from": below,
+                    "to": top,
+                    "rail": name,
+                    "opacity": 0.35 if _is_part(point.result) else 1.0,
+                    "text": f"{with_uncertainty(rail.watts)} W",
+                }
+            )
+    return rows
+
+
+def _idle_line(datasets: Datasets, idle: Estimate, scale: alt.Scale) -> Any:
+    """A dashed line at the power of idling, with its name in the legend."""
+    name = f"idle {significant(idle.value, 3)} W"
+    legend = alt.Legend(
+        orient="top", title=None, symbolType="stroke", symbolStrokeColor=INK, symbolSize=250
+    )
+    dash = alt.Scale(domain=[name], range=[[4, 3]])
+    rule = datasets.chart([{"y": idle.value, "what": name}]).mark_rule(color=INK, strokeWidth=1.2)
+    return rule.encode(
+        y=alt.Y("y:Q", scale=scale),
+        strokeDash=alt.StrokeDash("what:N", scale=dash, legend=legend),
     )
 
 
@@ -189,7 +218,12 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     grid = PanelGrid.of(found)
     datasets = Datasets()
     efficient = any(point.result.iops_per_watt for point in points)
-    small = [_work_panel(panel, grid, datasets, efficient=efficient) for panel in found]
+    tops: dict[str, float] = {}
+    for panel in found:
+        for unit, rows in _work_rows(panel):
+            highest = max((float(row["high"]) for row in rows), default=0.0)
+            tops[unit] = max(highest, tops.get(unit, 0.0))
+    small = [_work_panel(panel, grid, tops, datasets, efficient=efficient) for panel in found]
     caption = "Work of each phase along its axis."
     if efficient:
         caption = (
@@ -200,28 +234,44 @@ def _work(summary: RunSummary, found: Sequence[Panel]) -> Chart | None:
     return finished("work", "Work and efficiency", caption, joined(small, grid.columns), datasets)
 
 
-def _work_panel(panel: Panel, grid: PanelGrid, datasets: Datasets, *, efficient: bool) -> Spec:
-    rate_title = "MB/s" if panel.in_bytes else "IOPS"
-    rates: list[dict[str, Any]] = []
+def _work_rows(panel: Panel) -> tuple[tuple[str, list[Row]], tuple[str, list[Row]]]:
+    """The unit and the rows of the work, and those of the work per energy."""
+    rate_title, per_title = ("MB/s", "MB/J") if panel.in_bytes else ("IOPS", "IOPS/W")
+    rates: list[Row] = []
     efficiencies: list[Row] = []
     for point in panel.points:
         result = point.result
+        at = {"x": point.place, "at": point.name}
         rate = result.bytes_per_s if panel.in_bytes else result.iops
         if rate is not None:
             rate = rate / 1e6 if panel.in_bytes else rate
-            rates.append({"x": point.tick, "y": rate, "text": f"{prefixed(rate)} {rate_title}"})
+            text = f"{prefixed(rate)} {rate_title}"
+            rates.append({**at, "y": rate, "low": rate, "high": rate, "text": text})
         per_energy = (
             scaled(result.bytes_per_joule, 1e-6) if panel.in_bytes else result.iops_per_watt
         )
         if per_energy is not None:
-            row = {"x": point.tick, "y": per_energy.value, **_span(per_energy)}
+            row = {**at, "y": per_energy.value, **_span(per_energy)}
             efficiencies.append({**row, "text": with_uncertainty(per_energy)})
-    upper = _line(datasets, grid, panel, rates, rate_title, "#0072b2", named=not efficient)
+    return (rate_title, rates), (per_title, efficiencies)
+
+
+def _work_panel(
+    panel: Panel,
+    grid: PanelGrid,
+    tops: Mapping[str, float],
+    datasets: Datasets,
+    *,
+    efficient: bool,
+) -> Spec:
+    (rate_title, rates), (per_title, efficiencies) = _work_rows(panel)
+    top = tops[rate_title]
+    upper = _line(datasets, grid, panel, rates, rate_title, top, HUES[0], named=not efficient)
     upper = upper.properties(title=panel_title(panel), width=grid.width, height=150)
     if not efficient:
         return plain(upper)
-    title = "MB/J" if panel.in_bytes else "IOPS/W"
-    lower = _line(datasets, grid, panel, efficiencies, title, "#009e73", named=True)
+    top = tops[per_title]
+    lower = _line(datasets, grid, panel, efficiencies, per_title, top, HUES[2], named=True)
     lower = lower.properties(width=grid.width, height=150)
     return {"vconcat": [plain(upper), plain(lower)], "spacing": 16, "bounds": "flush"}
 
@@ -232,31 +282,29 @@ def _line(
     panel: Panel,
     rows: list[Row],
     title: str,
+    top: float,
     colour: str,
     *,
     named: bool,
 ) -> Any:
-    top = max((float(row["high"] if "high" in row else row["y"]) for row in rows), default=1.0)
+    """A line along the axis, with error bars where its rows have them, up to ``top``."""
     scale = alt.Scale(domain=[0, top * 1.15 or 1.0], nice=False)
     x = grid.x(panel, named=named)
     numbers = GROUPED if panel.in_bytes else PREFIXED
     axis = alt.Axis(labelExpr=numbers, tickCount=5, minExtent=34)
     y = alt.Y("y:Q", scale=scale, title=title, axis=axis)
     chart = datasets.chart(rows)
-    tooltip = [alt.Tooltip("x:O", title=panel.axis.title), alt.Tooltip("text:N", title=title)]
+    tooltip = [alt.Tooltip("at:N", title=" "), alt.Tooltip("text:N", title=title)]
     layers: list[Any] = [
         chart.mark_line(color=colour, strokeWidth=1.5).encode(x=x, y=y),
         chart.mark_point(color=colour, filled=True, size=36, opacity=1).encode(
             x=x, y=y, tooltip=tooltip
         ),
     ]
-    if any("low" in row for row in rows):
+    if any(row["high"] > row["low"] for row in rows):
         layers.append(_error_bars(chart, x, scale, title))
-    throttled = {point.tick for point in panel.points if point.result.throttled}
-    marks = [row for row in rows if row["x"] in throttled]
-    if marks:
-        triangle = datasets.chart(marks).mark_point(**TRIANGLE, yOffset=-12)
-        layers.append(triangle.encode(x=x, y=y))
+    heights = {row["x"]: row["y"] for row in rows}
+    layers.extend(_triangles(datasets, grid, panel, heights, scale, 12))
     return alt.layer(*layers)
 
 
@@ -296,8 +344,8 @@ def _latency_rows(panel: Panel) -> list[Row]:
             latencies_us |= {_MEAN: direction.latency_mean_us, _SLOWEST: direction.latency_max_us}
             for name, us in latencies_us.items():
                 if us is not None and us > 0:
-                    text = f"{significant(us, 3)} µs"
-                    rows.append({"x": point.tick, "op": op, "of": name, "us": us, "text": text})
+                    text = latency_text(us)
+                    rows.append({"x": point.place, "op": op, "of": name, "us": us, "text": text})
     return rows
 
 
@@ -312,11 +360,10 @@ def _latency_panel(
 ) -> Spec:
     chart = datasets.chart(_latency_rows(panel))
     x = grid.x(panel)
-    axis = alt.Axis(labelExpr=PREFIXED, values=ticks, minExtent=34)
-    y = alt.Y("us:Q", scale=scale, title="latency (µs)", axis=axis)
+    axis = alt.Axis(labelExpr=LATENCY, values=ticks, minExtent=44)
+    y = alt.Y("us:Q", scale=scale, title="latency", axis=axis)
     colour = alt.Color(
         "of:N",
-        title="latency",
         scale=alt.Scale(domain=_LATENCIES, range=hues(_LATENCIES)),
         legend=top_legend(),
     )
@@ -331,13 +378,11 @@ def _latency_panel(
     )
     if both:
         dash = alt.Scale(domain=["read", "write"], range=[[1, 0], [5, 3]])
-        line = line.encode(
-            strokeDash=alt.StrokeDash("op:N", scale=dash, title="direction", legend=top_legend())
-        )
+        line = line.encode(strokeDash=alt.StrokeDash("op:N", scale=dash, legend=top_legend()))
         point = point.encode(detail="op:N")
-    heights: dict[str, float] = {}
+    heights: dict[float, float] = {}
     for row in _latency_rows(panel):
         heights[row["x"]] = max(row["us"], heights.get(row["x"], 0.0))
-    marks = _triangles(datasets, grid, panel, heights, scale)
+    marks = _triangles(datasets, grid, panel, heights, scale, 14)
     layers = alt.layer(line, point, *marks)
     return plain(layers.properties(title=panel_title(panel), width=grid.width, height=200))

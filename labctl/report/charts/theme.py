@@ -7,7 +7,7 @@ specification into a picture, both without a network.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ Row = dict[str, Any]
 Spec = dict[str, Any]
 
 INK = "#333333"
+SOFT = "#59636e"
 RED = "#c8102e"
 HUES = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#a05a2c"),
@@ -26,21 +27,18 @@ HUES = (
 """The first six can be distinguished with any colour vision (after Okabe and Ito, 2008); the others
 are for eight block sizes in one chart. Red is for what throttled."""
 
-TRIANGLE: dict[str, Any] = {
-    "shape": "triangle-down",
-    "filled": True,
-    "size": 60,
-    "color": RED,
-    "opacity": 1,
-}
-"""The mark of a phase in which the drive throttled."""
-
 PNG_SCALE = 2.0
 """Pixels of a picture per pixel of the chart."""
 PREFIXED = "abs(datum.value) < 1 ? format(datum.value, '.6~r') : format(datum.value, '~s')"
 """Labels of an axis of large numbers: 0, 50k, 100k. Small ones stay as they are: 0.8, not 800m."""
 GROUPED = "format(datum.value, ',.6~r')"
 """Labels of an axis of plain numbers: 0, 500, 1,500."""
+LATENCY = (
+    "datum.value >= 1e6 ? format(datum.value / 1e6, '.6~r') + ' s'"
+    " : datum.value >= 1e3 ? format(datum.value / 1e3, '.6~r') + ' ms'"
+    " : format(datum.value, '.6~r') + ' µs'"
+)
+"""Labels of an axis of microseconds: 500 µs, 20 ms, 1.5 s."""
 
 _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 _SMALL = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
@@ -55,9 +53,21 @@ _THEME: Spec = {
         "domainColor": "#888888",
         "tickColor": "#888888",
     },
-    "title": {"fontSize": 12, "anchor": "start", "color": INK, "offset": 8},
+    "title": {
+        "fontSize": 12,
+        "anchor": "start",
+        "color": INK,
+        "offset": 8,
+        "subtitleFontSize": 11,
+        "subtitleColor": SOFT,
+        "subtitlePadding": 4,
+    },
     "legend": {**_SMALL, "labelLimit": 240, "labelColor": INK, "titleColor": INK},
 }
+
+
+THROTTLED = "throttled"
+"""What the legend calls a red triangle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,27 @@ class Datasets:
         return alt.Chart(alt.NamedData(name))
 
 
+def triangles(
+    datasets: Datasets,
+    rows: list[Row],
+    x: Any,
+    y: Any,
+    tooltip: alt.Tooltip,
+    *,
+    up_px: int,
+    **channels: Any,
+) -> Any:
+    """A red triangle ``up_px`` above each row: the drive throttled there, says the legend."""
+    legend = alt.Legend(
+        orient="top", title=None, symbolFillColor=RED, symbolStrokeColor=RED, symbolOpacity=1
+    )
+    scale = alt.Scale(domain=[THROTTLED], range=["triangle-down"])
+    chart = datasets.chart([{**row, "mark": THROTTLED} for row in rows])
+    mark = chart.mark_point(filled=True, size=60, color=RED, opacity=1, yOffset=-up_px)
+    shape = alt.Shape("mark:N", scale=scale, legend=legend)
+    return mark.encode(x=x, y=y, shape=shape, tooltip=tooltip, **channels)
+
+
 def plain(chart: Any) -> Spec:
     """A chart without a theme as a specification, to be joined with others.
 
@@ -101,16 +132,25 @@ def joined(parts: list[Spec], columns: int) -> Spec:
 
 
 def finished(name: str, title: str, caption: str, body: Spec, datasets: Datasets) -> Chart:
-    """The chart in the theme of all charts, with its data inside."""
+    """The chart in the theme of all charts, with its title above it and its data inside."""
+    if "title" in body or "concat" not in body:
+        body = {"concat": [body], "columns": 1}
     spec = {
         "$schema": alt.SCHEMA_URL,
         "background": "white",
         "padding": 8,
         "config": _THEME,
+        "title": {"text": title, "fontSize": 14},
         **body,
         "datasets": datasets.rows,
     }
     return Chart(name, title, caption, spec)
+
+
+def signed(chart: Chart, source: str) -> Chart:
+    """The chart with what it is of under its title: it may be cut out and pasted anywhere."""
+    title = {**chart.spec["title"], "subtitle": source}
+    return replace(chart, spec={**chart.spec, "title": title})
 
 
 def linear_y(low: float, high: float, labels: str = PREFIXED) -> tuple[alt.Scale, alt.Axis]:

@@ -18,7 +18,8 @@ from labctl.record.atomic_write import write_atomically
 from labctl.record.reader import RunRecord
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
-from labctl.report.charts.theme import Chart, png_of_svg, static_svg
+from labctl.report.charts.theme import Chart, png_of_svg, signed, static_svg
+from labctl.report.key_figures import source_words
 from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.panels import panels
@@ -140,8 +141,10 @@ def _part(
 ) -> Part:
     """The charts of a part of the page; the files beside it are added to ``files``."""
 
+    source = source_words(summary)
+
     def drawn(chart: Chart) -> Drawn:
-        own = _named_after_drive(name, chart)
+        own = signed(_named_after_drive(name, chart), source)
         svg = static_svg(own.spec)
         files[folder / f"{own.name}.png"] = png_of_svg(svg)
         files[folder / f"{own.name}.pdf"] = bytes(vl_convert.svg_to_pdf(svg))

@@ -16,7 +16,6 @@ from labctl.report.charts.theme import (
     GROUPED,
     INK,
     PREFIXED,
-    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -24,6 +23,7 @@ from labctl.report.charts.theme import (
     hues,
     joined,
     plain,
+    triangles,
 )
 from labctl.report.csv_text import csv_text
 from labctl.report.numbers import estimate_columns, prefixed, with_uncertainty
@@ -106,9 +106,8 @@ def bars(
     ]
     marked = [row for row in rows if row["throttled"]]
     if marked:
-        triangle = datasets.chart(marked).mark_point(**TRIANGLE)
         tooltip = alt.Tooltip("throttled:N", title="throttled in")
-        layers.append(triangle.encode(x=alt.value(6), y=y, tooltip=tooltip))
+        layers.append(triangles(datasets, marked, alt.value(6), y, tooltip, up_px=0))
     size = {"width": 360, "height": max(60, 34 * len(order))}
     return plain(alt.layer(*layers).properties(**size))
 
@@ -172,8 +171,7 @@ def quantity_charts(
         ]
         marked = [row for row in rows if row["throttled_s"] > 0]
         if marked:
-            triangle = datasets.chart(marked).mark_point(**TRIANGLE, yOffset=-12)
             tooltip = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
-            layers.append(triangle.encode(x=x, y=y, tooltip=tooltip))
+            layers.append(triangles(datasets, marked, x, y, tooltip, up_px=12))
         parts.append(plain(alt.layer(*layers).properties(width=HALF_WIDTH, height=200)))
     return joined(parts, 2), datasets

@@ -19,7 +19,6 @@ from labctl.report.charts.theme import (
     GROUPED,
     INK,
     PREFIXED,
-    TRIANGLE,
     Chart,
     Datasets,
     Row,
@@ -29,6 +28,7 @@ from labctl.report.charts.theme import (
     linear_y,
     log_y,
     plain,
+    triangles,
 )
 from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import (
@@ -180,7 +180,6 @@ def _saturation_panel(
         )
     marked = [row for row in rows if row["throttled_s"]]
     if marked:
-        tooltip = [alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")]
-        triangle = datasets.chart(marked).mark_point(**{**TRIANGLE, "size": 30}, yOffset=-10)
-        layers.append(triangle.encode(x=x, y=y, tooltip=tooltip))
+        throttled = alt.Tooltip("throttled_s:Q", title="throttled (s)", format=".1f")
+        layers.append(triangles(datasets, marked, x, y, throttled, up_px=10))
     return plain(alt.layer(*layers).properties(width=_WIDTH, height=200))

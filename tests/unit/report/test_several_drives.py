@@ -59,10 +59,10 @@ def test_files_and_charts_have_every_drive(tmp_path: Path) -> None:
         assert_valid(chart.spec)
     (data,) = charts["drives_work"].spec["datasets"].values()
     assert [(row["x"], row["drive"], row["value"]) for row in data] == [
-        ("2", "left", 1000.0),
-        ("2", "right", 4000.0),
-        ("4", "left", 2000.0),
-        ("4", "right", 8000.0),
+        (1.0, "left", 1000.0),
+        (1.0, "right", 4000.0),
+        (2.0, "left", 2000.0),
+        (2.0, "right", 8000.0),
     ]
     page = report_page(run.record, summary, [])
     assert "Drive by drive" in page and "S-left" in page and "<h3>Drive right</h3>" in page

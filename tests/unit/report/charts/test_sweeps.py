@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +73,7 @@ def test_charts_are_valid_and_have_their_units(name: str, tmp_path: Path) -> Non
     titles = {
         "watts": "mean power (W)",
         "work": "MB/s" if name == "sizes" else "IOPS",
-        "latency": "latency (µs)",
+        "latency": "latency",
         "run": "temperature (°C)",
     }
     for chart in charts:
@@ -116,6 +118,56 @@ def test_the_sweeps_of_a_run_share_one_scale_of_watts() -> None:
     text = json.dumps(watts.spec)
     domains = {part.split("]")[0] for part in text.split('"scale": {"domain": [0, ')[1:]}
     assert len(domains) == 1
+
+
+def rows_of(spec: dict[str, Any], column: str) -> list[dict[str, Any]]:
+    return [row for rows in spec["datasets"].values() for row in rows if column in row]
+
+
+def test_queue_depths_are_placed_by_their_logarithm_at_the_same_place_in_every_panel() -> None:
+    few = Sweep(name="few", pattern=["write"], queue_depth=[4, 32], duration_s=5)
+    summary = summary_of(plan(qd_sweep(), few))
+    for chart in sweep_charts(summary):
+        places = {row["x"] for row in rows_of(chart.spec, "x")}
+        assert places == {0, 1, 2, 3, 4, 5}
+        domains = re.findall(r'"domain": (\[-0.6, [\d.]+\])', json.dumps(chart.spec))
+        assert set(domains) == {"[-0.6, 5.6]"}
+        assert re.search(r">4<.*>32<", static_svg(chart.spec), re.DOTALL)
+
+
+def test_bars_have_one_width_however_few() -> None:
+    alone = Sweep(name="alone", pattern=["write"], queue_depth=[32], duration_s=5)
+    for sweeps in ((qd_sweep(), alone), (alone,)):
+        watts = sweep_charts(summary_of(plan(*sweeps)))[0]
+        widths = {round(row["right"] - row["left"], 3) for row in rows_of(watts.spec, "left")}
+        assert len(widths) == 1
+    part = watts.spec["concat"][0]
+    assert widths.pop() / 1.2 * part["width"] <= 61
+
+
+def test_work_in_one_unit_has_one_scale() -> None:
+    work = sweep_charts(summary_of(plan(qd_sweep(), qd_sweep("randwrite"))))[1]
+    text = json.dumps(work.spec)
+    domains = set(re.findall(r'"scale": {"domain": \[0, ([\d.]+)\]', text))
+    assert len(domains) == 2  # of the work, and of the work per energy
+
+
+def test_a_chart_alone_says_what_it_is_and_what_its_marks_are(tmp_path: Path) -> None:
+    summary = throttled(summary_of(plan(qd_sweep())), 5)
+    charts = {chart.name: chart for chart in run_charts(record_of(tmp_path, summary), summary)}
+    for chart in charts.values():
+        svg = static_svg(chart.spec)
+        assert chart.title in svg
+        assert f"{summary.drive_model} {summary.drive_serial} · bench · 2025-10-09" in svg
+    for name in ("watts", "work", "latency"):
+        assert ">throttled<" in static_svg(charts[name].spec)
+    assert re.search(r">idle \d\.\d\d W<", static_svg(charts["watts"].spec))
+
+
+def test_latencies_have_their_unit_on_the_axis() -> None:
+    charts = sweep_charts(summary_of(plan(qd_sweep())))
+    svg = static_svg(next(chart for chart in charts if chart.name == "latency").spec)
+    assert re.search(r">\d+ µs<", svg) and re.search(r">\d ms<", svg)
 
 
 def test_a_throttled_phase_is_marked_and_said() -> None:
