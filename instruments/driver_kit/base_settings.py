@@ -78,7 +78,7 @@ class PolledSettings(DriverSettings):
 
     dither: bool = True
     """It is asked at a random moment of each interval, so that no load can keep in step with it:
-    see :class:`~instruments.driver_kit.polling.Ticks`."""
+    see :class:`~instruments.driver_kit.polling_ticks.Ticks`."""
 
 
 class SerialSettings(DriverSettings):

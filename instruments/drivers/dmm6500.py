@@ -34,8 +34,8 @@ from pydantic import Field, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings, require_between
 from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.driver_kit.front_panel import FrontPanelCheck
-from instruments.driver_kit.polling import CounterPolling
 from instruments.driver_kit.scpi import parse_quantity
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver

@@ -25,7 +25,7 @@ from instruments.driver_kit.base_settings import (
     accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import LONGER, Ticks, dither_share
+from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (

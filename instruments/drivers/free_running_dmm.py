@@ -24,7 +24,7 @@ from typing import Final, Literal, Self
 from pydantic import model_validator
 
 from instruments.driver_kit.base_settings import MultimeterSettings, PolledSettings, Positive
-from instruments.driver_kit.polling import LONGER, Ticks, dither_share
+from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
 from instruments.driver_kit.scpi import DC_FUNCTIONS, QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, late_answer
 from instruments.driver_kit.stuck_readings import StuckReadingDetector

@@ -26,7 +26,7 @@ from instruments.driver_kit.hwmon_files import (
     find_directory,
     number_in_file,
 )
-from instruments.driver_kit.polling import Ticks, dither_share
+from instruments.driver_kit.polling_ticks import Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import SettingRefused, WrongInstrument
 from instruments.reading import (

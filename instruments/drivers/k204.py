@@ -26,7 +26,7 @@ from instruments.driver_kit.base_settings import (
     SerialSettings,
 )
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import Ticks, dither_share
+from instruments.driver_kit.polling_ticks import Ticks, dither_share
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (

@@ -25,7 +25,7 @@ from instruments.driver_kit.base_settings import (
     require_one_of,
 )
 from instruments.driver_kit.front_panel import FrontPanelCheck
-from instruments.driver_kit.polling import Ticks, dither_share
+from instruments.driver_kit.polling_ticks import Ticks, dither_share
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import (
     LATE_S,

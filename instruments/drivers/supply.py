@@ -26,7 +26,7 @@ from instruments.driver_kit.base_settings import (
     accuracy_from_rig,
 )
 from instruments.driver_kit.batches import batch_of_readings
-from instruments.driver_kit.polling import LONGER, Ticks, dither_share
+from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
 from instruments.driver_kit.scpi import ScpiSession, parse_reading
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused

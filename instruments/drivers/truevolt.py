@@ -30,8 +30,8 @@ from pydantic import ValidationInfo, field_validator
 
 from instruments.driver_kit.base_settings import NplcSettings, require_one_of
 from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.driver_kit.front_panel import FrontPanelCheck
-from instruments.driver_kit.polling import CounterPolling
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.driver_kit.specifications import NPLC_34401A, NPLC_34410A, NPLC_34411A, NPLC_34465A

@@ -243,9 +243,9 @@ class Journal:
                 return
 
     def _write(self, blocks: dict[str, list[Block]], pairs: dict[str, list[ClockPair]]) -> None:
-        for name, looks in pairs.items():  # first: readings without a look cannot be mapped
+        for name, new in pairs.items():  # first: readings without a clock pair cannot be mapped
             begin_ns = self._device_begin_ns.get(name, 0)
-            rows = [(begin_ns + look.device_ns, look.host_ns, look.round_trip_ns) for look in looks]
+            rows = [(begin_ns + pair.device_ns, pair.host_ns, pair.round_trip_ns) for pair in new]
             self._file(f"{name}.clock").append(np.array(rows, CLOCK_PAIR).data)
         for name, parts in blocks.items():
             t_ns = [part.t_ns for part in parts]

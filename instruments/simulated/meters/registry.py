@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meter_kit.dc_meter import ErrorsOf
 from instruments.simulated.meter_kit.faults import SimulatedMeter
-from instruments.simulated.meter_kit.probe import SHARE_OF_LIMITS, Errors, Probe
+from instruments.simulated.meter_kit.probe import Errors, Probe, rng_of, true_shunt_ohm
 from instruments.simulated.meter_kit.serial_meter import PushingMeter, SerialMeter
 from instruments.simulated.meters.brymen_bm25x import Bm257Meter
 from instruments.simulated.meters.dmm6500 import Dmm6500Meter
@@ -217,19 +216,11 @@ DRIVERS: Final = {**SCPI_DRIVERS, **SERIAL_DRIVERS, "ina226": "ina2xx"}
 """The driver of each kind of meter."""
 
 
-def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:
-    """The shunt's true resistance: somewhere within its tolerance."""
-    if config.shunt_ohm is None:
-        return None
-    share = SHARE_OF_LIMITS * config.error_scale * _rng(seed, config.name, "shunt").uniform(-1, 1)
-    return config.shunt_ohm * (1 + share * config.shunt_tolerance_pct / 100)
-
-
 def make_meter(
     config: MeterConfig, seed: int, directory: Path, trace: StateReader
 ) -> SimulatedMeter:
     """The meter that ``config`` describes. Its errors follow from ``seed`` and its name."""
-    rngs = partial(_rng, seed, config.name)
+    rngs = partial(rng_of, seed, config.name)
     shunt_ohm = true_shunt_ohm(config, seed)
     if config.kind in SCPI_DRIVERS:
         probe = Probe(trace, config.point, shunt_ohm, config.leads_add)
@@ -237,7 +228,3 @@ def make_meter(
     if config.kind in SERIAL_DRIVERS:
         return make_serial_meter(config, directory, trace, shunt_ohm, rngs)
     return make_ina226(config, directory, trace, rngs)
-
-
-def _rng(seed: int, name: str, purpose: str) -> np.random.Generator:
-    return np.random.default_rng([seed, zlib.crc32(f"{name}/{purpose}".encode())])

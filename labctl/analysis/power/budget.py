@@ -15,7 +15,6 @@ from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance
 from labctl.analysis.stats.time_mean import LOST
 from labctl.analysis.stats.uncertainty import (
-    difference_components,
     expanded,
     expanded_u,
     limit_component,
@@ -248,26 +247,3 @@ def total_watts(power: PhasePower, rails: Sequence[RailResult]) -> Estimate | No
         each = [rail.process_scatter.expanded_u for rail in power.rails.values()]
         again = max(again, math.hypot(*each))
     return Estimate(value, expanded_u(components), again)
-
-
-def watts_above_idle(
-    rails: dict[str, RailResult], idle: dict[str, RailResult], joined: Estimate | None
-) -> Estimate | None:
-    """Watts above idle, rail by rail on the same meters, summed.
-
-    ``joined`` is the phase's total: without one there is nothing to subtract from. None when the
-    rails of both phases are not the same. The repeatability is that of both phases.
-    """
-    if joined is None or rails.keys() != idle.keys():
-        return None
-    components: list[Component] = []
-    value = 0.0
-    for name, rail in rails.items():
-        above = rail.watts.value - idle[name].watts.value
-        value += above
-        share = above / rail.watts.value if rail.watts.value else 1.0
-        components += difference_components(rail.budget, idle[name].budget, share)
-    again = [joined.repeatability, *(rail.watts.repeatability for rail in idle.values())]
-    known = [value for value in again if value is not None]
-    both = math.hypot(*known) if len(known) == len(again) else None
-    return replace(expanded(value, components), repeatability=both)

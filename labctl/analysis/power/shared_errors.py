@@ -1,4 +1,4 @@
-"""The uncertainty that two phases of one run share, and the ratio of their watts.
+"""The uncertainty that two phases of one run share, the ratio of their watts and watts above idle.
 
 The gain error of a meter is the same in every phase of a run. In the ratio of two phases' watts it
 cancels as far as each rail has the same share in both; the rest of it, and everything else of the
@@ -9,9 +9,15 @@ budget, stays. (Across runs nothing is taken to cancel: see
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from labctl.analysis.results import Component, Estimate, PhaseResult, RailResult
-from labctl.analysis.stats.uncertainty import combined, student_factor
+from labctl.analysis.stats.uncertainty import (
+    combined,
+    difference_components,
+    expanded,
+    student_factor,
+)
 
 
 def rail_u_apart(rail: RailResult) -> float:
@@ -45,3 +51,26 @@ def watts_ratio(one: PhaseResult, other: PhaseResult) -> Estimate | None:
             gain += (rail_u_gain(here) / abs(here.watts.value) * share) ** 2
     u, dof = combined([*apart, Component("gain", "B", math.sqrt(gain), "")])
     return Estimate(ratio, ratio * student_factor(dof) * u)
+
+
+def watts_above_idle(
+    rails: dict[str, RailResult], idle: dict[str, RailResult], joined: Estimate | None
+) -> Estimate | None:
+    """Watts above idle, rail by rail on the same meters, summed.
+
+    ``joined`` is the phase's total: without one there is nothing to subtract from. None when the
+    rails of both phases are not the same. The repeatability is that of both phases.
+    """
+    if joined is None or rails.keys() != idle.keys():
+        return None
+    components: list[Component] = []
+    value = 0.0
+    for name, rail in rails.items():
+        above = rail.watts.value - idle[name].watts.value
+        value += above
+        share = above / rail.watts.value if rail.watts.value else 1.0
+        components += difference_components(rail.budget, idle[name].budget, share)
+    again = [joined.repeatability, *(rail.watts.repeatability for rail in idle.values())]
+    known = [value for value in again if value is not None]
+    both = math.hypot(*known) if len(known) == len(again) else None
+    return replace(expanded(value, components), repeatability=both)

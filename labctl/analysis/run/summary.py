@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.power.budget import phase_energy, rail_result, total_watts, watts_above_idle
+from labctl.analysis.power.budget import phase_energy, rail_result, total_watts
 from labctl.analysis.power.drive_own_power import own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.reading_faults import digit_of
+from labctl.analysis.power.shared_errors import watts_above_idle
 from labctl.analysis.power.shunt import burden_problems, temperature_problems
 from labctl.analysis.power.source_resistance import source_resistances
 from labctl.analysis.power.unthrottled import unthrottled_part, unthrottled_pieces

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instruments.driver_kit.polling import CounterPolling
+from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.reading import ClockPair
 from labctl.capture.host.clock import ClockSample, HostWallClock
 from labctl.capture.host.drive_host import HostMoment

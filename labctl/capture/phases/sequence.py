@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from labctl.analysis.steady_state.rounds_end import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.host.alongside import alongside
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.phases.contract import DriveActions, PhaseListener
@@ -20,7 +21,6 @@ from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.repetition import prepared_again
-from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from labctl.analysis.readings.clock_fit import EPOCH_NS
+from labctl.analysis.steady_state.rounds_end import PointValues, later_rounds
 from labctl.capture.drive.changed_settings import Changed, left_changed
 from labctl.capture.host.remote_host import TOKEN, HostSession
 from labctl.capture.phases.repetition import prepared_again
-from labctl.capture.phases.rounds import PointValues, later_rounds
 from labctl.capture.run.expand import PlannedWork, phases_for, size_of_drives
 from labctl.capture.run.resume_agreement import (
     in_words,

@@ -26,20 +26,20 @@ async def send_morning_summaries(daemon: Daemon) -> None:
     """Send the summary of the last day, each day at the time of the site's settings."""
     queue = Queue(daemon.home)
     clock = daemon.settings.morning
-    due_s = None if clock is None else morning.next_time_s(clock, time.time())
+    due_s = None if clock is None else next_time_s(clock, time.time())
     while True:
         await asyncio.sleep(CHECK_EVERY_S)
         wanted = daemon.settings.morning
         now_s = time.time()
         if wanted != clock:
             clock = wanted
-            due_s = None if clock is None else morning.next_time_s(clock, now_s)
+            due_s = None if clock is None else next_time_s(clock, now_s)
         if clock is None or due_s is None:
             continue
         if abs(due_s - now_s) > 2 * DAY_S:  # the wall clock was stepped
-            due_s = morning.next_time_s(clock, now_s)
+            due_s = next_time_s(clock, now_s)
         if now_s >= due_s:
-            due_s = morning.next_time_s(clock, now_s)
+            due_s = next_time_s(clock, now_s)
             jobs = await asyncio.to_thread(queue.jobs)
             found = await asyncio.to_thread(morning.morning, jobs, daemon.runs, now_s - DAY_S)
             daemon.notices.add(
@@ -78,3 +78,16 @@ def _disk_trouble(daemon: Daemon) -> str:
     except OSError as error:
         return f"{runs}: {error.strerror or error}"
     return ""
+
+
+def next_time_s(clock: str, now_s: float) -> float:
+    """The next moment at which local clocks show ``clock`` (HH:MM), seconds since the epoch."""
+    hour, _, minute = clock.partition(":")
+    then = time.localtime(now_s)
+    for days in (0, 1, 2):
+        moment = time.mktime(
+            (then.tm_year, then.tm_mon, then.tm_mday + days, int(hour), int(minute), 0, 0, 0, -1)
+        )
+        if moment > now_s:
+            return moment
+    raise ValueError(f"{clock} never comes")

@@ -19,21 +19,13 @@ import pwd
 import secrets
 import socket
 import stat
-import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from labctl.service.locks.lock_keys import LockKey
+from labctl.service.locks.netlink import bound_sockets
 
-_NETLINK_SOCK_DIAG = 4
-_SOCK_DIAG_BY_FAMILY, _NLMSG_DONE = 20, 3
-_NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
-_SHOW_NAME, _SHOW_UID = 0x1, 0x40
-_NAME, _UID = 0, 7
-_ALL = 0xFFFFFFFF
-_MOST_BYTES = 1 << 17
-_ANSWER_WITHIN_S = 5.0
 _TRIES = 3
 """Two that begin at once see each other and both step back."""
 _STEP_BACK_S = 0.1
@@ -62,7 +54,7 @@ def take_on_machine(key: LockKey, handed_down: Iterable[int]) -> int:
         try:
             held.bind(begin + secrets.token_hex(8).encode())
             mine = os.fstat(held.fileno()).st_ino
-            others = [uid for inode, uid in _bound(begin) if inode != mine]
+            others = [uid for inode, uid in bound_sockets(begin) if inode != mine]
             holders = [uid for uid in others if _may_hold(uid, key.guard)]
         except BaseException:
             held.close()
@@ -86,55 +78,6 @@ def _name_of(descriptor: int) -> bytes:
             return name if isinstance(name, bytes) else b""
     except (OSError, OverflowError):
         return b""
-
-
-def _bound(begin: bytes) -> Iterator[tuple[int, int | None]]:
-    """Inode and user of every socket whose name begins so; None: the kernel does not tell whose."""
-    try:
-        yield from _bound_by_diag(begin)
-    except OSError:  # a kernel or a container without unix_diag
-        text = Path("/proc/net/unix").read_bytes()
-        for line in text.splitlines()[1:]:
-            fields = line.split(b" ", 7)
-            if len(fields) == 8 and fields[7].startswith(b"@" + begin[1:]):
-                yield int(fields[6]), None
-
-
-def _bound_by_diag(begin: bytes) -> list[tuple[int, int | None]]:
-    request = struct.pack(
-        "=BBHIIIII", socket.AF_UNIX, 0, 0, _ALL, 0, _SHOW_NAME | _SHOW_UID, _ALL, _ALL
-    )
-    flags = _NLM_F_REQUEST | _NLM_F_DUMP
-    header = struct.pack("=IHHII", 16 + len(request), _SOCK_DIAG_BY_FAMILY, flags, 1, 0)
-    found: list[tuple[int, int | None]] = []
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as line:
-        line.settimeout(_ANSWER_WITHIN_S)
-        line.send(header + request)
-        while True:
-            data = line.recv(_MOST_BYTES)
-            at = 0
-            while at + 16 <= len(data):
-                size, kind = struct.unpack_from("=IH", data, at)
-                if kind == _NLMSG_DONE:
-                    return found
-                if kind != _SOCK_DIAG_BY_FAMILY or size < 32:
-                    raise OSError("the kernel does not list Unix sockets")
-                (inode,) = struct.unpack_from("=I", data, at + 20)
-                attributes = dict(_attributes(data[at + 32 : at + size]))
-                if attributes.get(_NAME, b"").startswith(begin):
-                    uid = attributes.get(_UID)
-                    found.append((inode, None if uid is None else struct.unpack("=I", uid)[0]))
-                at += size + 3 & ~3
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 4 <= len(data):
-        size, kind = struct.unpack_from("=HH", data, at)
-        if size < 4:
-            return
-        yield kind, data[at + 4 : at + size]
-        at += size + 3 & ~3
 
 
 def _may_hold(uid: int | None, guard: str) -> bool:

@@ -129,17 +129,6 @@ def begun(job: Job, attempt: Attempt) -> Job:
     return job.model_copy(update={"state": JobState.RUNNING, "reason": "", "attempts": attempts})
 
 
-def may_begin(job: Job, now_s: float) -> bool:
-    """Whether a queued job's time has come.
-
-    A pause after an attempt holds for the clock that it was measured with: where that was set back
-    behind the attempt's end, the pause is over.
-    """
-    last = job.last
-    set_back = last is not None and last.ended_s is not None and now_s < last.ended_s
-    return job.after_s is None or job.after_s <= now_s or set_back
-
-
 def noted(job: Job, **values: object) -> Job:
     """The job with more known about its present attempt. Raises WrongState."""
     last = job.last

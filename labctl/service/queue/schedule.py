@@ -1,4 +1,4 @@
-"""When each job will begin and end, as far as it can be known."""
+"""When each job may begin, and when it will begin and end as far as that can be known."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ class Expected:
     begin_s: float | None
     end_s: float | None
     least: bool = False
+
+
+def may_begin(job: Job, now_s: float) -> bool:
+    """Whether a queued job's time has come.
+
+    A pause after an attempt holds for the clock that it was measured with: where that was set back
+    behind the attempt's end, the pause is over.
+    """
+    last = job.last
+    set_back = last is not None and last.ended_s is not None and now_s < last.ended_s
+    return job.after_s is None or job.after_s <= now_s or set_back
 
 
 def expect(jobs: Sequence[Job], now_s: float, paused: Collection[str]) -> dict[int, Expected]:

@@ -31,9 +31,9 @@ from labctl.service.queue.job import (
     begun,
     cancelled,
     ended,
-    may_begin,
     noted,
 )
+from labctl.service.queue.schedule import may_begin
 
 WITHIN_S = 10.0
 """So long a call waits for another process that changes the queue."""

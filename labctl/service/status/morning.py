@@ -192,16 +192,3 @@ def _throttled_numbers(item: dict[str, Any]) -> str:
             left = "–" if free is None else format(free["value"], digits)
             parts.append(f"{value:{digits}} {unit}, unthrottled {left}")
     return "; ".join(parts) or "no numbers"
-
-
-def next_time_s(clock: str, now_s: float) -> float:
-    """The next moment at which local clocks show ``clock`` (HH:MM), seconds since the epoch."""
-    hour, _, minute = clock.partition(":")
-    then = time.localtime(now_s)
-    for days in (0, 1, 2):
-        moment = time.mktime(
-            (then.tm_year, then.tm_mon, then.tm_mday + days, int(hour), int(minute), 0, 0, 0, -1)
-        )
-        if moment > now_s:
-            return moment
-    raise ValueError(f"{clock} never comes")

@@ -19,7 +19,7 @@ import pytest
 
 from labctl.config.rig import Rig, load_rig
 from labctl.service.data_dir import Home, HomeUnusable
-from labctl.service.locks import machine_lock
+from labctl.service.locks import machine_lock, netlink
 from labctl.service.locks.lock_keys import sharing_meters
 from labctl.service.locks.processes import ProcessIdentity, boot_id, identity_of
 from labctl.service.locks.rig_lock import (
@@ -368,7 +368,7 @@ def test_without_the_kernels_word_whose_a_socket_is_each_one_counts(
         raise OSError("no unix_diag")
 
     lock = RigLock.take(home, rig, "labctl run")
-    monkeypatch.setattr(machine_lock, "_bound_by_diag", refuse)
+    monkeypatch.setattr(netlink, "_bound_by_diag", refuse)
     with pytest.raises(RigBusy, match="another user"):
         RigLock.take(Home(tmp_path / "other"), rig, "labctl run")
     lock.release()

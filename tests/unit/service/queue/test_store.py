@@ -31,10 +31,9 @@ from labctl.service.queue.job import (
     WrongState,
     begun,
     ended,
-    may_begin,
 )
 from labctl.service.queue.new_jobs import parse_after
-from labctl.service.queue.schedule import BETWEEN_JOBS_S, expect
+from labctl.service.queue.schedule import BETWEEN_JOBS_S, expect, may_begin
 from labctl.service.queue.store import MOST_WAITING, NoSuchJob, Queue, QueueError, QueueFull
 
 NOW_S = 1_700_000_000.0

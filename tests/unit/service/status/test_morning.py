@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
 from labctl.service.queue.job import Attempt, AttemptOutcome, JobState
-from labctl.service.status.morning import lines, morning, next_time_s, title
+from labctl.service.status.morning import lines, morning, title
 from tests.unit.service.queue.test_store import NOW_S, job
 
 
@@ -82,18 +81,3 @@ def test_a_run_without_a_usable_summary_is_something_to_look_at(runs: Path, dama
 
 def test_nothing_ran_is_said_too(runs: Path) -> None:
     assert "no job ran" in lines(morning([job(1)], runs, NOW_S))[0]
-
-
-def test_the_next_morning_is_tomorrow_when_todays_has_passed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also across the hour that daylight saving takes: 29 March 2026 in Berlin has 23 hours."""
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    try:
-        before = time.mktime((2026, 3, 28, 8, 0, 0, 0, 0, -1))
-        assert next_time_s("07:30", before) - before == 22.5 * 3600
-        assert next_time_s("08:30", before) - before == 1800
-    finally:
-        monkeypatch.undo()
-        time.tzset()

@@ -1,63 +1,18 @@
+"""Ticks of polled meters: one in each period, dithered or not."""
+
 from __future__ import annotations
 
 from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from instruments.driver_kit import polling
-from instruments.driver_kit.polling import CounterPolling, Ticks
+from instruments.driver_kit import polling_ticks
+from instruments.driver_kit.polling_ticks import Ticks
 
 S = 1_000_000_000
 PERIOD_S = 0.18
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    interval_s=st.sampled_from([0.001, 0.01, 0.05, 0.25, 0.4, 1.0]),
-    begin_s=st.floats(0, 1),
-    drift_ppm=st.floats(-60, 60),
-    trip_s=st.floats(1e-5, 5e-4),
-)
-def test_eighty_looks_know_the_count_to_about_a_round_trip(
-    interval_s: float, begin_s: float, drift_ppm: float, trip_s: float
-) -> None:
-    """The bounds of each look alone are an interval wide; together they must be far closer."""
-    looks = CounterPolling(PERIOD_S)
-    interval_ns = interval_s * S
-    true_ns = interval_ns * (1 + drift_ppm * 1e-6)
-    now = round((begin_s + interval_s) * S)
-    lows, highs = [], []
-    for _ in range(80):
-        sent, received = now, now + round(trip_s * S)
-        count = int(((sent + received) / 2 - begin_s * S) // true_ns)
-        lows.append(sent - (count + 1) * true_ns)
-        highs.append(received - count * true_ns)
-        looks.add_poll(count, interval_ns, sent, received)
-        now = looks.next_poll_ns(received, interval_ns)
-        assert received + 0.2 * PERIOD_S * S <= now <= received + PERIOD_S * S
-    assert max(lows) <= begin_s * S <= min(highs)
-    known_ns = min(highs) - max(lows)
-    assert known_ns <= trip_s * S + 0.001 * S
-
-
-def test_a_counter_that_begins_anew_is_searched_anew() -> None:
-    looks = CounterPolling(PERIOD_S)
-    looks.add_poll(100, 0.01 * S, 2 * S, 2 * S + 1000)
-    assert looks.next_poll_ns(2 * S + 1000, 0.01 * S) != 2 * S + 1000 + round(PERIOD_S * S)
-    looks.restart()
-    assert looks.next_poll_ns(2 * S, 0.01 * S) == 2 * S + round(PERIOD_S * S)
-
-
-def test_a_look_that_contradicts_the_others_begins_anew() -> None:
-    looks = CounterPolling(PERIOD_S)
-    for count, at_s in ((10, 1.005), (33, 1.235)):
-        looks.add_poll(count, 0.01 * S, round(at_s * S), round(at_s * S) + 100_000)
-    looks.add_poll(500, 0.01 * S, 2 * S, 2 * S + 100_000)
-    assert 2.16 * S < looks.next_poll_ns(2 * S, 0.01 * S) <= 2.18 * S
 
 
 class _HostTime:
@@ -65,8 +20,8 @@ class _HostTime:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(polling.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(polling.time, "sleep", self.work)
+        monkeypatch.setattr(polling_ticks.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(polling_ticks.time, "sleep", self.work)
 
     def work(self, seconds: float) -> None:
         self.now += seconds

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from labctl.capture.phases.rounds import PointValues, RoundsEnd, later_rounds, rounds_end
+from labctl.analysis.steady_state.rounds_end import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.config.plan import load_plan, parse_plan
 from labctl.errors import ConfigurationError
 from labctl.record.json_values import known
