@@ -49,6 +49,7 @@ BUILT_IN: Final = (
     "dmm6500",
     "es51922",
     "extech380803",
+    "fixed_voltage",
     "free_running_dmm",
     "fs9721",
     "hwmon",

@@ -67,7 +67,8 @@ def _count(examination: Examination) -> str:
 
 
 def lines_of(check: Check) -> list[str]:
-    """A check on lines of at most 80 columns; what to do comes last, after an arrow.
+    """A check on lines of at most 80 columns; what to do comes last, after an arrow, and a line to
+    be copied behind it, as it is.
 
     Words stay whole, so that paths and commands can be copied.
     """
@@ -79,7 +80,7 @@ def lines_of(check: Check) -> list[str]:
     lines = _wrapped(check.text, head, margin)
     if check.todo:
         lines += _wrapped(check.todo, f"{margin}→ ", f"{margin}  ")
-    return lines
+    return [*lines, check.paste] if check.paste else lines
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:

@@ -25,6 +25,8 @@ class Check:
     text: str
     todo: str = ""
     """What to do about it; empty where ``text`` names it or nothing is to be done."""
+    paste: str = ""
+    """A line to be copied as it is, for ``todo``."""
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 import numpy as np
 
 from instruments.reading import BESIDE_VALUES, Channel, Clock, Quantity, Status
+from instruments.transports.udev_rule import UDEV_TODO, may_not_open, udev_rule
 from labctl.analysis.readings.clock_fit import fit_clock
 from labctl.capture.meters.acquisition import Acquisition, Owner, State
 from labctl.capture.meters.closing_gaps import samplings
 from labctl.capture.meters.listening import ChannelReadings, Listening
-from labctl.capture.meters.live_values import live_rail
 from labctl.config.calibration_file import calibration_in_force
 from labctl.config.rig import Rig
 from labctl.record.calibration_used import day_of
 from labctl.record.layout import CLOCK_PAIR
 from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
-from labctl.service.doctor.checks import Check, ok, trouble, warning
+from labctl.service.doctor.checks import Check, Level, ok, trouble, warning
+from labctl.service.doctor.rails import check_rails
 
 CONNECT_WITHIN_S = 8.0
 LISTEN_S = 3.0
@@ -69,7 +70,7 @@ def listen(rig: Rig, timebase: Timebase, stop: threading.Event) -> list[Check]:
     ]
     checks += _calibration(rig, group.identities())
     checks += [trouble(name, "it did not let go: its panel may be locked") for name in stuck]
-    checks += [*_rails(rig, listening.readings), *_blind_spots(rig)]
+    checks += [*check_rails(rig, listening.readings), *_blind_spots(rig)]
     checks += _temperatures(rig, listening.readings)
     return checks
 
@@ -80,7 +81,13 @@ def _meter(
     needed = rig.file.instruments[name].required != "never"
     if state is not State.READING:
         optional = "" if needed else " (the rig says that it may be missing)"
-        yield (trouble if needed else warning)(name, reason + optional)
+        settings = rig.file.instruments[name].settings
+        rule = udev_rule(str(settings.get("port") or settings.get("resource") or ""))
+        level = Level.TROUBLE if needed else Level.WARNING
+        if rule and may_not_open(reason):
+            yield Check(name, level, reason + optional, UDEV_TODO, rule)
+        else:
+            yield Check(name, level, reason + optional)
         return
     summaries = []
     bad = False
@@ -188,50 +195,6 @@ def _calibration(rig: Rig, identities: dict[str, str]) -> Iterator[Check]:
     if used.zeros and not used.problems:
         oldest = min(day_of(zero.taken) for zero in used.zeros)
         yield ok("calibration", f"zeros of {len(used.zeros)} channels, the oldest of {oldest}")
-
-
-def _rails(rig: Rig, readings: dict[str, ChannelReadings]) -> Iterator[Check]:
-    limits = rig.file.limits
-    infos = {info.name: info for info in rig.rail_infos()}
-    for name, rail in rig.file.rails.items():
-        sensed = readings[rail.current.channel].mean
-        live = live_rail(infos[name], readings[rail.voltage].mean, sensed)
-        volts = live.volts
-        if volts is None:
-            silent = rail.voltage if readings[rail.voltage].mean is None else rail.current.channel
-            yield trouble(name, f"{silent} gave no reading: its volts are not known")
-            continue
-        drop = infos[name].in_series_ohm * (live.amps or 0.0)
-        off_pct = (volts / rail.nominal_volts - 1) * 100
-        text = f"{volts:.3f} V, {off_pct:+.1f} % of {rail.nominal_volts:g} V"
-        if abs(off_pct) <= rail.tolerance_pct:
-            yield ok(name, text)
-        elif abs(off_pct) > 50:
-            yield trouble(name, text, "is the drive's supply on, and are the probes right?")
-        else:
-            worse = limits.when_out_of_tolerance == "abort"
-            text += f" (tolerance ±{rail.tolerance_pct:g} %)"
-            todo = "check supply and probes"
-            if abs((volts + drop) / rail.nominal_volts - 1) * 100 <= rail.tolerance_pct:
-                text += f": {drop:.3g} V are lost across {infos[name].in_series_ohm:g} Ω"
-                todo = "take a smaller shunt or range, or raise the supply"
-            yield (trouble if worse else warning)(name, text, todo)
-        current = next(
-            channel
-            for channel in rig.channels[rail.current.channel.partition(".")[0]]
-            if channel.name == rail.current.channel.partition(".")[2]
-        )
-        most = limits.watts / rail.nominal_volts if limits.watts is not None else None
-        span = current.range
-        if most is not None and span is not None:
-            span_amps = span / (rail.current.shunt_ohm or 1.0)
-            if span_amps < most:
-                yield warning(
-                    name,
-                    f"its current is measured up to {span_amps:.3g} A; limits.watts alone on this "
-                    f"rail would be {most:.3g} A",
-                    "labctl range finds the range",
-                )
 
 
 def _blind_spots(rig: Rig) -> Iterator[Check]:

@@ -92,6 +92,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "current_pct_of_reading": 1.0,
         "current_floor_amps": 0.005,
     },
+    "fixed_voltage": {"volts": 3.3, "tolerance_pct": 3.0},
     "ina2xx": {"model": "ina226", "shunt_ohm": 0.01, "shunt_tolerance_pct": 1.0},
     "sigrok": {
         "sigrok_driver": "brymen-bm86x",

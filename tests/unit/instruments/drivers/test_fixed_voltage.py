@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from instruments import drivers
+from instruments.drivers.fixed_voltage import SOURCE
+
+SETTINGS = {"volts": 3.3, "tolerance_pct": 3, "interval_s": 0.5}
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ns = 10**9
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def test_its_readings_are_the_volts_without_a_gap_and_their_limit_is_the_tolerance() -> None:
+    clock = Clock()
+    meter = drivers.create("v33", "fixed_voltage", SETTINGS, clock)
+    (channel,) = meter.channels
+    assert channel.accuracy.limit(3.3) == pytest.approx(0.099)
+    assert channel.accuracy.source == SOURCE
+    assert "not measured" in str(meter.open())
+    meter.start()
+    assert meter.read().blocks[0].t_ns.tolist() == [10**9]
+    clock.ns += 1_700_000_000  # as if nobody had asked for a while
+    (block,) = meter.read().blocks
+    assert block.t_ns.tolist() == [1_500_000_000, 2_000_000_000, 2_500_000_000]
+    assert block.values.tolist() == [3.3, 3.3, 3.3]
+    meter.close()
+
+
+@pytest.mark.parametrize("key", ["volts", "tolerance_pct"])
+def test_neither_volts_nor_tolerance_are_guessed(key: str) -> None:
+    with pytest.raises(ValidationError, match=key):
+        drivers.create("v", "fixed_voltage", {**SETTINGS, key: 0}, Clock())
+    with pytest.raises(ValidationError, match=key):
+        left = {name: value for name, value in SETTINGS.items() if name != key}
+        drivers.create("v", "fixed_voltage", left, Clock())
