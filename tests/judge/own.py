@@ -73,6 +73,22 @@ def ordinary_m2(rng: Rng, phases: int) -> Scene:
     return simple(rng, phases, shapes.noisy(0.3), rail=rail, watts=(2.0, 7.0))
 
 
+def _swing_stated(forgets_s: float) -> Draw:
+    """The rig says how far the current swings: 4 standard deviations of its noise to either
+    side."""
+
+    def draw(rng: Rng, phases: int) -> Scene:
+        share, watts = 0.05, (3.0, 10.0)
+        rail = twelve(rng, told={"load_swing_amps": 8 * share * watts[1] / 11.5})
+
+        def shape(rng: Rng, seconds: float, watts: float) -> Steps:
+            return level(seconds, watts) * restless(rng, seconds, share, forgets_s)
+
+        return simple(rng, phases, shape, rail=rail, watts=watts)
+
+    return draw
+
+
 def handheld(rng: Rng, phases: int) -> Scene:
     """Two handhelds that integrate without pause and send 2.5 and 2 readings a second."""
     limits: dict[str, Any] = {"volts_limits": (0.003, 0.002), "amps_limits": (0.008, 0.003)}
@@ -186,6 +202,8 @@ OWN = [
     Regime("volts 2 S/s, amps 50 S/s", two_rates),
     Regime("late over USB", over_usb),
     Regime("M.2, 0.06 Ω, load noise", ordinary_m2),
+    Regime("white noise, swing stated", _swing_stated(0.0)),
+    Regime("noise of 0.3 s, swing stated", _swing_stated(0.3)),
     Regime("handhelds, 2 and 2.5 S/s", handheld),
     Regime("1 kS/s without pause", digitiser, phases=6),
     Regime("warm shunt", warm_shunt),

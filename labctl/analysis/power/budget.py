@@ -13,7 +13,6 @@ from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance
-from labctl.analysis.stats.time_mean import LOST
 from labctl.analysis.stats.uncertainty import (
     expanded,
     expanded_u,
@@ -181,9 +180,9 @@ def _meter_lines(
 
 
 def _interpolation_line(power: RailPower) -> Component:
-    """V and I are read at different instants: their covariance between readings is not measured."""
-    slower = power.volts_interval_ns > LOST * power.amps_interval_ns
-    sampling = power.volts_scatter.u * abs(power.amps.mean) if slower else 0.0
+    """V and I are read at different instants: their covariance between readings is not measured,
+    and what V's readings leave unknown between them the watts at I's times do not show."""
+    sampling = power.volts_scatter.u * abs(power.amps.mean)
     common = power.common_watts / math.sqrt(3.0)
     return Component(
         name="interpolation",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from labctl.analysis.results import Series
 from labctl.analysis.stats.running_stats import RunningStats
 from labctl.analysis.stats.uncertainty import Scatter, scatter_of_phase
+from labctl.analysis.stats.variogram import Variogram
 
 Floats = NDArray[np.float64]
 
@@ -121,6 +122,7 @@ class TimeMean:
         self._shift = 0.0
         self._weight = self._sum = self._squares = 0.0
         self._half_steps_sq = self._steps_sq = self._differences = 0.0
+        self._variogram = Variogram()
         self._read = 0.0
 
     def add(self, t: Floats, values: Floats) -> None:
@@ -165,6 +167,10 @@ class TimeMean:
         self._squares += _dot(stood, both) / 2
         apart = np.subtract(high, low, out=both)
         self._differences += _dot(apart, apart)
+        if usual is not steps:
+            self._variogram.add(np.where(steps > LOST * usual, np.nan, apart))
+        else:
+            self._variogram.add(apart)
         self._steps_sq += _dot(stood, stood)
         apart *= stood
         self._half_steps_sq += _dot(apart, apart) / 2
@@ -260,7 +266,8 @@ class TimeMean:
             return Scatter(u=math.inf, dof=1.0, n_effective=float(self.n))
         ends = sum((2 * stands) ** 2 for stands in self._stands_at_ends()) / 2
         stood = self.stood_for
-        square = (self._half_steps_sq + ends * self.step_variance) / stood**2
+        between = self._half_steps_sq * self._variogram.left
+        square = (between + ends * self.step_variance) / stood**2
         worth = stood**2 / (self._steps_sq + ends) if self._steps_sq + ends > 0 else 1.0
         return scatter_of_phase(square, worth, self.n, integrated, noise)
 

@@ -71,8 +71,9 @@ def scatter_of_phase(
     """The type A uncertainty of a mean over just the time that was sampled.
 
     ``square`` is the variance of the mean that the differences between neighbouring readings give
-    (Σ h²d²/2 over T², with h the time between two readings). Between two neighbours the power
-    cannot have gone far, so a slow change costs nothing: systematic sampling (W. G. Cochran,
+    (Σ h²d²/2 over T², with h the time between two readings), less what a straight line between
+    them knows (:class:`~labctl.analysis.stats.variogram.Variogram`). Between two neighbours the
+    power cannot have gone far, so a slow change costs nothing: systematic sampling (W. G. Cochran,
     *Sampling Techniques*, ch. 8; K. M. Wolter, *JASA* 79 (1984) 781, estimator v2). What the
     readings integrate is not sampled but known, so only the share 1 − ``integrated`` of it is left
     (finite population). The noise of the meter itself is no part of that population and stays
