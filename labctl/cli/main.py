@@ -92,6 +92,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
         Command("runs", "rig.lists:list_runs", "List the runs."),
         Command("rigs", "rig.lists:list_rigs", "List the rigs."),
         Command("plans", "rig.lists:list_plans", "List the built-in plans."),
+        Command("init", "meters.init:init", "Make a rig of what is connected: it asks."),
         Command("check", "rig.lists:check", "Check a rig or plan file; every mistake is named."),
         Command(
             "doctor",

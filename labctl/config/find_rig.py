@@ -11,7 +11,9 @@ from labctl.config.rig import Rig, load_rig
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import printable
 from labctl.record.reader import RunRecord
-from labctl.toml_reading import is_file, parse_toml, read_configuration
+from labctl.toml_reading import is_file, meant, parse_toml, read_configuration
+
+EXAMPLES = Path(__file__).with_name("rigs")
 
 
 def rig_folders() -> list[Path]:
@@ -22,10 +24,34 @@ def rig_folders() -> list[Path]:
     return [Path("rigs"), *folders, home / "labctl" / "rigs"]
 
 
+def example_rigs() -> dict[str, Path]:
+    """The rigs that come with labctl, by name: to be copied, since they are nobody's bench."""
+    return {path.stem: path for path in sorted(EXAMPLES.glob("*.toml"))}
+
+
 def rig_files() -> Iterator[Path]:
     """Every rig file in those folders."""
     for folder in rig_folders():
         yield from sorted(folder.glob("*.toml"))
+
+
+def new_rig_file(name: str) -> Path:
+    """Where a new rig of this name goes."""
+    return rig_folders()[0] / f"{name}.toml"
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a rig that a person will go on with. Raises ConfigurationError where one is there."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        allowed = "is there already: choose another name"
+        raise ConfigurationError([Mistake(str(file), "file", None, allowed)]) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError([Mistake(str(file), "file", None, reason)]) from error
 
 
 def find_rig(name_or_file: str) -> Rig:
@@ -38,6 +64,10 @@ def find_rig(name_or_file: str) -> Rig:
         return load_rig(by_name[name_or_file])
     known = ", ".join(by_name) or "none"
     allowed = f"no such file, and no rig of that name where labctl rigs looks ({known})"
+    if name_or_file in example_rigs():
+        allowed += f"; labctl rigs --copy {name_or_file} makes one of the example"
+    else:
+        allowed += meant(name_or_file, by_name) or "; labctl init makes one"
     raise ConfigurationError([Mistake("rig", "name", name_or_file, allowed)])
 
 

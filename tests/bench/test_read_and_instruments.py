@@ -203,3 +203,72 @@ def test_values_and_sparklines() -> None:
     assert sparkline([]) == ""
     assert sparkline([2.0, 2.0]) == "▁▁"
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
+
+
+def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_path: Path) -> None:
+    volts, amps = port_of(rig, "v12", "resource"), port_of(rig, "i12")
+    words = ["--drive", str(tmp_path / "scratch"), "--size", "1m"]
+    one = f"12V,volts={volts},amps={amps}"
+    done = labctl("init", "mine", *words, "--rail", one, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "rigs" / "mine.toml").read_text()
+    assert 'driver = "scpi_dmm"' in text and 'model = "SDM3065X"' in text and "range = 20" in text
+    assert 'driver = "es51922"' in text and "range = 10" in text and f'port = "{amps}"' in text
+    assert "# volts of 12V: Siglent" in text
+    assert labctl("check", "rigs/mine.toml", cwd=tmp_path).returncode == 0
+    again = labctl("init", "mine", *words, "--rail", one, cwd=tmp_path)
+    assert again.returncode == 2 and "is there already" in again.stderr
+    shunt = f"3V3,fixed=3,amps={volts},shunt=0.1"
+    done = labctl("init", "shunt", *words, "--rail", shunt, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "rigs" / "shunt.toml").read_text()
+    assert 'driver = "fixed_voltage"' in text and "tolerance_pct = 3" in text
+    assert "range = 0.6" in text or "range = 2" in text  # volts across the shunt
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "nobody to ask"),
+        (("--rail", "12V"), "needs amps=ADDRESS"),
+        (("--rail", "12V,amp=x"), "has no 'amp'"),
+        (("--rail", "12V,amps={i12}"), "needs volts=ADDRESS"),
+        (("--rail", "12V,amps={i12},fixed=much"), "fixed must be a number"),
+        (("--rail", "main,amps={i12},fixed=1"), "needs nominal=VOLTS"),
+        (("--rail", "12V,amps=/dev/none,fixed=1"), "there is no such port"),
+        (("--rail", "12V,amps=TCPIP0::127.0.0.1::9::SOCKET,fixed=1"), "refused the connection"),
+        (("--mains-hz", "55", "--rail", "12V,amps={i12},fixed=1"), "50 or 60"),
+    ],
+)
+def test_what_is_missing_for_a_rig_is_said(
+    rig: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    given = [word.format(i12=port_of(rig, "i12")) for word in words]
+    done = labctl("init", "mine", "--drive", "/nowhere/scratch", *given, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not (tmp_path / "rigs").exists()
+
+
+def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path) -> None:
+    volts, amps = port_of(rig, "v12", "resource"), port_of(rig, "i12")
+    answers = [str(tmp_path / "scratch"), amps, volts, "nonsense", "", "12V", "1", "0", "2"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.environ.update(TERM="xterm", COLUMNS="80", LINES="24")
+        os.execv(sys.executable, [*LABCTL, "init", "asked"])
+    said = b""
+    questions = (b"scratch file)", b"more)", b"more)", b"more)", b"more)", b"names", b"current",
+                 b"meter)", b"none")  # fmt: skip
+    with contextlib.suppress(OSError):
+        for question, answer in zip(questions, answers, strict=True):
+            new = b""
+            while question not in new or b": " not in new[new.index(question) :]:
+                new += os.read(terminal, 4096)
+            said += new
+            os.write(terminal, f"{answer}\n".encode())
+        while part := os.read(terminal, 4096):
+            said += part
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, said.decode()
+    assert "finds no mistake" in said.decode()
+    assert labctl("check", "rigs/asked.toml", cwd=tmp_path).returncode == 0

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import load_rig
 from labctl.service.daemon.daemon import Daemon
 from labctl.service.daemon.mqtt_commands import Commander, take_commands
@@ -22,7 +23,7 @@ from labctl.service.queue.store import Queue
 from tests.servers.mqtt_server import Mosquitto, mosquitto
 
 ROOT = Path(__file__).parents[2]
-RIG = ROOT / "rigs" / "nvme-adapter.toml"
+RIG = EXAMPLES / "nvme-adapter.toml"
 
 
 def allowed() -> ServiceSettings:
@@ -129,7 +130,7 @@ def test_no_plan_outside_the_plans_folder_can_be_named(
 
 def test_only_jobs_of_its_own_rig_can_be_cancelled(commander: Commander, home: Home) -> None:
     say(commander, id="a", do="add", plan="demo")
-    files = {"sata-12v-5v": str(ROOT / "rigs" / "sata-12v-5v.toml")}
+    files = {"sata-12v-5v": str(EXAMPLES / "sata-12v-5v.toml")}
     other = Commander(home, files, allowed)
     said = say(other, "sata-12v-5v", id="b", do="cancel", job=1)
     assert not said["ok"] and Queue(home).job(1).state is JobState.QUEUED

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import parse_plan
 from labctl.config.rail import Current, Rail
 from labctl.config.rig import load_rig
@@ -119,13 +120,13 @@ def test_the_readmes_plan_is_a_plan() -> None:
         assert len(parse_plan(text, "README.md").expand()) == 2 + 8 + 6
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "rigs").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_example_rig_loads(path: Path) -> None:
     assert load_rig(path).name == path.stem
 
 
 def test_a_dry_run_prints_phases_time_and_bytes_and_touches_nothing() -> None:
-    done = labctl("run", "nvme-adapter", "power-per-qd", "--dry-run", cwd=ROOT)
+    done = labctl("run", EXAMPLES / "nvme-adapter", "power-per-qd", "--dry-run", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "27 phases" in done.stdout
     assert "time: 1 h 14 min and the fill of the whole drive" in done.stdout
@@ -134,7 +135,7 @@ def test_a_dry_run_prints_phases_time_and_bytes_and_touches_nothing() -> None:
 
 def test_a_dry_run_estimates_when_the_drives_size_and_speed_are_known(tmp_path: Path) -> None:
     """200 GB at 2 GB/s: 100 s on top of 74 min; 12 phases of 180 s write."""
-    text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
+    text = (EXAMPLES / "nvme-adapter.toml").read_text()
     rig = tmp_path / "rig.toml"
     rig.write_text(
         text.replace(
@@ -154,7 +155,7 @@ def test_lists_have_json(words: tuple[str, ...]) -> None:
 
 
 def test_check_names_file_key_value_and_what_is_allowed(tmp_path: Path) -> None:
-    text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
+    text = (EXAMPLES / "nvme-adapter.toml").read_text()
     broken = tmp_path / "broken.toml"
     broken.write_text(text.replace('engine = "io_uring"', 'engine = "warp"').replace("12.0", "-1"))
     done = labctl("check", broken, cwd=ROOT)

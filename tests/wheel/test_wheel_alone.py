@@ -160,7 +160,8 @@ NOTHING_MISSING = {
     "morning": "no job ran",
     "tidy --budget 1t": "0.0 MB freed",
     "runs": "short",
-    "rigs": "",
+    "rigs": "examples, for labctl rigs --copy: nvme-adapter",
+    "rigs --copy two-drives --as mine && check rigs/mine.toml": "without mistakes",
     "plans": "power-per-qd",
     "check {rig}": "without mistakes",
     "check {plan}": "without mistakes",
@@ -179,6 +180,7 @@ NOTHING_MISSING = {
 """Commands that need no extra, and what they say."""
 
 REFUSED = {
+    "init": "nobody to ask",
     "queue cancel 99": "no job 99",
     "stack": "make stack",
     "stack --native --state servers --without mosquitto": "is not installed",

@@ -12,14 +12,14 @@ from rich.table import Table
 from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
 from labctl.cli.terminal.console import Terminal
 from labctl.config.estimate import estimate
-from labctl.config.find_rig import rig_files
+from labctl.config.find_rig import example_rigs, new_rig_file, rig_files, write_new
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord, find_runs
 from labctl.service.runs.configured_sinks import configured_sinks
-from labctl.toml_reading import parse_toml, read_configuration
+from labctl.toml_reading import meant, parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12
 LISTED_BYTES_PER_S = 10**9
@@ -50,11 +50,25 @@ def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) 
     _print_rows(rows, json_output, f"no runs in {runs}")
 
 
-def list_rigs(json_output: JsonOption = False) -> None:
+def list_rigs(
+    copy: Annotated[
+        str | None,
+        typer.Option("--copy", metavar="EXAMPLE", help="Copy this example into ./rigs."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="The name of the copy.")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
     """List the rigs.
 
     In ./rigs, $LABCTL_RIGS and ~/.config/labctl/rigs.
     """
+    if copy is not None:
+        print(_copied(copy, name or copy))
+        return
+    if name is not None:
+        raise typer.BadParameter("--as needs --copy EXAMPLE")
     rows = []
     for path in rig_files():
         try:
@@ -67,7 +81,23 @@ def list_rigs(json_output: JsonOption = False) -> None:
         drive = ", ".join(one.model or one.target for one in rig.drives.values())
         rails = " ".join(rig.file.rails)
         rows.append({"rig": path.stem, "rails": rails, "drive": drive, "file": str(path)})
-    _print_rows(rows, json_output, "no rigs: put one in ./rigs, or see the examples in the project")
+    _print_rows(rows, json_output, "no rigs: labctl init makes one of what is connected")
+    if not json_output:
+        print(f"examples, for labctl rigs --copy: {', '.join(example_rigs())}")
+
+
+def _copied(example: str, name: str) -> str:
+    """Copy an example rig into ./rigs under a name; what to do next. Raises ConfigurationError."""
+    examples = example_rigs()
+    if example not in examples:
+        allowed = f"must be one of {', '.join(examples)}{meant(example, examples)}"
+        raise ConfigurationError([Mistake("command line", "--copy", example, allowed)])
+    text = read_configuration(examples[example])
+    text = text.replace(f'name = "{example}"', f'name = "{name}"', 1)
+    parse_rig(text, "--as")  # raises for a name that no rig may have
+    file = new_rig_file(name)
+    write_new(file, text)
+    return f"{file}: change its addresses, ranges and shunts, then: labctl check {file}"
 
 
 def list_plans(json_output: JsonOption = False) -> None:

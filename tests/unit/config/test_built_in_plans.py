@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from labctl.cli.rig.lists import list_plans
 from labctl.config.estimate import estimate, more_than_usual
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.scaling import LEAST_BYTES, LEAST_S
 from labctl.errors import ConfigurationError
@@ -176,7 +177,7 @@ def test_without_a_terminal_a_large_plan_is_refused(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    text = (ROOT / "rigs" / "nvme-adapter.toml").read_text()
+    text = (EXAMPLES / "nvme-adapter.toml").read_text()
     rig = tmp_path / "rig.toml"
     rig.write_text(text.replace("[drive]", "[drive]\nsize_bytes = 1000000000000"))
     done = labctl(*words, rig, "snia-iops", cwd=tmp_path)

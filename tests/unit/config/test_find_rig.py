@@ -9,6 +9,7 @@ import pytest
 from labctl.config.find_rig import find_rig, rig_of
 from labctl.errors import ConfigurationError
 from labctl.record.reader import RunRecord
+from tests.forked_labctl import labctl
 from tests.servers.influx_run import MadeRun
 from tests.unit.config.test_rig import RIG
 
@@ -57,3 +58,38 @@ def test_the_rig_of_a_record_is_found_by_its_name_alone(here: Path) -> None:
         file.write_text(RIG)
     found = rig_of(record)
     assert found is not None and found.path == str(own)
+
+
+def test_an_example_is_copied_under_a_name_of_ones_own(here: Path) -> None:
+    done = labctl("rigs", "--copy", "nvme-adapter", "--as", "mine", cwd=here)
+    assert done.returncode == 0 and "labctl check rigs/mine.toml" in done.stdout, done.stderr
+    assert find_rig("mine").name == "mine"
+    again = labctl("rigs", "--copy", "nvme-adapter", "--as", "mine", cwd=here)
+    assert again.returncode == 2 and "is there already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--copy", "nvme-adaptor"), "is 'nvme-adapter' meant?"),
+        (("--copy", "nvme-adapter", "--as", "my rig"), "made of letters, digits"),
+        (("--copy", "nvme-adapter", "--as", "../x"), "made of letters, digits"),
+        (("--as", "mine"), "needs --copy"),
+    ],
+)
+def test_what_cannot_be_copied_is_said(here: Path, words: tuple[str, ...], said: str) -> None:
+    done = labctl("rigs", *words, cwd=here)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert not (here / "rigs").exists()
+
+
+def test_an_unknown_rig_leads_to_the_one_that_was_meant_or_to_an_example(here: Path) -> None:
+    (here / "rigs").mkdir()
+    (here / "rigs" / "mine.toml").write_text(RIG)
+    for name, said in (
+        ("mein", "is 'mine' meant"),
+        ("two-drives", "labctl rigs --copy two-drives"),
+        ("zzz", "labctl init makes one"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            find_rig(name)

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from instruments import drivers
 from labctl.capture.meters.closing_gaps import samplings, without_gap, without_ratios
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import Rig, load_rig
 
-RIG = Path(__file__).parents[4] / "rigs" / "sata-12v-5v.toml"
+RIG = EXAMPLES / "sata-12v-5v.toml"
 
 
 def rig_with(**changes: Any) -> Rig:

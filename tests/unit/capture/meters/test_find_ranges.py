@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +19,12 @@ from labctl.capture.meters.find_ranges import (
     ranging_plan,
     with_ranges,
 )
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
 from labctl.record.phase import Pattern
 
-RIG = Path(__file__).parents[4] / "rigs" / "nvme-adapter.toml"
+RIG = EXAMPLES / "nvme-adapter.toml"
 DECADES = (0.1, 1.0, 10.0)
 PLAN = """
 name = "p"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from labctl.capture.meters.live_values import LiveRail, View
 from labctl.capture.run.guard import BLIND_S, HOLDS_S, Guard, GuardSample, Trip, passed
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import Rig, parse_rig
 from labctl.errors import ConfigurationError
 
-EXAMPLE = (Path(__file__).parents[4] / "rigs" / "nvme-adapter.toml").read_text()
+EXAMPLE = (EXAMPLES / "nvme-adapter.toml").read_text()
 
 
 def rig(limits: str = "") -> Rig:

@@ -18,6 +18,7 @@ from labctl.analysis.readings.channel_series import channel_series
 from labctl.analysis.run.summary import summarise
 from labctl.capture.run.resumption import Resumption
 from labctl.capture.run.resumption import resumption as resumption_with
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.plan import parse_plan
 from labctl.config.rig import parse_rig
 from labctl.errors import JournalError, Refused
@@ -29,7 +30,7 @@ from labctl.record.layout import CHANNELS_DIR, EVENTS_FILE
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor, Timebase
 
-RIG = (Path(__file__).parents[4] / "rigs" / "nvme-adapter.toml").read_text()
+RIG = (EXAMPLES / "nvme-adapter.toml").read_text()
 PLAN = """
 name = "plan"
 resume = "{resume}"

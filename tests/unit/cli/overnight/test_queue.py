@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from labctl.config.find_rig import EXAMPLES
 from tests.forked_labctl import labctl
 
 ROOT = Path(__file__).parents[4]
@@ -38,7 +39,9 @@ def home(tmp_path: Path) -> Path:
 
 
 def queue(home: Path, *words: str, code: int = 0) -> str:
-    environment = {**os.environ, "LABCTL_HOME": str(home), "COLUMNS": "80"}
+    environment = {
+        **os.environ, "LABCTL_HOME": str(home), "LABCTL_RIGS": str(EXAMPLES), "COLUMNS": "80"
+    }  # fmt: skip
     done = labctl("queue", *words, cwd=ROOT, env=environment)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import Rig, load_rig
 from labctl.service.data_dir import Home, HomeUnusable
 from labctl.service.locks import machine_lock, netlink
@@ -31,7 +32,7 @@ from labctl.service.locks.rig_lock import (
 )
 from tests.loop_device import loop_device
 
-RIGS = Path(__file__).parents[4] / "rigs"
+RIGS = EXAMPLES
 HOLDER = """
 import sys, time
 from pathlib import Path

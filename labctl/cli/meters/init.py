@@ -1,0 +1,256 @@
+"""``labctl init``: writes a rig from what is connected, asking or by options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from instruments import identify
+from instruments.errors import InstrumentError
+from instruments.identify import FoundInstrument
+from instruments.transports.serial_ports import connected_ports, stable_path
+from instruments.transports.udev_rule import UDEV_TODO, may_not_open, udev_rule
+from labctl.capture.host.machine import LocalMachine
+from labctl.capture.identity.block_devices import read_block_devices
+from labctl.config.find_rig import new_rig_file, write_new
+from labctl.config.new_rig import (
+    MAINS_HZ,
+    NewDrive,
+    NewRail,
+    has_functions,
+    rig_text,
+    volts_of_name,
+)
+from labctl.config.rig import parse_rig
+from labctl.errors import ConfigurationError, LabctlError, Mistake
+from labctl.printable import printable
+from labctl.service.data_dir import find_home
+from labctl.service.locks.rig_lock import holding_meter
+
+RAIL_FORM = "NAME,amps=ADDRESS[,volts=ADDRESS|,fixed=PCT][,shunt=OHM][,nominal=V]"
+_RAIL_KEYS = ("amps", "volts", "fixed", "shunt", "nominal")
+_FIXED = "f"
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="The name of the new rig.")] = "my-rig",
+    drive: Annotated[
+        str | None, typer.Option(help="The drive: a device, or a scratch file.")
+    ] = None,
+    rail: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RAIL", help=f"A rail (may be repeated): {RAIL_FORM}."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where the drive is: user@box for ssh.")] = "local",
+    size: Annotated[str | None, typer.Option(help="Size of a scratch file, such as 4g.")] = None,
+    mains_hz: Annotated[int, typer.Option(help="The mains: 50 or 60.")] = 50,
+) -> int:
+    """Make a rig of what is connected: it asks.
+
+    Or it takes --drive and --rail.
+    """
+    # a serial port is asked only by name, for what is written to one may be an order to something
+    file = new_rig_file(name)
+    if mains_hz not in MAINS_HZ:
+        raise typer.BadParameter("--mains-hz is 50 or 60")
+    if file.exists():
+        raise ConfigurationError([Mistake(str(file), "file", None, "is there already")])
+    asks = not rail
+    if asks and not sys.stdin.isatty():
+        allowed = f"is missing, and there is nobody to ask: {RAIL_FORM}"
+        raise ConfigurationError([Mistake("command line", "--rail", None, allowed)])
+    meters = _Meters()
+    chosen = _ask_for_drive(drive) if asks and host == "local" else drive
+    if chosen is None:
+        listed = ", ".join(target for target, _ in _drives()) or "none found"
+        allowed = f"is missing; here are: {listed}"
+        raise ConfigurationError([Mistake("command line", "--drive", None, allowed)])
+    rails = _ask_for_rails(meters) if asks else [_rail(text, meters) for text in rail or ()]
+    text = rig_text(name, host, _new_drive(chosen, host, size), rails, mains_hz)
+    write_new(file, text)
+    print(f"{file} is written")
+    for rule in dict.fromkeys(meters.rules):
+        print(f"\n{UDEV_TODO}:\n{rule}")
+    try:
+        parse_rig(text, str(file))
+    except ConfigurationError as error:
+        print("\nwhat is left for you to fill in (labctl check says it again):")
+        for mistake in error.mistakes:
+            print(f"  {mistake.key}: {mistake.allowed}")
+        return 1
+    print(f"labctl check {file}    finds no mistake in it")
+    print(f"labctl doctor {name}    shows what each rail draws now")
+    return 0
+
+
+class _Meters:
+    """The meters that were asked who they are, each once; and rules for those that refused."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, FoundInstrument] = {}
+        self.rules: list[str] = []
+
+    def at(self, address: str) -> FoundInstrument:
+        """The meter at an address. Raises ConfigurationError where none answers that is known."""
+        if address not in self._found:
+            self._found[address] = self._ask(address)
+        return self._found[address]
+
+    def _ask(self, address: str) -> FoundInstrument:
+        try:
+            with holding_meter(find_home(), address, "labctl init"):
+                found = identify.identify_address(address)
+        except (InstrumentError, LabctlError) as error:
+            reason = str(error).removeprefix(f"{address}: ")
+            if may_not_open(reason) and (rule := udev_rule(address)):
+                reason += f"; {UDEV_TODO}: {rule}"
+            raise ConfigurationError([Mistake("meter", "address", address, reason)]) from error
+        if not found.driver:
+            allowed = "nothing known answered: is it on, and does it send (docs/drivers.md)?"
+            raise ConfigurationError([Mistake("meter", "address", address, allowed)])
+        if "::" not in found.address:
+            stays = stable_path(found.address)
+            found = FoundInstrument(stays, found.identity, found.driver, found.model, found.baud)
+        if rule := udev_rule(address):
+            self.rules.append(rule)
+        return found
+
+
+def _rail(text: str, meters: _Meters) -> NewRail:
+    """The rail that ``--rail`` says. Raises ConfigurationError."""
+
+    def wrong(allowed: str) -> ConfigurationError:
+        return ConfigurationError([Mistake("command line", "--rail", text, allowed)])
+
+    name, *parts = text.split(",")
+    given = dict(part.partition("=")[::2] for part in parts)
+    if unknown := [key for key in given if key not in _RAIL_KEYS]:
+        raise wrong(f"has no {unknown[0]!r}: {RAIL_FORM}")
+    if "amps" not in given:
+        raise wrong(f"needs amps=ADDRESS, the meter of its current: {RAIL_FORM}")
+    numbers = {}
+    for key in ("fixed", "shunt", "nominal"):
+        try:
+            numbers[key] = float(given[key]) if key in given else None
+        except ValueError:
+            raise wrong(f"{key} must be a number") from None
+    nominal = numbers["nominal"] or volts_of_name(name)
+    if nominal is None:
+        raise wrong("needs nominal=VOLTS, which its name does not say (as 12V and 3V3 do)")
+    if ("volts" in given) == ("fixed" in given):
+        raise wrong("needs volts=ADDRESS, the meter of its volts, or fixed=PCT, their tolerance")
+    return NewRail(
+        name,
+        nominal,
+        meters.at(given["amps"]),
+        meters.at(given["volts"]) if "volts" in given else None,
+        numbers["fixed"] or 5.0,
+        numbers["shunt"],
+    )
+
+
+def _drives() -> list[tuple[str, str]]:
+    """The disks of this machine, and what they are."""
+    devices = read_block_devices(LocalMachine())
+    found = []
+    for name in sorted(devices.files):
+        size = int(devices.file(name, "size") or 0) * 512
+        if size and not devices.is_partition(name) and name.startswith(("nvme", "sd", "vd")):
+            model = printable(devices.file(name, "device/model"))
+            found.append((f"/dev/{name}", f"{model} {size / 1e9:.0f} GB".strip()))
+    return found
+
+
+def _new_drive(target: str, host: str, size: str | None) -> NewDrive:
+    """What this machine knows of the drive."""
+    from labctl.record.phase import parse_size
+
+    size_bytes = None if size is None else parse_size(size)
+    name = Path(target).resolve().name
+    if not target.startswith("/dev/"):
+        return NewDrive(str(Path(target).absolute()), "libaio", size_bytes=size_bytes)
+    if host != "local":
+        return NewDrive(target)
+    devices = read_block_devices(LocalMachine())
+    controller = name.partition("n1")[0] if name.startswith("nvme") else ""
+    hwmon = f"/sys/class/nvme/{controller}/hwmon*" if controller else ""
+    return NewDrive(
+        target,
+        "io_uring",
+        devices.file(name, "device/model"),
+        devices.file(name, "device/serial", "serial"),
+        hwmon if controller and list(Path(f"/sys/class/nvme/{controller}").glob("hwmon*")) else "",
+    )
+
+
+def _ask_for_drive(given: str | None) -> str:
+    if given is not None:
+        return given
+    drives = _drives()
+    for number, (target, what) in enumerate(drives, start=1):
+        print(f"  {number}  {target}  {what}")
+    answer = typer.prompt("The drive (its number, a device, or a scratch file)", type=str)
+    if answer.isdecimal() and 0 < int(answer) <= len(drives):
+        return drives[int(answer) - 1][0]
+    return str(answer)
+
+
+def _ask_for_rails(meters: _Meters) -> list[NewRail]:
+    found = _ask_for_meters(meters)
+    names = typer.prompt("Rails, by the volts in their names", default="12V 3V3").split()
+    return [_ask_for_rail(name, found) for name in names]
+
+
+def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
+    """Every meter that the person names, who answered."""
+    ports = connected_ports()
+    for port in ports:
+        print(f"  {port.by_id or port.path}  {port.description}")
+    try:
+        resources = identify.visa_resources()
+    except InstrumentError as error:
+        print(f"  {error}")
+        resources = []
+    for resource in resources:
+        print(f"  {resource}")
+    print("A meter is asked who it is, so name only what is one.")
+    print("On a network: TCPIP0::HOST::5025::SOCKET")
+    found: list[FoundInstrument] = []
+    while address := typer.prompt("Address of a meter (nothing: no more)", "", show_default=False):
+        try:
+            one = meters.at(address.strip())
+        except ConfigurationError as error:
+            print(f"  {error}")
+            continue
+        found.append(one)
+        print(f"  {len(found)}  {one.identity}  (driver {one.driver})")
+    if not found:
+        raise ConfigurationError([Mistake("meters", "address", None, "a rig needs one at least")])
+    return found
+
+
+def _ask_for_rail(name: str, found: Sequence[FoundInstrument]) -> NewRail:
+    nominal = volts_of_name(name) or typer.prompt(f"{name}: nominal volts", type=float)
+    amps = _pick(f"{name}: number of the meter of its current", found)
+    question = f"{name}: its shunt in ohms (50 mΩ: 0.05; 0: the current flows through the meter)"
+    shunt = typer.prompt(question, default=0.0, type=float) if has_functions(amps) else 0.0
+    answer = typer.prompt(f"{name}: number of the meter of its volts, {_FIXED}: none", type=str)
+    if answer == _FIXED:
+        pct = typer.prompt(f"{name}: tolerance of these volts in %", default=5.0, type=float)
+        return NewRail(name, nominal, amps, None, pct, shunt or None)
+    return NewRail(name, nominal, amps, _numbered(answer, found), shunt_ohm=shunt or None)
+
+
+def _pick(question: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
+    return _numbered(typer.prompt(question, default="1", type=str), found)
+
+
+def _numbered(answer: str, found: Sequence[FoundInstrument]) -> FoundInstrument:
+    if answer.isdecimal() and 0 < int(answer) <= len(found):
+        return found[int(answer) - 1]
+    allowed = f"must be a number from 1 to {len(found)}"
+    raise ConfigurationError([Mistake("meter", "number", answer, allowed)])
