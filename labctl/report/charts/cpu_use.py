@@ -6,7 +6,7 @@ import altair as alt
 
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.small_multiples import PanelGrid, panel_title
-from labctl.report.charts.theme import Chart, Datasets, Row, Spec, finished, joined, plain
+from labctl.report.charts.theme import CELL_INK, Chart, Datasets, Row, Spec, finished, joined, plain
 from labctl.report.panels import Panel, panels
 
 _CELL_HEIGHT = 18
@@ -55,7 +55,7 @@ def _panel(panel: Panel, grid: PanelGrid, datasets: Datasets) -> Spec:
     )
     layers = [cells]
     if len(cores) <= _READABLE_CORES and not grid.crowded:
-        colour = alt.condition("datum.busy > 60", alt.value("white"), alt.value("#333333"))
+        colour = alt.condition("datum.busy > 60", alt.value("#ffffff"), alt.value(CELL_INK))
         text = chart.mark_text(fontSize=10).encode(
             x=grid.x(panel), y=y, text="label:N", color=colour
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import altair as alt
@@ -15,9 +15,12 @@ from labctl.analysis.run.timeline import Curve, Silence, Timeline
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report import key_figures, numbers
 from labctl.report.charts.theme import (
+    BANDS,
     GROUPED,
+    IDLE_BAND,
     INK,
     PREFIXED,
+    PREPARE_BAND,
     RED,
     Chart,
     Datasets,
@@ -41,11 +44,10 @@ _CAUSE_COLOURS = {
     Cause.HOST_STALL: "#8c6d31",
 }
 _ROLE_COLOURS = {
-    Role.IDLE_BEFORE: "#f0f0f0",
-    Role.IDLE_AFTER: "#f0f0f0",
-    Role.PREPARE: "#e3d9c6",
+    Role.IDLE_BEFORE: IDLE_BAND,
+    Role.IDLE_AFTER: IDLE_BAND,
+    Role.PREPARE: PREPARE_BAND,
 }
-_BANDS = ("#c9dbe8", "#dfeaf2")
 _STEPS = {Pattern.IDLE: "idle", Pattern.PURGE: "purge", Pattern.COOL: "cool"}
 _LIMITS = {"warning": "#e69f00", "critical": RED}
 
@@ -111,7 +113,8 @@ def time_chart(
         charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
     words = _caption(summary, line)
-    return finished("run", "The whole run over time", words, plain(whole), datasets)
+    chart = finished("run", "The whole run over time", words, plain(whole), datasets)
+    return replace(chart, spec={**chart.spec, "usermeta": {"narrowest_px": _WIDTH}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +243,7 @@ def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> An
                 "t": axis.at(begin_ns),
                 "t2": axis.at(end_ns),
                 "middle": axis.at((begin_ns + end_ns) / 2),
-                "colour": _ROLE_COLOURS.get(result.phase.role, _BANDS[number % 2]),
+                "colour": _ROLE_COLOURS.get(result.phase.role, BANDS[number % 2]),
                 "label": names[number],
                 "phase": result.phase.label,
                 "outcome": result.outcome,

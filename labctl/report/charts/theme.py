@@ -18,6 +18,9 @@ Row = dict[str, Any]
 Spec = dict[str, Any]
 
 INK = "#333333"
+CELL_INK, CELL_RED = "#222222", "#b0001e"
+"""Text in a coloured cell, which a dark screen leaves as it is."""
+LINE, GRID = "#888888", "#e4e4e4"
 SOFT = "#59636e"
 RED = "#c8102e"
 HUES = (
@@ -26,6 +29,15 @@ HUES = (
 )
 """The first six can be distinguished with any colour vision (after Okabe and Ito, 2008); the others
 are for eight block sizes in one chart. Red is for what throttled."""
+
+DARK_HUES = (
+    *("#4da3dc", "#f0b43c", "#2fbf8f", "#dd93bb", "#7cc6ee", "#cf8a5a"),
+    *("#a98bd6", "#c4c44a", "#b4bcc4", "#3fd0c0"),
+)
+"""The same ten on a dark ground."""
+
+BANDS, IDLE_BAND, PREPARE_BAND = ("#c9dbe8", "#dfeaf2"), "#f0f0f0", "#e3d9c6"
+"""Behind the names of phases in turn, of idling, and of what prepares the drive."""
 
 PNG_SCALE = 2.0
 """Pixels of a picture per pixel of the chart."""
@@ -40,6 +52,20 @@ LATENCY = (
 )
 """Labels of an axis of microseconds: 500 µs, 20 ms, 1.5 s."""
 
+DARK_BANDS = ("#2c3f4e", "#22303b", "#262b31", "#3d3628")
+_DARK = {
+    INK: "#e4e8ec",
+    SOFT: "#9aa5b1",
+    RED: "#ff5c72",
+    "white": "#16191d",
+    GRID: "#343b43",
+    LINE: "#6b7681",
+    "#888": "#9aa5b1",  # of a legend of dashes, as Vega-Lite has it
+    **dict(zip((*BANDS, IDLE_BAND, PREPARE_BAND), DARK_BANDS, strict=True)),
+    **dict(zip(HUES, DARK_HUES, strict=True)),
+}
+"""What each colour of a chart becomes on a dark screen; text in coloured cells keeps its own."""
+
 _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 _SMALL = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"}
 _THEME: Spec = {
@@ -49,9 +75,9 @@ _THEME: Spec = {
         **_SMALL,
         "labelColor": INK,
         "titleColor": INK,
-        "gridColor": "#e4e4e4",
-        "domainColor": "#888888",
-        "tickColor": "#888888",
+        "gridColor": GRID,
+        "domainColor": LINE,
+        "tickColor": LINE,
     },
     "title": {
         "fontSize": 12,
@@ -68,6 +94,15 @@ _THEME: Spec = {
 
 THROTTLED = "throttled"
 """What the legend calls a red triangle."""
+
+
+def dark_css() -> str:
+    """Rules for the SVG of any chart on a dark screen."""
+    rules = (
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}'
+        for light, dark in _DARK.items()
+    )
+    return f"@media screen and (prefers-color-scheme:dark){{{''.join(rules)}}}"
 
 
 @dataclass(frozen=True, slots=True)

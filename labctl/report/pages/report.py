@@ -28,7 +28,7 @@ from labctl.record.header import RailInfo
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 from labctl.report import key_figures, numbers, slow_stretches
-from labctl.report.charts.theme import Chart
+from labctl.report.charts.theme import Chart, dark_css
 from labctl.report.pages.chart_library import chart_library
 from labctl.report.panels import panels
 
@@ -44,8 +44,9 @@ class Drawn:
 
     @property
     def picture(self) -> str:
-        """The picture as a data address."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+        """The picture as a data address; it turns dark with the screen."""
+        svg = self.svg.replace("><", f"><style>{dark_css()}</style><", 1)
+        return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
     @property
     def spec_json(self) -> Markup:
@@ -106,7 +107,7 @@ def _style_and_scripts() -> dict[str, Any]:
     """What every page contains: its style, its scripts, and the hashes that let them run."""
     library, script = _library(), _text("page.js")
     return {
-        "style": Markup(_text("page.css")),
+        "style": Markup(_text("page.css") + dark_css()),
         "library": Markup(library),
         "script": Markup(script),
         "script_sources": " ".join(_source_hash(one) for one in (library, script)),

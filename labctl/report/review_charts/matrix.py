@@ -16,7 +16,17 @@ from labctl.analysis.latency import latency_max_us, latency_mean_us
 from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
-from labctl.report.charts.theme import INK, RED, Datasets, Row, Spec, finished, joined, log_y, plain
+from labctl.report.charts.theme import (
+    CELL_INK,
+    CELL_RED,
+    Datasets,
+    Row,
+    Spec,
+    finished,
+    joined,
+    log_y,
+    plain,
+)
 from labctl.report.numbers import estimate_columns, prefixed, significant
 from labctl.report.review_charts.review_chart import Figure
 
@@ -148,7 +158,7 @@ def _table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) 
             "y": row["size"],
             "shade": shade(row[column]),
             "text": _text(row[column]),
-            "colour": RED if row["throttled_s"] else INK,
+            "colour": CELL_RED if row["throttled_s"] else CELL_INK,
         }
         for row in numbers
         if row[column] is not None

@@ -1,17 +1,68 @@
 "use strict";
-// Draws each chart in the place of its picture. Where that fails, the picture stays.
-for (const figure of document.querySelectorAll("figure[data-chart]")) {
-  const spec = JSON.parse(figure.querySelector("script").textContent);
-  const picture = figure.querySelector("img");
-  const place = document.createElement("div");
-  vegaEmbed(place, spec, {
-    renderer: "svg",
-    ast: true,
-    actions: { export: true, source: false, compiled: false, editor: false },
-    downloadFileName: figure.dataset.chart,
-    scaleFactor: 2,
-  }).then(
-    () => picture.replaceWith(place),
-    (error) => console.error(figure.dataset.chart, error),
-  );
+// Draws each chart in the place of its picture, on a narrow screen in one column. Where that fails,
+// the picture stays. What is wider than its box fades at the edge until it is scrolled to.
+const narrow = matchMedia("screen and (max-width: 700px)");
+
+function fit(part, roomPx) {
+  if (part.width > roomPx) part.width = roomPx;
+  if (part.columns) part.columns = 1;
+  for (const parts of [part.concat, part.hconcat, part.vconcat]) {
+    for (const one of parts ?? []) fit(one, roomPx);
+  }
 }
+
+function fitted(spec, roomPx) {
+  fit(spec, Math.max(roomPx, spec.usermeta?.narrowest_px ?? 0));
+  const [drive, ...rest] = spec.title.subtitle.split(" · ");
+  spec.title.subtitle = [drive, rest.join(" · ")];
+  spec.title.limit = spec.config.title.limit = roomPx + 50;
+  spec.config.legend.columns = 1;
+  return spec;
+}
+
+function mark(box) {
+  box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+}
+
+function watch(box) {
+  box.addEventListener("scroll", () => mark(box), { passive: true });
+  new ResizeObserver(() => mark(box)).observe(box);
+}
+
+async function draw(figure) {
+  const spec = JSON.parse(figure.querySelector("script").textContent);
+  const place = document.createElement("div");
+  place.tabIndex = 0;
+  try {
+    await vegaEmbed(place, narrow.matches ? fitted(spec, figure.clientWidth - 85) : spec, {
+      renderer: "svg",
+      ast: true,
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: figure.dataset.chart,
+      scaleFactor: 2,
+    });
+    figure.querySelector(":scope > img, :scope > div").replaceWith(place);
+    watch(place);
+  } catch (error) {
+    console.error(figure.dataset.chart, error);
+  }
+}
+
+// A narrow screen that is turned or widened has its charts drawn again.
+const drawnFor = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const widthPx = String(narrow.matches ? target.clientWidth : 0);
+    if (target.dataset.width === widthPx) continue;
+    target.dataset.width = widthPx;
+    draw(target);
+  }
+});
+document.querySelectorAll("figure[data-chart]").forEach((one) => drawnFor.observe(one));
+document.querySelectorAll(".wide").forEach(watch);
+// On paper nothing is folded away.
+addEventListener("beforeprint", () => {
+  for (const fold of document.querySelectorAll(".fold:not([open])")) {
+    fold.open = true;
+    addEventListener("afterprint", () => (fold.open = false), { once: true });
+  }
+});

@@ -44,6 +44,7 @@ from labctl.record.reader import RunRecord
 from labctl.report.charts.comparison import comparison_charts
 from labctl.report.pages.comparison import comparison_page
 from labctl.report.text.comparison import comparison_csv, comparison_text
+from tests.unit.report.pages.test_report import assert_tables_can_be_read_aloud
 from tests.unit.report_sample import HOSTILE, plan, qd_sweep, record_of, summary_of
 from tests.unit.synthetic_run import WORK, Bench, Load, build
 from tests.unit.test_docs import ROOT, blocks
@@ -212,6 +213,7 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
     found = compare(pairs)
     gate = check_gate(found, Gate(limits=[GateLimit(quantity="watts", worse_pct=1)]))
     page = comparison_page(found, pairs[0][1], gate)
+    assert_tables_can_be_read_aloud(page)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     assert not re.search(r'(src|href)="https?:', page)
     assert page.count("<figure data-chart=") == 6

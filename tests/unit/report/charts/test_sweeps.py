@@ -14,7 +14,7 @@ from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.config.sweeps import Sweep
 from labctl.report.charts.run_charts import run_charts
 from labctl.report.charts.sweeps import sweep_charts
-from labctl.report.charts.theme import png_of_svg, static_svg
+from labctl.report.charts.theme import CELL_INK, CELL_RED, dark_css, png_of_svg, static_svg
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, record_of, summary_of, throttled
 from tests.unit.vega_lite import assert_valid
 
@@ -168,6 +168,20 @@ def test_latencies_have_their_unit_on_the_axis() -> None:
     charts = sweep_charts(summary_of(plan(qd_sweep())))
     svg = static_svg(next(chart for chart in charts if chart.name == "latency").spec)
     assert re.search(r">\d+ µs<", svg) and re.search(r">\d ms<", svg)
+
+
+CELLS = {CELL_INK, CELL_RED, "#ffffff"}
+
+
+def test_every_colour_of_a_chart_has_one_for_dark_screens(tmp_path: Path) -> None:
+    for name, summary in RUNS.items():
+        (tmp_path / name).mkdir()
+        for chart in run_charts(record_of(tmp_path / name, summary), summary):
+            used = set(re.findall(r'(?:fill|stroke)="(#\w+|white|black)"', static_svg(chart.spec)))
+            rules = dark_css()
+            causes = {"#d6616b", "#ff9896", "#3182bd", "#756bb1", "#8c6d31", "#9a9a9a"}
+            left = [one for one in used - CELLS - causes if f'[fill="{one}"]' not in rules]
+            assert not left, (chart.name, left)
 
 
 def test_a_throttled_phase_is_marked_and_said() -> None:

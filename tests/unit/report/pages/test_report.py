@@ -120,6 +120,21 @@ def test_only_the_two_known_scripts_may_run(written: tuple[RunRecord, list[Path]
         assert json.loads(script)["$schema"].endswith(".json")
 
 
+def assert_tables_can_be_read_aloud(text: str) -> None:
+    """A caption a table, and of each heading whether it is a column's or a row's."""
+    tables = re.findall(r"<table.*?</table>", text.partition("<footer>")[0], re.DOTALL)
+    assert tables
+    for table in tables:
+        assert re.match(r"<table[^>]*>\s*<caption>[^<]+", table), table[:200]
+        assert not re.search(r"<th(?! scope=\"(?:col|row|rowgroup)\")[ >]", table), table[:200]
+
+
+def test_every_table_has_a_caption_and_its_headings_a_scope(
+    written: tuple[RunRecord, list[Path], str],
+) -> None:
+    assert_tables_can_be_read_aloud(written[2])
+
+
 def test_what_comes_from_outside_is_text(written: tuple[RunRecord, list[Path], str]) -> None:
     _, _, text = written
     assert HOSTILE not in text
@@ -140,7 +155,7 @@ def test_the_page_says_what_a_reader_asks_for(
         "25.42k ± 0.10k",
         "4.021 ± 0.018",
         "thermal throttling (10 s)",
-        "free: 10.100 ± 0.030",
+        "not throttled: 10.100 ± 0.030",
         "+48.7",
         "0.9 ± 1.7",
         "not explained by the stated uncertainties",
