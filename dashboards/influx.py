@@ -114,7 +114,7 @@ class AnnotationBuilder(Builder[model.AnnotationQuery]):
 
 
 def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Throttling as red regions, lost meters as orange marks, phases on request."""
+    """Throttling as red regions, lost meters in orange, marks in purple, phases on request."""
 
     condition = f" AND {where}" if where else ""
 
@@ -128,6 +128,7 @@ def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
     return [
         events("Throttling", "red", THROTTLED),
         events("Meters", "orange", '"kind" =~ /^instrument_(lost|back|stuck)$/'),
+        events("Marks", "purple", "\"kind\" = 'mark'"),
         events("Phases", "blue", "\"kind\" = 'phase_started'", enabled=False),
     ]
 

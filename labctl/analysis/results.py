@@ -14,7 +14,7 @@ from labctl.fio.results import Direction
 from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
 from labctl.record.json_values import plain_json
-from labctl.record.phase import Phase, Role
+from labctl.record.phase import Pattern, Phase, Role
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
@@ -381,6 +381,16 @@ class SteadyRounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment with a text: a person's, or a line that a measured program printed."""
+
+    t_ns: int
+    text: str
+    source: str
+    """"person" or "output"."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSummary:
     """The result of the analysis of a run."""
 
@@ -415,6 +425,8 @@ class RunSummary:
     """One a point of these sweeps: the mean over the measurement window."""
     calibration: UsedCalibration | None = None
     """Zeros that were subtracted, and checks of two meters against each other."""
+    marks: tuple[Mark, ...] = ()
+    """In the order of time."""
     drives: dict[str, RunSummary] = field(default_factory=dict)
     """Where several drives worked at once: the run as each of them saw it, by its name."""
 
@@ -422,6 +434,11 @@ class RunSummary:
     def measured(self) -> tuple[PhaseResult, ...]:
         """The phases that are results: neither preparation nor idling."""
         return tuple(item for item in self.phases if item.phase.role is Role.MEASURE)
+
+    @property
+    def programs(self) -> tuple[PhaseResult, ...]:
+        """The phases that measured a person's program."""
+        return tuple(item for item in self.phases if item.phase.pattern is Pattern.PROGRAM)
 
     @property
     def points(self) -> tuple[PhaseResult, ...]:

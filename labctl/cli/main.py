@@ -45,6 +45,12 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
     "Measure": (
         Command("run", "run.run:run", "Run a plan on a rig: record it, report it."),
         Command(
+            "measure",
+            "run.measure:measure",
+            "Run any program, and give the watts and joules that it took.",
+        ),
+        Command("mark", "run.mark:mark", "Set a mark, with a text, in the run that is on."),
+        Command(
             "demo", "run.demo:demo", "Do it all on a simulated rig, and compare with the truth."
         ),
         Command(

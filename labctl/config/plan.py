@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     BaseModel,
@@ -39,6 +39,30 @@ from labctl.record.phase import Pattern, Phase, Role
 from labctl.toml_reading import is_file, mistakes_of, parse_toml, read_configuration
 
 BUILT_IN = Path(__file__).parent / "plans"
+
+
+class RunRules(Protocol):
+    """What of a plan a run itself goes by; its phases come beside it."""
+
+    @property
+    def name(self) -> str:
+        """The name that the run bears."""
+        ...
+
+    @property
+    def governor(self) -> str:
+        """See :class:`Plan`."""
+        ...
+
+    @property
+    def resume(self) -> Resume:
+        """See :class:`Plan`."""
+        ...
+
+    @property
+    def when_phase_fails(self) -> WhenPhaseFails:
+        """See :class:`Plan`."""
+        ...
 
 
 class Plan(BaseModel):

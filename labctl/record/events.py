@@ -30,6 +30,8 @@ class EventKind(StrEnum):
     PURGE_STARTED = "purge_started"
     PURGED = "purged"
     COOLED_DOWN = "cooled_down"
+    MARK = "mark"
+    """A moment with a text: a person's, or a line that a measured program printed."""
     POWER_STATE = "power_state"
 
     GUARD_TRIPPED = "guard_tripped"

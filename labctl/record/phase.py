@@ -4,6 +4,7 @@ axes."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
@@ -37,7 +38,8 @@ def format_size(size_bytes: int) -> str:
 
 
 class Pattern(StrEnum):
-    """What the host asks of the drive: fio's ``rw=`` names, a trace, nothing, or preparation."""
+    """What the host asks of the drive: fio's ``rw=`` names, a trace, nothing, preparation, or
+    what a measured program does."""
 
     IDLE = "idle"
     COOL = "cool_down"
@@ -49,6 +51,7 @@ class Pattern(StrEnum):
     RW = "rw"
     RANDRW = "randrw"
     REPLAY = "replay"
+    PROGRAM = "program"
 
     @property
     def mixed(self) -> bool:
@@ -63,7 +66,7 @@ class Pattern(StrEnum):
     @property
     def io(self) -> bool:
         """Whether fio does it."""
-        return self not in (Pattern.IDLE, Pattern.COOL, Pattern.PURGE)
+        return self not in (Pattern.IDLE, Pattern.COOL, Pattern.PURGE, Pattern.PROGRAM)
 
 
 class Role(StrEnum):
@@ -128,6 +131,9 @@ class Phase:
     purge_method: str = ""
     replay: Replay | None = None
     """Then ``duration_s`` is how long the trace is, as far as that is known."""
+    command: str = ""
+    """The command line of a measured program, to be read and never run. Then ``duration_s`` is its
+    limit of time (0: none)."""
 
     @property
     def writes(self) -> bool:
@@ -148,8 +154,9 @@ class Phase:
 
     @property
     def planned_s(self) -> float:
-        """How long it takes by plan: 0 of a cool-down or purge, which have a limit alone."""
-        return 0.0 if self.pattern in (Pattern.COOL, Pattern.PURGE) else self.duration_s
+        """How long it takes by plan: 0 of what has a limit alone."""
+        limited = (Pattern.COOL, Pattern.PURGE, Pattern.PROGRAM)
+        return 0.0 if self.pattern in limited else self.duration_s
 
     @property
     def timed(self) -> bool:
@@ -180,8 +187,8 @@ class Phase:
         if self.pattern is Pattern.PURGE and self.purge_method:
             return f"purge ({self.purge_method})"
         if not self.pattern.io:  # of a phase that is known by its topics alone, no more is known
-            rests = self.pattern is Pattern.IDLE and self.sweep
-            return self.sweep if rests else self.pattern.value.replace("_", " ")
+            named = self.pattern in (Pattern.IDLE, Pattern.PROGRAM) and self.sweep
+            return self.sweep if named else self.pattern.value.replace("_", " ")
         size = self.replay.name if self.replay else format_size(self.block_size_bytes)
         parts = [self.pattern.value, size, f"QD{self.queue_depth}"]
         if self.pattern.mixed:
@@ -205,3 +212,10 @@ class Phase:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary; :func:`labctl.record.json_values.known` reads it back."""
         return asdict(self)
+
+
+def planned_s(phases: Sequence[Phase]) -> float | None:
+    """How long phases take by plan, in seconds; None where a program decides it."""
+    if any(phase.pattern is Pattern.PROGRAM for phase in phases):
+        return None
+    return sum(phase.planned_s for phase in phases)

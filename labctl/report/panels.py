@@ -147,14 +147,15 @@ def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...
 
 
 def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
-    """Every measured phase, once, in panels in the order of the run.
+    """Every measured phase of fio, once, in panels in the order of the run.
 
     Within a sweep of the plan, phases that differ only in the axis that the sweep varies are
     together, sorted along it. A phase that was repeated stays: its second time is ``(2nd)``.
     """
     sweeps: dict[str, list[PhaseResult]] = {}
     for result in results:
-        sweeps.setdefault(result.phase.sweep, []).append(result)
+        if result.phase.pattern.io:
+            sweeps.setdefault(result.phase.sweep, []).append(result)
     found: list[Panel] = []
     for sweep, members in sweeps.items():
         axis = axis_of([member.phase for member in members])

@@ -68,6 +68,10 @@ ELSEWHERE = {
     ),
     "labctl stack --native": "tests/unit/dashboards/stack/test_native.py starts what is installed",
     "labctl init my-rig": "tests/bench/test_read_and_instruments.py answers its questions",
+    **dict.fromkeys(
+        ('labctl mark "fan off"', 'labctl mark "fan on" --rig my-rig'),
+        "tests/bench/test_measure.py sets marks while something runs",
+    ),
     "labctl watch": "tests/faults/test_watch.py runs it on a terminal",
     "labctl trim-check my-rig": "tests/unit/capture/drive/test_trim_check.py on a loop device",
     "labctl trim-check my-rig --folder /mnt/ssd": "tests/unit/capture/drive/test_trim_check.py",
@@ -138,6 +142,8 @@ class Lab:
         for theirs in ("/srv/labctl", "~/.local/share/labctl/idle"):
             if word == theirs:
                 return str(self.folder / "elsewhere")
+        if word.startswith("/mnt/ssd/"):
+            return str(self.folder / f"on-ssd-{Path(word).name}")
         if word.startswith("runs/") or word == "RUN":
             return str(find_runs(self.folder / "runs")[-1])
         if word.startswith("http://other:8086"):
@@ -236,6 +242,10 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
         )
     if "--resume" in words:
         lab.cut_a_run_off()
+    if "step load" in words:
+        marks = ["--marks", "step", "--", "sh", "-c", "echo step load; sleep 3; echo step index"]
+        made = lab.run(["labctl", "measure", "my-rig", "--idle", "0", *marks])
+        assert made.returncode == 0, made.stderr
     if words[0] == "cp":
         assert (lab.folder / words[2]).parent.is_dir()
         shutil.copy(lab.folder / words[1], lab.folder / f"copied-{Path(words[2]).name}")

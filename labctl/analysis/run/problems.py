@@ -27,7 +27,7 @@ from labctl.fio.results import FioResult
 from labctl.record.events import EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
-from labctl.record.phase import Role
+from labctl.record.phase import Pattern, Role
 from labctl.record.reader import RunRecord
 
 PEAKS_FROM_HZ = 350.0
@@ -67,6 +67,8 @@ def phase_problems(
     notes += _status_notes(record, span)
     if span.outcome != Outcome.COMPLETED:
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
+    elif span.phase.pattern is Pattern.PROGRAM and span.reason:
+        notes.append(span.reason)
     if span.unfit not in span.reason:
         notes.append(span.unfit)
     if fio is not None:

@@ -43,6 +43,7 @@ from labctl.analysis.results import (
     ThrottleInterval,
 )
 from labctl.analysis.run.drives import run_of_all, runs_of_drives, with_drives
+from labctl.analysis.run.marks import marks_of
 from labctl.analysis.run.problems import phase_problems, run_problems
 from labctl.analysis.run.unsound_rails import UnsoundRail, unsound_rails, without_unsound
 from labctl.analysis.stats.uncertainty import ratio
@@ -69,7 +70,8 @@ def summarise(record: RunRecord, running: bool = False) -> RunSummary:
     """
     summary = _summarise(run_of_all(record), running)
     drives = {name: _summarise(one, running) for name, one in runs_of_drives(record).items()}
-    return with_drives(summary, drives) if drives else summary
+    summary = with_drives(summary, drives) if drives else summary
+    return replace(summary, marks=marks_of(record))
 
 
 def _summarise(record: RunRecord, running: bool) -> RunSummary:
@@ -80,23 +82,19 @@ def _summarise(record: RunRecord, running: bool) -> RunSummary:
 
 
 def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> RunSummary:
-    channels, unusable = _channels(record)
-    rails = [
-        rail
-        for rail in (rail_series(info, channels) for info in record.header.rails)
-        if rail is not None
-    ]
+    channels, unusable = usable_channels(record)
+    rails = usable_rails(record, channels)
     outputs = [
         read_output(record, one) for one in phase_spans(record, last_datum_ns(record, channels))
     ]
     spans = [span for span, _ in outputs]
-    powers = list(pool.map(lambda span: _power(record, rails, span), spans))
+    powers = list(pool.map(lambda span: power_of(record, rails, span), spans))
     unsound = unsound_rails(record, spans, powers)
     sources = source_resistances(
         [without_unsound(*one)[0] for one in zip(powers, unsound, strict=True)],
         [span.phase.role in IDLE_ROLES for span in spans],
     )
-    powers, results, at_least = _with_budgets(spans, powers, unsound, sources)
+    powers, results, at_least = with_budgets(spans, powers, unsound, sources)
     totals = [
         total_watts(power, list(rail.values())) for power, rail in zip(powers, results, strict=True)
     ]
@@ -199,7 +197,7 @@ def _phase_before(before: PhaseSpan, span: PhaseSpan, breaks: Sequence[int]) -> 
     return None if broken else before
 
 
-def _channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, ...]]:
+def usable_channels(record: RunRecord) -> tuple[dict[str, ChannelSeries], tuple[str, ...]]:
     """Every channel of the header with its clock, and a line for each that cannot be used."""
     channels, unusable = {}, []
     for info in record.header.channels:
@@ -217,7 +215,13 @@ def _outcome(record: RunRecord, running: bool) -> tuple[str, str]:
     return (Outcome.RUNNING, "") if running else (Outcome.INTERRUPTED, "the run was cut off")
 
 
-def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:
+def usable_rails(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> list[RailSeries]:
+    """The rails whose channels can be used."""
+    found = (rail_series(info, channels) for info in record.header.rails)
+    return [rail for rail in found if rail is not None]
+
+
+def power_of(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:
     """Watts of a phase; without a total when a rail of the rig cannot be used at all."""
     power = phase_power(rails, span.begin_ns, span.end_ns, span.boundary_u_ns)
     absent = {info.name for info in record.header.rails} - {rail.info.name for rail in rails}
@@ -227,7 +231,7 @@ def _power(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> P
     return PhasePower(power.rails, None, None, None, power.missing + lines)
 
 
-def _with_budgets(
+def with_budgets(
     spans: Sequence[PhaseSpan],
     powers: Sequence[PhasePower],
     unsound: Sequence[Mapping[str, UnsoundRail]],
@@ -313,7 +317,7 @@ def _phase_result(
         iops_per_watt=ratio(rate, watts),
         bytes_per_joule=ratio(_with_doubt(bytes_per_s, doubt, again), watts),
         joules_per_io=ratio(watts, rate),
-        temperatures=_temperatures(record, channels, span),
+        temperatures=temperatures_of(record, channels, span),
         throttled_s=0.0,
         alignment_ms=max((rail.alignment_ms for rail in rails.values()), default=None),
         notes=notes,
@@ -330,9 +334,10 @@ def _with_doubt(rate: float | None, doubt: float, again: float | None) -> Estima
     return Estimate(rate, rate * doubt, None if again is None else rate * again)
 
 
-def _temperatures(
+def temperatures_of(
     record: RunRecord, channels: Mapping[str, ChannelSeries], span: PhaseSpan
 ) -> dict[str, TemperatureResult]:
+    """Each sensor in a phase, °C."""
     found = {}
     for sensor, name in record.header.temperatures.items():
         if name not in channels:

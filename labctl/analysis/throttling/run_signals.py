@@ -14,7 +14,7 @@ from labctl.analysis.throttling.host_load import HostLoad
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.temperature import Temperatures
-from labctl.record.phase import Role
+from labctl.record.phase import Pattern, Role
 from labctl.record.reader import RunRecord
 
 AROUND_NS = 3_000_000_000
@@ -56,8 +56,9 @@ def run_signals(
     counters, host = Counters.of(record.events), HostLoad.of(record)
     signals = []
     for span in spans:
-        if span.phase.role in IDLE_ROLES or span.phase.replay is not None:
-            continue  # what a replay does varies as its trace does
+        phase = span.phase
+        if phase.role in IDLE_ROLES or phase.pattern is Pattern.PROGRAM or phase.replay is not None:
+            continue  # what a replay does varies as its trace does, and a program as it likes
         t_ns, iops = _live_iops(live, span)
         signals.append(
             PhaseSignals(

@@ -22,7 +22,7 @@ from labctl.capture.identity.node import DrivePlace, Node, find_place, is_missin
 from labctl.config.drive_text_rules import checked_path
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, Mistake, Refused
-from labctl.record.phase import Phase
+from labctl.record.phase import Pattern, Phase
 
 _LOCAL = LocalMachine()
 _BOOT = "/proc/sys/kernel/random/boot_id"
@@ -60,6 +60,7 @@ def check_target(
     be opened, which costs a few reads. Raises ConfigurationError (there is no such target), Refused
     (a rule forbids it).
     """
+    phases = tuple(phases)
     writes = whole_drive or any(phase.writes for phase in phases)
     if rig.drive.engine == "nbd":
         _check_nbd(rig, writes, is_this_machine(machine))
@@ -82,7 +83,7 @@ def check_target(
             safety.refuse_journal_on(device, runs_root)
         if writes:
             safety.check_destructive(device, rig, whole_drive=whole_drive, at_rest=at_rest)
-        else:
+        elif not any(phase.pattern is Pattern.PROGRAM for phase in phases):
             safety.refuse_unreadable(device)
     elif is_missing_device(place, machine):
         raise _mistake(rig, "there is no such device; is the drive connected?")

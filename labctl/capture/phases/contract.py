@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.program import ProgramProcess
 from labctl.capture.phases.sampling import Sensed
 from labctl.record.events import EventKind
 from labctl.record.phase import Phase
@@ -34,6 +35,10 @@ class DriveActions(Sensed, Protocol):
     async def check_again(self, phase: Phase) -> Mapping[str, DrivePlace]:
         """Whether the held fio of a phase may still begin, and what each drive is now; no other
         fio of ours is there."""
+        ...
+
+    async def start_program(self, phase: Phase) -> ProgramProcess:
+        """Start the program that a phase measures. Raises RunFailed."""
         ...
 
     async def purge(self, phase: Phase) -> None:

@@ -20,6 +20,7 @@ from labctl.capture.phases.contract import DriveActions, PhaseListener
 from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.program import ProgramProcess
 from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
@@ -89,6 +90,7 @@ class PhaseSequence:
         """The one that was set last; None: the drive's own."""
         self._power_state_is_known = False
         self._pool = FioPool(actions, now_ns)
+        self._program: tuple[Phase, ProgramProcess] | None = None
         self._finishing: list[asyncio.Task[None]] = []
         self._finding: asyncio.Task[None] | None = None
 
@@ -154,6 +156,8 @@ class PhaseSequence:
             await self._cool(phase, following, stop)
         elif phase.pattern is Pattern.PURGE:
             await self._purge(phase, stop)
+        elif phase.pattern is Pattern.PROGRAM:
+            await self._measure(phase, stop)
         else:
             await self._work(phase, following, stop)
 
@@ -224,6 +228,54 @@ class PhaseSequence:
         except RunFailed as error:
             outcome, problem = self._not_completed(phase, error, stop), str(error)
         self._ended(phase, outcome, begin_ns, self._now_ns(), NS_PER_MS, problem)
+
+    async def _measure(self, phase: Phase, stop: StopRequest) -> None:
+        """A person's program, once: it is not begun again whatever cuts it off."""
+        try:
+            program = await self._actions.start_program(phase)
+        except RunFailed as error:
+            self._did_not_begin(phase, error, stop)
+            return
+        self._program = phase, program
+        self._began(phase, program.begin_ns)
+        done = asyncio.create_task(program.wait(), name=f"phase-{phase.index}")
+        asked = asyncio.create_task(stop.wait(), name="stop")
+        paused = asyncio.create_task(self._paused.wait(), name="pause")
+        try:
+            await asyncio.wait(
+                (done, asked, paused),
+                timeout=phase.duration_s or None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for task in (done, asked, paused):
+                task.cancel()
+        if program.ended:
+            await self._program_over(stop, "")
+            return
+        if self._pause is not None:
+            stop.ask(Outcome.ABORTED, self._pause.reason, GuardTripped.exit_code)
+        limit = f"it was ended after {phase.duration_s:g} s, its limit"
+        await self._program_over(stop, stop.reason or limit)
+
+    async def _program_over(self, stop: StopRequest, cut_off: str) -> None:
+        """End the program that is on, and record its end; ``cut_off``: why it was not let to it."""
+        assert self._program is not None
+        (phase, program), self._program = self._program, None
+        if cut_off:
+            await program.stop()
+        await program.finish()
+        problem = "" if cut_off else program.problem
+        outcome = Outcome.COMPLETED
+        if cut_off and stop.asked:
+            outcome = Outcome.INTERRUPTED
+        elif problem:
+            outcome = Outcome.FAILED
+            self._fail(f"{phase.label}: {problem}", stop)
+        self._ended(
+            phase, outcome, program.begin_ns, program.end_ns, program.begin_u_ns,
+            cut_off or problem, **program.printed,
+        )  # fmt: skip
 
     async def _work(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         fio = await self._ready(phase, stop)
@@ -443,6 +495,9 @@ class PhaseSequence:
         for task in self._finishing:
             async with ending.step(task.get_name(), END_WITHIN_S):
                 await task
+        if self._program is not None:
+            async with ending.step(self._program[0].label, END_WITHIN_S):
+                await self._program_over(stop, stop.reason or "the run ended")
         async with ending.step("the held fio", END_WITHIN_S):
             await self._pool.drop_held()
         for fio in self._pool:

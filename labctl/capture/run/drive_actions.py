@@ -20,6 +20,7 @@ from labctl.capture.identity.node import DrivePlace
 from labctl.capture.meters.live_values import Monitor
 from labctl.capture.phases.contract import PhaseListener
 from labctl.capture.phases.fio_process import FioProcess
+from labctl.capture.phases.program import Program, ProgramProcess
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.header import FIO_CHANNELS
 from labctl.config.rig import Rig
@@ -30,6 +31,7 @@ from labctl.record.drive_state import DriveState
 from labctl.record.events import EventKind
 from labctl.record.journal import Journal
 from labctl.record.layout import FIO_DIR
+from labctl.record.marks import OF_OUTPUT
 from labctl.record.phase import Phase
 from labctl.record.timebase import Timebase
 
@@ -60,6 +62,8 @@ class RigActions:
     at_rest: Callable[[], bool]
     stop: StopRequest
     controls: Mapping[str, DriveControl]
+    program: Program | None = None
+    """What a phase of a program measures."""
 
     async def _check(
         self, phases: Sequence[Phase], *, whole_drive: bool = False, at_rest: bool
@@ -113,6 +117,20 @@ class RigActions:
     async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         """Check what was checked before fio was started, a while ago; what each drive is now."""
         return await self._check([phase], at_rest=True)
+
+    async def start_program(self, phase: Phase) -> ProgramProcess:
+        """Start the program of the run on the drives' host."""
+        if self.program is None:
+            raise RunFailed(f"{phase.label}: no program is run because a record or plan names one")
+        await self._wait_for_host()
+        directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
+
+        def on_mark(text: str) -> None:
+            self.listener.event(EventKind.MARK, text=text, source=OF_OUTPUT)
+
+        return await ProgramProcess.start(
+            self.program, directory, self.timebase, self.host, on_mark
+        )
 
     async def purge(self, phase: Phase) -> None:
         """Check that the drives may be purged now, and do it, all at the same time. When the run

@@ -9,7 +9,7 @@ import numpy as np
 
 from labctl.capture.host.load import SAMPLE_EVERY_S
 from labctl.capture.identity.sharing import what_they_share
-from labctl.config.plan import Plan
+from labctl.config.plan import RunRules
 from labctl.config.rig import Rig
 from labctl.config.rig_file import FIO_INSTRUMENT
 from labctl.fio.documents import DIRECTIONS
@@ -68,7 +68,7 @@ def _first(value: float | None, otherwise: float | None) -> float | None:
 
 def make_header(
     rig: Rig,
-    plan: Plan,
+    plan: RunRules,
     plan_text: str,
     phases: tuple[Phase, ...],
     timebase: Timebase,

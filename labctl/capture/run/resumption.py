@@ -31,7 +31,7 @@ from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.header import Header
 from labctl.record.journal import reopen
 from labctl.record.layout import HEADER_FILE, HOST_CLOCK
-from labctl.record.phase import Phase
+from labctl.record.phase import Pattern, Phase
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Timebase
 
@@ -113,6 +113,8 @@ def why_not(record: RunRecord) -> str:
         return "it is a record of the meters alone"
     if end is not None and end.data.get("outcome") == Outcome.COMPLETED:
         return "it is completed"
+    if any(phase.pattern is Pattern.PROGRAM for phase in record.header.phases):
+        return "it measured a program, which runs once: begin a new run with labctl measure"
     plan = parse_plan(record.header.plan_text, f"{record.path / HEADER_FILE}: plan")
     if plan.resume == "forbid":
         return 'its plan says resume = "forbid": begin a new run'

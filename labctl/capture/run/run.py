@@ -26,12 +26,14 @@ from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
 from labctl.capture.host.drive_host import DriveHost, LocalHost
 from labctl.capture.host.load import watching_load
+from labctl.capture.host.machine import Machine
 from labctl.capture.host.memory_room import mistakes_with_host
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.meters.live_values import Monitor
+from labctl.capture.phases.program import Program
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.clock_watch import ClockWatch
@@ -42,14 +44,14 @@ from labctl.capture.run.resumption import Resumption
 from labctl.capture.run.run_end import RunEnd, RunOutcome, StoppedBeforehand
 from labctl.capture.run.supervision import Supervisor
 from labctl.config.calibration_file import calibration_in_force
-from labctl.config.plan import Plan
+from labctl.config.plan import RunRules
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, JournalError, LabctlError, RunFailed, error_line
 from labctl.record import journal as journals
 from labctl.record.drive_state import DriveState
 from labctl.record.events import Event, EventKind, OnEvent, Outcome
 from labctl.record.journal import Journal
-from labctl.record.phase import Phase
+from labctl.record.phase import Phase, planned_s
 from labctl.record.timebase import NS_PER_S, Timebase
 
 CONNECT_WITHIN_S = 12.0
@@ -66,14 +68,16 @@ class Run:
     def __init__(
         self,
         rig: Rig,
-        plan: Plan,
+        plan: RunRules,
         plan_text: str,
         work: PlannedWork,
         runs_root: Path,
         on_event: Callable[[Event], None],
         resumption: Resumption | None = None,
+        program: Program | None = None,
     ) -> None:
-        """``on_event`` takes each event after it was recorded; its failure costs what it shows."""
+        """``program``: what the phase of a program measures. ``on_event`` takes each event after
+        it was recorded; its failure costs what it shows."""
         self.rig = rig
         self.plan = plan
         self.phases = work.phases
@@ -85,6 +89,7 @@ class Run:
         self.monitor = Monitor(self.timebase.now_ns)
         self.path: Path | None = None
         self._resumption = resumption
+        self._program = program
         self._plan_text = plan_text
         self._runs_root = runs_root
         self._on_event = on_event
@@ -170,13 +175,7 @@ class Run:
         self._host = host
         await host.connect()
         machine = host.machine
-        for one in rig.each_drive().values():
-            fio = await asyncio.to_thread(software.check_tools, one, machine)
-        mistakes = await asyncio.to_thread(
-            mistakes_with_host, rig, self.phases, self.plan.name, machine
-        )
-        if mistakes:
-            raise ConfigurationError(mistakes)
+        fio = "" if self._program is not None else await self._check_fio(machine)
         versions = software.versions(fio)
         if where != LOCAL:
             versions |= await asyncio.to_thread(software.versions_of_host, machine, where)
@@ -201,6 +200,17 @@ class Run:
         await self._begin(versions)
         self._actions = self._rig_actions(host, states, stop)
         return self._actions, missing
+
+    async def _check_fio(self, machine: Machine) -> str:
+        """The version of fio, which can do what the plan asks for. Raises ConfigurationError."""
+        for one in self.rig.each_drive().values():
+            fio = await asyncio.to_thread(software.check_tools, one, machine)
+        mistakes = await asyncio.to_thread(
+            mistakes_with_host, self.rig, self.phases, self.plan.name, machine
+        )
+        if mistakes:
+            raise ConfigurationError(mistakes)
+        return fio
 
     def _open_journal(
         self,
@@ -257,6 +267,7 @@ class Run:
             listener=self,
             at_rest=lambda: self._sequence is None or self._sequence.at_rest,
             stop=stop,
+            program=self._program,
             controls={
                 name: DriveControl(
                     drive_host.machine,
@@ -357,8 +368,9 @@ class Run:
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """A phase does its first I/O (called by the sequence)."""
-        left_s = sum(later.planned_s for later in self.phases[phase.index :])
-        self.monitor.phase(phase, t_ns, t_ns + round(left_s * NS_PER_S))
+        left_s = planned_s(self.phases[phase.index :])
+        ends_ns = None if left_s is None else t_ns + round(left_s * NS_PER_S)
+        self.monitor.phase(phase, t_ns, ends_ns)
         self.event(EventKind.PHASE_STARTED, t_ns, index=phase.index)
         for watch in (self._cpu_watch, *self._drive_watches):
             if watch is not None:

@@ -1,5 +1,5 @@
-"""What a run checks beside its phases, each second: clocks, meters that must be there, and the
-limits of the rig."""
+"""What a run looks at beside its phases, each second: clocks, marks that people set, meters that
+must be there, and the limits of the rig."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from labctl.capture.run.drive_actions import RigActions
 from labctl.capture.run.guard import Guard, GuardSample
 from labctl.errors import GuardTripped, RunFailed
 from labctl.record.events import EventKind, Outcome
+from labctl.record.marks import MarkRequests
 from labctl.record.timebase import NS_PER_S
 
 REQUIRED_GONE_S = 10.0
@@ -38,6 +39,7 @@ class Supervisor:
         self._clocks = clocks
         self._began_ns = began_ns
         self._guard = Guard(actions.rig)
+        self._marks = MarkRequests(actions.journal.path, actions.timebase)
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -45,6 +47,7 @@ class Supervisor:
 
         async def watch() -> None:
             async for _ in self._clocks.samples(self._actions.listener.event):
+                self._marks.record(self._actions.listener.event)
                 self._note_required()
                 self._keep_limits()
 
@@ -59,6 +62,7 @@ class Supervisor:
             yield
         finally:
             task.cancel()
+            self._marks.record(self._actions.listener.event)
 
     def _note_required(self) -> None:
         """Stop a run whose meter that it cannot do without is away for too long."""

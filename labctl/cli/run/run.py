@@ -101,13 +101,13 @@ def run_and_report(
         ask_first(rig, plan, yes=yes, json_output=json_output, phases=work.phases)
         sinks = configured_sinks(rig.text, rig.path)
         with held(rig, "labctl run") as lock:
-            _end_leftovers(rig)
+            end_leftovers_on(rig)
             return run_plan(rig, plan, plan_text, runs_root, sinks, json_output, lock, work)
 
-    return _reported(do, json_output)
+    return reported(do, json_output)
 
 
-def _end_leftovers(rig: Rig) -> None:
+def end_leftovers_on(rig: Rig) -> None:
     """End what is left of the last run on this rig, if it was killed."""
     before = use_of(find_home(), rig)
     if before is not None and not before.process.alive:
@@ -136,7 +136,7 @@ def resume_and_report(
             end_fio_of(path)
             return resume_run(kept, sinks, json_output, lock)
 
-    return _reported(do, json_output)
+    return reported(do, json_output)
 
 
 def _rig_to_resume(path: Path, rig_name: str | None) -> Rig:
@@ -156,7 +156,8 @@ def _rig_to_resume(path: Path, rig_name: str | None) -> Rig:
     return rig
 
 
-def _reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
+def reported(do: Callable[[], RunOutcome], json_output: bool) -> int:
+    """Do a run and make its report; the exit code."""
     try:
         outcome = do()
         summary = make_report(RunRecord(outcome.path))
@@ -189,7 +190,7 @@ def run_plan(
     already. Raises LabctlError when it is refused.
     """
     work = work or planned_work(rig, plan)
-    return _shown(partial(Run, rig, plan, plan_text, work, runs_root), sinks, quiet, lock)
+    return shown_run(partial(Run, rig, plan, plan_text, work, runs_root), sinks, quiet, lock)
 
 
 def resume_run(
@@ -200,15 +201,16 @@ def resume_run(
 ) -> RunOutcome:
     """Go on with a run, as :func:`run_plan` does it."""
     run = partial(Run, kept.rig, kept.plan, kept.header.plan_text, kept.work, kept.path.parent)
-    return _shown(partial(run, resumption=kept), sinks, quiet, lock)
+    return shown_run(partial(run, resumption=kept), sinks, quiet, lock)
 
 
-def _shown(
+def shown_run(
     make: Callable[[Callable[[Event], None]], Run],
     sinks: Sequence[SinkFactory],
     quiet: bool,
     lock: RigLock | None,
 ) -> RunOutcome:
+    """Carry out the run that ``make`` makes, shown on the terminal, sent to ``sinks`` meanwhile."""
     console = Terminal(stderr=quiet)
     shipping = LiveShipping(sinks, lambda text: print(f"labctl: {text}", file=sys.stderr))
     try:

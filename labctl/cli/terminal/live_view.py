@@ -155,6 +155,8 @@ def _event_line(run: Run, event: Event) -> str:
         case EventKind.PHASE_ENDED:
             seconds = (data["end_ns"] - data["begin_ns"]) / NS_PER_S
             return f"phase {data['index'] + 1} done in {seconds:.2f} s"
+        case EventKind.MARK:
+            return f"mark: {data['text']}"
         case EventKind.INSTRUMENT_LOST:
             return f"meter lost: {data['instrument']}: {data['reason']}"
         case EventKind.INSTRUMENT_BACK:

@@ -49,6 +49,8 @@ _ROLE_COLOURS = {
     Role.PREPARE: PREPARE_BAND,
 }
 _STEPS = {Pattern.IDLE: "idle", Pattern.PURGE: "purge", Pattern.COOL: "cool"}
+_STRETCH = "stretch"
+"""The selection of a stretch: page.js shows what was drawn in it."""
 _LIMITS = {"warning": "#e69f00", "critical": RED}
 
 
@@ -106,15 +108,29 @@ def time_chart(
     silent = any(row.silences for row in rows)
     stretches = _MarkedStretches(summary, axis, datasets, silent=silent)
     charts: list[Any] = [_phase_strip(summary, axis, datasets)]
+    marks = _mark_rows(summary, axis)
     for row in rows:
         x = axis.x(named=row is rows[-1])
         layers = stretches.layers(x, row.silences) + _lines(datasets, axis, x, row)
-        layers += _limits(datasets, row.limits)
+        layers += _limits(datasets, row.limits) + _marks(datasets, marks, numbered=row is rows[0])
         charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
     words = _caption(summary, line)
     chart = finished("run", "The whole run over time", words, plain(whole), datasets)
-    return replace(chart, spec={**chart.spec, "usermeta": {"narrowest_px": _WIDTH}})
+    about: dict[str, Any] = {"narrowest_px": _WIDTH}
+    if line.watts:
+        about["stretch"] = {
+            "data": next(name for name, data in datasets.rows.items() if _is_of(data, rows[0])),
+            "name": next(iter(rows[0].traces)),
+            "unit_s": axis.unit_ns / 1e9,
+            "run": summary.run_id,
+        }
+    return replace(chart, spec={**chart.spec, "usermeta": about})
+
+
+def _is_of(data: Sequence[Row], row: _Row) -> bool:
+    """Whether a dataset is that of the lines of ``row``."""
+    return bool(data) and "mean" in data[0] and data[0]["name"] in row.traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +145,8 @@ class _Row:
     unit: float = 1.0
     silences: Sequence[Silence] = ()
     limits: Mapping[str, float] = field(default_factory=dict)
+    selectable: bool = False
+    """Whether a stretch of it can be selected with the mouse."""
 
 
 def _rows(
@@ -141,7 +159,7 @@ def _rows(
     small = any(not panel.in_bytes for panel in panels(summary.measured))
     large = any(panel.in_bytes for panel in panels(summary.measured))
     rows = (
-        _Row("power (W)", watts, 210, GROUPED, silences=line.power_silences),
+        _Row("power (W)", watts, 210, GROUPED, silences=line.power_silences, selectable=True),
         _Row("IOPS", line.iops if small or not large else {}, 140, PREFIXED),
         _Row("data rate (MB/s)", line.bytes_per_s if large else {}, 140, GROUPED, unit=1e6),
         _Row(
@@ -179,6 +197,8 @@ def _caption(summary: RunSummary, line: Timeline) -> str:
     causes = dict.fromkeys(item.cause.words for item in summary.throttling)
     if causes:
         words.append(f"Coloured stretches: {', '.join(causes)}.")
+    if summary.marks:
+        words.append("Dashed lines with numbers: marks, listed below the results.")
     if line.power_silences or line.celsius_silences:
         words.append("Grey stretches: a meter gave no readings.")
     return " ".join(words)
@@ -368,7 +388,36 @@ def _lines(datasets: Datasets, axis: _TimeAxis, x: alt.X, row: _Row) -> list[Any
     mean = chart.mark_line(strokeWidth=1.1, invalid="break-paths-show-domains").encode(
         x=x, y=y("mean:Q"), color=colour
     )
+    if row.selectable:
+        # altair would number its name, another one each time
+        mean = mean.properties(name="watts").add_params(
+            alt.selection_interval(name=_STRETCH, encodings=["x"])
+        )
     return [band, mean]
+
+
+def _mark_rows(summary: RunSummary, axis: _TimeAxis) -> list[Row]:
+    """The marks that lie on the axis, numbered from 1 on in the order of time."""
+    return [
+        {"t": axis.at(mark.t_ns), "number": number, "mark": mark.text}
+        for number, mark in enumerate(summary.marks, start=1)
+        if axis.begin_ns <= mark.t_ns <= axis.end_ns
+    ]
+
+
+def _marks(datasets: Datasets, rows: list[Row], *, numbered: bool) -> list[Any]:
+    """A line at each mark; ``numbered``: with its number above it."""
+    if not rows:
+        return []
+    chart = datasets.chart(rows)
+    x, tooltip = alt.X("t:Q"), [alt.Tooltip("number:O"), alt.Tooltip("mark:N")]
+    rule = chart.mark_rule(strokeDash=[2, 2], color=INK).encode(x=x, tooltip=tooltip)
+    if not numbered:
+        return [rule]
+    text = chart.mark_text(align="left", baseline="top", dx=2, fontSize=9, color=INK).encode(
+        x=x, y=alt.value(0), text="number:O", tooltip=tooltip
+    )
+    return [rule, text]
 
 
 def _limits(datasets: Datasets, limits: Mapping[str, float]) -> list[Any]:

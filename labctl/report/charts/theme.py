@@ -225,8 +225,12 @@ def vegalite_version() -> str:
 
 
 def static_svg(spec: Spec) -> str:
-    """The chart as SVG, drawn here: no browser, no network."""
-    return str(vl_convert.vegalite_to_svg(spec, vl_version=vegalite_version()))
+    """The chart as SVG, drawn here: no browser, no network.
+
+    Without what a mouse selects: that is clipped by an area which Vega numbers anew each time.
+    """
+    still = {key: value for key, value in spec.items() if key != "params"}
+    return str(vl_convert.vegalite_to_svg(still, vl_version=vegalite_version()))
 
 
 def png_of_svg(svg: str) -> bytes:

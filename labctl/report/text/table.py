@@ -28,6 +28,7 @@ from labctl.report.numbers import (
     with_uncertainty,
 )
 from labctl.report.panels import Panel, panels
+from labctl.report.text.programs import mark_lines, program_lines
 
 THROTTLED = "T"
 OTHER_SLOWDOWN = "s"
@@ -68,7 +69,10 @@ def run_table(summary: RunSummary, width: int = 80) -> RenderableType:
     shown = _that_fit(sections, width)
     for section in sections:
         parts.extend((Text(), section.drawn(shown)))
-    if not found:
+    if summary.programs:
+        head, *rows = program_lines(summary)
+        parts.extend((Text(), Text(head, style="dim"), *map(Text, rows)))
+    elif not found:
         parts.extend((Text(), Text("No phase was measured.", style="bold")))
     parts.extend(_footnotes(summary, _hidden(sections, shown)))
     return Group(*parts)
@@ -247,6 +251,7 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         lines.append((f"{NOT_EXCLUDED}  throttling cannot be excluded", ""))
     if NOT_COMPLETED in marks:
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
+    lines.extend((f"Mark {one.strip()}", "") for one in mark_lines(summary.marks, summary.begin_ns))
     lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
     for item in slow_stretches.slow_stretches(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""

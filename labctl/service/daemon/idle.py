@@ -28,6 +28,7 @@ from labctl.record import journal as journals
 from labctl.record.events import EventKind, Outcome
 from labctl.record.header import ChannelInfo, DriveInfo, Header
 from labctl.record.journal import Journal
+from labctl.record.marks import MarkRequests
 from labctl.record.timebase import DAY_S, Timebase
 from labctl.service.runs.configured_sinks import SinkFactory
 from labctl.service.runs.shipping import LiveShipping
@@ -74,9 +75,9 @@ async def _record_one(
 
         journal = Journal(path, timebase.now_ns, journal_failed)
 
-        def event(kind: EventKind, **data: Any) -> None:
+        def event(kind: EventKind, t_ns: int | None = None, **data: Any) -> None:
             with contextlib.suppress(JournalError):  # reported once, through journal_failed
-                journal.event(kind, **data)
+                journal.event(kind, t_ns, **data)
 
         shipping = LiveShipping(sinks, report_line)
         end, error = RunEnd(event, StopRequest(), None), None
@@ -86,7 +87,7 @@ async def _record_one(
             for name, reason in away.items():
                 journal.event(EventKind.INSTRUMENT_LOST, instrument=name, reason=reason)
             shipping.begin(path)
-            watch = _watch(clocks, event)
+            watch = _watch(clocks, MarkRequests(path, timebase), event)
             await _until_one(stop.wait(), failed.wait(), watch, seconds=DAY_S)
         except BaseException as caught:
             error = caught
@@ -102,9 +103,9 @@ async def _record_one(
         await asyncio.to_thread(acquisition.stop)
 
 
-async def _watch(clocks: ClockWatch, event: Callable[..., object]) -> None:
+async def _watch(clocks: ClockWatch, marks: MarkRequests, event: Callable[..., object]) -> None:
     async for _ in clocks.samples(event):
-        pass
+        marks.record(event)
 
 
 async def _until_one(*works: Coroutine[Any, Any, object], seconds: float) -> None:

@@ -21,7 +21,7 @@ from labctl.fio.status import LiveRates
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import UNREADABLE, known
 from labctl.record.layout import CHANNELS_DIR, HOST_INSTRUMENT, READING
-from labctl.record.phase import Phase
+from labctl.record.phase import Phase, planned_s
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor
 from labctl.service.runs.event_tail import EventTail
@@ -78,7 +78,7 @@ class RunView:
     @property
     def share_done(self) -> float:
         """The fraction of the run's planned time that has passed, 0 to 1."""
-        total_s = sum(phase.planned_s for phase in self.header.phases)
+        total_s = planned_s(self.header.phases)
         if self._phase is None or not total_s:
             return 0.0
         before_s = sum(phase.planned_s for phase in self.header.phases[: self._phase.index])
@@ -117,8 +117,8 @@ class RunView:
     def _ends_ns(self) -> int | None:
         if self._phase is None:
             return None
-        left_s = sum(phase.planned_s for phase in self.header.phases[self._phase.index :])
-        return self._begin_ns + round(left_s * NS_PER_S)
+        left_s = planned_s(self.header.phases[self._phase.index :])
+        return None if left_s is None else self._begin_ns + round(left_s * NS_PER_S)
 
     def _newest(self, name: str) -> float | None:
         """The present value of a channel; None when it is not known."""

@@ -84,6 +84,8 @@ def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str
         case EventKind.PHASE_ENDED:
             title = f"{_phase_title(data, phases)} {data.get('outcome', 'ended')}"
             return title, reason, _seconds(data)
+        case EventKind.MARK:
+            return str(data.get("text") or "mark"), "", None
         case EventKind.INSTRUMENT_LOST:
             return f"meter lost: {data.get('instrument')}", reason, None
         case EventKind.INSTRUMENT_BACK:

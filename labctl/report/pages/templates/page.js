@@ -34,7 +34,7 @@ async function draw(figure) {
   const place = document.createElement("div");
   place.tabIndex = 0;
   try {
-    await vegaEmbed(place, narrow.matches ? fitted(spec, figure.clientWidth - 85) : spec, {
+    const drawn = await vegaEmbed(place, narrow.matches ? fitted(spec, figure.clientWidth - 85) : spec, {
       renderer: "svg",
       ast: true,
       actions: { export: true, source: false, compiled: false, editor: false },
@@ -43,9 +43,35 @@ async function draw(figure) {
     });
     figure.querySelector(":scope > img, :scope > div").replaceWith(place);
     watch(place);
+    showStretch(drawn.view, spec, figure);
   } catch (error) {
     console.error(figure.dataset.chart, error);
   }
+}
+
+// Of the chart over time: what was drawn in the stretch that is selected with the mouse.
+function showStretch(view, spec, figure) {
+  const about = spec.usermeta && spec.usermeta.stretch;
+  if (!about) return;
+  const words = figure.querySelector(".stretch") ?? document.createElement("p");
+  words.className = "stretch";
+  words.setAttribute("aria-live", "polite");
+  words.textContent = "Drag over the watts to select a stretch.";
+  figure.append(words);
+  view.addSignalListener("stretch", (name, selected) => {
+    if (!selected || !selected.t) return;
+    const [from, to] = [...selected.t].sort((a, b) => a - b);
+    const watts = spec.datasets[about.data]
+      .filter((row) => row.name === about.name && row.mean !== null && row.t >= from && row.t <= to)
+      .map((row) => row.mean);
+    if (!watts.length) return;
+    const mean = watts.reduce((sum, one) => sum + one, 0) / watts.length;
+    const [fromS, toS] = [from * about.unit_s, to * about.unit_s];
+    words.textContent =
+      `${fromS.toFixed(2)} s to ${toS.toFixed(2)} s: about ${mean.toPrecision(4)} W and ` +
+      `${(mean * (toS - fromS)).toPrecision(4)} J (${about.name}, of the means drawn). With U: ` +
+      `labctl analyse ${about.run} --from ${fromS.toFixed(3)} --to ${toS.toFixed(3)}`;
+  });
 }
 
 // A narrow screen that is turned or widened has its charts drawn again.
