@@ -40,16 +40,18 @@ def report(
 ) -> None:
     """Show a run's results, and make its report again.
 
-    It is made from the journal alone, and only where it is missing, or says anything else.
+    It is made from the journal alone, and only what is missing or says anything else.
     """
     record = record_with(run_directory, calibration, without_calibration)
     summary = summarise(record)
+    if json_output:
+        print(json.dumps(summary.to_json()), flush=True)
+    else:
+        print_table(summary)
     if not is_current(record, summary):
         _write(record, summary)
-    if json_output:
-        print(json.dumps(summary.to_json()))
-    else:
-        print_summary(run_directory, summary)
+    if not json_output:
+        print_pages(run_directory)
 
 
 def make_report(record: RunRecord) -> RunSummary:
@@ -80,11 +82,21 @@ def _write(record: RunRecord, summary: RunSummary) -> None:
 
 def print_summary(path: Path, summary: RunSummary) -> None:
     """Print the table of a run, and the paths of its report and review."""
+    print_table(summary)
+    print_pages(path)
+
+
+def print_table(summary: RunSummary) -> None:
+    """Print the table of a run, at once."""
     if sys.stdout.isatty():
         console = Terminal()
         console.print(table.run_table(summary, console.width))
     else:
-        print(table.table_text(summary))
+        print(table.table_text(summary), flush=True)
+
+
+def print_pages(path: Path) -> None:
+    """Print where the report of a run is, and its review."""
     print(f"report: {path / 'report.html'}")
     if wants_review(RunRecord(path)):
         print(f"review: {path / REVIEW_FILE}")

@@ -29,25 +29,27 @@ CHARTS_DIR = "charts"
 
 
 def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
-    """Write ``summary.json``, ``phases.csv``, ``charts/*.png`` and ``report.html`` into the run.
+    """Write ``summary.json``, ``phases.csv``, the pictures in ``charts`` and ``report.html`` into
+    the run.
 
-    Gives the files that were written, the page last. Older ones are replaced, each in one step.
+    Gives their files, the page last. Older ones are replaced, each in one step; pictures of charts
+    that did not change stay.
     """
     # altair and vl-convert take a second to load: only who wants charts waits for them
     from labctl.report.charts.run_charts import run_charts
-    from labctl.report.charts.theme import png_of_svg, static_svg
+    from labctl.report.pages.pictures import write_pictures
     from labctl.report.pages.report import Drawn, report_page
 
     written = [
         write_atomically(record.path / name, data) for name, data in _tables(summary).items()
     ]
-    drawn = [Drawn(chart, static_svg(chart.spec)) for chart in run_charts(record, summary)]
+    drawn = []
     folder = record.path / CHARTS_DIR
-    if drawn:
+    for chart in run_charts(record, summary):
         folder.mkdir(exist_ok=True)
-    written += [
-        write_atomically(folder / f"{one.chart.name}.png", png_of_svg(one.svg)) for one in drawn
-    ]
+        pictures = write_pictures(chart, folder)
+        written += pictures.files
+        drawn.append(Drawn(chart, pictures.svg))
     written.append(
         write_atomically(record.path / PAGE_FILE, report_page(record, summary, drawn).encode())
     )

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import vl_convert
-
 from labctl.analysis.methods.consistency import TAIL_S
 from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.readings.live_iops import live_iops
@@ -18,8 +16,9 @@ from labctl.record.atomic_write import write_atomically
 from labctl.record.reader import RunRecord
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
-from labctl.report.charts.theme import Chart, png_of_svg, signed, static_svg
+from labctl.report.charts.theme import Chart, signed
 from labctl.report.key_figures import source_words
+from labctl.report.pages.pictures import write_pictures
 from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.pages.report_files import REVIEW_FILE
 from labctl.report.panels import panels
@@ -102,15 +101,15 @@ class Part:
 
 
 def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults) -> list[Path]:
-    """Write ``review.html``, and of each figure PNG, PDF (for print) and CSV; the page is last.
+    """Write ``review.html``, and of each figure SVG, PNG, PDF and CSV; the page is last.
 
     Of several drives the figures of all together come first, then those of each.
     """
     folder = record.path / FOLDER
     folder.mkdir(exist_ok=True)
-    files: dict[Path, bytes] = {}
+    written: list[Path] = []
     run, *drives = (
-        _part(name, of, one, found, folder, files)
+        _part(name, of, one, found, folder, written)
         for name, of, one, found in _parts(record, summary, methods)
     )
     page = offline_page(
@@ -118,8 +117,7 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
         {"summary": summary, "header": record.header, "run": run, "drives": drives,
          "panels": panels(summary.points), "text": methods_text(methods), "folder": FOLDER},
     )  # fmt: skip
-    files[record.path / REVIEW_FILE] = page.encode()
-    return [write_atomically(path, data) for path, data in files.items()]
+    return [*written, write_atomically(record.path / REVIEW_FILE, page)]
 
 
 def _parts(
@@ -137,23 +135,23 @@ def _part(
     summary: RunSummary,
     methods: MethodResults,
     folder: Path,
-    files: dict[Path, bytes],
+    written: list[Path],
 ) -> Part:
-    """The charts of a part of the page; the files beside it are added to ``files``."""
+    """The charts of a part of the page; the files beside it are added to ``written``."""
 
     source = source_words(summary)
 
     def drawn(chart: Chart) -> Drawn:
         own = signed(_named_after_drive(name, chart), source)
-        svg = static_svg(own.spec)
-        files[folder / f"{own.name}.png"] = png_of_svg(svg)
-        files[folder / f"{own.name}.pdf"] = bytes(vl_convert.svg_to_pdf(svg))
-        return Drawn(own, svg)
+        pictures = write_pictures(own, folder, pdf=True)
+        written.extend(pictures.files)
+        return Drawn(own, pictures.svg)
 
     figures = []
     for figure in review_figures(record, summary, methods):
         figures.append(drawn(figure.chart))
-        files[folder / f"{figures[-1].chart.name}.csv"] = figure.csv().encode()
+        table = folder / f"{figures[-1].chart.name}.csv"
+        written.append(write_atomically(table, figure.csv()))
     sweeps = tuple(map(drawn, (*sweep_charts(summary), *drive_charts(summary))))
     return Part(name, summary, tuple(figures), sweeps)
 

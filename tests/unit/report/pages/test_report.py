@@ -80,7 +80,11 @@ def test_every_file_is_in_the_run_directory_and_can_be_made_again(
 ) -> None:
     record, files, text = written
     names = [str(file.relative_to(record.path)) for file in files]
-    charts = [f"charts/{name}.png" for name in ("watts", "work", "latency", "run")]
+    charts = [
+        f"charts/{name}.{ending}"
+        for name in ("watts", "work", "latency", "run")
+        for ending in ("svg", "png")
+    ]
     assert names == ["summary.json", "phases.csv", *charts, "report.html"]
     assert all(file.stat().st_size > 1000 for file in files)
     assert write_report(record, hostile())[-1].read_text(encoding="utf-8") == text

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from labctl.cli.results.report import report
+from labctl.errors import JournalError
 from labctl.record.layout import EVENTS_FILE
 from labctl.report.pages.report_files import CHARTS_DIR, PAGE_FILE, PHASES_FILE, SUMMARY_FILE
 from tests.unit.synthetic_run import WORK, Bench, build
@@ -56,3 +57,30 @@ def test_other_numbers_or_an_older_page_are_replaced(run: Path) -> None:
     os.utime(run / EVENTS_FILE)  # the run went on
     assert drawn_again(run)
     assert not drawn_again(run)
+
+
+def test_only_charts_that_changed_are_drawn_again(run: Path) -> None:
+    pictures = sorted((run / CHARTS_DIR).iterdir())
+    before = {file: file.stat().st_mtime_ns for file in pictures}
+    assert {file.suffix for file in pictures} == {".svg", ".png"}
+    (run / PAGE_FILE).unlink()
+    other, gone = run / CHARTS_DIR / "watts.svg", run / CHARTS_DIR / "work.png"
+    other.write_text("<svg/>")
+    gone.unlink()
+    report(run)
+    changed = {file.stem for file in pictures if file.stat().st_mtime_ns != before[file]}
+    assert changed == {"watts", "work"}
+    assert "<svg/>" not in other.read_text()
+
+
+def test_the_table_is_shown_before_anything_is_drawn(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (run / PAGE_FILE).unlink()
+    monkeypatch.setattr("labctl.cli.results.report.write_report", full)
+    with pytest.raises(JournalError, match="No space left"):
+        report(run)
+    assert "total W ± U" in capsys.readouterr().out
