@@ -429,6 +429,8 @@ class RunSummary:
     """In the order of time."""
     drives: dict[str, RunSummary] = field(default_factory=dict)
     """Where several drives worked at once: the run as each of them saw it, by its name."""
+    scale: float = 1.0
+    """Below 1 the plan was scaled down: its points in less time on less of the drive."""
 
     @property
     def measured(self) -> tuple[PhaseResult, ...]:

@@ -64,6 +64,11 @@ class RunRules(Protocol):
         """See :class:`Plan`."""
         ...
 
+    @property
+    def scale(self) -> float:
+        """By what it was scaled down; 1: it was not."""
+        ...
+
 
 class Plan(BaseModel):
     """What to do, as data."""

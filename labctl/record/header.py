@@ -9,13 +9,14 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from instruments.reading import Channel
-from labctl.errors import JournalError
+from labctl.errors import ConfigurationError, JournalError
 from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
 from labctl.record.json_values import known, printable_texts
 from labctl.record.layout import CHANNEL_NAME, FORMAT, LONGEST_S, NAME_PATTERN, VERBATIM
 from labctl.record.phase import Phase
 from labctl.record.timebase import Anchor
+from labctl.toml_reading import parse_toml
 
 _DRIVE_NAME = re.compile(NAME_PATTERN)
 
@@ -177,6 +178,20 @@ class Header:
     calibration: UsedCalibration | None = None
     """Zeros that the analysis subtracts; None where the rig had no calibration."""
     format: int = FORMAT
+
+    @property
+    def scale(self) -> float:
+        """By what the plan was scaled down; 1 where it was not, or its text cannot be read."""
+        try:
+            scale = parse_toml(self.plan_text, "plan").get("scale", 1.0)
+        except ConfigurationError:
+            return 1.0
+        return float(scale) if isinstance(scale, int | float) and 0 < scale < 1 else 1.0
+
+    @property
+    def plan_title(self) -> str:
+        """The plan's name; of one that was scaled down, also by what: its numbers are others."""
+        return self.plan_name + (f" at scale {self.scale:g}" if self.scale != 1 else "")
 
     def own_sensors(self) -> tuple[str, ...]:
         """The temperatures that are the drive's own."""

@@ -64,6 +64,8 @@ class ComparedRun:
     drive: str = ""
     """Its name in the rig, where one of several drives is meant."""
     begin_ns: int = 0
+    scale: float = 1.0
+    """By what its plan was scaled down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ def _compared_runs(sides: Sequence[_Side]) -> Iterator[ComparedRun]:
                 sum(item.throttled for item in summary.measured),
                 record.drive_name if isinstance(record, RunOfDrive) else "",
                 summary.begin_ns,
+                summary.scale,
             )
 
 

@@ -149,7 +149,8 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
     return RunSummary(
         run_id=record.header.run_id,
         rig_name=record.header.rig_name,
-        plan_name=record.header.plan_name,
+        plan_name=record.header.plan_title,
+        scale=record.header.scale,
         drive_model=record.header.drive.model,
         drive_serial=record.header.drive.serial,
         outcome=outcome,

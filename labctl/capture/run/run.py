@@ -243,7 +243,8 @@ class Run:
         """The first event of this process."""
         assert self._journal is not None
         if self._resumption is None:
-            self.event(EventKind.RUN_STARTED)
+            scaled: dict[str, Any] = {"scale": self.plan.scale} if self.plan.scale != 1 else {}
+            self.event(EventKind.RUN_STARTED, **scaled)
             return
         event = self._journal.event(
             EventKind.RUN_RESUMED, **self._resumption.event_data(), versions=versions

@@ -25,7 +25,8 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool, scale: float
         }
         print(json.dumps(data, indent=1))
         return
-    print(f"{plan.name} on {rig.name}: {len(phases)} phases")
+    scaled = f" at scale {plan.scale:g}" if plan.scale != 1 else ""
+    print(f"{plan.name}{scaled} on {rig.name}: {len(phases)} phases")
     for phase in phases:
         size = f"{phase.duration_s:.0f} s"
         if phase.fills:

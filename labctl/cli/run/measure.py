@@ -44,6 +44,7 @@ class MeasureRules:
     governor: str = ""
     resume: Resume = "forbid"
     when_phase_fails: WhenPhaseFails = "go_on"
+    scale: float = 1.0
 
 
 def measure(

@@ -167,6 +167,7 @@ def phase_row(
         "alignment_ms": result.alignment_ms,
         **_cpu(result.cpu),
         "notes": "; ".join(result.notes),
+        "scale": summary.scale,
     }
     return {name: _finite(value) for name, value in row.items()}
 

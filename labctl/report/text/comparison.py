@@ -88,6 +88,7 @@ def _run_lines(runs: Sequence[ComparedRun]) -> list[str]:
     parts = []
     for run in runs:
         record = f"{run.run_id}:{run.drive}" if run.drive else run.run_id
+        record += f" at scale {run.scale:g}" if run.scale != 1 else ""
         drive = " ".join(filter(None, (run.drive_model, run.drive_serial)))
         parts.append((f"{run.name}  {record}", drive))
     if all(cell_len(f"{record}  {drive}") <= WIDTH for record, drive in parts):

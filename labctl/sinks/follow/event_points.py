@@ -74,7 +74,8 @@ def _title_and_text(event: Event, phases: Mapping[int, Phase]) -> tuple[str, str
     reason = str(data.get("reason") or "")
     match event.kind:
         case EventKind.RUN_STARTED:
-            return "run started", "", None
+            scale = _number(data.get("scale"))
+            return "run started", "" if scale is None else f"at scale {scale:g} of the plan", None
         case EventKind.RUN_RESUMED:
             return "run resumed", "it had been cut off", _number(data.get("gap_s"))
         case EventKind.RUN_ENDED:

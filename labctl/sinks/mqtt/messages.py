@@ -67,7 +67,7 @@ class RigMessages:
     def of_run(cls, prefix: str, header: Header) -> RigMessages:
         """The messages of one run."""
         drives = {tags["drive"]: name for name, tags in drive_tags(header).items()}
-        return cls(prefix, run_tags(header), header.plan_name, len(header.phases), drives)
+        return cls(prefix, run_tags(header), header.plan_title, len(header.phases), drives)
 
     @property
     def availability(self) -> Availability:
