@@ -116,7 +116,9 @@ def time_chart(
         charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
     words = _caption(summary, line)
-    chart = finished("run", "The whole run over time", words, plain(whole), datasets)
+    body = plain(whole)
+    selections = body.pop("params", [])  # which only the whole specification may have
+    chart = finished("run", "The whole run over time", words, body, datasets)
     about: dict[str, Any] = {"narrowest_px": _WIDTH}
     if line.watts:
         about["stretch"] = {
@@ -125,7 +127,7 @@ def time_chart(
             "unit_s": axis.unit_ns / 1e9,
             "run": summary.run_id,
         }
-    return replace(chart, spec={**chart.spec, "usermeta": about})
+    return replace(chart, spec={**chart.spec, "params": selections, "usermeta": about})
 
 
 def _is_of(data: Sequence[Row], row: _Row) -> bool:
