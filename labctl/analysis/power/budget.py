@@ -10,7 +10,7 @@ from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower, RailPower
 from labctl.analysis.power.reading_faults import left_by_digits
 from labctl.analysis.power.shunt import at_drive, shunt_lines
-from labctl.analysis.power.source_resistance import aperture_lines
+from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries
 from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance
 from labctl.analysis.stats.uncertainty import (
@@ -58,7 +58,7 @@ def rail_budget(
             f"±{power.alignment_ns * 1e-6:.2f} ms of {duration_s:.1f} s, step {step_watts:.3g} W",
         )
     )
-    lines.append(_not_covered_line(power, step_watts))
+    lines.append(_not_covered_line(power, step_watts, source))
     lines += _digit_lines(power, digits)
     lines += _ripple_lines(power, duration_s)
     if not power.together:
@@ -67,7 +67,9 @@ def rail_budget(
     return tuple(lines)
 
 
-def _not_covered_line(power: RailPower, step_watts: float) -> Component:
+def _not_covered_line(
+    power: RailPower, step_watts: float, source: SourceResistance | None
+) -> Component:
     """What the drive may have drawn while its watts were not measured.
 
     Where the current was read without the voltage it bounds the watts: the voltage hardly moves.
@@ -86,6 +88,10 @@ def _not_covered_line(power: RailPower, step_watts: float) -> Component:
     if power.edge_watts:
         how += f"; readings left out at its edges show {power.edge_watts:.2g} W of the mean"
     limit = (missing - unseen) * reach + unseen * further + power.edge_watts
+    sagged = sagged_watts(power, source)
+    if sagged:
+        how += f"; the voltage shows {sagged:.2g} W of the mean where the current was not read"
+    limit += sagged
     return limit_component("not covered", limit, how)
 
 

@@ -83,6 +83,10 @@ class RailPower:
     lost_at: float
     """Standard deviations by which the load was higher where readings were lost; 0 where they
     were lost at random, or hardly any was."""
+    unread_volts: float
+    """By how much the volts of the phase are lower than those at the moments of its watts, each
+    counted for the time that it stands for: only readings of the current that were lost make them
+    differ. 0 where hardly any was."""
     repeats: tuple[Repeats, Repeats]
     """Of the volts and of the amps."""
     step_variances: tuple[float, float]
@@ -307,17 +311,26 @@ class _RailWorker:
         self._amps_cuts = _cuts(self.rail.amps, self._amps_span, edges)
         self._volts_cuts = _cuts(self.rail.volts, self._volts_span, edges)
 
-    def part(self, number: int) -> RailPart:
-        """The readings of part ``number``."""
+    def _bridged(self, t_volts: Floats) -> Floats | float:
+        return bridged_steps(t_volts, self.volts_interval, BRIDGED, self.rail.volts.info.dither)
+
+    def _read_part(self, number: int) -> tuple[Floats, Floats, Floats, Floats, slice]:
+        """Times and amps of part ``number``, times and volts with one reading more at each end,
+        and which of these are its own."""
         low, high = self._amps_cuts[number], self._amps_cuts[number + 1]
         volts_low, volts_high = self._volts_cuts[number], self._volts_cuts[number + 1]
         reach_low = max(volts_low - 1, self._volts_span[0])
         reach_high = min(volts_high + 1, self._volts_span[1])
         t_amps, amps = self.rail.amps.finite(low, high, self._begin_ns)
         t_volts, volts = self.rail.volts.finite(reach_low, reach_high, self._begin_ns)
+        own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
+        return t_amps, amps, t_volts, volts, own
+
+    def part(self, number: int) -> RailPart:
+        """The readings of part ``number``."""
+        t_amps, amps, t_volts, volts, own = self._read_part(number)
         self._amps.add(t_amps, amps)
         self._amps_repeats.add(amps)
-        own = slice(volts_low - reach_low, len(volts) - (reach_high - volts_high))
         self._volts.add(t_volts[own], volts[own])
         self._volts_repeats.add(volts[own])
         if not len(t_amps) or not len(t_volts):
@@ -326,21 +339,20 @@ class _RailWorker:
             t_volts, volts = t_volts[own], volts[own]
         else:
             self._together = False
-        dither = self.rail.volts.info.dither
-        bridged = bridged_steps(t_volts, self.volts_interval, BRIDGED, dither)
         drop_ohm = self.rail.info.drop_ohm
+        bridged = self._bridged(t_volts)
         t, volts_at, amps_at = rail_volts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
         watts = volts_at * amps_at
         self._watts.add(t, watts)
-        self._note_losses(t, watts, t_volts, volts)
+        self._losses.add(t, watts, self._gaps_between(t), t_volts, volts)
         return RailPart(t, volts_at, amps_at, watts)
 
-    def _note_losses(self, t: Floats, watts: Floats, t_volts: Floats, volts: Floats) -> None:
+    def _gaps_between(self, t: Floats) -> NDArray[np.intp]:
+        """The numbers of the readings behind which some were lost."""
         steps = np.diff(t)
-        gaps = np.empty(0, dtype=np.intp)
         if len(steps) >= FEWEST_READINGS and float(steps.max()) > LOST * float(steps.min()):
-            gaps = np.flatnonzero(steps > LOST * usual_steps(steps, self.amps_interval))
-        self._losses.add(t, watts, gaps, t_volts, volts)
+            return np.flatnonzero(steps > LOST * usual_steps(steps, self.amps_interval))
+        return np.empty(0, dtype=np.intp)
 
     def _missing(self) -> float:
         """Share of the phase for which no power stands, nor where the current alone was read: it
@@ -354,6 +366,25 @@ class _RailWorker:
             return 0.0
         volts, watts = self._volts, self._watts
         return self._losses.lost_at((watts.mean, watts.variance), (volts.mean, volts.variance))
+
+    def _unread_volts(self) -> float:
+        """Read once more: few phases lose so much that it matters."""
+        if self._together or 1.0 - self._covered() < LOST_SHARE:
+            return 0.0
+        dither = self.rail.amps.info.dither
+        beside = TimeMean(self._duration, self.amps_interval, self.expected, dither)
+        for number in range(len(self._amps_cuts) - 1):
+            t_amps, amps, t_volts, volts, _ = self._read_part(number)
+            if len(t_amps) and len(t_volts):
+                t, volts_at, _ = rail_volts(t_amps, amps, t_volts, volts, self._bridged(t_volts))
+                gaps = self._gaps_between(t)
+                # a line into the gap would hold what the voltage was in it
+                before = np.searchsorted(t_volts, t[gaps], side="right") - 1
+                behind = np.searchsorted(t_volts, t[gaps + 1])
+                volts_at[gaps] = volts[np.maximum(before, 0)]
+                volts_at[gaps + 1] = volts[np.minimum(behind, len(volts) - 1)]
+                beside.add(t, volts_at)
+        return beside.mean - self._volts.mean
 
     def _edge_watts(self) -> float:
         """What may have happened at the edges and is in no reading that counts.
@@ -430,6 +461,7 @@ class _RailWorker:
             missing=self._missing(),
             edge_watts=self._edge_watts(),
             lost_at=self._lost_at(),
+            unread_volts=self._unread_volts(),
             repeats=(self._volts_repeats.result(), self._amps_repeats.result()),
             step_variances=(volts.step_variance, amps.step_variance),
             unseen=amps.missing(self._edge_ns) / self._duration,

@@ -64,7 +64,10 @@ def _source_resistance(
     supply drifts by over hours is no part of them."""
     highest = max(one.amps.max for one in measured)
     volts = np.array(
-        [at_drive(one.rail.info, one.volts, one.amps, one.shunt).mean for one in measured]
+        [
+            at_drive(one.rail.info, one.volts, one.amps, one.shunt).mean + one.unread_volts
+            for one in measured
+        ]
     )
     rises = np.diff([one.amps.mean for one in measured])
     sags = -np.diff(volts)
@@ -106,6 +109,21 @@ def aperture_lines(power: RailPower, source: SourceResistance | None) -> list[Co
     ohm = source.ohm.value + source.ohm.u
     how = f"{source.ohm.value:.3g} Ω ± {source.ohm.u:.2g} Ω behind the rail, {seen}"
     return [limit_component(NAME, ohm * variance, how, source="load inside one aperture")]
+
+
+def sagged_watts(power: RailPower, source: SourceResistance | None) -> float:
+    """By how much more of the mean (W, ≥ 0) the drive may have drawn, or less, because readings of
+    the current were lost while the load was another: the voltage was read then, and shows it.
+
+    It is an auxiliary quantity, known for the whole phase, of which the mean over what was read
+    should be that of the whole (regression estimator: W. G. Cochran, *Sampling Techniques*, ch. 7).
+    A difference within the uncertainty of the volts' mean says nothing. The watts are not corrected
+    by it.
+    """
+    apart, doubt = abs(power.unread_volts), 2.0 * power.volts_scatter.u
+    if source is None or not source.significant or apart <= doubt:
+        return 0.0
+    return (apart + doubt) / (source.ohm.value - source.ohm.u) * abs(power.volts.mean)
 
 
 def _variance_inside(power: RailPower, source: SourceResistance) -> tuple[float, str]:

@@ -10,7 +10,12 @@ import pytest
 
 from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import PhasePower, phase_power
-from labctl.analysis.power.source_resistance import NAME, aperture_lines, source_resistances
+from labctl.analysis.power.source_resistance import (
+    NAME,
+    aperture_lines,
+    sagged_watts,
+    source_resistances,
+)
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
 from labctl.analysis.results import SourceResistance
@@ -131,3 +136,44 @@ def test_the_rig_may_say_how_far_the_load_swings() -> None:
         line = aperture_lines(replace(power, rail=replace(power.rail, info=info)), source)[0]
         ohm = source.ohm.value + source.ohm.u
         assert line.watts * 3**0.5 == pytest.approx(ohm * swing**2 / 4)
+
+
+def losing(lost: bool) -> tuple[list[PhasePower], float]:
+    """Idle at 0.1 A, then 0.5 A and for one second of ten 1.1 A, behind 0.03 Ω; all readings of
+    1.1 A are lost, or none; and true watts."""
+    t = np.arange(0.05, 2 * PHASE_S, 0.1)
+
+    def amps_at(t: np.ndarray) -> np.ndarray:
+        high = (t % 10 > 4) & (t % 10 < 5)
+        return np.where(t < PHASE_S, 0.1, np.where(high, 1.1, 0.5))
+
+    draw = np.random.default_rng(4)
+    noise = 1e-4 * draw.standard_normal((2, len(t)))
+    t_volts = t + 0.013
+    kept = amps_at(t) < (0.8 if lost else 2.0)
+    rail = RailSeries(
+        RailInfo("12V", 12.0, "v.voltage", "i.current"),
+        channel("v.voltage", t_volts, 12.0 - 0.03 * amps_at(t_volts) + noise[0], 0.02),
+        channel("i.current", t[kept], (amps_at(t) + noise[1])[kept], 0.02),
+    )
+    powers = [phase_power([rail], k * PHASE_S * S, (k + 1) * PHASE_S * S, 0) for k in range(2)]
+    return powers, 0.9 * 0.5 * (12 - 0.015) + 0.1 * 1.1 * (12 - 0.033)
+
+
+def test_the_voltage_shows_what_the_ammeter_lost() -> None:
+    powers, truth = losing(True)
+    rail, source = powers[1].rails["12V"], source_of(powers)
+    assert not rail_result(rail, PHASE_S, 0.0, 0).watts.covers(truth)
+    judged = rail_result(rail, PHASE_S, 0.0, 0, source)
+    assert judged.watts.covers(truth)
+    assert judged.watts.u < 2 * (truth - judged.watts.value)
+    line = next(line for line in judged.budget if line.name == "not covered")
+    assert "the voltage shows" in line.how
+
+
+def test_it_shows_nothing_where_nothing_was_lost_or_no_resistance_is_known() -> None:
+    powers, _ = losing(False)
+    assert sagged_watts(powers[1].rails["12V"], source_of(powers)) == 0
+    powers, _ = losing(True)
+    assert sagged_watts(powers[1].rails["12V"], source_of(powers)) > 0
+    assert sagged_watts(powers[1].rails["12V"], None) == 0
