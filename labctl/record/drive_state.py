@@ -140,6 +140,28 @@ THERMAL_COUNTERS = (
 )
 
 
+_COUNTERS_IN_WORDS = {
+    "critical_warning": ("critical warning", ""),
+    "warning_temp_time": ("time above the warning temperature", " min"),
+    "critical_comp_time": ("time above the critical temperature", " min"),
+    "thm_temp1_trans_count": ("times at the first thermal level", ""),
+    "thm_temp2_trans_count": ("times at the second thermal level", ""),
+    "thm_temp1_total_time": ("time at the first thermal level", " s"),
+    "thm_temp2_total_time": ("time at the second thermal level", " s"),
+}
+
+
+def counter_words(name: str, before: float, after: float) -> str:
+    """How a thermal counter moved, for people: ``time at the first thermal level 0 → 10 s``.
+
+    Units: NVM Express Base Specification 2.0, figure 207. Of several drives a name begins with its
+    drive's. A counter that is unknown keeps its name.
+    """
+    drive, space, counter = name.rpartition(" ")
+    words, unit = _COUNTERS_IN_WORDS.get(counter, (counter, ""))
+    return f"{drive}{space}{words} {before:.0f} → {after:.0f}{unit}"
+
+
 @dataclass(frozen=True, slots=True)
 class HostState:
     """The machine that the drive is in."""

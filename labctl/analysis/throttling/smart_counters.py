@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind
 from labctl.record.json_values import is_number
 
@@ -89,7 +90,7 @@ class Counters:
         if closely and max(begin_ns - before.t_ns, after.t_ns - end_ns) > CLOSE_NS:
             return None
         words = [
-            f"{name} {before.values[name]:.0f} → {after.values[name]:.0f}"
+            counter_words(name, before.values[name], after.values[name])
             for name in THROTTLE_COUNTERS
             if name in before.values and after.values.get(name, 0) > before.values[name]
         ]

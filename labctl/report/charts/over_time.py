@@ -12,7 +12,7 @@ import numpy as np
 
 from labctl.analysis.results import Cause, PhaseResult, RunSummary
 from labctl.analysis.run.timeline import Curve, Silence, Timeline
-from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.phase import Pattern, Phase, Role, format_size
 from labctl.report import key_figures, numbers
 from labctl.report.charts.theme import (
     BANDS,
@@ -288,19 +288,30 @@ def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> An
 
 
 def _sweep_rows(phases: Iterable[PhaseResult], axis: _TimeAxis) -> list[Row]:
-    """The name of each sweep over its phases, where there is room for it."""
-    spans: dict[tuple[str, Role], list[int]] = {}
+    """The name of each sweep over its phases; where there is no room for it, its work."""
+    sweeps: dict[tuple[str, Role], list[PhaseResult]] = {}
     for result in phases:
-        key = (result.phase.sweep, result.phase.role)
-        begin_ns, _ = spans.get(key, [result.begin_ns, 0])
-        spans[key] = [begin_ns, result.end_ns]
+        sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(result)
     return [
         {
-            "middle": axis.at((begin_ns + end_ns) / 2),
-            "label": _cut(sweep, axis.pixels(begin_ns, end_ns)),
+            "middle": axis.at((found[0].begin_ns + found[-1].end_ns) / 2),
+            "label": _sweep_label(found, axis.pixels(found[0].begin_ns, found[-1].end_ns)),
         }
-        for (sweep, _), (begin_ns, end_ns) in spans.items()
+        for found in sweeps.values()
     ]
+
+
+def _sweep_label(phases: Sequence[PhaseResult], pixels: float) -> str:
+    """A name that fits: that of the sweep, else what its phases have in common, which begins with
+    whether it reads or writes."""
+    first = phases[0].phase
+    names = [first.sweep]
+    if first.pattern.io:
+        sizes = {item.phase.block_size_bytes for item in phases}
+        names += [f"{first.pattern} {format_size(size)}" for size in sizes if len(sizes) == 1]
+        names.append(first.pattern.value)
+    fitting = [name for name in names if len(name) <= pixels / _CHARACTER_PX]
+    return fitting[0] if fitting else _cut(names[-1], pixels)
 
 
 def _cut(text: str, pixels: float) -> str:

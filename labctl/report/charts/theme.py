@@ -60,7 +60,8 @@ _DARK = {
     "white": "#16191d",
     GRID: "#343b43",
     LINE: "#6b7681",
-    "#888": "#9aa5b1",  # of a legend of dashes, as Vega-Lite has it
+    "#888": "#9aa5b1",  # as Vega-Lite has it: a legend of dashes
+    "#333": "#e4e8ec",  # and what is selected
     **dict(zip((*BANDS, IDLE_BAND, PREPARE_BAND), DARK_BANDS, strict=True)),
     **dict(zip(HUES, DARK_HUES, strict=True)),
 }

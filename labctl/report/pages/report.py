@@ -24,6 +24,7 @@ from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
 from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
 from labctl.printable import printable, printable_lines
+from labctl.record.drive_state import counter_words
 from labctl.record.header import RailInfo
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
@@ -143,6 +144,7 @@ def _environment() -> Environment:
         "causes_in": slow_stretches.causes_in,
         "by_drive": drives.by_drive,
         "Role": Role,
+        "counter_words": counter_words,
         "Estimate": Estimate,
     }
     environment.tests["measured"] = lambda result: result.phase.role is Role.MEASURE

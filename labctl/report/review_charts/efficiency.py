@@ -50,9 +50,9 @@ def efficiency_figure(points: Sequence[PhaseResult], idle: Sequence[IdleResult])
         (active[1], "mb_per_s_per_watt", "MB/s/W", GREEN),
     ):
         if rows:
-            parts.append(bars(datasets, rows, name, title, colour, named=True))
-            parts.append(bars(datasets, rows, "watts", "mean power (W)", AMBER, named=False))
-    parts.append(bars(datasets, idling, "watts", "mean power idling (W)", AMBER, named=True))
+            parts.append(bars(datasets, rows, name, title, colour))
+            parts.append(bars(datasets, rows, "watts", "mean power (W)", AMBER))
+    parts.append(bars(datasets, idling, "watts", "mean power idling (W)", AMBER))
     caption = (
         "Work per watt of each workload, from 64 KiB blocks on in MB/s/W, with the power that it "
         f"took; below, the power of idling. U with k = 2.{throttle_words(shown)}"

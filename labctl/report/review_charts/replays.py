@@ -31,10 +31,7 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
         for (name, title), colour in zip(shown, REPLAY_COLOURS, strict=True)
         if any(row[name] is not None for row in numbers)
     ]
-    parts = [
-        bars(datasets, numbers, name, title, colour, named=place % 2 == 0)
-        for place, (name, title, colour) in enumerate(known)
-    ]
+    parts = [bars(datasets, numbers, name, title, colour) for name, title, colour in known]
     caption = (
         "Replays of traces: data rate, service time from submission to completion, share of the "
         "time with I/O in flight, and mean power with its U (about 95 %)."

@@ -61,15 +61,13 @@ def work_and_watts(datasets: Datasets, numbers: Sequence[Row]) -> Spec:
             if (row["mb_per_s"] * 1e6 >= LARGE_BLOCK_BYTES * row["iops"]) is large
         ]
         if own:
-            parts.append(bars(datasets, own, name, title, BLUE, named=True))
+            parts.append(bars(datasets, own, name, title, BLUE))
             if powered:
-                parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER, named=False))
+                parts.append(bars(datasets, own, "watts", "mean power (W)", AMBER))
     return joined(parts, 2 if powered else 1)
 
 
-def bars(
-    datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colour: str, *, named: bool
-) -> Spec:
+def bars(datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colour: str) -> Spec:
     """Bars of the column ``name``, one a row, called by its column ``figure``; with ``name_u``."""
     rows: list[Row] = []
     for row in numbers:
@@ -93,7 +91,7 @@ def bars(
     data = datasets.chart(rows)
     y = alt.Y(
         "of:N", sort=order, title=None, scale=alt.Scale(domain=order),
-        axis=alt.Axis(labels=named, ticks=False, labelLimit=260, labelPadding=6, domain=False),
+        axis=alt.Axis(ticks=False, labelLimit=260, labelPadding=6, domain=False),
     )  # fmt: skip
     scale = alt.Scale(domain=[0, top * 1.25 or 1.0], nice=False)
     x = alt.X("y:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PREFIXED, tickCount=4))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
+from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
@@ -114,9 +115,9 @@ def _moved(data: Mapping[str, Any]) -> str:
     moved = data.get("moved")
     pairs = moved.items() if isinstance(moved, dict) else ()
     return ", ".join(
-        f"{name} {' → '.join(map(str, values))}"
+        counter_words(name, *values)
         for name, values in pairs
-        if isinstance(values, list)
+        if isinstance(values, list) and len(values) == 2 and all(map(is_number, values))
     )
 
 

@@ -76,7 +76,7 @@ def test_the_report_and_the_summary_show_it(tmp_path: Path) -> None:
         "warning 84.85 °C",
         "PS0 8.25 W, PS1 0.005 W (sleeps)",
         "41 °C, worn 3 %",
-        "thm_temp1_trans_count 4 → 6",
+        "times at the first thermal level 4 → 6",
         "slow slot",
         "Ryzen 7",
     ):

@@ -69,7 +69,7 @@ def test_titles_and_severities(
 def test_counters_that_moved_are_shown_with_both_values() -> None:
     moved = {"thm_temp1_trans_count": [4, 6], "critical_warning": [0, 2], "odd": None}
     text = words("drive_counters", moved=moved)[1]
-    assert text == "thm_temp1_trans_count 4 → 6, critical_warning 0 → 2"
+    assert text == "times at the first thermal level 4 → 6, critical warning 0 → 2"
 
 
 def test_an_unknown_event_shows_its_data() -> None:

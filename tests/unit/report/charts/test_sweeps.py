@@ -170,6 +170,17 @@ def test_latencies_have_their_unit_on_the_axis() -> None:
     assert re.search(r">\d+ µs<", svg) and re.search(r">\d ms<", svg)
 
 
+def test_sweeps_are_named_by_what_they_do_where_there_is_no_room(tmp_path: Path) -> None:
+    short = [
+        Sweep(name=f"128 KiB sequential {word}", pattern=[word], block_size=["128k"], duration_s=12)
+        for word in ("read", "write")
+    ]
+    summary = summary_of(plan(*short, qd_sweep()))
+    run = run_charts(record_of(tmp_path, summary), summary)[-1]
+    svg = static_svg(run.spec)
+    assert ">read 128k<" in svg and ">write 128k<" in svg and "128 KiB seq" not in svg
+
+
 CELLS = {CELL_INK, CELL_RED, "#ffffff"}
 
 
