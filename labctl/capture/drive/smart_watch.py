@@ -13,20 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TypeVar
 
 from labctl.capture.host.alongside import alongside
+from labctl.capture.host.daemon_thread import in_daemon_thread
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
 from labctl.errors import LabctlError
 from labctl.record.drive_state import DriveState, SmartLog
 from labctl.record.events import EventKind, OnEvent
-
-T = TypeVar("T")
 
 EVERY_S = 10.0
 """How often SMART is read between phase boundaries, on average."""
@@ -82,7 +78,7 @@ class DriveWatch:
     async def sample(self, when: str | None = None) -> SmartSample:
         """Read once and report changes. With ``when`` ("before", "after") report all of it."""
         begin_ns = self._now_ns()
-        log, problem = await _in_thread(self._read)
+        log, problem = await in_daemon_thread(self._read, "drive-watch")
         end_ns = self._now_ns()
         sample = SmartSample((begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2, log, problem)
         self._report(sample, when)
@@ -148,32 +144,6 @@ class DriveWatch:
                 "u_ns": sample.u_ns,
             }
             self._on_event(EventKind.DRIVE_COUNTERS, sample.t_ns, data)
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    """What ``work`` gives or raises. A dead drive blocks this thread for ever, but no other."""
-    loop = asyncio.get_running_loop()
-    given: asyncio.Future[T] = loop.create_future()
-
-    def give(result: T) -> None:
-        if not given.done():
-            given.set_result(result)
-
-    def fail(error: Exception) -> None:
-        if not given.done():
-            given.set_exception(error)
-
-    def do() -> None:
-        deliver: Callable[[], object]
-        try:
-            deliver = partial(give, work())
-        except Exception as error:
-            deliver = partial(fail, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(deliver)
-
-    threading.Thread(target=do, name="drive-watch", daemon=True).start()
-    return await given
 
 
 @contextlib.asynccontextmanager

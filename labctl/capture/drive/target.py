@@ -69,13 +69,13 @@ def check_target(
     try:
         checked_path(place.path)
     except ValueError as error:
-        raise _mistake(rig, f"leads to {place.path!r}, which {error}") from error
+        raise wrong_target(rig, f"leads to {place.path!r}, which {error}") from error
     node = place.node
     if node is not None and node.is_device:
         blocks = read_block_devices(machine)
         name = blocks.numbers.get(node.number)
         if name is None:
-            raise _mistake(
+            raise wrong_target(
                 rig, f"is device {node.number}, which the kernel does not have (any more)"
             )
         device = safety.Device(rig.drive.target, name, blocks, machine)
@@ -86,17 +86,17 @@ def check_target(
         elif not any(phase.pattern is Pattern.PROGRAM for phase in phases):
             safety.refuse_unreadable(device)
     elif is_missing_device(place, machine):
-        raise _mistake(rig, "there is no such device; is the drive connected?")
+        raise wrong_target(rig, "there is no such device; is the drive connected?")
     elif node is None or node.is_file:
         _check_file(rig, place, runs_root, machine)
         if node is not None and (writes or _will_grow(rig, node)):
             _refuse_lost_file(rig, place, node, machine)
     elif stat.S_ISCHR(node.mode):
-        raise _mistake(rig, "is a character device; name a namespace, such as /dev/nvme0n1")
+        raise wrong_target(rig, "is a character device; name a namespace, such as /dev/nvme0n1")
     elif stat.S_ISLNK(node.mode):
-        raise _mistake(rig, "is a link that leads to nothing; name the file itself")
+        raise wrong_target(rig, "is a link that leads to nothing; name the file itself")
     else:
-        raise _mistake(rig, "must be a block device, a regular file or an nbd address")
+        raise wrong_target(rig, "must be a block device, a regular file or an nbd address")
     return place
 
 
@@ -169,7 +169,8 @@ def is_this_machine(machine: Machine) -> bool:
     return theirs == _LOCAL.read_texts([_BOOT]).get(_BOOT, "")
 
 
-def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
+def wrong_target(rig: Rig, allowed: str) -> ConfigurationError:
+    """The error of a drive's target that cannot be used."""
     return ConfigurationError(
         [Mistake(rig.path, f"{rig.drive_key}.target", rig.drive.target, allowed)]
     )
@@ -188,7 +189,7 @@ def _check_nbd(rig: Rig, writes: bool, from_here: bool) -> None:
             socket.create_connection((address.hostname, address.port or _NBD_PORT), 5).close()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise _mistake(rig, f"nothing answers there ({reason}); is the drive on?") from error
+        raise wrong_target(rig, f"nothing answers there ({reason}); is the drive on?") from error
     if writes and not rig.drive.destructive:
         raise Refused(safety.why_not_destructive(rig))
 
@@ -223,11 +224,11 @@ def _refuse_lost_file(rig: Rig, place: DrivePlace, node: Node, machine: Machine)
 def _check_file(rig: Rig, place: DrivePlace, runs_root: Path | None, machine: Machine) -> None:
     path = Path(place.path)
     if place.node is None and rig.drive.size_bytes is None:
-        raise _mistake(
+        raise wrong_target(
             rig, f"does not exist; for a scratch file to be made, give {rig.drive_key}.size_bytes"
         )
     if place.folder is None:
-        raise _mistake(rig, f"there is no directory {path.parent}")
+        raise wrong_target(rig, f"there is no directory {path.parent}")
     if runs_root is None or not is_this_machine(machine):
         return
     beside = "the journal ({}) would lie {} as the target {}, and its writes would be measured"

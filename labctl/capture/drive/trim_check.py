@@ -20,11 +20,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from labctl.capture.drive.discard_support import Discard, Promise, read_discard
-from labctl.capture.drive.target import check_target
-from labctl.capture.host.drive_host import DriveHost, LocalHost
+from labctl.capture.drive.target import check_target, wrong_target
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
-from labctl.capture.host.remote_host import RemoteHost
-from labctl.capture.host.ssh import LOCAL
+from labctl.capture.host.remote_host import host_at
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, mount_of, read_own_mounts
 from labctl.capture.identity.node import find_place
@@ -117,7 +115,7 @@ def trim_check(
     ConfigurationError (nothing to check with), Refused (a rule forbids it), RunFailed.
     """
     if rig.drive.engine == "nbd":
-        raise _mistake(
+        raise wrong_target(
             rig, "is an NBD address: its blocks are read only through fio; name a block device"
         )
     place = check_target(rig, (), None, machine)
@@ -336,20 +334,13 @@ def _wrong_folder(folder: str, allowed: str) -> ConfigurationError:
     return ConfigurationError([Mistake("command line", "--folder", folder, allowed)])
 
 
-def _mistake(rig: Rig, allowed: str) -> ConfigurationError:
-    return ConfigurationError([Mistake(rig.path, "drive.target", rig.drive.target, allowed)])
-
-
 def check_trim_on_host(rig: Rig, folder: str | None, size_bytes: int) -> TrimCheck:
     """See :func:`labctl.capture.drive.trim_check.trim_check`. Raises HostUnreachable, too."""
     return asyncio.run(_checked(rig, folder, size_bytes))
 
 
 async def _checked(rig: Rig, folder: str | None, size_bytes: int) -> TrimCheck:
-    where, timebase, tools = rig.file.host, Timebase(), rig.drive.tools
-    host: DriveHost = (
-        LocalHost(timebase, tools) if where == LOCAL else RemoteHost(where, timebase.now_ns, tools)
-    )
+    host = host_at(rig.file.host, Timebase(), rig.tools)
     try:
         await host.connect()
         return await asyncio.to_thread(trim_check, rig, host.machine, folder, size_bytes)

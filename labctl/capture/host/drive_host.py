@@ -60,24 +60,19 @@ class Spawned(Protocol):
     @property
     def returncode(self) -> int | None:
         """None while it lives; negative: the signal that ended it."""
-        ...
 
     @property
     def lost(self) -> str:
         """Why nothing is known of it any more (the connection is gone), or an empty text."""
-        ...
 
     async def wait(self) -> int:
         """Wait for its end; the return code."""
-        ...
 
     def interrupt(self) -> None:
         """SIGINT, if it is still there."""
-        ...
 
     def kill(self) -> None:
         """SIGKILL, if it is still there."""
-        ...
 
 
 class DriveHost(Protocol):
@@ -86,20 +81,16 @@ class DriveHost(Protocol):
     @property
     def machine(self) -> Machine:
         """For programs that end by themselves, and small files."""
-        ...
 
     @property
     def boot_id(self) -> str:
         """Which start of the machine this is; empty where it cannot be started anew under us."""
-        ...
 
     async def connect(self) -> None:
         """Be ready for the first process. Raises RunFailed, with what to do about it."""
-        ...
 
     async def wait_back(self) -> None:
         """Wait until the connection is there (again), for a limited time. Raises RunFailed."""
-        ...
 
     async def spawn(
         self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
@@ -108,23 +99,18 @@ class DriveHost(Protocol):
 
         Raises RunFailed.
         """
-        ...
 
     def moment_of(self, wall_ns: int) -> HostMoment:
         """A recent time of the host's wall clock, as fio prints it."""
-        ...
 
     async def sample_load(self) -> LoadSample | None:
         """What other work its processors have; None while it is away."""
-        ...
 
     def kill(self) -> None:
         """SIGKILL to all that was started there, for good or to its end."""
-        ...
 
     async def close(self) -> None:
         """End what is left there and the connection; takes a few seconds at most."""
-        ...
 
 
 async def _wide_pipe() -> tuple[asyncio.StreamReader, int]:

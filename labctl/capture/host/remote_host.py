@@ -21,16 +21,16 @@ from typing import Any
 from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.reading import ClockPair
 from labctl.capture.host.clock import ClockSample, HostWallClock
-from labctl.capture.host.drive_host import HostMoment
+from labctl.capture.host.drive_host import DriveHost, HostMoment, LocalHost
 from labctl.capture.host.keeper import Keeper, RemoteProcess
 from labctl.capture.host.load import LoadSample
 from labctl.capture.host.machine import Machine
-from labctl.capture.host.ssh import HostUnreachable, SharedConnection, SshMachine
+from labctl.capture.host.ssh import LOCAL, HostUnreachable, SharedConnection, SshMachine
 from labctl.errors import JournalError, RunFailed
 from labctl.record.events import EventKind
 from labctl.record.journal import Journal
 from labctl.record.layout import HOST_INSTRUMENT
-from labctl.record.timebase import NS_PER_S
+from labctl.record.timebase import NS_PER_S, Timebase
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 8.0
@@ -281,3 +281,13 @@ class RemoteHost:
             self._events.append((kind, self._now_ns(), data))
         else:
             self._record_event(kind, self._now_ns(), **data)
+
+
+def host_at(
+    where: str, timebase: Timebase, tools: str, before: HostSession | None = None
+) -> DriveHost:
+    """The drive's host that a rig's ``host`` names, not connected yet. ``tools``: a folder there
+    whose programs come before those on PATH. ``before``: see :class:`RemoteHost`."""
+    if where == LOCAL:
+        return LocalHost(timebase, tools)
+    return RemoteHost(where, timebase.now_ns, tools, before)

@@ -45,15 +45,12 @@ class Recorder(Protocol):
 
     def readings(self, instrument: str, block: Block) -> None:
         """Record a block."""
-        ...
 
     def clock_pairs(self, instrument: str, pairs: tuple[ClockPair, ...]) -> None:
         """Record samples of a device clock."""
-        ...
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> object:
         """Record an event."""
-        ...
 
 
 class Listener(Protocol):
@@ -61,11 +58,9 @@ class Listener(Protocol):
 
     def batch(self, instrument: str, batch: Batch) -> None:
         """Readings came in."""
-        ...
 
     def state(self, instrument: str, state: State, reason: str) -> None:
         """An instrument came or went."""
-        ...
 
 
 class State(StrEnum):

@@ -17,7 +17,7 @@ import numpy as np
 from instruments import drivers
 from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.errors import SettingRefused
-from instruments.reading import Batch, Status
+from instruments.reading import Status
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig
 from labctl.config.sweeps import Sweep
@@ -207,32 +207,3 @@ def range_to_lock(ranges: Sequence[float], peak: float, margin: float = MARGIN) 
         f"a peak of {abs(peak):g} is above the largest range, {ascending[-1]:g}: use a smaller "
         "shunt or another meter"
     )
-
-
-class PeakHold:
-    """The largest reading of a ranging pass, per channel, and whether it can be trusted."""
-
-    def __init__(self) -> None:
-        self._peaks: dict[str, float] = {}
-        self._cut_off: set[str] = set()
-
-    def take(self, batch: Batch) -> None:
-        """Count a batch in."""
-        for block in batch.blocks:
-            if len(block):
-                largest = float(abs(block.values).max())
-                self._peaks[block.channel] = max(largest, self._peaks.get(block.channel, 0.0))
-        for reading in batch.statuses:
-            if reading.status is Status.OVERLOAD:
-                self._cut_off.add(reading.channel)
-
-    def peak(self, channel: str) -> float | None:
-        """The largest reading of ``channel``, without its sign; None when there was none.
-
-        Raises SettingRefused where it was cut off: nobody knows how large it was.
-        """
-        if channel in self._cut_off:
-            raise SettingRefused(
-                f"{channel}: overload in the ranging pass: run it with the largest range"
-            )
-        return self._peaks.get(channel)

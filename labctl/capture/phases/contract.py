@@ -18,11 +18,9 @@ class PhaseListener(Protocol):
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """``phase`` does its first I/O about now."""
-        ...
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> None:
         """Something for the journal happened (now, unless ``t_ns`` is given)."""
-        ...
 
 
 class DriveActions(Sensed, Protocol):
@@ -30,12 +28,10 @@ class DriveActions(Sensed, Protocol):
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Start the fio of a phase, to be held. Raises RunFailed."""
-        ...
 
     async def check_again(self, phase: Phase) -> Mapping[str, DrivePlace]:
         """Whether the held fio of a phase may still begin, and what each drive is now; no other
         fio of ours is there."""
-        ...
 
     async def start_program(self, phase: Phase) -> ProgramProcess:
         """Start the program that a phase measures. Raises RunFailed."""
@@ -43,12 +39,9 @@ class DriveActions(Sensed, Protocol):
 
     async def purge(self, phase: Phase) -> None:
         """Take the drive back to fresh. Raises RunFailed."""
-        ...
 
     async def set_power_state(self, wanted: int | None) -> None:
         """Choose an NVMe power state; None: the one before the run. Raises RunFailed."""
-        ...
 
     async def settings_found(self) -> Sequence[Mapping[str, Any]]:
         """The settings that the drives and their host have now, as the data of events."""
-        ...

@@ -79,12 +79,7 @@ class FioPool:
         if stop.asked:
             return None
         self.hold(phase, stop)
-        holding = self._holding[phase.index]
-        asked = asyncio.create_task(stop.wait(), name="stop")
-        try:
-            await asyncio.wait((holding, asked), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            asked.cancel()
+        await stop.or_done(self._holding[phase.index])
         return None if stop.asked else self._holding.pop(phase.index).result()
 
     async def drop_held(self) -> None:

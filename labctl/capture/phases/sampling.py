@@ -20,11 +20,9 @@ class Sensed(Protocol):
 
     def celsius(self) -> float | None:
         """The drive's temperature, if it is known."""
-        ...
 
     def watts(self) -> float | None:
         """All rails together, if they are known."""
-        ...
 
 
 class DriveSamples:

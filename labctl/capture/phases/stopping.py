@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from labctl.record.events import Outcome
 
@@ -26,6 +27,15 @@ class StopRequest:
     def asked(self) -> bool:
         """Whether the end was asked for."""
         return self._event.is_set()
+
+    async def or_done(self, work: asyncio.Future[Any]) -> bool:
+        """Wait until ``work`` is done or somebody asks; whether it is done."""
+        asked = asyncio.create_task(self._event.wait(), name="stop")
+        try:
+            await asyncio.wait((work, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+        return work.done()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until somebody asks, at most ``timeout_s``; whether somebody did."""

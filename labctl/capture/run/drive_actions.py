@@ -84,15 +84,12 @@ class RigActions:
     async def _wait_for_host(self) -> None:
         """Wait until the drive's host is there. Raises RunFailed, also when the run shall end."""
         back = asyncio.create_task(self.host.wait_back(), name="host-back")
-        asked = asyncio.create_task(self.stop.wait(), name="stop")
         try:
-            await asyncio.wait((back, asked), return_when=asyncio.FIRST_COMPLETED)
-            if not back.done():
+            if not await self.stop.or_done(back):
                 raise RunFailed("the drive's host is away, and the run shall end")
             back.result()
         finally:
             back.cancel()
-            asked.cancel()
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         """Check that ``phase`` may be done now and start its fio, to be held."""
@@ -148,11 +145,9 @@ class RigActions:
 
         purging = [purge(name, control) for name, control in self.controls.items()]
         together = asyncio.gather(*purging, return_exceptions=True)
-        asked = asyncio.create_task(self.stop.wait(), name="stop")
         try:
-            await asyncio.wait((together, asked), return_when=asyncio.FIRST_COMPLETED)
+            await self.stop.or_done(together)
         finally:
-            asked.cancel()
             killed = not together.done()
             if killed:
                 self.host.kill()

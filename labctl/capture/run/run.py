@@ -24,11 +24,11 @@ from labctl.capture.drive.control import DriveControl
 from labctl.capture.drive.smart_watch import DriveWatch, watching_drive
 from labctl.capture.host import software
 from labctl.capture.host.cpu import CpuWatch, watching_cpu
-from labctl.capture.host.drive_host import DriveHost, LocalHost
+from labctl.capture.host.drive_host import DriveHost
 from labctl.capture.host.load import watching_load
 from labctl.capture.host.machine import Machine
 from labctl.capture.host.memory_room import mistakes_with_host
-from labctl.capture.host.remote_host import RemoteHost
+from labctl.capture.host.remote_host import RemoteHost, host_at
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.acquisition import ATTEMPTS, Acquisition, State
@@ -149,14 +149,11 @@ class Run:
     async def _unless_stopped(self, preparing: Coroutine[Any, Any, T], stop: StopRequest) -> T:
         """What ``preparing`` gives. Raises StoppedBeforehand when a stop is asked for first."""
         task = asyncio.create_task(preparing, name="prepare")
-        asked = asyncio.create_task(stop.wait(), name="stop")
         try:
-            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
+            if not await stop.or_done(task):
                 raise StoppedBeforehand(f"stopped before it began: {stop.reason}")
             return task.result()
         finally:
-            asked.cancel()
             task.cancel()
             await asyncio.wait([task])
 
@@ -165,14 +162,8 @@ class Run:
         and why which meters are missing."""
         rig, where = self.rig, self.rig.file.host
         kept = self._resumption
-        host: DriveHost = (
-            LocalHost(self.timebase, rig.tools)
-            if where == LOCAL
-            else RemoteHost(
-                where, self.timebase.now_ns, rig.tools, None if kept is None else kept.host_session
-            )
-        )
-        self._host = host
+        before = None if kept is None else kept.host_session
+        host = self._host = host_at(where, self.timebase, rig.tools, before)
         await host.connect()
         machine = host.machine
         fio = "" if self._program is not None else await self._check_fio(machine)

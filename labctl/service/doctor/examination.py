@@ -9,13 +9,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from labctl.capture.host.drive_host import DriveHost, LocalHost
+from labctl.capture.host.daemon_thread import in_daemon_thread
 from labctl.capture.host.machine import Machine
-from labctl.capture.host.remote_host import RemoteHost
-from labctl.capture.host.ssh import LOCAL
+from labctl.capture.host.remote_host import host_at
 from labctl.capture.identity.identify import identify
 from labctl.capture.identity.sharing import shared_ports
 from labctl.config.estimate import estimate
@@ -32,8 +32,6 @@ from labctl.service.doctor.drive import check_leftovers
 from labctl.service.doctor.servers import check_influx, check_mqtt
 from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
-
-T = TypeVar("T")
 
 WITHIN_S = 40.0
 """Time limit of each group of checks; most take a second or two."""
@@ -71,36 +69,6 @@ def examine(rig: Rig, plan: Plan | None, runs_root: Path) -> Examination:
     return Examination(rig.name, plan.name if plan is not None else "", tuple(checks))
 
 
-async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """The result of ``work``, done in a thread that the program does not wait for when it ends.
-
-    So a call that hangs in the kernel (a dead drive, a dead file server) does not hang labctl.
-    Raises what ``work`` raises.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
-
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if result.cancelled():
-            return
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)  # type: ignore[arg-type] # a T where there is no error
-
-    def run() -> None:
-        value, error = None, None
-        try:
-            value = work()
-        except BaseException as caught:
-            error = caught
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=run, name="doctor", daemon=True).start()
-    return await result
-
-
 @dataclass(frozen=True)
 class _Examiner:
     rig: Rig
@@ -133,19 +101,14 @@ class _Examiner:
             return [trouble(subject, line) for line in str(error).splitlines()]
 
     async def _on_host(self) -> list[Check]:
-        timebase, where = Timebase(), self.rig.file.host
-        tools = self.rig.tools
-        drive_host: DriveHost = (
-            LocalHost(timebase, tools)
-            if where == LOCAL
-            else RemoteHost(where, timebase.now_ns, tools)
-        )
-        rest = await self._within("disk", self._disk({})) if where != LOCAL else []
+        timebase = Timebase()
+        drive_host = host_at(self.rig.file.host, timebase, self.rig.tools)
         try:
-            await drive_host.connect()
-        except LabctlError as error:
-            return [*(trouble("host", line) for line in str(error).splitlines()), *rest]
-        try:
+            try:
+                await drive_host.connect()
+            except LabctlError as error:
+                away = [trouble("host", line) for line in str(error).splitlines()]
+                return [*away, *await self._within("disk", self._disk({}))]
             machine = drive_host.machine
             arguments = (self.rig, machine, self.plan, self.phases)
             found = await asyncio.gather(
@@ -158,7 +121,7 @@ class _Examiner:
             await drive_host.close()
 
     async def _in_thread(self, subject: str, checks: Callable[[], Iterable[Check]]) -> list[Check]:
-        return await self._within(subject, in_daemon_thread(lambda: list(checks())))
+        return await self._within(subject, in_daemon_thread(lambda: list(checks()), "doctor"))
 
     async def _drive(self, machine: Machine) -> list[Check]:
         """Each drive, then the disk: the plan's duration depends on the drives' sizes."""
@@ -184,7 +147,8 @@ class _Examiner:
         try:
             async with asyncio.timeout(WITHIN_S):
                 state = await in_daemon_thread(
-                    lambda: identify(machine, target.target, target.engine, target.smart_device)
+                    lambda: identify(machine, target.target, target.engine, target.smart_device),
+                    "doctor",
                 )
         except (TimeoutError, LabctlError) as error:
             reason = str(error) or f"not identified within {WITHIN_S:.0f} s"
@@ -233,7 +197,8 @@ class _Examiner:
     async def _meters(self) -> list[Check]:
         stop = threading.Event()
         try:
-            return await in_daemon_thread(lambda: meters.listen(self.rig, Timebase(), stop))
+            listen = partial(meters.listen, self.rig, Timebase(), stop)
+            return await in_daemon_thread(listen, "doctor")
         finally:
             stop.set()
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from instruments.driver_kit import specifications
 from instruments.errors import SettingRefused
-from instruments.reading import Batch, Block, Status, StatusReading
 from labctl.capture.meters.find_ranges import (
     HEAVIEST_READS,
-    PeakHold,
     range_to_lock,
     ranging_plan,
     with_ranges,
@@ -106,17 +103,3 @@ def test_the_peak_always_fits(peak: float, margin: float) -> None:
         assert chosen >= peak
         smaller = [value for value in ranges if value < chosen]
         assert not smaller or smaller[-1] < peak * (1 + margin)
-
-
-def test_a_ranging_pass() -> None:
-    hold = PeakHold()
-    assert hold.peak("current") is None
-    for values in ([0.1, -0.72], [0.3]):
-        t_ns = np.arange(len(values), dtype=np.int64)
-        hold.take(Batch((Block("current", t_ns, np.array(values)),)))
-    assert hold.peak("current") == 0.72
-    hold.take(Batch(statuses=(StatusReading("current", 5, Status.NO_VALUE),)))
-    assert hold.peak("current") == 0.72
-    hold.take(Batch(statuses=(StatusReading("current", 5, Status.OVERLOAD),)))
-    with pytest.raises(SettingRefused, match="largest range"):
-        hold.peak("current")
