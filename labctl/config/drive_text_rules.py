@@ -1,11 +1,10 @@
 """What the texts of a drive in a rig may be, before they reach fio, a command line or a shell.
 
 fio 3.13 to 3.41 ends a value of a job file at ``;`` and ``#``, drops blanks and control characters
-around it, replaces ``${NAME}``, ``$pagesize``, ``$mb_memory`` and ``$ncpus`` (and hands what is
+around it, replaces ``${NAME}``, ``$pagesize``, ``$mb_memory`` and ``$ncpus`` (and passes what is
 around these to a shell with ``bc``), takes ``\\`` before ``:`` away, and begins another option at a
 line break (its init.c, options.c and parse.c). No target is written into a job since
-docs/decisions/0016-what-fio-opens.md, but a name that one program reads otherwise than another is
-no name.
+docs/decisions/0016-what-fio-opens.md; a text that two programs read differently is refused still.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ _NBD = re.compile(
     rf"nbd://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?"
     r"|nbd\+unix:///[A-Za-z0-9._~/-]*\?socket=/[A-Za-z0-9._~/@:,=-]+"
 )
-"""Nothing that is encoded (``%20``, ``+``): fio's library and labctl would decode it, each as it
-likes."""
+"""Nothing that is encoded (``%20``, ``+``): fio's library and labctl may decode it differently."""
 
 
 def checked_path(path: str) -> str:
@@ -46,7 +44,6 @@ def checked_path(path: str) -> str:
 
 
 def _absolute(path: str) -> str:
-    """An absolute path, or nothing."""
     if checked_path(path) and not path.startswith("/"):
         raise ValueError("must be an absolute path (it begins with /)")
     return path

@@ -123,10 +123,10 @@ class Plan(BaseModel):
                 axes["span_bytes"] = min(axes["span_bytes"], drive_bytes)
             phases.append(Phase(index=len(phases), role=role, **axes))
 
-        def prepare(steps: Sequence[Step], number: int = 0) -> None:
+        def prepare(steps: Sequence[Step]) -> None:
             for step in steps:
                 for axes in step.phases(drive_bytes):
-                    add(Role.PREPARE, sweep_number=number, **axes)
+                    add(Role.PREPARE, **axes)
 
         prepare(self.prepare if self.fill is None else [self.fill])
         for axes in sync_burst() if self.sync_burst else ():

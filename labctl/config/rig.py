@@ -191,11 +191,11 @@ class Rig:
 
     def own_sensors(self) -> tuple[str, ...]:
         """The temperatures that are a drive's own."""
-        said = self.temperature_of()
+        of = self.temperature_of()
         return tuple(
             name
             for name, channel in self.temperatures.items()
-            if is_of_drive(channel, said.get(name))
+            if is_of_drive(channel, of.get(name))
         )
 
     @property
@@ -324,13 +324,13 @@ def _wrong_references(
     unknown = {name for name in file.instruments if name not in channels}
     mistakes: list[Mistake] = []
 
-    def check(key: str, name: str, wanted: Quantity) -> None:
+    def check(key: str, name: str, wanted: Quantity | None = None) -> None:
         if name.split(".")[0] in unknown:
             return
         if name not in by_name:
             there = ", ".join(by_name) or "none"
             mistakes.append(Mistake(path, key, name, f"no such channel; there are: {there}"))
-        elif by_name[name].quantity is not wanted:
+        elif wanted is not None and by_name[name].quantity is not wanted:
             measured = by_name[name].quantity
             mistakes.append(Mistake(path, key, name, f"measures {measured}, must be {wanted}"))
 
@@ -350,10 +350,7 @@ def _wrong_references(
         check(f"temperatures.{sensor}", temperature.channel, Quantity.TEMPERATURE)
     for number, pair in enumerate(file.calibration.compare):
         for name in pair:
-            if name.split(".")[0] not in unknown and name not in by_name:
-                there = ", ".join(by_name) or "none"
-                key = f"calibration.compare.{number}"
-                mistakes.append(Mistake(path, key, name, f"no such channel; there are: {there}"))
+            check(f"calibration.compare.{number}", name)
     return mistakes
 
 

@@ -39,10 +39,6 @@ TAKEN_RAIL = re.compile(r"u|unthrottled|(?:min|max|std)(?:_.*)?|.*_u")
 """Names no rail may have: ``watts_<rail>`` would be another number's column."""
 
 
-def _bytes(value: Any) -> Any:
-    return None if value is None else parse_size(value)
-
-
 class Drive(BaseModel):
     """The drive under test. ``target`` is a device, a scratch file, or an NBD address."""
 
@@ -52,10 +48,10 @@ class Drive(BaseModel):
     target: Annotated[str, Field(min_length=1)]
     model: Line = ""
     serial: Line = ""
-    size_bytes: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
+    size_bytes: Annotated[int, BeforeValidator(parse_size), Field(gt=0)] | None = None
     warning_celsius: Finite | None = None
     critical_celsius: Finite | None = None
-    write_bytes_per_s: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] = 1_000_000_000
+    write_bytes_per_s: Annotated[int, BeforeValidator(parse_size), Field(gt=0)] = 1_000_000_000
     """Only for estimates of time and bytes written."""
     destructive: Annotated[bool, Field(strict=True)] = False
     smart_device: AbsolutePath = ""
@@ -98,7 +94,7 @@ class Limits(BaseModel):
     """Of all rails together: more aborts the run."""
     when_out_of_tolerance: Literal["warn", "abort"] = "warn"
     """A rail's volts outside its tolerance."""
-    free_disk: Annotated[int, BeforeValidator(_bytes), Field(ge=0)] | None = None
+    free_disk: Annotated[int, BeforeValidator(parse_size), Field(ge=0)] | None = None
     """Of the journal's disk: less aborts the run. Left out: 500 MB, and only a warning."""
     hours: Positive | None = None
     """A run that is on for longer is aborted."""

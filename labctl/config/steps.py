@@ -19,12 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from labctl.record.phase import Pattern, parse_size
 
-
-def _size(value: Any) -> Any:
-    return None if value is None else parse_size(value)
-
-
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0, le=30 * 86400, strict=True)]
 
 PurgeMethod = Literal["auto", "format", "sanitize", "discard"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -24,12 +24,16 @@ ASYNC_ENGINES = ("io_uring", "libaio", "nbd", "posixaio", "io_uring_cmd", "windo
 """fio engines in which a queue depth above 1 is real. In a sync engine it is silently 1."""
 
 
-def _one_or_many(value: Any) -> Any:
+T = TypeVar("T")
+
+
+def one_or_many(value: Any) -> Any:
+    """One value as a list of it."""
     return value if isinstance(value, list) else [value]
 
 
 def _sizes(value: Any) -> Any:
-    return [parse_size(item) for item in _one_or_many(value)]
+    return [parse_size(item) for item in one_or_many(value)]
 
 
 Sizes = Annotated[
@@ -37,28 +41,16 @@ Sizes = Annotated[
     BeforeValidator(_sizes),
     Field(min_length=1),
 ]
-Depths = Annotated[
-    list[Annotated[int, Field(ge=1, le=65536)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-JobCounts = Annotated[
-    list[Annotated[int, Field(ge=1, le=1024)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-Shares = Annotated[
-    list[Annotated[int, Field(ge=0, le=100)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-IoPattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
-Patterns = Annotated[list[IoPattern], BeforeValidator(_one_or_many), Field(min_length=1)]
+Many = Annotated[list[T], BeforeValidator(one_or_many), Field(min_length=1)]
+Depths = Many[Annotated[int, Field(ge=1, le=65536)]]
+JobCounts = Many[Annotated[int, Field(ge=1, le=1024)]]
+Percentages = Many[Annotated[int, Field(ge=0, le=100)]]
+PowerStates = Many[Annotated[int, Field(ge=0, le=31)]]
+Patterns = Many[Literal["read", "write", "randread", "randwrite", "rw", "randrw"]]
+SteadyOn = Many[Literal["iops", "watts", "celsius"]]
+
 Resume = Literal["repeat", "prepare", "forbid"]
 WhenPhaseFails = Literal["go_on", "end"]
-PowerStates = Annotated[
-    list[Annotated[int, Field(ge=0, le=31)]], BeforeValidator(_one_or_many), Field(min_length=1)
-]
-
-SteadyOn = Annotated[
-    list[Literal["iops", "watts", "celsius"]],
-    BeforeValidator(_one_or_many),
-    Field(min_length=1),
-]
 
 WITHOUT_REPLAY = {
     "pattern", "block_size", "jobs", "read_pct", "duration_s", "span", "buffer_compress_pct",
@@ -99,10 +91,10 @@ class Sweep(BaseModel):
     block_size: Sizes = Field(default=[4096])
     queue_depth: Depths = Field(default=[1])
     jobs: JobCounts = Field(default=[1])
-    read_pct: Shares = Field(default=[100])
+    read_pct: Percentages = Field(default=[100])
     duration_s: Seconds | None = Field(default=None, validate_default=True)
     span: Size | None = None
-    buffer_compress_pct: Shares = Field(default=[0])
+    buffer_compress_pct: Percentages = Field(default=[0])
     power_state: PowerStates | None = None
     """NVMe power states, the slowest axis; every other phase has the state before the run."""
     prepare: list[Step] = []
@@ -191,7 +183,7 @@ class Sweep(BaseModel):
                 "power_state": state,
                 "pattern": Pattern(pattern),
                 "block_size_bytes": block_size,
-                "read_pct": read_pct if Pattern(pattern).mixed else _pure_share(pattern),
+                "read_pct": read_pct if Pattern(pattern).mixed else 100 * ("read" in pattern),
                 "jobs": jobs,
                 "queue_depth": depth,
                 "span_bytes": self.span,
@@ -230,7 +222,3 @@ class Sweep(BaseModel):
             "duration_s": self.start_within_s,
             "until_celsius": self.start_celsius,
         }
-
-
-def _pure_share(pattern: str) -> int:
-    return 100 if pattern in ("read", "randread") else 0

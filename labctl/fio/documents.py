@@ -37,10 +37,9 @@ class DocumentStream:
     def __init__(self) -> None:
         self._lines: list[str] = []  # of the present document, those that are indented together
         self._rest = ""
-        self.stray_lines = 0
 
     def feed(self, text: str) -> list[dict[str, Any]]:
-        """The documents that ``text`` completes. Lines outside documents are counted."""
+        """The documents that ``text`` completes."""
         found: list[dict[str, Any]] = []
         text, at = self._rest + text, 0
         while (end := text.find("\n", at)) >= 0:
@@ -79,9 +78,7 @@ class DocumentStream:
     def _take(self, line: str, found: list[dict[str, Any]]) -> None:
         line = line.lstrip("\ufeff")
         if line == "{" or (line.startswith("{") and not self._lines):
-            self._leave()
-            if not self._on_one_line(line, found):
-                self._lines = [line]
+            self._lines = [] if self._on_one_line(line, found) else [line]
         elif line.startswith("}") and self._lines:
             self._lines.append("}")
             self._close(found)
@@ -90,10 +87,7 @@ class DocumentStream:
         elif self._lines:
             self._lines.append(line)
         elif line.endswith("{"):  # a complaint without a line feed before a document
-            self.stray_lines += 1
             self._lines = ["{"]
-        elif line:
-            self.stray_lines += 1
 
     @staticmethod
     def _on_one_line(line: str, found: list[dict[str, Any]]) -> bool:
@@ -110,15 +104,8 @@ class DocumentStream:
 
     def _close(self, found: list[dict[str, Any]]) -> None:
         document = _decode(self._lines)
-        if document is None:
-            self._leave()
-        else:
+        if document is not None:
             found.append(document)
-            self._lines = []
-
-    def _leave(self) -> None:
-        """What there is of a document is none."""
-        self.stray_lines += sum(lines.count("\n") + 1 for lines in self._lines)
         self._lines = []
 
 

@@ -12,7 +12,7 @@ DRIVE_JOB = "drive-"
 
 
 def sections_of(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What a job did by direction; both in one count as reads where they are not told apart."""
+    """What a job did by direction; both in one count as reads where fio does not split them."""
     sides = {name: table_of(job, name) for name in DIRECTIONS}
     return {"read": table_of(job, MIXED), "write": {}} if is_mixed(job) else sides
 
@@ -39,7 +39,7 @@ class Latency:
     percentiles_us: dict[float, float]
     min_us: float = 0.0
     bins_us: dict[float, int] = field(default_factory=dict)
-    """How many I/Os took how long, where fio told it (``json+``)."""
+    """How many I/Os took how long, where fio printed it (``json+``)."""
 
 
 NOT_MEASURED = Latency(0.0, 0.0, 0, {})

@@ -25,7 +25,7 @@ class Distribution:
     """What is known of how long ``count`` I/Os took, µs.
 
     ``low`` and ``high`` are the bounds of each percentile, the same where it is known. ``max_us``
-    0: not known. ``bins``: how many I/Os took how long, where fio told it.
+    0: not known. ``bins``: how many I/Os took how long, where fio printed it.
     """
 
     count: int

@@ -52,15 +52,16 @@ class Direction:
     """Key is the percentile as text: "50", "90", "95", "99", "99.9", "99.99", "99.999"."""
     latency_bounds_us: Bounds = field(default_factory=dict)
     """The least and the most that a percentile may be, of those that are not known exactly: of
-    several jobs or phases together of which fio told percentiles only. The value is the middle."""
+    several jobs or phases together of which fio prints percentiles alone. The value is their
+    middle."""
 
 
 @dataclass(frozen=True, slots=True)
 class FioResult:
     """The last complete document of an output.
 
-    ``mixed`` is both directions in one, where fio told them so. Then ``read`` is the same and
-    ``notes`` say it, so that nobody who knows two directions loses it.
+    ``mixed`` is both directions in one, where fio reports them so. Then ``read`` is the same, for
+    readers that know two directions only, and ``notes`` has a line about it.
     """
 
     version: str
@@ -96,15 +97,8 @@ def last_document(text: str) -> dict[str, Any] | None:
     return last
 
 
-def final_result(text: str, drive: str = "") -> FioResult | None:
-    """The result in an output: that of its last complete document; None when there is none."""
-    last = last_document(text)
-    return None if last is None else result_of(last, drive)
-
-
 def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
-    """The result that a document tells; ``drive``: of several drives only what was done on that
-    one."""
+    """The result in a document; ``drive``: of several drives only what was done on that one."""
     jobs = jobs_of(document_of_drive(last, drive) if drive else last)
     sides = {name: _direction([sections_of(job)[name] for job in jobs]) for name in DIRECTIONS}
     mixed = sides["read"] if any(is_mixed(job) for job in jobs) else None
@@ -173,8 +167,8 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     )
 
 
-TOLD = ("99", "99.9")
-"""The percentiles whose bounds a note tells."""
+_NOTED = ("99", "99.9")
+"""The percentiles whose bounds are put into a note."""
 
 
 def _rounded(us: float) -> str:
@@ -188,10 +182,10 @@ def bounds_notes(sides: Mapping[str, Direction | None]) -> tuple[str, ...]:
         + ", ".join(
             f"p{percent} {_rounded(low)} to {_rounded(high)} µs"
             for percent, (low, high) in side.latency_bounds_us.items()
-            if percent in TOLD
+            if percent in _NOTED
         )
         for name, side in sides.items()
-        if side is not None and any(percent in side.latency_bounds_us for percent in TOLD)
+        if side is not None and any(percent in side.latency_bounds_us for percent in _NOTED)
     )
 
 

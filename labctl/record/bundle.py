@@ -139,12 +139,17 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: IO[bytes]) -> Member:
-    digest, size = hashlib.sha256(), 0
     with archive.open(_info(name), "w", force_zip64=True) as member:
-        while chunk := source.read(_CHUNK):
-            member.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
+        return _copied(source, member)
+
+
+def _copied(source: IO[bytes], target: IO[bytes]) -> Member:
+    """Copy a stream; its size and digest."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := source.read(_CHUNK):
+        target.write(chunk)
+        digest.update(chunk)
+        size += len(chunk)
     return Member(size, digest.hexdigest())
 
 
@@ -236,20 +241,16 @@ def _unpack(archive: zipfile.ZipFile, name: str, member: Member, into: Path) -> 
     """Write one file; what is wrong with it, or nothing."""
     target = into / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest, size = hashlib.sha256(), 0
     if member.size > LARGEST_MEMBER or archive.getinfo(name).file_size > LARGEST_MEMBER:
         raise JournalError(f"{name} would be larger than {LARGEST_MEMBER} bytes: not unpacked")
     try:
         with archive.open(name) as source, target.open("wb") as file:
-            while chunk := source.read(_CHUNK):
-                file.write(chunk)
-                digest.update(chunk)
-                size += len(chunk)
+            found = _copied(source, file)
     except _NO_ARCHIVE as error:
         return f"cannot be unpacked ({error})"
-    if size != member.size:
-        return f"has {size} bytes, the manifest says {member.size}"
-    return "" if digest.hexdigest() == member.sha256 else "its SHA-256 is not the manifest's"
+    if found.size != member.size:
+        return f"has {found.size} bytes, the manifest says {member.size}"
+    return "" if found == member else "its SHA-256 is not the manifest's"
 
 
 def _summary(file: Path) -> dict[str, Any] | None:

@@ -243,7 +243,7 @@ class Header:
 N = TypeVar("N", int, float)
 
 
-def is_of_drive(channel: str, said: SensorOf | None) -> bool:
+def is_of_drive(channel: str, of: SensorOf | None) -> bool:
     """Whether a channel is a drive's own sensor: as the rig says; else the ``composite`` one (the
     name that NVMe gives it). A thermocouple that is called after the drive is none."""
-    return said is SensorOf.DRIVE if said is not None else channel.endswith(".composite")
+    return of is SensorOf.DRIVE if of is not None else channel.endswith(".composite")

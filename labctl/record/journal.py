@@ -3,7 +3,7 @@
 Readings go to one flat file a channel, events to one JSON line each. A writer thread hands
 readings to the kernel within 60 ms and syncs them every second. An event is in the
 kernel's hands before :meth:`Journal.event` returns, and synced at once. So a crash of the program
-loses no event that anybody was told of and at most 250 ms of readings (a meter with a memory is
+loses no event that was reported to anybody and at most 250 ms of readings (a meter with a memory is
 asked every 170 ms at the latest), and a loss of power about a second of readings.
 """
 
@@ -129,15 +129,15 @@ class Journal:
         with self._lock:
             self._raise_failure()
             self._blocks.setdefault(f"{instrument}.{block.channel}", []).append(block)
-            self._has_come()
+            self._schedule_write()
 
     def clock_pairs(self, instrument: str, pairs: Iterable[ClockPair]) -> None:
-        """Record looks at device clocks. Raises JournalError, as :meth:`readings`."""
+        """Record samples of device clocks. Raises JournalError, as :meth:`readings`."""
         with self._lock:
             self._raise_failure()
             for pair in pairs:
                 self._pairs.setdefault(f"{instrument}.{pair.channel}", []).append(pair)
-            self._has_come()
+            self._schedule_write()
 
     def event(self, kind: EventKind, t_ns: int | None = None, **data: Any) -> Event:
         """Record an event (now, unless ``t_ns`` is given). A kill does not undo it any more when
@@ -195,8 +195,8 @@ class Journal:
         if self.failure is not None:
             raise JournalError(self.failure)
 
-    def _has_come(self) -> None:
-        """Readings are there (called with the lock held): they wait a moment for others.
+    def _schedule_write(self) -> None:
+        """Schedule a write of new readings, with others that come in meanwhile. Needs the lock.
 
         While readings keep coming the writer has set its next write, and is not woken for each.
         """
@@ -205,12 +205,12 @@ class Journal:
             self._wake_writer()
 
     def _wake_writer(self) -> None:
-        """Let the writer look for what to do."""
+        """Wake the writer's thread."""
         with contextlib.suppress(RuntimeError):  # somebody else has just woken it
             self._wake.release()
 
     def _write_until_over(self) -> None:
-        """The writer's thread. A record that is not written whole is told of, whatever happened."""
+        """The writer's thread. Whatever ends it early is reported: the record is not whole."""
         try:
             self._write_loop()
         except BaseException as error:
@@ -277,7 +277,7 @@ class Journal:
             self._blocks, self._pairs = {}, {}
             self._flushed.notify_all()
         if first and self._on_failure is not None:
-            with contextlib.suppress(RuntimeError):  # the loop that was to be told is closed
+            with contextlib.suppress(RuntimeError):  # the loop that it is reported to is closed
                 self._on_failure(message)
 
 

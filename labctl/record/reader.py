@@ -10,7 +10,7 @@ runs/<utc time>_<rig>_<plan>/
   fio/<phase>/      what fio printed and logged, untouched
 ```
 
-Reading never changes anything. What a crash tore off is dropped and said so in ``problems``; texts
+Reading never changes anything. What a crash tore off is dropped, with a line in ``problems``; texts
 are made printable (:mod:`labctl.record.json_values`).
 """
 
@@ -142,12 +142,10 @@ class RunRecord:
     @property
     def end(self) -> Event | None:
         """The last ``run_ended`` event, or None when the run was cut off or is on."""
-        marks = [
-            event
-            for event in self.events
-            if event.kind in (EventKind.RUN_ENDED, EventKind.RUN_RESUMED)
-        ]
-        return marks[-1] if marks and marks[-1].kind != EventKind.RUN_RESUMED else None
+        for event in reversed(self.events):
+            if event.kind in (EventKind.RUN_ENDED, EventKind.RUN_RESUMED):
+                return event if event.kind == EventKind.RUN_ENDED else None
+        return None
 
     @property
     def anchor(self) -> Anchor:

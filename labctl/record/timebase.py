@@ -6,6 +6,7 @@ is what fio and the kernel's block layer use too, so phases and readings share i
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +20,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where the monotonic clock stood when the wall clock was looked at.
+    """A reading of the wall clock and of the monotonic clock at the same moment.
 
-    ``boot_id`` tells whether ``monotonic_ns`` still means anything: it restarts with the machine.
+    ``boot_id`` shows whether ``monotonic_ns`` still means anything: it restarts with the machine.
     """
 
     wall_ns: int
@@ -32,8 +33,7 @@ class Anchor:
     def take(cls) -> Anchor:
         """Read both clocks as close together as the machine allows."""
         wall_ns, monotonic_ns = _both_clocks()
-        boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
-        return cls(wall_ns=wall_ns, monotonic_ns=monotonic_ns, boot_id=boot_id)
+        return cls(wall_ns=wall_ns, monotonic_ns=monotonic_ns, boot_id=boot_id())
 
     def from_monotonic_ns(self, monotonic_ns: int) -> int:
         """A CLOCK_MONOTONIC time on the run's timebase, ns since the Unix epoch."""
@@ -44,17 +44,18 @@ class Anchor:
         return self.monotonic_ns + (t_ns - self.wall_ns)
 
 
+def boot_id() -> str:
+    """This boot's identity (random(4)); empty where the kernel has none."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""
+
+
 def _both_clocks() -> tuple[int, int]:
     """The wall clock and CLOCK_MONOTONIC at one moment, in ns: the closest pair of eight."""
-    best: tuple[int, int, int] | None = None
-    for _ in range(8):
-        before = time.monotonic_ns()
-        wall = time.time_ns()
-        after = time.monotonic_ns()
-        if best is None or after - before < best[0]:
-            best = (after - before, wall, (before + after) // 2)
-    assert best is not None
-    return best[1], best[2]
+    samples = ((time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(8))
+    before_ns, wall_ns, after_ns = min(samples, key=lambda sample: sample[2] - sample[0])
+    return wall_ns, (before_ns + after_ns) // 2
 
 
 class Timebase:

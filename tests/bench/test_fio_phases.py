@@ -21,10 +21,10 @@ from instruments.simulated.drive.process import DriveProcess, start_drive
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
-from labctl.fio.results import final_result
 from labctl.fio.status import FioStatus
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
+from tests.fio_result import final_result
 
 pytestmark = [pytest.mark.bench]
 

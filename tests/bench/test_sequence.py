@@ -19,10 +19,10 @@ from labctl.capture.phases.stopping import StopRequest
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig_file import Drive
 from labctl.errors import Refused, RunFailed
-from labctl.fio.results import final_result
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
+from tests.fio_result import final_result
 from tests.loop_device import DEVICE_BYTES, loop_device
 
 pytestmark = pytest.mark.bench

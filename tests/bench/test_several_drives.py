@@ -15,12 +15,12 @@ from labctl.analysis.run.summary import summarise
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.cli.run.demo import compare
 from labctl.config.rig_file import Drive
-from labctl.fio.results import final_result
 from labctl.record.events import EventKind
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import Timebase
 from tests.bench.several_benches import SeveralBenches
+from tests.fio_result import final_result
 
 pytestmark = pytest.mark.bench
 

@@ -12,9 +12,10 @@ from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
 from labctl.fio.documents import jobs_of
 from labctl.fio.percentiles import PERCENTILES
-from labctl.fio.results import final_result, last_document
+from labctl.fio.results import last_document
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
+from tests.fio_result import final_result
 
 pytestmark = [pytest.mark.bench]
 

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from instruments.simulated.bench import Bench, configure
-from labctl.fio.results import final_result
 from tests.benchmarks.figures import Pairs, in_turns, judged, seconds, show
+from tests.fio_result import final_result
 
 PAIRS = 8
 SECONDS = 5

@@ -14,8 +14,9 @@ from labctl.config.rig import Rig
 from labctl.errors import JournalError, LabctlError
 from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord
+from labctl.record.timebase import boot_id
 from labctl.service.data_dir import Home
-from labctl.service.locks.processes import ProcessIdentity, boot_id
+from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import use_of
 from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
 from labctl.service.queue.store import Queue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -23,10 +23,6 @@ NOTIFY_VARIABLE = "LABCTL_NOTIFY"
 _SECTION = "service"
 _MOST_ADDRESSES = 50
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
-
-
-def _bytes(value: Any) -> Any:
-    return None if value is None else parse_size(value)
 
 
 def _time_of_day(text: str) -> str:
@@ -52,7 +48,7 @@ class ServiceSettings(BaseModel):
     """Such commands may queue what takes longer or writes more than is usual."""
     idle: bool = True
     """Record the meters while no job runs."""
-    disk_budget: Annotated[int, BeforeValidator(_bytes), Field(gt=0)] | None = None
+    disk_budget: Annotated[int, BeforeValidator(parse_size), Field(gt=0)] | None = None
     """Runs may take this many bytes before a warning."""
 
     def addresses(self) -> tuple[str, ...]:

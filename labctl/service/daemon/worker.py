@@ -14,11 +14,11 @@ from labctl.config.rig import Rig, load_rig
 from labctl.errors import LabctlError
 from labctl.record.events import Event, EventKind
 from labctl.record.layout import EVENTS_FILE
+from labctl.record.timebase import boot_id
 from labctl.service.daemon.notices import NoticeKind, Notices
 from labctl.service.daemon.recovery import outcome_of, phases_done, recover, run_of, run_to_resume
 from labctl.service.daemon.run_process import RunProcess, RunResult
 from labctl.service.data_dir import Home, make_folder, write_private
-from labctl.service.locks.processes import boot_id
 from labctl.service.locks.rig_lock import RigLock
 from labctl.service.queue.job import (
     Attempt,

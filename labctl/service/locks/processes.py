@@ -12,8 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from labctl.record.timebase import boot_id
+
 PROC = Path("/proc")
-_BOOT_ID = PROC / "sys/kernel/random/boot_id"
 POLL_EVERY_S = 0.02
 
 
@@ -51,13 +52,6 @@ class ProcessIdentity:
                 return False
             time.sleep(POLL_EVERY_S)
         return True
-
-
-def boot_id() -> str:
-    """This boot's identity; empty where the kernel has none."""
-    with contextlib.suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return ""
 
 
 def start_ticks(pid: int) -> int:

@@ -20,6 +20,7 @@ from labctl.capture.run.expand import expand_for
 from labctl.config.estimate import estimate_on, timed_s
 from labctl.config.plan import Plan, load_plan
 from labctl.config.rig import Rig
+from labctl.config.sweeps import one_or_many
 from labctl.errors import ConfigurationError, Mistake
 from labctl.service.queue.job import MOST_PLAN_CHARACTERS, Job, JobState, Tag
 from labctl.service.queue.schedule import BETWEEN_JOBS_S
@@ -131,13 +132,9 @@ def _took_s(order: Order, earlier: list[Job]) -> float | None:
     return None
 
 
-def _one_or_many(value: Any) -> Any:
-    return value if isinstance(value, list) else [value]
-
-
 Names = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=1024)]],
-    BeforeValidator(_one_or_many),
+    BeforeValidator(one_or_many),
     Field(min_length=1, max_length=100),
 ]
 

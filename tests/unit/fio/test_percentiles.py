@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from labctl.fio.percentiles import PERCENTILES, Distribution, percentiles_of
-from labctl.fio.results import final_result, mean_direction
+from labctl.fio.results import mean_direction
+from tests.fio_result import final_result
 
 Floats = NDArray[np.float64]
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labctl.fio.documents import DocumentStream, documents
-from labctl.fio.results import FioResult, final_result
+from labctl.fio.results import FioResult
 from labctl.fio.status import FioStatus, Totals, comes_back_empty, intervals, status_of, unfinished
+from tests.fio_result import final_result
 
 SHARED = Path(__file__).parents[4] / "shared" / "data" / "fio"
 

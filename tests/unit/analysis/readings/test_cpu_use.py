@@ -16,11 +16,11 @@ from labctl.analysis.results import CpuUse
 from labctl.analysis.run.summary import summarise
 from labctl.capture.host.cpu import parse_cpu_times, watching_cpu
 from labctl.capture.host.machine import LocalMachine
-from labctl.fio.results import final_result
 from labctl.record.events import Event, EventKind
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.data.result_tables import cpu_csv, phase_rows
+from tests.fio_result import final_result
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles
 from tests.unit.report_sample import plan, qd_sweep, summary_of

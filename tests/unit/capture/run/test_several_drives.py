@@ -21,13 +21,13 @@ from labctl.config.rig import Rig, parse_rig
 from labctl.config.rig_file import Drive
 from labctl.config.sweeps import Sweep
 from labctl.errors import ConfigurationError, Refused
-from labctl.fio.results import final_result
 from labctl.fio.status import status_of
 from labctl.record.drive_state import DriveState, HostState, PcieLink, PciePort
 from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord
 from labctl.service.data_dir import Home
 from labctl.service.locks.rig_lock import RigBusy, RigLock
+from tests.fio_result import final_result
 from tests.unit import synthetic_run
 from tests.unit.machine_of_files import MachineOfFiles
 from tests.unit.several_drives import fio_document, several

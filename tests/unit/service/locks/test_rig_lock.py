@@ -19,10 +19,11 @@ import pytest
 
 from labctl.config.find_rig import EXAMPLES
 from labctl.config.rig import Rig, load_rig
+from labctl.record.timebase import boot_id
 from labctl.service.data_dir import Home, HomeUnusable
 from labctl.service.locks import machine_lock, netlink
 from labctl.service.locks.lock_keys import sharing_meters
-from labctl.service.locks.processes import ProcessIdentity, boot_id, identity_of
+from labctl.service.locks.processes import ProcessIdentity, identity_of
 from labctl.service.locks.rig_lock import (
     HANDED_DOWN_VARIABLE,
     RigBusy,
