@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from labctl.record.header import Header
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Value = float | int | str
+K = TypeVar("K")
 
 
 class FieldKind(StrEnum):
@@ -27,6 +29,17 @@ class FieldKind(StrEnum):
     FLOAT = "float"
     INTEGER = "integer"
     TEXT = "text"
+
+
+def kind_in(fields: Mapping[str, K], families: Mapping[str, K], name: str) -> K:
+    """The kind of a field by its name, or by the family that its name begins with. Raises KeyError
+    when there is neither."""
+    if name in fields:
+        return fields[name]
+    for prefix, kind in families.items():
+        if name.startswith(prefix):
+            return kind
+    raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,7 @@ class Measurement:
 
     def kind_of(self, name: str) -> FieldKind:
         """The type of a field. Raises KeyError when the schema does not have it."""
-        if name in self.fields:
-            return self.fields[name]
-        for prefix, kind in self.families.items():
-            if name.startswith(prefix):
-                return kind
-        raise KeyError(name)
+        return kind_in(self.fields, self.families, name)
 
 
 _OF_A_RUN = ("rig", "drive", "run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from labctl.sinks.cursor import Cursor
@@ -34,12 +33,7 @@ class Sink(Protocol):
     async def __aenter__(self) -> Sink:
         """Open it. Raises LabctlError."""
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Stop at once; the next sink sends what was not stored, from the cursor."""
 
     async def put(self, part: Slice) -> None:

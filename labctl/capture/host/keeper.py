@@ -130,7 +130,7 @@ class Keeper:
         self.boot_id, self.directory = rest.split(" ", 1)
         self._tasks += [
             asyncio.create_task(self._read(), name="keeper-stdout"),
-            asyncio.create_task(self._send_heartbeats(), name="keeper-beat"),
+            asyncio.create_task(self._send_heartbeats(), name="keeper-heartbeats"),
         ]
 
     def _failure(self) -> RunFailed:
@@ -254,7 +254,7 @@ class Keeper:
 
     async def _send_heartbeats(self) -> None:
         while True:
-            self.order("beat")
+            self.order("heartbeat")
             await asyncio.sleep(HEARTBEAT_EVERY_S)
 
     async def _read(self) -> None:

@@ -1,5 +1,5 @@
 # Runs on the drive's host, over ssh: keeps watch over what is started there, and answers.
-# $1: token of the run, $2: number of this connection, $3: seconds without a beat that mean "lost".
+# $1: token of the run, $2: number of this connection, $3: seconds without a heartbeat that mean "lost".
 # For any POSIX shell (dash, busybox): no "read -t". Each line of standard input is an order.
 umask 077
 trap '' PIPE
@@ -30,7 +30,7 @@ for left in "${here%-*}"-*; do
 done
 cd "$here" || exit 73
 
-# The watchdog: every beat sends it CONT, a signal that does nothing before the trap is set.
+# The watchdog: every heartbeat sends it CONT, a signal that does nothing before the trap is set.
 (
     trap 'seconds=$3' CONT
     seconds=$3
@@ -48,7 +48,7 @@ echo "ready $1 $boot $here"
 
 while read -r order name word; do
     case $order in
-    beat)
+    heartbeat)
         kill -s CONT "$watchdog" || break
         ;;
     clock)

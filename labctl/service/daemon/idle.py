@@ -26,7 +26,7 @@ from labctl.config.rig import Rig
 from labctl.errors import JournalError
 from labctl.record import journal as journals
 from labctl.record.events import EventKind, Outcome
-from labctl.record.header import ChannelInfo, DriveInfo, Header
+from labctl.record.header import DriveInfo, Header
 from labctl.record.journal import Journal
 from labctl.record.marks import MarkRequests
 from labctl.record.timebase import DAY_S, Timebase
@@ -121,7 +121,7 @@ async def _until_one(*works: Coroutine[Any, Any, object], seconds: float) -> Non
 def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     identities = acquisition.identities()
-    infos = [*rig.drive_infos().values()]
+    infos = list(rig.drive_infos().values())
     return Header(
         run_id=f"{stamp}_{rig.name}_{IDLE_NAME}",
         rig_name=rig.name,
@@ -129,11 +129,7 @@ def _header(rig: Rig, timebase: Timebase, acquisition: Acquisition) -> Header:
         rig_text=rig.text,
         plan_text="",
         phases=(),
-        channels=tuple(
-            ChannelInfo.of(name, channel)
-            for name, channels in rig.channels.items()
-            for channel in channels
-        ),
+        channels=rig.channel_infos,
         rails=rig.rail_infos(),
         temperatures=rig.temperatures,
         temperature_of=rig.temperature_of(),

@@ -25,26 +25,20 @@ LEAST_FREE_BYTES = 2_000_000_000
 async def send_morning_summaries(daemon: Daemon) -> None:
     """Send the summary of the last day, each day at the time of the site's settings."""
     queue = Queue(daemon.home)
-    clock = daemon.settings.morning
-    due_s = None if clock is None else next_time_s(clock, time.time())
+    clock, due_s = None, 0.0
     while True:
-        await asyncio.sleep(CHECK_EVERY_S)
-        wanted = daemon.settings.morning
-        now_s = time.time()
-        if wanted != clock:
-            clock = wanted
-            due_s = None if clock is None else next_time_s(clock, now_s)
-        if clock is None or due_s is None:
-            continue
-        if abs(due_s - now_s) > 2 * DAY_S:  # the wall clock was stepped
+        before, clock, now_s = clock, daemon.settings.morning, time.time()
+        stepped = abs(due_s - now_s) > 2 * DAY_S  # the wall clock
+        if clock is not None and (clock != before or stepped):
             due_s = next_time_s(clock, now_s)
-        if now_s >= due_s:
+        if clock is not None and now_s >= due_s:
             due_s = next_time_s(clock, now_s)
             jobs = await asyncio.to_thread(queue.jobs)
             found = await asyncio.to_thread(morning.morning, jobs, daemon.runs, now_s - DAY_S)
             daemon.notices.add(
                 NoticeKind.MORNING, morning.title(found), "\n".join(morning.lines(found))
             )
+        await asyncio.sleep(CHECK_EVERY_S)
 
 
 async def watch_disk(daemon: Daemon) -> None:

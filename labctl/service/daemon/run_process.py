@@ -129,22 +129,14 @@ class RunProcess:
         """How it ended, from its exit code and its printed JSON."""
         code = self._process.returncode
         printed = self._printed()
-        outcome = (
-            AttemptOutcome.INTERRUPTED
-            if code is None
-            else _OUTCOMES.get(code, AttemptOutcome.INTERRUPTED)
-        )
+        outcome = _OUTCOMES.get(-1 if code is None else code, AttemptOutcome.INTERRUPTED)
         run = printed.get("run")
         path = Path(run) if isinstance(run, str) else None
         reason = str(printed.get("reason") or "")
-        if not reason and outcome is not AttemptOutcome.COMPLETED:
-            reason = self._last_error_line() or (
-                f"killed by signal {-code}"
-                if code is not None and code < 0
-                else f"exit code {code}"
-            )
         if code is not None and code < 0:
             reason = f"labctl run was killed by signal {-code}"
+        elif not reason and outcome is not AttemptOutcome.COMPLETED:
+            reason = self._last_error_line() or f"exit code {code}"
         return RunResult(outcome, reason[:MOST_REASON_BYTES], path)
 
     def _printed(self) -> dict[str, object]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from labctl.config.rig import Rig, load_rig
 from labctl.errors import LabctlError
@@ -47,8 +46,6 @@ REPORT_WITHIN_TICKS = 1_800
 METER_NOTICE_EVERY_S = 1_800.0
 IDLE_AGAIN_S = 30.0
 """An idle record that ended by itself is begun again no sooner."""
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)

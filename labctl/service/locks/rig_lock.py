@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from labctl.config.rig import Rig
 from labctl.errors import LabctlError
 from labctl.record.bounded_read import read_small
+from labctl.record.json_values import UNREADABLE
 from labctl.service.data_dir import Home, HomeUnusable, make_folder, write_private
 from labctl.service.locks.lock_keys import (
     LockKey,
@@ -153,7 +154,7 @@ def _holder(file: Path) -> Holder | None:
         found = json.loads(read_small(file, _MOST_BYTES))
         process = ProcessIdentity(int(found["pid"]), int(found["pid_ticks"]), str(found["boot_id"]))
         return Holder(process, str(found["what"])[:200])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, *UNREADABLE):
         return None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from labctl.capture.meters.live_values import View
 from labctl.errors import JournalError
 from labctl.record.bounded_read import read_small
+from labctl.record.json_values import UNREADABLE
 from labctl.service.data_dir import Home, find_home
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
@@ -86,9 +87,8 @@ class StatusReader:
         served = daemon.rigs if daemon is not None and daemon.alive else ()
         names = dict.fromkeys((*served, *uses, *(job.rig for job in jobs)))
         paused = {name for name in names if self._queue.is_paused(name)}
-        self._run_views = {
-            run: run_view for run, run_view in self._run_views.items() if run in _runs(uses)
-        }
+        runs = {use.run for use in uses.values()}
+        self._run_views = {run: view for run, view in self._run_views.items() if run in runs}
         rigs = tuple(
             self._rig(name, jobs, uses.get(name), name in paused, name in served) for name in names
         )
@@ -133,12 +133,8 @@ def daemon_info(home: Home) -> DaemonInfo | None:
         process = ProcessIdentity(int(data["pid"]), int(data["pid_ticks"]), str(data["boot_id"]))
         since_s, runs = float(data["since_s"]), Path(str(data["runs"]))
         return DaemonInfo(process.pid, process.alive, since_s, runs, tuple(map(str, data["rigs"])))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, *UNREADABLE):
         return None
-
-
-def _runs(uses: dict[str, RigUse]) -> set[str]:
-    return {use.run for use in uses.values()}
 
 
 def runs_root(runs: Path | None) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 from labctl.record.bounded_read import read_small
 from labctl.record.events import Outcome
 from labctl.record.json_values import UNREADABLE, known, parse_json
+from labctl.record.phase import Phase
 from labctl.service.queue.job import AttemptOutcome, Job, JobState
 
 SUMMARY_FILE = "summary.json"
@@ -148,8 +149,6 @@ def _found(summary: dict[str, Any], look_at: list[str]) -> dict[str, Any]:
 
     Raises KeyError, TypeError, ValueError, AttributeError when it is damaged.
     """
-    from labctl.record.phase import Phase
-
     phases = summary["phases"]
     labels = {id(item): known(Phase, item["phase"]).label for item in phases}
     measured = [item for item in phases if item["phase"]["role"] == "measure"]

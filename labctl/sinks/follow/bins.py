@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,15 +194,15 @@ def _means(t: Floats, values: Floats, edges: Floats) -> _Means:
     if len(filled):
         part, starts = values[: cuts[-1]], cuts[filled]
         own = slice(cuts[0], cuts[-1])
-        stood = np.zeros(len(part))
-        stood[own] = _stood_in_bins(t[own], np.repeat(np.arange(len(n)), n), edges)
-        mean[filled] = np.add.reduceat(part * stood, starts) / np.add.reduceat(stood, starts)
+        spent_ns = np.zeros(len(part))
+        spent_ns[own] = _time_in_bins(t[own], np.repeat(np.arange(len(n)), n), edges)
+        mean[filled] = np.add.reduceat(part * spent_ns, starts) / np.add.reduceat(spent_ns, starts)
         low[filled] = np.minimum.reduceat(part, starts)
         high[filled] = np.maximum.reduceat(part, starts)
     return _Means(n.astype(np.int64), mean, low, high)
 
 
-def _stood_in_bins(t: Floats, bins: Ints, edges: Floats) -> Floats:
+def _time_in_bins(t: Floats, bins: Ints, edges: Floats) -> Floats:
     """The time that each reading stands for among those of its bin: half way to the one before and
     behind, and to the edge of the bin as far as a reading may stand for."""
     same = bins[1:] == bins[:-1]
@@ -213,8 +212,8 @@ def _stood_in_bins(t: Floats, bins: Ints, edges: Floats) -> Floats:
     reach = np.where(np.isnan(reach), np.inf, reach)
     before = np.where(np.isnan(before), np.minimum(t - edges[bins], reach), before)
     behind = np.where(np.isnan(behind), np.minimum(edges[bins + 1] - t, reach), behind)
-    stood: Floats = np.maximum(before + behind, 1.0)  # two of the same time are not lost
-    return stood
+    spent_ns: Floats = np.maximum(before + behind, 1.0)  # two of the same time are not lost
+    return spent_ns
 
 
 class RailStream(BinStream):
@@ -227,9 +226,9 @@ class RailStream(BinStream):
         amps: GrowingChannel,
         tags: Mapping[str, str],
         bin_ns: int,
-        every_reading: bool = False,
-        constants: Mapping[str, float] = MappingProxyType({}),
-        drop_ohm: float = 0.0,
+        every_reading: bool,
+        constants: Mapping[str, float],
+        drop_ohm: float,
     ) -> None:
         """``drop_ohm``: resistance between the point where volts are measured and the drive."""
         super().__init__(name, (volts, amps), tags, bin_ns, every_reading, constants)
@@ -356,23 +355,20 @@ def _distinct(begin_ns: int, t: Floats) -> Ints:
     return result
 
 
-class PlainStream(BinStream):
-    """One channel as one field: temperatures."""
+class TemperatureStream(BinStream):
+    """One temperature."""
 
     def __init__(
         self,
         name: str,
         channel: GrowingChannel,
-        measurement: str,
-        field: str,
         tags: Mapping[str, str],
         bin_ns: int,
-        every_reading: bool = False,
-        constants: Mapping[str, float] = MappingProxyType({}),
+        every_reading: bool,
+        constants: Mapping[str, float],
     ) -> None:
         super().__init__(name, (channel,), tags, bin_ns, every_reading, constants)
         self._channel = channel
-        self._measurement, self._field = measurement, field
 
     def compute(self, begin_ns: int, end_ns: int) -> list[PointSeries]:
         """Means at the middle of each bin, or every reading at its own time."""
@@ -390,5 +386,5 @@ class PlainStream(BinStream):
             values = means.mean[rows]
         if not len(times):
             return []
-        columns = {self._field: values}
-        return [PointSeries(self._measurement, self.tags, times, columns, self._constants)]
+        columns = {"celsius": values}
+        return [PointSeries("temperature", self.tags, times, columns, self._constants)]

@@ -27,7 +27,7 @@ from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Phase
 from labctl.record.reader import RunRecord
 from labctl.sinks.cursor import Cursor
-from labctl.sinks.follow.bins import BinStream, PlainStream, RailStream
+from labctl.sinks.follow.bins import BinStream, RailStream, TemperatureStream
 from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
@@ -156,19 +156,17 @@ class Follower:
             tags = {**self._tags_of(rail.drive), "rail": rail.name}
             streams.append(
                 RailStream(
-                    *(f"power.{rail.name}", volts, amps, tags, grid_ns, full_rate, nominal),
-                    drop_ohm=rail.drop_ohm,
+                    *(f"power.{rail.name}", volts, amps, tags, grid_ns),
+                    *(full_rate, nominal, rail.drop_ohm),
                 )
             )
         limits, owners = self._limits(), self.header.temperature_drives
         for sensor, name in self.header.temperatures.items():
             if name in infos:
                 streams.append(
-                    PlainStream(
+                    TemperatureStream(
                         f"temperature.{sensor}",
                         self._channel(infos[name], 1.0),
-                        "temperature",
-                        "celsius",
                         {**self._tags_of(owners.get(sensor, "")), "sensor": sensor},
                         grid_ns,
                         full_rate,

@@ -20,12 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from labctl.config.site import Section, configured, joined
 from labctl.errors import ConfigurationError, Mistake
+from labctl.record.timebase import NS_PER_S
 from labctl.toml_reading import mistakes_of
 
 TOKEN_VARIABLE = "LABCTL_INFLUX_TOKEN"
 INFLUXDB = "influxdb"
 _SECTION = f"sinks.{INFLUXDB}"
-_NS_PER_S = 1_000_000_000
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -65,7 +65,7 @@ class InfluxSettings(BaseModel):
     @property
     def bin_ns(self) -> int:
         """The width of the bins, ns."""
-        return round(self.bin_s * _NS_PER_S)
+        return round(self.bin_s * NS_PER_S)
 
     def token(self) -> str:
         """The token as it is now; empty when there is none. Raises OSError (token file)."""

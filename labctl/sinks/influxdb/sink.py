@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile
@@ -87,19 +86,14 @@ class InfluxSink:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Stop at once; the next sink continues from the cursor."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         assert self._file is not None
         self._file.close()
-        await self._writer.__aexit__(kind, error, trace)
+        await self._writer.__aexit__(*exc)
 
     async def put(self, part: Slice) -> None:
         """Take a slice; waits while ``IN_FLIGHT`` batches are under way."""

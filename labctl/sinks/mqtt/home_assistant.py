@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from labctl.record.header import Header
 from labctl.sinks.mqtt.messages import Message
@@ -74,82 +75,71 @@ def _entities(
     header: Header, base: str, settings: MqttSettings
 ) -> Iterator[tuple[str, str, Mapping[str, object]]]:
     """Component, name and own keys of each."""
-    measured = {
+
+    def entity(
+        name: str, shown: str, topic: tuple[str, ...], template: str, **keys: object
+    ) -> tuple[str, str, Mapping[str, object]]:
+        component = "binary_sensor" if keys.get("device_class") == "problem" else "sensor"
+        about = {"name": shown, "state_topic": topic_name(base, *topic), "value_template": template}
+        return component, name, {**about, **keys}
+
+    measured: dict[str, Any] = {
         "state_class": "measurement",
         "expire_after": max(FEWEST_EXPIRY_S, round(MISSED_BINS * settings.bin_s)),
     }
     for rail in header.rails:
         for field, device_class, unit, decimals in _RAIL:
-            yield (
-                "sensor",
+            yield entity(
                 f"{identifier(rail.name)}_{field}",
-                {
-                    "name": f"{rail.name} {field}",
-                    "state_topic": topic_name(base, "power", rail.name),
-                    "value_template": _template(field),
-                    "device_class": device_class,
-                    "unit_of_measurement": unit,
-                    "suggested_display_precision": decimals,
-                    **measured,
-                },
+                f"{rail.name} {field}",
+                ("power", rail.name),
+                _template(field),
+                device_class=device_class,
+                unit_of_measurement=unit,
+                suggested_display_precision=decimals,
+                **measured,
             )
     for sensor in header.temperatures:
-        yield (
-            "sensor",
+        yield entity(
             f"{identifier(sensor)}_celsius",
-            {
-                "name": f"{sensor} temperature",
-                "state_topic": topic_name(base, "temperature", sensor),
-                "value_template": _template("celsius"),
-                "device_class": "temperature",
-                "unit_of_measurement": "°C",
-                "suggested_display_precision": 1,
-                **measured,
-            },
+            f"{sensor} temperature",
+            ("temperature", sensor),
+            _template("celsius"),
+            device_class="temperature",
+            unit_of_measurement="°C",
+            suggested_display_precision=1,
+            **measured,
         )
-    yield (
-        "sensor",
+    yield entity(
         "state",
-        {
-            "name": "state",
-            "state_topic": topic_name(base, "state"),
-            "value_template": _template("state"),
-            "json_attributes_topic": topic_name(base, "state"),
-            "icon": "mdi:test-tube",
-        },
+        "state",
+        ("state",),
+        _template("state"),
+        json_attributes_topic=topic_name(base, "state"),
+        icon="mdi:test-tube",
     )
-    yield (
-        "sensor",
+    yield entity(
         "phase",
-        {
-            "name": "phase",
-            "state_topic": topic_name(base, "phase"),
-            "value_template": "{{ value_json.label if value_json.active else 'none' }}",
-            "icon": "mdi:format-list-numbered",
-        },
+        "phase",
+        ("phase",),
+        "{{ value_json.label if value_json.active else 'none' }}",
+        icon="mdi:format-list-numbered",
     )
-    heartbeat = topic_name(base, "heartbeat")
-    yield (
-        "sensor",
+    yield entity(
         "heartbeat",
-        {
-            "name": "last heartbeat",
-            "state_topic": heartbeat,
-            "value_template": _template("time"),
-            "device_class": "timestamp",
-            "entity_category": "diagnostic",
-        },
+        "last heartbeat",
+        ("heartbeat",),
+        _template("time"),
+        device_class="timestamp",
+        entity_category="diagnostic",
     )
-    yield (
-        "binary_sensor",
+    yield entity(
         "meters",
-        {
-            "name": "meters",
-            "state_topic": heartbeat,
-            "value_template": "{{ 'OFF' if value_json.meters_ok | default(true) else 'ON' }}",
-            "device_class": "problem",
-            "entity_category": "diagnostic",
-        },
+        "meters",
+        ("heartbeat",),
+        "{{ 'OFF' if value_json.meters_ok | default(true) else 'ON' }}",
+        device_class="problem",
+        entity_category="diagnostic",
     )
 
 

@@ -11,7 +11,7 @@ from labctl.sinks.mqtt.settings import MqttSettings
 from labctl.sinks.mqtt.topics import base_topic
 
 
-async def forget(settings: MqttSettings, rig: str, pace: ReconnectPace | None = None) -> int:
+async def forget(settings: MqttSettings, rig: str) -> int:
     """Clear every retained message of a rig: its Home Assistant discovery and its last states.
 
     A retained message is cleared by an empty one (MQTT 3.1.1, 3.3.1.3). Gives how many there were.
@@ -20,7 +20,7 @@ async def forget(settings: MqttSettings, rig: str, pace: ReconnectPace | None = 
     announced = f"{settings.home_assistant_prefix}/+/{device_id(settings.prefix, rig)}/+/config"
     states = f"{base_topic(settings.prefix, rig)}/#"
     try:
-        client = await client_for(settings, new_identifier(), (pace or ReconnectPace()).answer_s)
+        client = await client_for(settings, new_identifier(), ReconnectPace().answer_s)
         async with client:
             for pattern in (announced, states):
                 await client.subscribe(pattern, qos=0)

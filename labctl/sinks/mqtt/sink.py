@@ -11,7 +11,6 @@ import json
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 import aiomqtt
 
@@ -97,12 +96,7 @@ class MqttSink:
         self._publisher.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Stop at once; the next sink continues from the cursor."""
         await self._publisher.stop()
         self._move_cursor()

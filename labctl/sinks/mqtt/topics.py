@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from labctl.printable import printable_lines
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
-from labctl.sinks.schema import SCHEMA, FieldKind, shortened
+from labctl.sinks.schema import SCHEMA, FieldKind, kind_in, shortened
 
 ONLINE, OFFLINE = b"online", b"offline"
 
@@ -47,12 +47,7 @@ class Topic:
 
     def type_of(self, name: str) -> type:
         """The type of a field. Raises KeyError when these messages have no such field."""
-        if name in self.fields:
-            return self.fields[name]
-        for prefix, kind in self.families.items():
-            if name.startswith(prefix):
-                return kind
-        raise KeyError(name)
+        return kind_in(self.fields, self.families, name)
 
 
 def _of(measurement: str) -> dict[str, type]:
@@ -83,6 +78,7 @@ DATABASE_ONLY = ("qd", "run_part")
 """Fields of a phase for database queries; a message has them under another name."""
 
 _RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
+_RESULT_FAMILIES = {name: _TYPES[kind] for name, kind in SCHEMA["phase"].families.items()}
 
 TOPICS: Mapping[str, Topic] = {
     "availability": Topic("availability", qos=1, retained=True),
@@ -109,7 +105,7 @@ TOPICS: Mapping[str, Topic] = {
         qos=1,
         retained=False,
         fields={**_COMMON, "id": str, **_PHASE, **_RESULT},
-        families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
+        families=_RESULT_FAMILIES,
     ),
     "drive_io": Topic(
         "drive/<name>/io/<op>",
@@ -122,7 +118,7 @@ TOPICS: Mapping[str, Topic] = {
         qos=1,
         retained=False,
         fields={**_COMMON, "name": str, "id": str, **_PHASE, **_RESULT},
-        families={prefix: _TYPES[kind] for prefix, kind in SCHEMA["phase"].families.items()},
+        families=_RESULT_FAMILIES,
     ),
     "event": Topic(
         "event/<kind>",
