@@ -8,7 +8,7 @@ from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.influx import datasource_variable, distinct, matches, one, rows, several
 from dashboards.page import page
-from dashboards.panels import PanelText, Size, bars, listing, prop
+from dashboards.panels import PanelText, Size, bars, listing, prop, row
 from dashboards.transformations import pivoted, renamed, sorted_by, without
 from dashboards.workload import OF_WORKLOAD, WORKLOAD_REGEX, measured, only_point, workloads
 
@@ -26,7 +26,7 @@ BYTES_PER_GB = 1_000_000_000
 SERIES = "series"
 
 
-def _side_by_side(title: str, description: str, unit: str, value: str, size: Size) -> Panel:
+def _side_by_side(title: str, description: str, unit: str, value: str) -> Panel:
     """Bars per queue depth, one colour a run or drive.
 
     Only values above zero: Grafana's arithmetic would make a missing one 0.
@@ -36,44 +36,34 @@ def _side_by_side(title: str, description: str, unit: str, value: str, size: Siz
         f'FROM "phase" WHERE {CHOSEN}) WHERE "value" > 0'
     )
     return (
-        bars(PanelText(title, description, NO_PHASE), unit, rows(query), size)
+        bars(PanelText(title, description, NO_PHASE), unit, rows(query), Size(12, 10))
         .transformations([sorted_by("qd"), *pivoted("label", SERIES, "value")])
         .override_by_field_type("string", only_point())
     )
 
 
 def _charts() -> build.Row:
-    half = Size(12, 10)
-    return (
-        build.Row("Per queue depth")
-        .with_panel(
-            _side_by_side(
-                "Watts",
-                "Mean total watts of the phase. The table below has the uncertainty of each.",
-                "watt",
-                '"watts"',
-                half,
-            ).decimals(3)
-        )
-        .with_panel(
-            _side_by_side(
-                "IOPS per watt",
-                "I/O operations per second for each watt of total power.",
-                "none",
-                '"iops_per_watt"',
-                half,
-            ).decimals(0)
-        )
-        .with_panel(
-            _side_by_side(
-                "Energy per gigabyte",
-                "Joules for each 10⁹ bytes moved.",
-                "joule",
-                f'{BYTES_PER_GB} / "bytes_per_joule"',
-                half,
-            ).decimals(2)
-        )
-        .with_panel(_side_by_side("IOPS", "I/O operations per second.", "iops", '"iops"', half))
+    return row(
+        "Per queue depth",
+        _side_by_side(
+            "Watts",
+            "Mean total watts of the phase. The table below has the uncertainty of each.",
+            "watt",
+            '"watts"',
+        ).decimals(3),
+        _side_by_side(
+            "IOPS per watt",
+            "I/O operations per second for each watt of total power.",
+            "none",
+            '"iops_per_watt"',
+        ).decimals(0),
+        _side_by_side(
+            "Energy per gigabyte",
+            "Joules for each 10⁹ bytes moved.",
+            "joule",
+            f'{BYTES_PER_GB} / "bytes_per_joule"',
+        ).decimals(2),
+        _side_by_side("IOPS", "I/O operations per second.", "iops", '"iops"'),
     )
 
 
@@ -135,7 +125,7 @@ def _table() -> build.Row:
             ],
         )
     )
-    return build.Row("Numbers").with_panel(table)
+    return row("Numbers", table)
 
 
 def dashboard() -> build.Dashboard:

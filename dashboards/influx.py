@@ -32,13 +32,17 @@ def matches(*tags: str) -> str:
 
 
 @dataclass(frozen=True)
-class Target(Dataquery):
-    """A query in the form that Grafana's InfluxDB data source takes."""
+class Query(Dataquery, Builder[Dataquery]):
+    """An InfluxQL query of a panel. ``alias`` names the series, such as ``$tag_rail``."""
 
     query: str
-    ref: str
-    alias: str
-    result: str
+    alias: str = ""
+    ref: str = "A"
+    result: str = "time_series"
+
+    def build(self) -> Dataquery:
+        """The query itself, for the builder of a panel."""
+        return self
 
     def to_json(self) -> dict[str, object]:
         """The target as in a panel's JSON."""
@@ -52,35 +56,25 @@ class Target(Dataquery):
         }
 
 
-@dataclass(frozen=True)
-class Query(Builder[Dataquery]):
-    """An InfluxQL query of a panel. ``alias`` names the series, such as ``$tag_rail``."""
-
-    query: str
-    alias: str = ""
-    ref: str = "A"
-    result: str = "time_series"
-
-    def build(self) -> Dataquery:
-        """The target."""
-        return Target(self.query, self.ref, self.alias, self.result)
-
-
-def rows(query: str, ref: str = "A") -> Query:
+def rows(query: str) -> Query:
     """A query whose rows are wanted as they are.
 
     Tags are selected as columns, never grouped by: Grafana's versions differ in what they make
     of several series in a table.
     """
-    return Query(query, ref=ref, result="table")
+    return Query(query, result="table")
 
 
-class Annotation(model.AnnotationQuery):
+class Annotation(model.AnnotationQuery, Builder[model.AnnotationQuery]):
     """An annotation query; the SDK knows only those of Grafana's own data source."""
 
     def __init__(self, name: str, color: str, query: str, enabled: bool = True) -> None:
         super().__init__(name=name, datasource=DATASOURCE, enable=enabled, icon_color=color)
         self.query = query
+
+    def build(self) -> model.AnnotationQuery:
+        """The annotation itself, for the builder of a dashboard."""
+        return self
 
     def to_json(self) -> dict[str, object]:
         """Columns in both places: Grafana before 9.4 reads them beside ``target``."""
@@ -102,28 +96,17 @@ class Annotation(model.AnnotationQuery):
         return {**super().to_json(), **columns, "target": target}
 
 
-class AnnotationBuilder(Builder[model.AnnotationQuery]):
-    """Passes an :class:`Annotation` to the dashboard builder."""
-
-    def __init__(self, annotation: Annotation) -> None:
-        self._annotation = annotation
-
-    def build(self) -> model.AnnotationQuery:
-        """The annotation."""
-        return self._annotation
-
-
 def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
     """Throttling as red regions, lost meters in orange, marks in purple, phases on request."""
 
     condition = f" AND {where}" if where else ""
 
-    def events(name: str, color: str, which: str, enabled: bool = True) -> AnnotationBuilder:
+    def events(name: str, color: str, which: str, enabled: bool = True) -> Annotation:
         query = (
             'SELECT "title", "text", "kind", "end_ms" FROM "event" '
             f"WHERE $timeFilter{condition} AND {which}"
         )
-        return AnnotationBuilder(Annotation(name, color, query, enabled))
+        return Annotation(name, color, query, enabled)
 
     return [
         events("Throttling", "red", THROTTLED),

@@ -19,6 +19,7 @@ from dashboards.panels import (
     number,
     over_time,
     prop,
+    row,
     severity_colors,
     states,
     steps,
@@ -96,7 +97,7 @@ def _rigs() -> build.Row:
         .override_by_name("run", [_link("Power per queue depth", "labctl-power-per-qd", "run")])
         .override_by_name("severity", [prop("custom.width", 80), *severity_colors()])
     )
-    return build.Row("Rigs").with_panel(rigs).with_panel(outcomes)
+    return row("Rigs", rigs, outcomes)
 
 
 def _last_day() -> build.Row:
@@ -114,9 +115,9 @@ def _last_day() -> build.Row:
         'SELECT "rig", "severity", "title", "text" FROM "event" '
         'WHERE $timeFilter AND "severity" =~ /^(warning|error)$/ ORDER BY time DESC LIMIT 100'
     )
-    return (
-        build.Row("Last 24 hours")
-        .with_panel(
+    return row(
+        "Last 24 hours",
+        (
             gauge_bars(
                 PanelText(
                     "Throttling",
@@ -130,16 +131,14 @@ def _last_day() -> build.Row:
             .decimals(1)
             .thresholds(steps((None, OK_COLOR), (1, WARNING_COLOR), (60, BAD_COLOR)))
             .time_from(day)
-        )
-        .with_panel(
-            number(
-                PanelText("Runs ended", "Runs that ended in the last 24 hours.", "None"),
-                "none",
-                Query(ended),
-                Size(3, 7),
-            ).time_from(day)
-        )
-        .with_panel(
+        ),
+        number(
+            PanelText("Runs ended", "Runs that ended in the last 24 hours.", "None"),
+            "none",
+            Query(ended),
+            Size(3, 7),
+        ).time_from(day),
+        (
             number(
                 PanelText("Runs failed", "Runs that failed in the last 24 hours.", "None"),
                 "none",
@@ -148,8 +147,8 @@ def _last_day() -> build.Row:
             )
             .thresholds(steps((None, OK_COLOR), (1, BAD_COLOR)))
             .time_from(day)
-        )
-        .with_panel(
+        ),
+        (
             listing(
                 PanelText(
                     "Warnings and errors",
@@ -165,7 +164,7 @@ def _last_day() -> build.Row:
             )
             .override_by_name("severity", [prop("custom.width", 80), *severity_colors()])
             .time_from(day)
-        )
+        ),
     )
 
 
@@ -195,7 +194,7 @@ def _over_time() -> build.Row:
         size=Size(12, 9),
         calcs=("lastNotNull", "mean", "max"),
     )
-    return build.Row("Over time").with_panel(state).with_panel(power)
+    return row("Over time", state, power)
 
 
 def dashboard() -> build.Dashboard:

@@ -72,6 +72,14 @@ def _with_text(
     )
 
 
+def row(title: str, *panels: Builder[model.Panel]) -> build.Row:
+    """A row with its panels, from left to right."""
+    made = build.Row(title)
+    for panel in panels:
+        made.with_panel(panel)
+    return made
+
+
 def prop(key: str, value: object) -> model.DynamicConfigValue:
     """One property of a field override."""
     return model.DynamicConfigValue(id_val=key, value=value)
@@ -82,15 +90,10 @@ MISSING = ("/.*/", [prop("noValue", "–")])
 "no value" text for it too, in each empty cell and tooltip, where that text would be wrong."""
 
 
-def fixed(color: str) -> model.DynamicConfigValue:
-    """A field override: always this colour."""
-    return prop("color", {"mode": "fixed", "fixedColor": color})
-
-
 def limit_line(color: str) -> list[model.DynamicConfigValue]:
     """Overrides that make a series a limit: dashed, without fill, out of the stack."""
     return [
-        fixed(color),
+        prop("color", {"mode": "fixed", "fixedColor": color}),
         prop("custom.lineStyle", {"fill": "dash", "dash": [10, 8]}),
         prop("custom.lineWidth", 1),
         prop("custom.fillOpacity", 0),
@@ -143,7 +146,7 @@ def over_time(
     unit: str,
     *queries: Builder[Dataquery],
     size: Size,
-    calcs: tuple[str, ...] = (),
+    calcs: tuple[str, ...] = ("lastNotNull", "max"),
 ) -> timeseries.Panel:
     """Lines over time. A missing reading is a hole in the line, never a straight stroke."""
     panel = _with_text(timeseries.Panel(), text, size, unit, queries)
@@ -156,7 +159,7 @@ def over_time(
         .fill_opacity(10)
         .show_points(common_models.VisibilityMode.NEVER)
         .span_nulls(GAP_MS)
-        .legend(legend(*(calcs or ("lastNotNull", "max"))))
+        .legend(legend(*calcs))
         .tooltip(tooltip_of_all())
     )
 
@@ -213,10 +216,10 @@ def gauge_bars(text: PanelText, unit: str, query: Builder[Dataquery], size: Size
     )
 
 
-def states(text: PanelText, *queries: Builder[Dataquery], size: Size) -> state_timeline.Panel:
+def states(text: PanelText, query: Builder[Dataquery], size: Size) -> state_timeline.Panel:
     """Which state held when."""
     return (
-        _with_text(state_timeline.Panel(), text, size, "string", queries)
+        _with_text(state_timeline.Panel(), text, size, "string", [query])
         .color_scheme(by_series())
         .merge_values(True)
         .show_value(common_models.VisibilityMode.AUTO)

@@ -32,6 +32,7 @@ from dashboards.panels import (
     listing,
     number,
     prop,
+    row,
     steps,
 )
 from dashboards.transformations import renamed, renamed_by, sorted_by, without
@@ -59,25 +60,21 @@ def _headline() -> build.Row:
     )
     throttled = f'SELECT sum("throttled_s") FROM "phase" WHERE $timeFilter AND {RUN}'
     size = Size(4, 4)
-    return (
-        build.Row("Run")
-        .with_panel(
-            number(
-                PanelText("Idle", "Mean watts of the idle phase before the work.", "No idle phase"),
-                "watt",
-                Query(idle),
-                size,
-            ).decimals(3)
-        )
-        .with_panel(
-            number(
-                PanelText("Highest mean power", "Mean watts of the hungriest phase.", NO_PHASE),
-                "watt",
-                highest("watts"),
-                size,
-            ).decimals(3)
-        )
-        .with_panel(
+    return row(
+        "Run",
+        number(
+            PanelText("Idle", "Mean watts of the idle phase before the work.", "No idle phase"),
+            "watt",
+            Query(idle),
+            size,
+        ).decimals(3),
+        number(
+            PanelText("Highest mean power", "Mean watts of the hungriest phase.", NO_PHASE),
+            "watt",
+            highest("watts"),
+            size,
+        ).decimals(3),
+        (
             number(
                 PanelText("Best efficiency", "Most IOPS per watt of any phase.", NO_PHASE),
                 "none",
@@ -86,18 +83,14 @@ def _headline() -> build.Row:
             )
             .unit("suffix: IOPS/W")
             .decimals(0)
-        )
-        .with_panel(
-            number(
-                PanelText(
-                    "Hottest", "Highest temperature of any sensor in a phase.", "No temperature"
-                ),
-                "celsius",
-                highest("celsius_max"),
-                size,
-            ).decimals(1)
-        )
-        .with_panel(
+        ),
+        number(
+            PanelText("Hottest", "Highest temperature of any sensor in a phase.", "No temperature"),
+            "celsius",
+            highest("celsius_max"),
+            size,
+        ).decimals(1),
+        (
             number(
                 PanelText(
                     "Throttled", "Seconds for which the drive throttled, all phases.", NO_PHASE
@@ -108,8 +101,8 @@ def _headline() -> build.Row:
             )
             .decimals(1)
             .thresholds(steps((None, OK_COLOR), (0.001, BAD_COLOR)))
-        )
-        .with_panel(
+        ),
+        (
             number(
                 PanelText(
                     "Alignment",
@@ -122,7 +115,7 @@ def _headline() -> build.Row:
             )
             .decimals(2)
             .thresholds(steps((None, OK_COLOR), (5, WARNING_COLOR)))
-        )
+        ),
     )
 
 
@@ -176,25 +169,18 @@ def _per_workload() -> build.Row:
         '"latency_mean_us", "latency_p99_us"',
         8,
     )
-    return (
-        build.Row("$workload")
-        .repeat("workload")
-        .with_panel(watts.transformations([*BY_DEPTH, renamed_by("^watts_(.*)$", "$1")]))
-        .with_panel(
-            uncertainty.transformations(
-                [*BY_DEPTH, renamed_by("^watts_u$", "total"), renamed_by("^watts_(.*)_u$", "$1")]
-            )
-        )
-        .with_panel(
-            efficiency.transformations([*BY_DEPTH, renamed({"iops_per_watt": "IOPS/W"})]),
-        )
-        .with_panel(_iops_against_watts())
-        .with_panel(
-            latency.transformations(
-                [*BY_DEPTH, renamed({"latency_mean_us": "mean", "latency_p99_us": "p99"})]
-            )
-        )
-    )
+    return row(
+        "$workload",
+        watts.transformations([*BY_DEPTH, renamed_by("^watts_(.*)$", "$1")]),
+        uncertainty.transformations(
+            [*BY_DEPTH, renamed_by("^watts_u$", "total"), renamed_by("^watts_(.*)_u$", "$1")]
+        ),
+        efficiency.transformations([*BY_DEPTH, renamed({"iops_per_watt": "IOPS/W"})]),
+        _iops_against_watts(),
+        latency.transformations(
+            [*BY_DEPTH, renamed({"latency_mean_us": "mean", "latency_p99_us": "p99"})]
+        ),
+    ).repeat("workload")
 
 
 def _iops_against_watts() -> xychart.Panel:
@@ -319,7 +305,7 @@ def _every_phase() -> build.Row:
         .override_by_name("alignment", [prop("unit", "ms"), prop("decimals", 2)])
         .override_by_name("steady", [as_override(STEADY)])
     )
-    return build.Row("Every phase").with_panel(throttled).with_panel(heat).with_panel(table)
+    return row("Every phase", throttled, heat, table)
 
 
 def dashboard() -> build.Dashboard:

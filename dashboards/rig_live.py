@@ -30,6 +30,7 @@ from dashboards.panels import (
     number,
     over_time,
     prop,
+    row,
     severity_colors,
     states,
     steps,
@@ -62,35 +63,29 @@ def _now() -> build.Row:
         'SELECT last("margin") FROM (SELECT "warning_celsius" - "celsius" AS "margin" '
         f'FROM "temperature" WHERE $timeFilter AND {CHOSEN})'
     )
-    return (
-        build.Row("Now")
-        .with_panel(
-            number(
-                PanelText("Phase", "The phase that is running, or how the run ended.", NO_RUN),
-                "string",
-                rows(f'SELECT "title" {last}'),
-                Size(8, 4),
-                field="title",
-            )
-        )
-        .with_panel(
-            number(
-                PanelText("Queue depth", "Requests that fio keeps under way.", NO_RUN),
-                "string",
-                rows(f'SELECT "title" {last}'),
-                Size(3, 4),
-                field="title",
-            ).mappings(only_queue_depth())
-        )
-        .with_panel(
-            number(
-                PanelText("Power", "Sum over the rails of their last mean over a bin.", NO_RUN),
-                "watt",
-                Query(total),
-                Size(4, 4),
-            ).decimals(3)
-        )
-        .with_panel(
+    return row(
+        "Now",
+        number(
+            PanelText("Phase", "The phase that is running, or how the run ended.", NO_RUN),
+            "string",
+            rows(f'SELECT "title" {last}'),
+            Size(8, 4),
+            field="title",
+        ),
+        number(
+            PanelText("Queue depth", "Requests that fio keeps under way.", NO_RUN),
+            "string",
+            rows(f'SELECT "title" {last}'),
+            Size(3, 4),
+            field="title",
+        ).mappings(only_queue_depth()),
+        number(
+            PanelText("Power", "Sum over the rails of their last mean over a bin.", NO_RUN),
+            "watt",
+            Query(total),
+            Size(4, 4),
+        ).decimals(3),
+        (
             number(
                 PanelText(
                     "Below WCTEMP",
@@ -103,16 +98,14 @@ def _now() -> build.Row:
             )
             .decimals(1)
             .thresholds(steps((None, BAD_COLOR), (0, WARNING_COLOR), (5, OK_COLOR)))
-        )
-        .with_panel(
-            number(
-                PanelText("Meters", "Whether every meter of the rig yields readings.", NO_DAEMON),
-                "none",
-                Query(f'SELECT last("meters_ok") FROM "rig" WHERE $timeFilter AND {RIG}'),
-                Size(3, 4),
-            ).mappings(METERS)
-        )
-        .with_panel(
+        ),
+        number(
+            PanelText("Meters", "Whether every meter of the rig yields readings.", NO_DAEMON),
+            "none",
+            Query(f'SELECT last("meters_ok") FROM "rig" WHERE $timeFilter AND {RIG}'),
+            Size(3, 4),
+        ).mappings(METERS),
+        (
             number(
                 PanelText(
                     "Journal lag",
@@ -125,7 +118,7 @@ def _now() -> build.Row:
             )
             .decimals(1)
             .thresholds(steps((None, OK_COLOR), (5, WARNING_COLOR), (60, BAD_COLOR)))
-        )
+        ),
     )
 
 
@@ -225,100 +218,81 @@ def _drive() -> build.Row:
         rows(f'SELECT "title" AS "phase" {PHASES}'),
         size=size,
     ).mappings(text_mappings((r"^phase \d+/\d+ (.*)$", "$1")))
-    return (
-        build.Row("Drive")
-        .with_panel(power)
-        .with_panel(temperature)
-        .with_panel(volts)
-        .with_panel(volts_now)
-        .with_panel(phase)
-    )
+    return row("Drive", power, temperature, volts, volts_now, phase)
 
 
 def _workload() -> build.Row:
-    def of_io(title: str, description: str, unit: str, columns: str, alias: str) -> Panel:
+    def of_io(title: str, description: str, unit: str, column: str) -> Panel:
         return over_time(
             PanelText(title, description, "No I/O in the time range"),
             unit,
             Query(
-                f'SELECT {columns} FROM "io" WHERE $timeFilter AND {CHOSEN} '
+                f'SELECT {column} FROM "io" WHERE $timeFilter AND {CHOSEN} '
                 'GROUP BY time($__interval), "op" fill(null)',
-                alias=alias,
+                alias="$tag_op",
             ),
             size=Size(8, 9),
         )
 
-    return (
-        build.Row("Workload")
-        .with_panel(
-            of_io(
-                "IOPS",
-                "I/O operations per second, as fio counts them, per direction.",
-                "iops",
-                'mean("iops") AS "iops"',
-                "$tag_op",
-            )
-        )
-        .with_panel(
-            of_io(
-                "Throughput",
-                "Bytes per second, per direction.",
-                "Bps",
-                'mean("bytes_per_s") AS "bytes_per_s"',
-                "$tag_op",
-            )
-        )
-        .with_panel(
+    return row(
+        "Workload",
+        of_io(
+            "IOPS",
+            "I/O operations per second, as fio counts them, per direction.",
+            "iops",
+            'mean("iops") AS "iops"',
+        ),
+        of_io(
+            "Throughput",
+            "Bytes per second, per direction.",
+            "Bps",
+            'mean("bytes_per_s") AS "bytes_per_s"',
+        ),
+        (
             of_io(
                 "Latency",
                 "Mean latency of the I/O since fio's last report, per direction. Logarithmic. "
                 "Percentiles are known when a phase has ended: see Power per queue depth.",
                 "µs",
                 'mean("latency_mean_us") AS "mean"',
-                "$tag_op",
             )
             .fill_opacity(0)
             .scale_distribution(
                 common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(10)
             )
-        )
+        ),
     )
 
 
 def _health() -> build.Row:
     size = Size(8, 8)
     heartbeats = f'FROM "rig" WHERE $timeFilter AND {RIG} GROUP BY time($__interval) fill(none)'
-    return (
-        build.Row("Health")
-        .with_panel(
-            states(
-                PanelText(
-                    "Meters",
-                    "Whether every meter of the rig yields readings. The events say which does "
-                    "not.",
-                    NO_DAEMON,
-                ),
-                Query(f'SELECT min("meters_ok") AS "meters" {heartbeats}', alias="meters"),
-                size=size,
-            ).mappings(METERS)
-        )
-        .with_panel(
-            over_time(
-                PanelText(
-                    "Journal lag",
-                    "Seconds by which this database lies behind the journal. It grows while the "
-                    "database is away, and goes back when it has caught up: nothing is lost.",
-                    NO_DAEMON,
-                ),
-                "s",
-                Query(
-                    f'SELECT max("journal_lag_s") AS "lag" {heartbeats}',
-                    alias="lag",
-                ),
-                size=size,
-            ).min(0)
-        )
-        .with_panel(
+    return row(
+        "Health",
+        states(
+            PanelText(
+                "Meters",
+                "Whether every meter of the rig yields readings. The events say which does not.",
+                NO_DAEMON,
+            ),
+            Query(f'SELECT min("meters_ok") AS "meters" {heartbeats}', alias="meters"),
+            size=size,
+        ).mappings(METERS),
+        over_time(
+            PanelText(
+                "Journal lag",
+                "Seconds by which this database lies behind the journal. It grows while the "
+                "database is away, and goes back when it has caught up: nothing is lost.",
+                NO_DAEMON,
+            ),
+            "s",
+            Query(
+                f'SELECT max("journal_lag_s") AS "lag" {heartbeats}',
+                alias="lag",
+            ),
+            size=size,
+        ).min(0),
+        (
             listing(
                 PanelText("Events", "What happened on this rig, newest first.", NO_RUN),
                 rows(
@@ -329,7 +303,7 @@ def _health() -> build.Row:
             )
             .override_by_name("Time", [prop("unit", "time:HH:mm:ss"), prop("custom.width", 90)])
             .override_by_name("severity", [prop("custom.width", 80), *severity_colors()])
-        )
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NS_PER_S = 1_000_000_000
@@ -43,6 +43,14 @@ class Work:
 IDLE = Work("idle_before", "idle")
 READ = Work("measure", "randread", "4k", 4096, 440e3, 10.0)
 WRITE = Work("measure", "write", "128k", 131072, 9.2e3, 22.0, 1.5)
+
+
+PHASES = (
+    (IDLE, 0),
+    *((READ, depth) for depth in DEPTHS),
+    *((WRITE, depth) for depth in (1, 4, 32)),
+)
+"""The kinds and queue depths of a run's phases."""
 
 
 @dataclass(slots=True)
@@ -102,14 +110,6 @@ def lab(now_ns: int) -> Lab:
     return made
 
 
-def _plan() -> Iterator[tuple[Work, int]]:
-    yield IDLE, 0
-    for depth in DEPTHS:
-        yield READ, depth
-    for depth in (1, 4, 32):
-        yield WRITE, depth
-
-
 def _run(
     made: Lab,
     rig: str,
@@ -121,25 +121,26 @@ def _run(
 ) -> None:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begin_s))
     tags = {"rig": rig, "drive": drive, "run": f"{stamp}_{rig}_power-per-qd"}
-    phases = list(_plan())
     _event(made, tags, "run_started", "info", "run started", begin_s)
-    for index, (work, depth) in enumerate(phases):
+    done_s = begin_s + len(PHASES) * PHASE_S
+    for index, (work, depth) in enumerate(PHASES):
         start = begin_s + index * PHASE_S
         if start >= end_s:
             break
         label = f"{work.pattern} {work.block_size} QD{depth}" if depth else "idle before"
-        title = f"phase {index + 1}/{len(phases)} {label}"
+        title = f"phase {index + 1}/{len(PHASES)} {label}"
         _event(made, tags, "phase_started", "info", title, start)
         _second_by_second(
             made, tags, work, depth, range(start, min(start + PHASE_S, end_s)), hotter_celsius
         )
         _phase(made, tags, work, depth, index, label, start, hotter_celsius)
         if depth == max(DEPTHS) and work is WRITE:
-            _throttle(made, tags, start + PHASE_S // 2)
+            at, text = start + PHASE_S // 2, "9.0 k to 6.1 k IOPS at 71 °C"
+            took = {"duration_s": PHASE_S / 2, "end_ms": round((at + PHASE_S / 2) * 1000)}
+            _event(made, tags, "throttle", "warning", "throttled: hot", at, text, **took)
     if failed:
         _event(made, tags, "run_ended", "error", "run failed", end_s, "a meter was away")
-    elif begin_s + len(phases) * PHASE_S < end_s:
-        done_s = begin_s + len(phases) * PHASE_S
+    elif done_s < end_s:
         _event(made, tags, "run_ended", "info", "run completed", done_s)
 
 
@@ -151,21 +152,10 @@ def _event(
     title: str,
     second: int,
     text: str = "",
+    **fields: Value,
 ) -> None:
     marks = {**tags, "kind": kind, "severity": severity}
-    made.add("event", marks, {"title": title, "text": text}, second * NS_PER_S)
-
-
-def _throttle(made: Lab, tags: Mapping[str, str], second: int) -> None:
-    marks = {**tags, "kind": "throttle", "severity": "warning"}
-    seconds = PHASE_S / 2
-    fields: dict[str, Value] = {
-        "title": "throttled: hot",
-        "text": "9.0 k to 6.1 k IOPS at 71 °C",
-        "duration_s": seconds,
-        "end_ms": round((second + seconds) * 1000),
-    }
-    made.add("event", marks, fields, second * NS_PER_S)
+    made.add("event", marks, {"title": title, "text": text, **fields}, second * NS_PER_S)
 
 
 def _watts(work: Work, depth: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
@@ -24,15 +24,11 @@ def without(*columns: str) -> DataTransformerConfig:
     )
 
 
-def renamed(names: Mapping[str, str], hidden: Iterable[str] = ()) -> DataTransformerConfig:
+def renamed(names: Mapping[str, str]) -> DataTransformerConfig:
     """Columns under other names."""
     return DataTransformerConfig(
         id_val="organize",
-        options={
-            "excludeByName": dict.fromkeys(hidden, True),
-            "indexByName": {},
-            "renameByName": dict(names),
-        },
+        options={"excludeByName": {}, "indexByName": {}, "renameByName": dict(names)},
     )
 
 
