@@ -23,7 +23,7 @@ from instruments.errors import (
 from instruments.reading import EPOCH_NS, Channel, ClockPair, Status
 from instruments.simulated.bench import DEFAULT_METERS, Bench, MetersProcess, configure
 from instruments.simulated.meter_kit.config import MeterConfig, MetersConfig
-from instruments.simulated.meter_kit.probe import true_shunt_ohm
+from instruments.simulated.meter_kit.parts import true_shunt_ohm
 from tests.bench.running_meters import (
     CASE_CELSIUS,
     VOLTS_3V3,

@@ -10,27 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instruments.driver_kit import specifications
-from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
-from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, OUT_OF_RANGE, ScpiServer
-
-ErrorsOf = Callable[[str, float], Errors]
-"""A meter's own errors on a range of a function."""
-
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.scpi_server import (
+    ILLEGAL_VALUE,
+    NODES,
+    OUT_OF_RANGE,
+    ScpiServer,
+)
 
 OVER_RANGE = 1.2
 """20 % over a range is still measured."""
-
-
 _OVERLOAD, _NAN = 9.9e37, 9.91e37
-
-
-_RESOLUTION = 1e-7
+_RESOLUTION, _NOISE = 1e-7, 3e-6
 """Of the range: more digits than its noise."""
-
-
 _RESET_S = 0.05
+_MAINS_HZ = 50
 
 
 def parse_number(text: str, extremes: dict[str, float]) -> float:
@@ -47,55 +42,45 @@ class DcMeter(ScpiServer):
     """Function, range, NPLC, and the readings that follow from them."""
 
     possible_faults = ScpiServer.possible_faults | {Fault.MOVED}
-    model: str
     nplc_choices: tuple[float, ...]
     nplc_between: tuple[float, float] | None = None
     """Limits of NPLC, where any value between them is accepted."""
+    function_suffix = ""
+    """Of the answer to ``FUNC?``."""
 
     def __init__(
-        self,
-        name: str,
-        maker: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        mains_hz: int = 50,
-        port: int = 0,
+        self, parts: MeterParts, model: str, maker: str, called: str = "", firmware: str = "1.0"
     ) -> None:
-        super().__init__(name, f"{maker},{self.model},SIM{name.upper()},1.0", port)
-        self.clock = clock
-        self._probe = probe
-        self._errors_of = errors_of
-        self._rng = rng
-        self._mains_hz = mains_hz
-        self.function = "voltage"
-        self.range = 10.0
-        self.nplc = 10.0
+        """``called`` is the model in its identity, if not ``model``."""
+        super().__init__(parts, maker, called or model, firmware)
+        self.model = model
+        self.clock = parts.clock()
+        self._parts = parts
+        self._probe = parts.probe()
+        self._rng = parts.rng("noise")
         self.autorange = False
         self.preset()
-        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
+        for node, function in NODES:
             optional = f"[SENSe:]{node}[:DC]"
             self.on(f"CONFigure:{node}[:DC]", self._configure(function))
             self.on(f"{optional}:RANGe", self._set_range)
-            self.on(f"{optional}:RANGe", self._get(lambda: self.range), query=True)
+            self.on_query(f"{optional}:RANGe", lambda: f"{self.range:+.8E}")
             self.on(f"{optional}:RANGe:AUTO", self._set_autorange)
             self.on(f"{optional}:NPLC", self._set_nplc)
-            self.on(f"{optional}:NPLC", self._get(lambda: self.nplc), query=True)
-        self.on("[SENSe:]FUNCtion[:ON]", self._query_function, query=True)
-        self.on("TRIGger:SOURce", self._ignore)
+            self.on_query(f"{optional}:NPLC", lambda: f"{self.nplc:+.8E}")
+        self.on_query("[SENSe:]FUNCtion[:ON]", self._query_function)
+        self.ignore("TRIGger:SOURce")
         self.on("*RST", self._reset)
         self.on("ABORt", self._abort)
 
     @property
     def aperture_ns(self) -> float:
         """Integration time on its own clock."""
-        return self.nplc / self._mains_hz * 1e9
+        return self.nplc / _MAINS_HZ * 1e9
 
     def preset(self) -> None:
         """As after switching on."""
-        self.function = "voltage"
-        self.range = max(specifications.allowed_ranges(self.model, "voltage"))
+        self._choose_function("voltage")
         self.nplc = 10.0
 
     async def measure(self, begin: NDArray[np.float64]) -> list[str]:
@@ -104,7 +89,7 @@ class DcMeter(ScpiServer):
         host_begin = np.array([self.clock.to_host(t) for t in begin], np.int64)
         host_end = np.array([self.clock.to_host(t) for t in end], np.int64)
         true = await self._probe.means(host_begin, host_end)
-        errors = self._errors_of(self.function, self.range)
+        errors = self._parts.range_errors(self.model, self.function, self.range, _NOISE)
         shown = errors.apply(true, self._rng, self.range * _RESOLUTION)
         if self.faults.has(Fault.OVERLOAD):
             shown[:] = _OVERLOAD
@@ -162,15 +147,15 @@ class DcMeter(ScpiServer):
             raise OUT_OF_RANGE
         self.nplc = fitting[0]
 
-    @staticmethod
-    def _get(value: Callable[[], float]) -> Callable[[str], Any]:
-        async def answer(_parameters: str) -> str:
-            return f"{value():+.8E}"
+    def _choose_function(self, function: str) -> None:
+        self.function = function
+        self.range = max(specifications.allowed_ranges(self.model, function))
 
-        return answer
+    async def _set_function(self, parameters: str) -> None:
+        self._choose_function("current" if "CURR" in parameters.upper() else "voltage")
 
-    async def _query_function(self, _parameters: str) -> str:
-        return '"VOLT"' if self.function == "voltage" else '"CURR"'
+    def _query_function(self) -> str:
+        return f'"{self.function[:4].upper()}{self.function_suffix}"'
 
     async def _reset(self, _parameters: str) -> None:
         await self._abort("")

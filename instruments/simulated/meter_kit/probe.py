@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from instruments.reading import Accuracy
 from instruments.simulated.drive.state_ring import StateReader
-from instruments.simulated.meter_kit.config import MeterConfig
 
 SHARE_OF_LIMITS = 0.9
 """Errors are drawn within this share of the limits: noise and resolution need a little."""
@@ -83,17 +81,3 @@ class Errors:
         if self.noise:
             shown = shown + rng.normal(0.0, self.noise, len(true))
         return np.round(shown / resolution) * resolution
-
-
-def true_shunt_ohm(config: MeterConfig, seed: int) -> float | None:
-    """The shunt's true resistance: somewhere within its tolerance."""
-    if config.shunt_ohm is None:
-        return None
-    drawn = rng_of(seed, config.name, "shunt").uniform(-1, 1)
-    share = SHARE_OF_LIMITS * config.error_scale * drawn
-    return config.shunt_ohm * (1 + share * config.shunt_tolerance_pct / 100)
-
-
-def rng_of(seed: int, name: str, purpose: str) -> np.random.Generator:
-    """The random numbers of a meter for one purpose: the same for every start of a bench."""
-    return np.random.default_rng([seed, zlib.crc32(f"{name}/{purpose}".encode())])

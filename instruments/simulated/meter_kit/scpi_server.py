@@ -8,10 +8,13 @@ import re
 from collections.abc import Awaitable, Callable
 
 from instruments.simulated.meter_kit.faults import Fault, Faults
+from instruments.simulated.meter_kit.parts import MeterParts
 
 Handler = Callable[[str], Awaitable[str | None]]
 """Takes the parameters; an answer for a query, None for a command."""
 
+NODES = (("VOLTage", "voltage"), ("CURRent", "current"))
+"""Nodes of commands for DC, and the function of each."""
 _QUEUE_LENGTH = 20
 _LATE_S = 1.9
 """Longer than any driver waits."""
@@ -60,22 +63,38 @@ class ScpiInterpreter:
         }
     )
 
-    def __init__(self, name: str, identity: str, faults: Faults) -> None:
+    def __init__(self, name: str, maker: str, model: str, firmware: str, faults: Faults) -> None:
         self.name = name
         self.faults = faults
-        self._identity = identity
+        self._identity = f"{maker},{model},SIM{name.upper()},{firmware}"
         self._errors: list[ScpiError] = []
         self._commands: list[tuple[re.Pattern[str], bool, Handler]] = []
-        self.on("*IDN", self._idn, query=True)
-        self.on("*OPC", self._one, query=True)
+        self.on_query("*IDN", self._query_identity)
+        self.on_query("*OPC", lambda: "1")
         self.on("*CLS", self._clear)
-        self.on("SYSTem:ERRor[:NEXT]", self._next_error, query=True)
-        self.on("SYSTem:LOCal", self._ignore)
-        self.on("SYSTem:REMote", self._ignore)
+        self.on_query("SYSTem:ERRor[:NEXT]", self._next_error)
+        self.ignore("SYSTem:LOCal", "SYSTem:REMote")
 
     def on(self, notation: str, handler: Handler, query: bool = False) -> None:
         """Let ``handler`` answer a header."""
         self._commands.append((header_pattern(notation), query, handler))
+
+    def on_query(self, notation: str, value: Callable[[], str]) -> None:
+        """Answer a query that has no parameters with the present ``value``."""
+
+        async def answer(_parameters: str) -> str:
+            return value()
+
+        self.on(notation, answer, query=True)
+
+    def ignore(self, *notations: str) -> None:
+        """Accept commands without an effect."""
+
+        async def nothing(_parameters: str) -> None:
+            return None
+
+        for notation in notations:
+            self.on(notation, nothing)
 
     async def answer(self, message: str) -> str | None:
         """The answers to a message of one or more commands; None when there are none."""
@@ -111,21 +130,15 @@ class ScpiInterpreter:
                     return handler, path if common else candidate.rpartition(":")[0]
         raise UNDEFINED_HEADER
 
-    async def _idn(self, _parameters: str) -> str:
+    def _query_identity(self) -> str:
         if self.faults.has(Fault.IDENTITY):
             return "Simulated Instruments,ANOTHER-1,0,0"
         return self._identity
 
-    async def _one(self, _parameters: str) -> str:
-        return "1"
-
     async def _clear(self, _parameters: str) -> None:
         self._errors.clear()
 
-    async def _ignore(self, _parameters: str) -> None:
-        return None
-
-    async def _next_error(self, _parameters: str) -> str:
+    def _next_error(self) -> str:
         if not self._errors:
             return '+0,"No error"'
         error = self._errors.pop(0)
@@ -135,9 +148,9 @@ class ScpiInterpreter:
 class ScpiServer(ScpiInterpreter):
     """One that listens on 127.0.0.1."""
 
-    def __init__(self, name: str, identity: str, port: int = 0) -> None:
-        super().__init__(name, identity, Faults())
-        self._port = port
+    def __init__(self, parts: MeterParts, maker: str, model: str, firmware: str = "1.0") -> None:
+        super().__init__(parts.name, maker, model, firmware, Faults())
+        self._port = parts.config.tcp_port
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._return_task: asyncio.Task[None] | None = None

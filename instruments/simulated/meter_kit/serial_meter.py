@@ -8,14 +8,12 @@ import os
 import time
 import tty
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault, Faults
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
 
 
 class SerialMeter:
@@ -23,14 +21,12 @@ class SerialMeter:
 
     possible_faults = frozenset({Fault.SILENT, Fault.DISCONNECT, Fault.NONSENSE})
 
-    def __init__(
-        self, name: str, directory: Path, clock: MeterClock, rng: np.random.Generator
-    ) -> None:
-        self.name = name
+    def __init__(self, parts: MeterParts) -> None:
+        self.name = parts.name
         self.faults = Faults()
-        self.clock = clock
-        self._link = directory / f"tty-{name}"
-        self._rng = rng
+        self.clock = parts.clock()
+        self._link = parts.directory / f"tty-{self.name}"
+        self._rng = parts.rng("noise")
         self._ends: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -111,18 +107,17 @@ class HandheldMeter(SerialMeter):
         Fault.LOW_BATTERY,
     }
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        probe: Probe,
-        errors: Errors,
-        clock: MeterClock,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, directory, clock, rng)
-        self._probe = probe
-        self._errors = errors
+    driver: ClassVar[str]
+    """Its driver, which describes its channels."""
+    noise_of_range: ClassVar[float] = 5e-6
+    """Standard deviation, as a share of the range; in the channel's unit where it has none."""
+
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts)
+        self._probe = parts.probe()
+        self._channel = next(iter(parts.channels(self.driver, port="-").values()))
+        noise = self.noise_of_range * (self._channel.range or 1.0)
+        self._errors = parts.errors(self._channel.accuracy, "errors", noise)
 
     async def shown(self, begin_ns: int, end_ns: int) -> float:
         """The measured value over a window of host time, before it is rounded to the display."""
@@ -137,28 +132,13 @@ class PushingMeter(HandheldMeter):
     frame_s: ClassVar[float]
     """How long a frame is on the wire."""
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        probe: Probe,
-        errors: Errors,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        function: str,
-        interval_s: float,
-    ) -> None:
-        super().__init__(name, directory, probe, errors, clock, rng)
-        self.function = function
-        self._interval_s = interval_s
-
     def frame(self, value: float) -> bytes:
         """The frame of a display with ``value`` and the present faults."""
         raise NotImplementedError
 
     async def serve(self) -> None:
         """Convert and send, one frame after another."""
-        conversion = self._interval_s * 1e9
+        conversion = self._channel.interval_s * 1e9
         end = self.clock.now() + conversion
         while True:
             begin_ns, end_ns = self.clock.to_host(end - conversion), self.clock.to_host(end)

@@ -38,6 +38,7 @@ class Bm257Meter(LcdMeter):
     """A BM257."""
 
     counts = brymen_bm25x.COUNTS
+    driver = "brymen_bm25x"
     frame_s = len(brymen_bm25x.PLACES) * brymen_bm25x.FORMAT.byte_s
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:

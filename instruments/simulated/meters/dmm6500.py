@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instruments.driver_kit import specifications
-from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, parse_number
-from instruments.simulated.meter_kit.probe import Probe
-from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, OUT_OF_RANGE
+from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, NODES, OUT_OF_RANGE
 
 _CAPACITY = 100_000
 _OVERHEAD_S = 1.1e-3
@@ -42,52 +40,39 @@ class _Run:
 class Dmm6500Meter(DcMeter):
     """Stamps each reading at the end of its window; nothing is erased by reading."""
 
-    model = "DMM6500"
-    nplc_choices = (0.0005, 12.0)
-    nplc_between = (0.0005, 12.0)
+    nplc_choices = nplc_between = (0.0005, 12.0)
+    function_suffix = ":DC"
 
-    def __init__(
-        self,
-        name: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        memory: int | None = None,
-        port: int = 0,
-    ) -> None:
-        self._capacity = memory or _CAPACITY
-        self._runs: list[_Run] = []
-        self._loop: tuple[float, float] | None = None
-        self._running = False
-        super().__init__(name, "KEITHLEY INSTRUMENTS", probe, errors_of, clock, rng, port=port)
-        self._identity = f"KEITHLEY INSTRUMENTS,MODEL DMM6500,SIM{name.upper()},1.7.12b"
-        self.on("*LANG", self._query_language, query=True)
-        self.on("SYSTem:LFRequency", self._query_mains, query=True)
+    def __init__(self, parts: MeterParts) -> None:
+        self._capacity = parts.config.memory or _CAPACITY
+        super().__init__(parts, "DMM6500", "KEITHLEY INSTRUMENTS", "MODEL DMM6500", "1.7.12b")
+        self.on_query("*LANG", lambda: "SCPI")
+        self.on_query("SYSTem:LFRequency", lambda: "50")
         self.on("[SENSe:]FUNCtion[:ON]", self._set_function)
-        self.on("[SENSe:]AZERo:ONCE", self._ignore)
-        for node in ("VOLTage", "CURRent"):
-            self.on(f"[SENSe:]{node}[:DC]:AZERo[:STATe]", self._ignore)
-        self.on("FORMat[:DATA]", self._ignore)
-        self.on("FORMat:ASCii:PRECision", self._ignore)
-        self.on("TRACe:FILL:MODE", self._ignore)
+        self.ignore(
+            "[SENSe:]AZERo:ONCE",
+            *(f"[SENSe:]{node}[:DC]:AZERo[:STATe]" for node, _ in NODES),
+            "FORMat[:DATA]",
+            "FORMat:ASCii:PRECision",
+            "TRACe:FILL:MODE",
+            "TRIGger:CONTinuous",
+        )
         self.on("TRACe:CLEar", self._clear_buffer)
-        self.on("TRACe:POINts", self._query_capacity, query=True)
-        self.on("TRACe:ACTual:STARt", self._query_first, query=True)
-        self.on("TRACe:ACTual:END", self._query_last, query=True)
+        self.on_query("TRACe:POINts", lambda: str(self._capacity))
+        self.on_query("TRACe:ACTual:STARt", self._query_first)
+        self.on_query("TRACe:ACTual:END", self._query_last)
         self.on("TRACe:DATA", self._data, query=True)
         self.on("TRIGger:LOAD", self._load)
-        self.on("TRIGger:STATe", self._query_state, query=True)
-        self.on("TRIGger:CONTinuous", self._ignore)
+        self.on_query("TRIGger:STATe", self._query_state)
         self.on("INITiate[:IMMediate]", self._initiate)
 
     def preset(self) -> None:
         """As after ``*RST``."""
         super().preset()
         self.nplc = 1.0
-        self._runs = []
+        self._runs: list[_Run] = []
         self._running = False
-        self._loop = None
+        self._loop: tuple[float, float] | None = None
 
     def _total(self) -> int:
         """Readings since the buffer was cleared."""
@@ -130,18 +115,17 @@ class Dmm6500Meter(DcMeter):
     async def _clear_buffer(self, _parameters: str) -> None:
         self._runs = []
 
-    async def _query_state(self, _parameters: str) -> str:
+    def _query_state(self) -> str:
         total = self._total()
         over = not self._running or total - self._runs[-1].first >= self._runs[-1].most
         return "IDLE;IDLE;3" if over else "RUNNING;RUNNING;2"
 
-    async def _query_first(self, _parameters: str) -> str:
+    def _query_first(self) -> str:
         total = self._total()
-        return str(
-            0 if total == 0 else 1 if total <= self._capacity else total % self._capacity + 1
-        )
+        first = total % self._capacity + 1 if total > self._capacity else min(total, 1)
+        return str(first)
 
-    async def _query_last(self, _parameters: str) -> str:
+    def _query_last(self) -> str:
         total = self._total()
         return str(0 if total == 0 else (total - 1) % self._capacity + 1)
 
@@ -158,19 +142,3 @@ class Dmm6500Meter(DcMeter):
         origin = self._stamp(0)
         stamps = [(self._stamp(index) - origin) * 1e-9 for index in indices]
         return ",".join(f"{v},{t:.9f}" for v, t in zip(values, stamps, strict=True))
-
-    async def _set_function(self, parameters: str) -> None:
-        self.function = "current" if "CURR" in parameters.upper() else "voltage"
-        self.range = max(specifications.allowed_ranges(self.model, self.function))
-
-    async def _query_function(self, _parameters: str) -> str:
-        return '"VOLT:DC"' if self.function == "voltage" else '"CURR:DC"'
-
-    async def _query_language(self, _parameters: str) -> str:
-        return "SCPI"
-
-    async def _query_mains(self, _parameters: str) -> str:
-        return "50"
-
-    async def _query_capacity(self, _parameters: str) -> str:
-        return str(self._capacity)

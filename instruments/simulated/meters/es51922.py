@@ -44,12 +44,13 @@ def ut61e_frame(
 class Ut61eMeter(PushingMeter):
     """A UT61E with automatic range."""
 
+    driver = "es51922"
     frame_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
 
     def frame(self, value: float) -> bytes:
         """See :func:`ut61e_frame`; without a number its digits are none."""
         frame = ut61e_frame(
-            self.function,
+            self._channel.name,
             value,
             overload=self.faults.has(Fault.OVERLOAD),
             hold=self.faults.has(Fault.HOLD),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 import numpy as np
 
 from instruments.drivers import extech380803
-from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.serial_meter import SerialMeter
 
 
@@ -36,18 +35,16 @@ class ExtechMeter(SerialMeter):
 
     possible_faults = SerialMeter.possible_faults | {Fault.NAN}
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        volts: tuple[Probe, Errors],
-        amps: tuple[Probe, Errors],
-        clock: MeterClock,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, directory, clock, rng)
-        self._volts = volts
-        self._amps = amps
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts)
+        channels = parts.channels("extech380803", port="-")
+        self._sensors = [
+            (
+                Probe(parts.state, f"12V.{name}"),
+                parts.errors(channels[name].accuracy, f"{name} errors"),
+            )
+            for name in ("voltage", "current")
+        ]
 
     def received(self, data: bytes) -> None:
         """Answer each space."""
@@ -59,7 +56,7 @@ class ExtechMeter(SerialMeter):
         window = np.array([now_ns - 400_000_000]), np.array([now_ns - 2_000_000])
         volts, amps = [
             float(errors.apply(await probe.means(*window), self._rng, 1e-6)[0])
-            for probe, errors in (self._volts, self._amps)
+            for probe, errors in self._sensors
         ]
         await asyncio.sleep(extech380803.REPLY_BYTES * extech380803.FORMAT.byte_s)
         reply = bytearray(extech_reply(volts * amps, amps, volts, 1.0))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from pathlib import Path
 
 import numpy as np
 
 from instruments.driver_kit import specifications
-from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, ErrorsOf, parse_number
+from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, parse_number
 from instruments.simulated.meter_kit.faults import Fault, Faults
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.scpi_server import (
     ILLEGAL_VALUE,
+    NODES,
     OUT_OF_RANGE,
     UNDEFINED_HEADER,
     Handler,
@@ -30,6 +29,8 @@ REFRESH_S = {
     "DM3058": {"S": 0.4, "M": 0.05, "F": 0.008},
     "XDM1041": {"S": 0.5, "M": 0.25, "F": 0.15},
 }
+_NOISE = 2e-5
+"""Of the range: a few digits."""
 _CHANGE_S = 0.4
 """A Rigol is deaf while its relays switch."""
 
@@ -37,22 +38,14 @@ _CHANGE_S = 0.4
 class FreeRunningConverter:
     """Converts one window after another; the last one that is over is its reading."""
 
-    def __init__(
-        self,
-        model: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        faults: Faults,
-    ) -> None:
+    def __init__(self, parts: MeterParts, model: str, faults: Faults) -> None:
         self.function = "voltage"
         self.rate = "S"
         self._model = model
-        self._probe = probe
-        self._errors_of = errors_of
-        self._clock = clock
-        self._seed = int(rng.integers(1 << 31))
+        self._parts = parts
+        self._probe = parts.probe()
+        self._clock = parts.clock()
+        self._seed = int(parts.rng("noise").integers(1 << 31))
         self._faults = faults
         self._stuck: float | None = None
         self.range = self.ranges[-1]
@@ -80,7 +73,7 @@ class FreeRunningConverter:
         end = math.floor(self._clock.now() / refresh_ns) * refresh_ns
         begin_ns, end_ns = self._clock.to_host(end - refresh_ns), self._clock.to_host(end)
         true = await self._probe.means(np.array([begin_ns]), np.array([end_ns]))
-        errors: Errors = self._errors_of(self.function, self.range)
+        errors = self._parts.range_errors(self._model, self.function, self.range, _NOISE)
         # The same window has the same noise, however often it is asked for.
         rng = np.random.default_rng([self._seed, int(end // refresh_ns) & 0xFFFFFFFF])
         shown = float(errors.apply(true, rng, self.range / DIGITS[self._model])[0])
@@ -97,23 +90,15 @@ class Dm3058Meter(ScpiServer):
 
     possible_faults = ScpiServer.possible_faults | {Fault.STUCK, Fault.MOVED}
 
-    def __init__(
-        self,
-        name: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        port: int = 0,
-    ) -> None:
-        super().__init__(name, f"Rigol Technologies,DM3058,SIM{name.upper()},01.01", port)
-        self._meter = FreeRunningConverter("DM3058", probe, errors_of, clock, rng, self.faults)
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts, "Rigol Technologies", "DM3058", "01.01")
+        self._meter = FreeRunningConverter(parts, "DM3058", self.faults)
         self._language = "AGILENT"
         self._ready = 0.0
         self.on("CMDSET", self._set_language)
         self.on("FUNCtion", self._query_function, query=True)
         self.on("TRIGger:SOURce", self._require_rigol_commands)
-        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
+        for node, function in NODES:
             self.on(f"FUNCtion:{node}:DC", self._set_function(function))
             self.on(f"MEASure:{node}:DC", self._set_range(function))
             self.on(f"MEASure:{node}:DC", self._measure, query=True)
@@ -194,26 +179,18 @@ class Xdm1041Meter(SerialMeter):
         Fault.MOVED,
     }
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, directory, clock, rng)
-        self._meter = FreeRunningConverter("XDM1041", probe, errors_of, clock, rng, self.faults)
-        self._scpi = ScpiInterpreter(name, f"OWON,XDM1041,SIM{name.upper()},V4.1.0,3", self.faults)
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts)
+        self._meter = FreeRunningConverter(parts, "XDM1041", self.faults)
+        self._scpi = ScpiInterpreter(parts.name, "OWON", "XDM1041", "V4.1.0,3", self.faults)
         self._buffer = b""
         self._messages: asyncio.Queue[str] = asyncio.Queue()
-        for node, function in (("VOLTage", "voltage"), ("CURRent", "current")):
+        for node, function in NODES:
             self._scpi.on(f"CONFigure:{node}:DC", self._configure(function))
         self._scpi.on("RATE", self._set_rate)
-        self._scpi.on("RATE", self._query_rate, query=True)
-        self._scpi.on("FUNCtion", self._query_function, query=True)
-        self._scpi.on("RANGE", self._query_range, query=True)
+        self._scpi.on_query("RATE", lambda: self._meter.rate)
+        self._scpi.on_query("FUNCtion", lambda: f'"{self._meter.function[:4].upper()}"')
+        self._scpi.on_query("RANGE", self._query_range)
 
     async def start(self) -> dict[str, str]:
         """Plug in; the VISA resource."""
@@ -262,13 +239,7 @@ class Xdm1041Meter(SerialMeter):
         if parameters.upper() in ("S", "M", "F"):
             self._meter.rate = parameters.upper()
 
-    async def _query_rate(self, _parameters: str) -> str:
-        return self._meter.rate
-
-    async def _query_function(self, _parameters: str) -> str:
-        return '"VOLT"' if self._meter.function == "voltage" else '"CURR"'
-
-    async def _query_range(self, _parameters: str) -> str:
+    def _query_range(self) -> str:
         unit = "V" if self._meter.function == "voltage" else "A"
         small = self._meter.range < 1
         return f"{self._meter.range * (1000 if small else 1):g} {'m' if small else ''}{unit}"

@@ -37,6 +37,7 @@ class Vc820Meter(LcdMeter):
     """A VC820."""
 
     counts = fs9721.COUNTS
+    driver = "fs9721"
     frame_s = len(fs9721.PLACES) * fs9721.FORMAT.byte_s
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:

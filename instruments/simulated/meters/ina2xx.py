@@ -9,19 +9,15 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from instruments.drivers.ina2xx import SHUNT_LIMIT_MV, Ina2xxSettings
-from instruments.reading import Quantity
-from instruments.simulated.drive.state_ring import StateReader, replace_text
-from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.config import MeterConfig
+from instruments.drivers.ina2xx import SHUNT_LIMIT_MV
+from instruments.simulated.drive.state_ring import replace_text
 from instruments.simulated.meter_kit.faults import Fault, Faults
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.probe import Probe
 
 _MODEL: Final = "ina226"
 _BUS_STEP_VOLTS: Final = 1.25e-3
@@ -37,27 +33,29 @@ class Ina226Meter:
         {Fault.DISCONNECT, Fault.NAN, Fault.OVERLOAD, Fault.STUCK, Fault.IDENTITY}
     )
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        volts: tuple[Probe, Errors],
-        amps: tuple[Probe, Errors],
-        clock: MeterClock,
-        rng: np.random.Generator,
-        shunt_ohm: float,
-        interval_s: float,
-    ) -> None:
-        self.name = name
+    def __init__(self, parts: MeterParts) -> None:
+        """``point`` is a whole rail."""
+        settings = parts.config.settings
+        self.name = parts.name
         self.faults = Faults()
-        self._directory = directory / f"hwmon-{name}"
-        self._volts = volts
-        self._amps = amps
-        self._clock = clock
-        self._rng = rng
-        self._shunt_ohm = shunt_ohm
-        self._interval_s = interval_s
+        self._directory = parts.directory / f"hwmon-{self.name}"
+        self._clock = parts.clock()
+        self._rng = parts.rng("noise")
+        self._shunt_ohm = float(settings["shunt_ohm"])
+        self._interval_s = float(settings.get("update_interval_s") or _USUAL_INTERVAL_S)
         self._task: asyncio.Task[None] | None = None
+        self._sensors = [
+            (
+                Probe(parts.state, f"{parts.config.point}.{name}"),
+                parts.errors(channel.accuracy, f"{name} errors"),
+                step,
+            )
+            for (name, channel), step in zip(
+                parts.channels("ina2xx").items(),
+                (_BUS_STEP_VOLTS, _SHUNT_STEP_VOLTS / self._shunt_ohm),
+                strict=True,
+            )
+        ]
 
     async def start(self) -> dict[str, str]:
         """Appear; the directory."""
@@ -94,13 +92,13 @@ class Ina226Meter:
             begin_ns, end_ns = self._clock.to_host(end - interval_ns), self._clock.to_host(end)
             await asyncio.sleep(max(end_ns - time.monotonic_ns(), 0) * 1e-9)
             window = np.array([begin_ns]), np.array([end_ns])
-            (bus, bus_errors), (shunt, shunt_errors) = self._volts, self._amps
-            volts = bus_errors.apply(await bus.means(*window), self._rng, _BUS_STEP_VOLTS)
-            step_amps = _SHUNT_STEP_VOLTS / self._shunt_ohm
-            amps = shunt_errors.apply(await shunt.means(*window), self._rng, step_amps)
+            volts, amps = [
+                float(errors.apply(await probe.means(*window), self._rng, step)[0])
+                for probe, errors, step in self._sensors
+            ]
             if not self.faults.has(Fault.DISCONNECT) and not self.faults.has(Fault.STUCK):
                 self._appear_if_gone()
-                self._show(float(volts[0]), float(amps[0]))
+                self._show(volts, amps)
             end += interval_ns
 
     def _appear_if_gone(self) -> None:
@@ -121,28 +119,3 @@ class Ina226Meter:
             ("curr1_input", amps * 1e3),
         ):
             replace_text(self._directory / name, "\n" if nothing else f"{round(milli)}\n")
-
-
-def make_ina226(
-    config: MeterConfig,
-    directory: Path,
-    trace: StateReader,
-    rngs: Callable[[str], np.random.Generator],
-) -> Ina226Meter:
-    """The one that ``config`` describes; its ``point`` is a whole rail."""
-    settings = Ina2xxSettings.model_validate(config.settings)
-    ends: list[tuple[Probe, Errors]] = []
-    for quantity in (Quantity.VOLTAGE, Quantity.CURRENT):
-        drawn = rngs(f"{quantity.value} errors")
-        errors = Errors.draw(settings.accuracy(quantity), drawn, 0.0, config.error_scale)
-        ends.append((Probe(trace, f"{config.point}.{quantity.value}"), errors))
-    return Ina226Meter(
-        config.name,
-        directory,
-        ends[0],
-        ends[1],
-        MeterClock(config.clock_offset_s, config.drift_ppm),
-        rngs("noise"),
-        settings.shunt_ohm,
-        settings.update_interval_s or _USUAL_INTERVAL_S,
-    )

@@ -33,6 +33,8 @@ def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: boo
 class K204Meter(HandheldMeter):
     """Answers ``A`` with its last measurement; its first input has the thermocouple."""
 
+    driver = "k204"
+    noise_of_range = 0.03
     possible_faults = HandheldMeter.possible_faults | {Fault.OPEN_SENSOR}
 
     def received(self, data: bytes) -> None:

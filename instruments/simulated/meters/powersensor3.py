@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -23,9 +22,9 @@ from instruments.drivers.powersensor3_frames import (
     SENSORS,
     pack_frames,
 )
-from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.serial_meter import SerialMeter
 
 VERSION: Final = b"F411-1.5.0\r\n"
@@ -42,6 +41,8 @@ FIRST_LEVEL: Final = 10
 """The level that stands for 0 in the test pattern."""
 _NOISE_LEVELS: Final = 0.7
 
+_POINTS: Final = ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage")
+"""What sensors 0 to 3 measure."""
 _CURRENT: Final = ("MLX91221-10A", 1.65, 0.132)
 _VOLTAGE: Final = (("12V", 0.2), ("3V3", 0.6), ("spare", 0.2), ("spare", 0.6))
 """Type, vref and V/A of the current sensors; name and gain of the voltage sensors of each pair."""
@@ -70,19 +71,26 @@ class FrameNumbers:
 class Rails:
     """The drive's two rails, with the errors of each sensor."""
 
-    def __init__(
-        self, probes: tuple[Probe, ...], errors: tuple[Errors, ...], rng: np.random.Generator
-    ) -> None:
-        self._probes = probes
-        self._errors = errors
+    def __init__(self, parts: MeterParts, rng: np.random.Generator) -> None:
+        accuracy = {
+            channel.quantity.value: channel.accuracy
+            for channel in parts.channels("powersensor3", port="-").values()
+        }
         self._rng = rng
+        self._sensors = [
+            (
+                Probe(parts.state, point),
+                parts.errors(accuracy[point.partition(".")[2]], f"errors of {point}"),
+            )
+            for point in _POINTS
+        ]
 
     async def levels(self, begin_ns: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         """12 V current, 12 V voltage, 3.3 V current, 3.3 V voltage, and four open inputs."""
         volts = np.full((len(begin_ns), SENSORS), _CURRENT[1])
         volts[:, 1::2] = 0.0
         end_ns = begin_ns + round(INTERVAL_US * 1000)
-        for place, (probe, errors) in enumerate(zip(self._probes, self._errors, strict=True)):
+        for place, (probe, errors) in enumerate(self._sensors):
             true = await probe.means(begin_ns, end_ns)
             shown = true * (1 + errors.gain) + errors.offset
             vref, sensitivity = sensor_scale(place)
@@ -115,16 +123,10 @@ class PowerSensor3Meter(SerialMeter):
         {Fault.SILENT, Fault.DISCONNECT, Fault.NONSENSE, Fault.OVERLOAD, Fault.LOST_BYTES}
     )
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        pattern: SensorPattern,
-        clock: MeterClock,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(name, directory, clock, rng)
-        self._pattern = pattern
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts)
+        test_pattern = parts.config.point == "frame_numbers"
+        self._pattern: SensorPattern = FrameNumbers() if test_pattern else Rails(parts, self._rng)
         self._streaming = False
         self._marks = 0
         self._entries = SENSORS

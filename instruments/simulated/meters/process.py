@@ -23,9 +23,9 @@ from instruments.simulated.meters.registry import make_meter
 
 async def serve(directory: Path, config: MetersConfig, until: asyncio.Event) -> None:
     """Serve all meters; print one JSON line with their addresses when they are ready."""
-    trace = StateReader(directory / STATE_RING_NAME)
+    state = StateReader(directory / STATE_RING_NAME)
     meters: Mapping[str, SimulatedMeter] = {
-        entry.name: make_meter(entry, config.seed, directory, trace) for entry in config.meters
+        entry.name: make_meter(entry, config.seed, directory, state) for entry in config.meters
     }
     control = FaultControl(meters)
     addresses = {name: await meter.start() for name, meter in meters.items()}
@@ -39,18 +39,18 @@ async def serve(directory: Path, config: MetersConfig, until: asyncio.Event) -> 
             await meter.stop()
 
 
-async def _serve_until_told(directory: Path, config: MetersConfig, follow_stdin: bool) -> None:
+async def _serve_until_stopped(directory: Path, config: MetersConfig, follow_stdin: bool) -> None:
     until = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, until.set)
     if follow_stdin:
 
-        def look() -> None:
+        def end_with_stdin() -> None:
             if not os.read(sys.stdin.fileno(), 64):
                 until.set()
 
-        loop.add_reader(sys.stdin, look)
+        loop.add_reader(sys.stdin, end_with_stdin)
     await serve(directory, config, until)
 
 
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     text = (options.dir / CONFIG_NAME).read_text(encoding="utf-8")
     config = MetersConfig.model_validate_json(text)
-    asyncio.run(_serve_until_told(options.dir, config, options.die_with_stdin))
+    asyncio.run(_serve_until_stopped(options.dir, config, options.die_with_stdin))
     return 0
 
 

@@ -9,22 +9,16 @@ import numpy as np
 
 from instruments.driver_kit import specifications
 from instruments.drivers import scpi_dmm
-from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf
+from instruments.simulated.meter_kit.dc_meter import DcMeter
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Probe
-from instruments.simulated.meter_kit.scpi_server import ScpiError
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.scpi_server import NODES, ScpiError
 
 _TRIGGER_DELAY_S = 1e-3
 _ANSWER_DELAY_S = 3e-3
 """Before and after the integration."""
 _FILTER_COUNT = 10
 INIT_IGNORED = ScpiError(-213, "Init ignored")
-_MAKERS = {
-    "SDM3065X": "Siglent Technologies",
-    "34401A": "HEWLETT-PACKARD",
-    "2000": "KEITHLEY INSTRUMENTS INC.",
-}
 
 
 class PolledMeter(DcMeter):
@@ -32,24 +26,12 @@ class PolledMeter(DcMeter):
 
     possible_faults = DcMeter.possible_faults | {Fault.STUCK}
 
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        port: int = 0,
-    ) -> None:
-        self.model = model
+    def __init__(self, parts: MeterParts, model: str, maker: str, *called: str) -> None:
         self.nplc_between = scpi_dmm.MODELS[model].nplc_between
         self.nplc_choices = self.nplc_between or scpi_dmm.MODELS[model].nplc
         self._last = ""
-        super().__init__(name, _MAKERS[model], probe, errors_of, clock, rng, port=port)
-        for node in ("VOLTage", "CURRent"):
-            self.on(f"[SENSe:]{node}[:DC]:AZ[:STATe]", self._ignore)
-        self.on("[SENSe:]ZERO:AUTO", self._ignore)
+        super().__init__(parts, model, maker, *called)
+        self.ignore(*(f"[SENSe:]{node}[:DC]:AZ[:STATe]" for node, _ in NODES), "[SENSe:]ZERO:AUTO")
         self.on("READ", self._read, query=True)
 
     async def integrate(self) -> float:
@@ -82,26 +64,16 @@ class PolledMeter(DcMeter):
 class Keithley2000Meter(PolledMeter):
     """Measures continuously when switched on, and then will not be asked; has a filter."""
 
-    def __init__(
-        self,
-        name: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        port: int = 0,
-    ) -> None:
-        super().__init__(name, "2000", probe, errors_of, clock, rng, port)
-        self._identity = f"{_MAKERS['2000']},MODEL 2000,SIM{name.upper()},A20 /A02"
+    function_suffix = ":DC"
+
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts, "2000", "KEITHLEY INSTRUMENTS INC.", "MODEL 2000", "A20 /A02")
         self._continuous = True
-        self._filter = True
         self.on("INITiate:CONTinuous", self._set_continuous)
-        self.on("FORMat:ELEMents", self._ignore)
         self.on("[SENSe:]FUNCtion", self._set_function)
         self.on("SYSTem:AZERo[:STATe]", self._need_idle)
-        self.on("TRIGger:COUNt", self._ignore)
-        self.on("SAMPle:COUNt", self._ignore)
-        for node in ("VOLTage", "CURRent"):
+        self.ignore("FORMat:ELEMents", "TRIGger:COUNt", "SAMPle:COUNt")
+        for node, _ in NODES:
             self.on(f"[SENSe:]{node}[:DC]:AVERage:STATe", self._set_filter)
 
     def preset(self) -> None:
@@ -128,11 +100,3 @@ class Keithley2000Meter(PolledMeter):
     async def _need_idle(self, _parameters: str) -> None:
         if self._continuous:
             raise INIT_IGNORED
-
-    async def _set_function(self, parameters: str) -> None:
-        wanted = parameters.strip("'\"").upper()
-        self.function = "current" if wanted.startswith("CURR") else "voltage"
-        self.range = max(specifications.allowed_ranges(self.model, self.function))
-
-    async def _query_function(self, _parameters: str) -> str:
-        return '"VOLT:DC"' if self.function == "voltage" else '"CURR:DC"'

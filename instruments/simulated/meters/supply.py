@@ -6,32 +6,30 @@ import math
 
 import numpy as np
 
-from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Errors, Probe
+from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.scpi_server import ILLEGAL_VALUE, ScpiServer
 
 _REFRESH_S = 0.1
-_VOLTS_STEP, _AMPS_STEP = 1e-4, 1e-4
+_STEP, _NOISE = 1e-4, 2e-4
+"""In V and A."""
 
 
 class Dp832Supply(ScpiServer):
     """Three outputs, all on the same rail; one that is off reads zero."""
 
-    def __init__(
-        self,
-        name: str,
-        volts: tuple[Probe, Errors],
-        amps: tuple[Probe, Errors],
-        clock: MeterClock,
-        rng: np.random.Generator,
-        port: int = 0,
-    ) -> None:
-        super().__init__(name, f"RIGOL TECHNOLOGIES,DP832,SIM{name.upper()},00.01.16", port)
-        self._volts = volts
-        self._amps = amps
-        self._clock = clock
-        self._rng = rng
+    def __init__(self, parts: MeterParts) -> None:
+        super().__init__(parts, "RIGOL TECHNOLOGIES", "DP832", "00.01.16")
+        self._clock = parts.clock()
+        self._rng = parts.rng("noise")
+        self._sensors = [
+            (
+                Probe(parts.state, f"{parts.config.point}.{name}"),
+                parts.errors(channel.accuracy, name, _NOISE),
+            )
+            for name, channel in parts.channels("supply", resource="ASRL-").items()
+        ]
         self._on = {"CH1": True, "CH2": True, "CH3": True}
         self.on("MEASure:ALL[:DC]", self._measure, query=True)
         self.on("OUTPut[:STATe]", self._switch)
@@ -58,11 +56,10 @@ class Dp832Supply(ScpiServer):
         end = math.floor(self._clock.now() / refresh_ns) * refresh_ns
         begin = np.array([self._clock.to_host(end - refresh_ns)], np.int64)
         until = np.array([self._clock.to_host(end)], np.int64)
-        shown: list[float] = []
-        for (probe, errors), step in ((self._volts, _VOLTS_STEP), (self._amps, _AMPS_STEP)):
-            true = await probe.means(begin, until) * is_on
-            shown.append(float(errors.apply(true, self._rng, step)[0]))
-        volts, amps = shown
+        volts, amps = [
+            float(errors.apply(await probe.means(begin, until) * is_on, self._rng, _STEP)[0])
+            for probe, errors in self._sensors
+        ]
         if self.faults.has(Fault.OVERLOAD):
             return "9.9E37,9.9E37,9.9E37"
         if self.faults.has(Fault.NAN):

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from instruments.drivers import truevolt
-from instruments.simulated.meter_kit.clock import MeterClock
-from instruments.simulated.meter_kit.dc_meter import DcMeter, ErrorsOf, parse_number
+from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
 from instruments.simulated.meter_kit.faults import Fault
-from instruments.simulated.meter_kit.probe import Probe
+from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.scpi_server import (
     ILLEGAL_VALUE,
+    NODES,
     OUT_OF_RANGE,
     STALE,
 )
@@ -26,43 +26,24 @@ class TruevoltMeter(DcMeter):
 
     possible_faults = DcMeter.possible_faults | {Fault.MEMORY_OVERFLOW}
 
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        probe: Probe,
-        errors_of: ErrorsOf,
-        clock: MeterClock,
-        rng: np.random.Generator,
-        memory: int | None = None,
-        port: int = 0,
-    ) -> None:
-        self.model = model
+    def __init__(self, parts: MeterParts) -> None:
+        model = str(parts.config.settings["model"])
         self._facts = truevolt.MODELS[model]
         self.nplc_choices = self._facts.nplc
-        self._memory = memory or self._facts.memory
-        self._begun: float | None = None
-        self._taken = 0
-        self._overflowed = False
-        self._sample_count = 1.0
-        self._trigger_count = 1.0
-        self._timed = False
-        self._timer_s = 1.0
-        super().__init__(name, "Keysight Technologies", probe, errors_of, clock, rng, port=port)
-        for node in ("VOLTage", "CURRent"):
-            self.on(f"[SENSe:]{node}[:DC]:ZERO:AUTO", self._ignore)
-        self.on("TRIGger:DELay", self._ignore)
+        self._memory = parts.config.memory or self._facts.memory
+        super().__init__(parts, model, "Keysight Technologies")
+        self.ignore("TRIGger:DELay", *(f"[SENSe:]{node}[:DC]:ZERO:AUTO" for node, _ in NODES))
         self.on("TRIGger:COUNt", self._set_trigger_count)
         self.on("SAMPle:COUNt", self._set_sample_count)
-        self.on("SAMPle:COUNt", self._get(lambda: self._sample_count), query=True)
+        self.on_query("SAMPle:COUNt", lambda: f"{self._sample_count:+.8E}")
         if self._facts.timed:
             self.on("SAMPle:SOURce", self._set_source)
             self.on("SAMPle:TIMer", self._set_timer)
             self.on("SAMPle:TIMer", self._query_timer, query=True)
         self.on("INITiate[:IMMediate]", self._initiate)
-        self.on("DATA:POINts", self._points, query=True)
+        self.on_query("DATA:POINts", lambda: f"{self._stored():+d}")
         self.on("R", self._read_and_erase, query=True)
-        self.on("STATus:QUEStionable:CONDition", self._condition, query=True)
+        self.on_query("STATus:QUEStionable:CONDition", self._query_condition)
 
     @property
     def interval_ns(self) -> float:
@@ -74,7 +55,8 @@ class TruevoltMeter(DcMeter):
     def preset(self) -> None:
         """As after switching on."""
         super().preset()
-        self._begun = None
+        self._begun: float | None = None
+        self._taken = 0
         self._overflowed = False
         self._sample_count = self._trigger_count = 1.0
         self._timed = False
@@ -108,10 +90,7 @@ class TruevoltMeter(DcMeter):
     async def _abort(self, _parameters: str) -> None:
         self._begun = None
 
-    async def _points(self, _parameters: str) -> str:
-        return f"{self._stored():+d}"
-
-    async def _condition(self, _parameters: str) -> str:
+    def _query_condition(self) -> str:
         self._stored()
         return f"{1 << 14 if self._overflowed else 0:+d}"
 
