@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from instruments.driver_kit import specifications
-from instruments.reading import Accuracy
+from instruments.reading import Accuracy, Channel, Clock, Quantity
 from instruments.transports.addresses import checked_resource
 from instruments.transports.host_files import HostFiles, host_files
 from instruments.transports.lines import SerialFormat
@@ -214,12 +214,48 @@ class MultimeterSettings(VisaSettings):
             self.limits(), self.model, self.function, self.range
         )
 
+    def channel(
+        self,
+        clock: Clock,
+        accuracy: Accuracy,
+        aperture_s: float,
+        time_u_s: float,
+        *,
+        clock_tick_s: float = 0.0,
+        mains_hz: float = 0.0,
+        dither: float = 0.0,
+    ) -> Channel:
+        """The channel of a meter with these settings: see :class:`~instruments.reading.Channel`."""
+        return Channel(
+            name=self.function,
+            quantity=Quantity(self.function),
+            clock=clock,
+            interval_s=self.interval_s,
+            aperture_s=aperture_s,
+            accuracy=accuracy,
+            range=self.range,
+            clock_tick_s=clock_tick_s,
+            time_u_s=time_u_s,
+            mains_hz=mains_hz,
+            dither=dither,
+        )
+
 
 class NplcSettings(MultimeterSettings):
     """A multimeter whose integration time is set in mains periods."""
 
     nplc: Positive
     """At least 1 rejects the mains."""
+
+    @field_validator("nplc")
+    @classmethod
+    def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
+        model = info.data.get("model", "")
+        if model in specifications.NPLC:
+            require_one_of(value, specifications.NPLC[model])
+        elif model in specifications.NPLC_BETWEEN:
+            require_between(value, *specifications.NPLC_BETWEEN[model])
+        return value
 
     @model_validator(mode="after")
     def _fits_aperture(self) -> Self:
@@ -237,7 +273,7 @@ class NplcSettings(MultimeterSettings):
     @property
     def nplcs(self) -> tuple[float, ...]:
         """What ``nplc`` may be; empty: any value within the meter's limits."""
-        return ()
+        return specifications.NPLC.get(self.model, ())
 
     @property
     def sets_interval(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from instruments.driver_kit.base_settings import MultimeterSettings
 from instruments.driver_kit.scpi import ScpiSession
+from instruments.errors import ProtocolError
 from instruments.reading import Batch, Channel, HostClock, Identity, Status, StatusReading
 from instruments.transports.lines import MessageLine
 
@@ -16,6 +18,7 @@ LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
+Parsed = TypeVar("Parsed")
 
 
 def late_answer(late_s: float) -> str:
@@ -41,11 +44,7 @@ class ScpiMultimeter(Generic[Settings]):
         self._scpi = ScpiSession(name, line, settings.timeout_s, command_end)
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
         self._channel = channel
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
+        self.channels = (channel,)
 
     def open(self) -> Identity:
         """Connect and make sure of the model."""
@@ -53,6 +52,31 @@ class ScpiMultimeter(Generic[Settings]):
         self._scpi.resynchronise()
         self._prepare_remote_control()
         return self._scpi.expect_identity(self._expected_model(), self._settings.serial)
+
+    def _verify_settings(self, nplc: float) -> None:
+        """Wait for the set-up and make sure of it. Raises SettingRefused."""
+        scpi, settings = self._scpi, self._settings
+        scpi.ask("*OPC?", RESET_TIMEOUT_S)
+        scpi.raise_device_errors("its settings")
+        scpi.expect_function(settings.function)
+        scpi.expect_quantity(f"{self._node}:RANG?", settings.range, "the range")
+        scpi.expect_quantity(f"{self._node}:NPLC?", nplc, "NPLC")
+
+    def _ask_at_most_twice(
+        self, query: str, parse: Callable[[str], Parsed]
+    ) -> tuple[Parsed, int, int]:
+        """The parsed answer, and when it was asked for and came. Raises ProtocolError."""
+        for attempt in (1, 2):
+            asked_ns = self._clock()
+            answer = self._scpi.ask(query)
+            answered_ns = self._clock()
+            try:
+                return parse(answer), asked_ns, answered_ns
+            except ProtocolError as error:
+                self._scpi.resynchronise()
+                if attempt == 2:
+                    raise ProtocolError(f"{self._scpi.name}: {error}") from None
+        raise AssertionError
 
     def _status_batch(self, t_ns: int, detail: str) -> Batch:
         """An unreadable status in place of a reading."""

@@ -160,16 +160,12 @@ class SerialDisplayMeter:
             range=settings.range,
             time_u_s=interval_s * family.time_u_of_interval,
         )
+        self.channels = (self._channel,)
 
     @classmethod
     def family_for(cls, settings: SerialDisplaySettings) -> MeterFamily:
         """The family of a meter with these settings."""
         return cls.family
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
 
     def open(self) -> Identity:
         """Open the port. The meter gives no identity."""

@@ -21,12 +21,31 @@ _UT61E = "UNI-T UT61E Operating Manual, 1 year"
 _DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), 1 year"
 _DM3068 = "Rigol DM3068 Performance Verification Guide, 1 year limits at full scale"
 
-NPLC_34401A = (0.02, 0.2, 1.0, 10.0, 100.0)
-"""Integration times in mains periods; also those of 34460A, 34461A, 8845A and 8846A."""
-NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
-NPLC_34411A = (0.001, 0.002, *NPLC_34410A)
-NPLC_34465A = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
-"""Also those of the 34470A."""
+_NPLC_5_DIGITS = (0.3, 1.0, 10.0)
+_NPLC_34401A = (0.02, 0.2, 1.0, 10.0, 100.0)
+_NPLC_34410A = (0.006, 0.02, 0.06, 0.2, 1.0, 2.0, 10.0, 100.0)
+_NPLC_34465A = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
+NPLC: Mapping[str, tuple[float, ...]] = {
+    "34401A": _NPLC_34401A,
+    "34410A": _NPLC_34410A,
+    "34411A": (0.001, 0.002, *_NPLC_34410A),
+    "34460A": _NPLC_34401A,
+    "34461A": _NPLC_34401A,
+    "34465A": _NPLC_34465A,
+    "34470A": _NPLC_34465A,
+    "8845A": _NPLC_34401A,
+    "8846A": _NPLC_34401A,
+    "SDM3045X": _NPLC_5_DIGITS,
+    "SDM3055": _NPLC_5_DIGITS,
+    "SDM3065X": (0.005, 0.05, 0.5, 1.0, 10.0, 100.0),
+}
+"""Integration times in mains periods, of models that have only these."""
+NPLC_BETWEEN: Mapping[str, tuple[float, float]] = {
+    "2000": (0.01, 10.0),
+    "DMM6500": (0.0005, 12.0),
+    "DAQ6510": (0.0005, 12.0),
+}
+"""Limits of the integration time in mains periods, where any in between will do."""
 
 _TRUEVOLT_CURRENT: Table = {
     1e-4: (0.050, 0.025),

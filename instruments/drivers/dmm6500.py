@@ -30,9 +30,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from instruments.driver_kit.base_settings import NplcSettings, require_between
+from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.driver_kit.front_panel import FrontPanelCheck
@@ -44,12 +44,10 @@ from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongIns
 from instruments.reading import (
     EPOCH_NS,
     Batch,
-    Channel,
     Clock,
     ClockPair,
     HostClock,
     Identity,
-    Quantity,
     Status,
     StatusReading,
 )
@@ -57,6 +55,7 @@ from instruments.transports.lines import MessageLine
 
 POLL_S: Final = 0.17
 BUFFER: Final = "defbuffer1"
+_FILLED_QUERY: Final = f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"'
 _MAX_READINGS_PER_QUERY: Final = 1000
 """Readings taken by one query: about 40 kB."""
 _STAMP_U_S: Final = 0.1e-3
@@ -70,7 +69,6 @@ _TOLERANCE: Final = 0.1
 """Of ``interval_s``: what is adjusted, and what is refused when it cannot be."""
 _MIN_DELAY_S: Final = 1e-6
 """The loop refuses less than 167 ns that is not 0."""
-_MIN_NPLC, _MAX_NPLC = 0.0005, 12.0
 
 
 class Dmm6500Settings(NplcSettings):
@@ -79,12 +77,6 @@ class Dmm6500Settings(NplcSettings):
     model: Literal["DMM6500", "DAQ6510"] = "DMM6500"
     dead_man_s: Annotated[float, Field(ge=10, le=100_000)] = 600.0
     """Measures on for at most so long after this program has died."""
-
-    @field_validator("nplc")
-    @classmethod
-    def _has_nplc(cls, value: float) -> float:
-        require_between(value, _MIN_NPLC, _MAX_NPLC)
-        return value
 
     @model_validator(mode="after")
     def _dead_man_outlasts_interval(self) -> Self:
@@ -98,22 +90,6 @@ class Dmm6500Settings(NplcSettings):
         return 115_200
 
 
-def channel_of(settings: Dmm6500Settings) -> Channel:
-    """The channel of a meter with these settings."""
-    return Channel(
-        name=settings.function,
-        quantity=Quantity(settings.function),
-        clock=Clock.DEVICE,
-        interval_s=settings.interval_s,
-        aperture_s=settings.aperture_s,
-        accuracy=settings.limits_without_auto_zero(),
-        range=settings.range,
-        clock_tick_s=settings.interval_s + settings.aperture_s,
-        time_u_s=settings.aperture_s / 2 + _STAMP_U_S,
-        mains_hz=settings.mains_hz,
-    )
-
-
 class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
     """One DMM6500. Its channel is ``voltage`` or ``current``, on the meter's clock."""
 
@@ -124,7 +100,15 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, channel_of(settings))
+        channel = settings.channel(
+            Clock.DEVICE,
+            settings.limits_without_auto_zero(),
+            settings.aperture_s,
+            settings.aperture_s / 2 + _STAMP_U_S,
+            clock_tick_s=settings.interval_s + settings.aperture_s,
+            mains_hz=settings.mains_hz,
+        )
+        super().__init__(name, settings, clock, line, channel)
         self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
         self._polls = CounterPolling(POLL_S)
         self._interval_ns = settings.interval_s * 1e9
@@ -170,11 +154,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         scpi.send("FORM:ASC:PREC 16")
         scpi.send(f'TRAC:FILL:MODE CONT,"{BUFFER}"')
         scpi.send(f'TRAC:CLE "{BUFFER}"')
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
-        scpi.raise_device_errors("its settings")
-        scpi.expect_function(settings.function)
-        scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
-        scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        self._verify_settings(settings.nplc)
         scpi.expect_quantity("SYST:LFR?", settings.mains_hz, "its mains frequency (mains_hz)")
         self._capacity = int(parse_quantity(scpi.ask(f'TRAC:POIN? "{BUFFER}"')))
         self._cursor = 0
@@ -193,7 +173,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         wait_s = (self._next_poll_ns - self._clock()) * 1e-9
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
-        first, last, asked_ns, answered_ns = self._poll()
+        (first, last), asked_ns, answered_ns = self._ask_at_most_twice(_FILLED_QUERY, parse_filled)
         if self._panel.due(answered_ns) and (changed := self._panel.changed()):
             lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
@@ -272,19 +252,6 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         if self._stamp_ns is None:
             return self._epoch * EPOCH_NS
         return self._stamp_ns + round(self._interval_ns)
-
-    def _poll(self) -> tuple[int, int, int, int]:
-        for attempt in (1, 2):
-            asked_ns = self._clock()
-            answer = self._scpi.ask(f'TRAC:ACT:STAR? "{BUFFER}";:TRAC:ACT:END? "{BUFFER}"')
-            answered_ns = self._clock()
-            try:
-                return *parse_filled(answer), asked_ns, answered_ns
-            except ProtocolError as error:
-                self._scpi.resynchronise()
-                if attempt == 2:
-                    raise ProtocolError(f"{self._scpi.name}: {error}") from None
-        raise AssertionError
 
     def _may_have_overrun(self, first: int, now_ns: int) -> bool:
         """Whether so long has passed that readings may have been overwritten before they were read.

@@ -133,7 +133,7 @@ class Extech380803:
             (Quantity.VOLTAGE, settings.voltage_pct_of_reading, settings.voltage_floor_volts),
             (Quantity.CURRENT, settings.current_pct_of_reading, settings.current_floor_amps),
         )
-        self._channels = tuple(
+        self.channels = tuple(
             Channel(
                 name=quantity.value,
                 quantity=quantity,
@@ -147,11 +147,6 @@ class Extech380803:
             )
             for quantity, pct, floor in limits
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Power, voltage and current."""
-        return self._channels
 
     def open(self) -> Identity:
         """Open the port and make sure that something answers like a 380803."""
@@ -177,11 +172,11 @@ class Extech380803:
         try:
             reply = decode(self._ask())
         except ProtocolError as error:
-            channels = self._channels
+            channels = self.channels
             return batch_of_readings(
                 (c.name, t_ns, Status.UNREADABLE, str(error)) for c in channels
             )
-        readings = zip(self._channels, (reply.watts, reply.volts, reply.amps), strict=True)
+        readings = zip(self.channels, (reply.watts, reply.volts, reply.amps), strict=True)
         return batch_of_readings((channel.name, t_ns, reading, "") for channel, reading in readings)
 
     def close(self) -> None:

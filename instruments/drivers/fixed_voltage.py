@@ -51,7 +51,7 @@ class FixedVoltage:
         self._interval_ns = round(settings.interval_s * _NS_PER_S)
         self._next_ns = 0
         accuracy = Accuracy(settings.tolerance_pct / 100, 0.0, SOURCE)
-        self._channels = (
+        self.channels = (
             Channel(
                 name=_VOLTAGE,
                 quantity=Quantity.VOLTAGE,
@@ -62,11 +62,6 @@ class FixedVoltage:
                 time_u_s=_TIME_U_S,
             ),
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The voltage."""
-        return self._channels
 
     def open(self) -> Identity:
         """There is nothing to open."""

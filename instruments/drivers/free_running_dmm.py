@@ -32,11 +32,9 @@ from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import (
     Batch,
-    Channel,
     Clock,
     ClockPair,
     HostClock,
-    Quantity,
     Status,
     StatusReading,
 )
@@ -194,21 +192,6 @@ class FreeRunningDmmSettings(MultimeterSettings, PolledSettings):
         return MODELS[self.model].dialect.baud
 
 
-def channel_of(settings: FreeRunningDmmSettings) -> Channel:
-    """The channel of a meter with these settings."""
-    return Channel(
-        name=settings.function,
-        quantity=Quantity(settings.function),
-        clock=Clock.HOST,
-        interval_s=settings.interval_s,
-        aperture_s=settings.refreshed_s,
-        accuracy=settings.limits(),
-        range=settings.range,
-        time_u_s=settings.refreshed_s / 2 + _OVERHEAD_S / 2,
-        dither=dither_share(settings.dither, settings.interval_s, settings.refreshed_s),
-    )
-
-
 class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
     """One such multimeter. Its channel is ``voltage`` or ``current``, on the host's clock."""
 
@@ -221,7 +204,15 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
     ) -> None:
         self._dialect = MODELS[settings.model].dialect
         end = self._dialect.serial_end if settings.is_serial else b"\n"
-        super().__init__(name, settings, clock, line, channel_of(settings), end)
+        refreshed_s = settings.refreshed_s
+        channel = settings.channel(
+            Clock.HOST,
+            settings.limits(),
+            refreshed_s,
+            (refreshed_s + _OVERHEAD_S) / 2,
+            dither=dither_share(settings.dither, settings.interval_s, refreshed_s),
+        )
+        super().__init__(name, settings, clock, line, channel, end)
         self._repeats = StuckReadingDetector()
         self._ticks = Ticks(
             settings.interval_s, dither=settings.dither, least_s=LONGER * settings.refreshed_s

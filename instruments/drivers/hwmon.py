@@ -94,7 +94,7 @@ class Hwmon:
         self._ticks = Ticks(settings.interval_s, dither=settings.dither)
         self._paths: dict[str, str] = {}
         accuracy = Accuracy(0.0, settings.limit_kelvin, "assumed (limit_kelvin of the rig)")
-        self._channels = tuple(
+        self.channels = tuple(
             Channel(
                 name=sensor,
                 quantity=Quantity.TEMPERATURE,
@@ -107,11 +107,6 @@ class Hwmon:
             )
             for sensor in settings.sensors
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """One for each sensor in the settings."""
-        return self._channels
 
     def open(self) -> Identity:
         """Find the directory."""

@@ -128,7 +128,7 @@ class Ina2xx:
         self._directory = ""
         # Where in its own cycle the chip stands is not known.
         time_u_s = max(settings.update_interval_s, settings.interval_s) / 2
-        self._channels = tuple(
+        self.channels = tuple(
             Channel(
                 name=quantity.value,
                 quantity=quantity,
@@ -143,11 +143,6 @@ class Ina2xx:
             )
             for quantity in (Quantity.VOLTAGE, Quantity.CURRENT)
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Bus voltage, and the current through the shunt."""
-        return self._channels
 
     def open(self) -> Identity:
         """Find the chip and make sure of its model."""

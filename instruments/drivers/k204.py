@@ -136,7 +136,7 @@ class K204:
         self._line = line or settings.line(name)
         self._ticks = Ticks(settings.interval_s, dither=settings.dither)
         self._low_battery = False
-        self._channels = tuple(
+        self.channels = tuple(
             Channel(
                 name=sensor,
                 quantity=Quantity.TEMPERATURE,
@@ -149,11 +149,6 @@ class K204:
             )
             for sensor in settings.sensors
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """One for each sensor in use."""
-        return self._channels
 
     def open(self) -> Identity:
         """Open the port and make sure that something answers like a K204."""
@@ -190,7 +185,7 @@ class K204:
             for sensor in self._settings.sensors
         )
         if reply.low_battery and not self._low_battery:
-            first = self._channels[0].name
+            first = self.channels[0].name
             low_battery = StatusReading(first, t_ns, Status.LOW_BATTERY, "change its battery")
             batch = Batch(batch.blocks, (*batch.statuses, low_battery))
         self._low_battery = reply.low_battery

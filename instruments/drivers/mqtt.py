@@ -152,11 +152,7 @@ class Mqtt:
             accuracy=accuracy_from_rig(settings.accuracy_pct_of_reading, settings.accuracy_floor),
             time_u_s=settings.time_u_s or settings.interval_s,
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
+        self.channels = (self._channel,)
 
     def open(self) -> Identity:
         """Connect and log in."""

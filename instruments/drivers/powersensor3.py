@@ -115,7 +115,7 @@ class PowerSensor3:
         self._table: tuple[Sensor, ...] = ()
         self._layout = Layout(())
         self._sensors = tuple(2 * pair + odd for pair in settings.pairs for odd in (0, 1))
-        self._channels = tuple(self._channel(sensor) for sensor in self._sensors)
+        self.channels = tuple(self._channel(sensor) for sensor in self._sensors)
         self._scale = np.ones((2, len(self._sensors)))
         self._columns = np.zeros(len(self._sensors), np.intp)
         self._base_ns = -EPOCH_NS
@@ -124,11 +124,6 @@ class PowerSensor3:
         self._best_pair: ClockPair | None = None
         self._next_poll_ns = 0
         self._unaveraged: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Current and voltage of each pair."""
-        return self._channels
 
     def open(self) -> Identity:
         """Stop a stream that is on, read version and sensor table."""
@@ -330,7 +325,7 @@ class PowerSensor3:
         return self._status(self._base_ns + us * 1000 - 1, Status.LOST, detail, gap.lost)
 
     def _status(self, t_ns: int, status: Status, detail: str, count: int) -> StatusReading:
-        return StatusReading(self._channels[0].name, t_ns, status, detail, count)
+        return StatusReading(self.channels[0].name, t_ns, status, detail, count)
 
     def _append_readings(
         self,
@@ -361,7 +356,7 @@ class PowerSensor3:
         values = rows.mean(axis=1) * self._scale[0] + self._scale[1]
         # A current sensor is centred: both ends are overloads. A voltage may well be zero.
         over = (rows == LEVEL_MAX).any(axis=1)
-        for place, channel in enumerate(self._channels):
+        for place, channel in enumerate(self.channels):
             clipped = over[:, place]
             if channel.quantity is Quantity.CURRENT:
                 clipped = clipped | (rows[:, :, place] == 0).any(axis=1)
@@ -387,7 +382,7 @@ class PowerSensor3:
         self._next_poll_ns = arrived_ns + _CLOCK_PAIR_EVERY_NS
         self._best_pair = None
         return tuple(
-            ClockPair(channel.name, best.device_ns, best.host_ns, 0) for channel in self._channels
+            ClockPair(channel.name, best.device_ns, best.host_ns, 0) for channel in self.channels
         )
 
 

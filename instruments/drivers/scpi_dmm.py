@@ -13,17 +13,12 @@ meter can, because a second integration would move the window.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from instruments.driver_kit.base_settings import (
-    NplcSettings,
-    PolledSettings,
-    require_between,
-    require_one_of,
-)
+from instruments.driver_kit.base_settings import NplcSettings, PolledSettings
 from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
@@ -33,18 +28,15 @@ from instruments.driver_kit.scpi_multimeter import (
     ScpiMultimeter,
     late_answer,
 )
-from instruments.driver_kit.specifications import NPLC_34401A, NPLC_34410A, NPLC_34411A, NPLC_34465A
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
-from instruments.drivers import Driver
+from instruments.drivers import GENERIC, Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
     Accuracy,
     Batch,
-    Channel,
     Clock,
     ClockPair,
     HostClock,
-    Quantity,
     Status,
     StatusReading,
 )
@@ -77,9 +69,6 @@ _KEITHLEY_2000_SETUP = (
 class _Model:
     """What differs between models; commands have ``{node}`` for ``VOLT:DC``."""
 
-    idn: str
-    """A word of what *IDN? answers as model; empty: any."""
-    nplc: tuple[float, ...]
     overhead_s: float
     """A usual round trip less the aperture."""
     auto_zero_off: str = ""
@@ -93,61 +82,34 @@ class _Model:
     """Empty where it has none: a measurement ends with the answer to ``READ?``."""
     control_c: bool = False
     """On RS-232 the character 3 is the device clear of other buses."""
-    baud: int = 9600
-    nplc_between: tuple[float, float] | None = None
-    """Where any value in between will do."""
 
 
-_NPLC_5_DIGITS = (0.3, 1.0, 10.0)
-_AGILENT_ZERO = "{node}:ZERO:AUTO ONCE"
-
-
-def _fluke(idn: str) -> _Model:
-    return _Model(
-        idn,
-        NPLC_34401A,
-        0.02,
-        "ZERO:AUTO ONCE",
-        remote_on_lan=True,
-        local_by_command=False,
-        stop=(),
-        control_c=True,
-    )
-
+_AGILENT = _Model(0.01, "{node}:ZERO:AUTO ONCE")
+_HP_34401A = _Model(0.02, "ZERO:AUTO ONCE", local_by_command=False, stop=(), control_c=True)
+_FLUKE = replace(_HP_34401A, remote_on_lan=True)
 
 MODELS: Mapping[str, _Model] = {
-    "SDM3045X": _Model("SDM3045X", _NPLC_5_DIGITS, 0.02),
-    "SDM3055": _Model("SDM3055", _NPLC_5_DIGITS, 0.02),
-    "SDM3065X": _Model("SDM3065X", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0), 0.01, "{node}:AZ OFF"),
-    "34401A": _Model(
-        "34401A",
-        NPLC_34401A,
-        0.02,
-        "ZERO:AUTO ONCE",
-        local_by_command=False,
-        stop=(),
-        control_c=True,
-    ),
-    "34410A": _Model("34410A", NPLC_34410A, 0.01, _AGILENT_ZERO),
-    "34411A": _Model("34411A", NPLC_34411A, 0.01, _AGILENT_ZERO),
-    "34460A": _Model("34460A", NPLC_34401A, 0.01, _AGILENT_ZERO),
-    "34461A": _Model("34461A", NPLC_34401A, 0.01, _AGILENT_ZERO),
-    "34465A": _Model("34465A", NPLC_34465A, 0.01, _AGILENT_ZERO),
-    "34470A": _Model("34470A", NPLC_34465A, 0.01, _AGILENT_ZERO),
+    "SDM3045X": _Model(0.02),
+    "SDM3055": _Model(0.02),
+    "SDM3065X": _Model(0.01, "{node}:AZ OFF"),
+    "34401A": _HP_34401A,
+    "34410A": _AGILENT,
+    "34411A": _AGILENT,
+    "34460A": _AGILENT,
+    "34461A": _AGILENT,
+    "34465A": _AGILENT,
+    "34470A": _AGILENT,
     "2000": _Model(
-        "2000",
-        (),
         0.02,
         "SYST:AZER:STAT OFF",
         setup=_KEITHLEY_2000_SETUP,
-        nplc_between=(0.01, 10.0),
         local_by_command=False,
         stop=("ABOR", "INIT:CONT ON"),
         control_c=True,
     ),
-    "8845A": _fluke("8845A"),
-    "8846A": _fluke("8846A"),
-    "generic": _Model("", (), 0.05, stop=()),
+    "8845A": _FLUKE,
+    "8846A": _FLUKE,
+    GENERIC: _Model(0.05, stop=()),
 }
 
 
@@ -175,13 +137,7 @@ class ScpiDmmSettings(NplcSettings, PolledSettings):
 
     @field_validator("nplc")
     @classmethod
-    def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
-        if "model" in info.data:
-            model = MODELS[info.data["model"]]
-            if model.nplc:
-                require_one_of(value, model.nplc)
-            if model.nplc_between is not None:
-                require_between(value, *model.nplc_between)
+    def _answers_in_time(cls, value: float, info: ValidationInfo) -> float:
         mains_hz: int = info.data.get("mains_hz", 50)
         if value / mains_hz > _LONGEST_APERTURE_S:
             raise ValueError(f"must be at most {_LONGEST_APERTURE_S * mains_hz:g} here")
@@ -195,34 +151,12 @@ class ScpiDmmSettings(NplcSettings, PolledSettings):
             )
         return self
 
-    @property
-    def default_baud(self) -> int:
-        """See :class:`~instruments.driver_kit.base_settings.VisaAddress`."""
-        return MODELS[self.model].baud
-
 
 def accuracy_of(settings: ScpiDmmSettings) -> Accuracy:
     """The rig's limits of error, or those of the manual and of the auto-zero that is off."""
     if MODELS[settings.model].auto_zero_off:
         return settings.limits_without_auto_zero()
     return settings.limits()
-
-
-def channel_of(settings: ScpiDmmSettings) -> Channel:
-    """The channel of a meter with these settings."""
-    overhead_s = MODELS[settings.model].overhead_s
-    return Channel(
-        name=settings.function,
-        quantity=Quantity(settings.function),
-        clock=Clock.HOST,
-        interval_s=settings.interval_s,
-        aperture_s=settings.aperture_s,
-        accuracy=accuracy_of(settings),
-        range=settings.range,
-        time_u_s=overhead_s / 2,
-        mains_hz=settings.mains_hz,
-        dither=dither_share(settings.dither, settings.interval_s, settings.aperture_s + overhead_s),
-    )
 
 
 class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
@@ -235,8 +169,17 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, channel_of(settings))
         self._model = MODELS[settings.model]
+        busy_s = settings.aperture_s + self._model.overhead_s
+        channel = settings.channel(
+            Clock.HOST,
+            accuracy_of(settings),
+            settings.aperture_s,
+            self._model.overhead_s / 2,
+            mains_hz=settings.mains_hz,
+            dither=dither_share(settings.dither, settings.interval_s, busy_s),
+        )
+        super().__init__(name, settings, clock, line, channel)
         wanted_range = None if settings.autorange else settings.range
         self._panel = FrontPanelCheck(self._scpi, settings.function, wanted_range)
         self._repeats = StuckReadingDetector()
@@ -253,7 +196,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
             self._scpi.send("SYST:REM")
 
     def _expected_model(self) -> str:
-        return self._model.idn
+        return "" if self._settings.model == GENERIC else self._settings.model
 
     def start(self) -> None:
         """Reset, set up, verify."""
@@ -265,11 +208,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
             if command:
                 scpi.send(command.format(node=node, range=settings.range, nplc=settings.nplc))
         scpi.send("TRIG:SOUR IMM")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
-        scpi.raise_device_errors("its settings")
-        scpi.expect_function(settings.function)
-        scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
-        scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        self._verify_settings(settings.nplc)
         if settings.autorange:
             scpi.send(f"{node}:RANG:AUTO ON")
         self._range = settings.range

@@ -156,11 +156,7 @@ class Sigrok:
             ),
             time_u_s=settings.interval_s,
         )
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The one channel."""
-        return (self._channel,)
+        self.channels = (self._channel,)
 
     def open(self) -> Identity:
         """Start sigrok-cli. Raises SettingRefused where it is not installed."""

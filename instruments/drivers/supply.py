@@ -170,12 +170,7 @@ class Supply:
         self._ticks = Ticks(
             settings.interval_s, dither=settings.dither, least_s=LONGER * settings.refresh_s
         )
-        self._channels = tuple(self._describe(quantity) for quantity in _QUANTITIES)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """Volts and amps."""
-        return self._channels
+        self.channels = tuple(self._describe(quantity) for quantity in _QUANTITIES)
 
     def open(self) -> Identity:
         """Connect and make sure of the model."""
@@ -229,25 +224,18 @@ class Supply:
 
     def switch(self, on: bool) -> None:
         """Switch the output. Raises SettingRefused, and whatever the line raises."""
-        self._refuse_switching()
-        self._switch("ON" if on else "OFF")
-
-    def _refuse_switching(self) -> None:
         if not self._settings.power_cycle:
             raise SettingRefused(
                 f"{self._scpi.name}: the rig does not allow it: set power_cycle = true there, if "
                 "the drive on this output may lose its power"
             )
-
-    def _switch(self, state: str) -> None:
         output = self._settings.output
+        state, wanted = ("ON", ("ON", "1", "+1")) if on else ("OFF", ("OFF", "0", "+0"))
         self._scpi.send(self._dialect.switch.format(output=output, state=state))
-        wanted = {"ON": ("ON", "1", "+1"), "OFF": ("OFF", "0", "+0")}[state]
         deadline = time.monotonic() + _SWITCH_S
-        while True:
-            answer = self._scpi.ask(self._dialect.state.format(output=output)).upper()
-            if answer in wanted:
-                return
+        while (
+            answer := self._scpi.ask(self._dialect.state.format(output=output)).upper()
+        ) not in wanted:
             if time.monotonic() > deadline:
                 raise SettingRefused(
                     f"{self._scpi.name}: output {output} is {answer[:20]!r} after switching it "
@@ -260,23 +248,19 @@ class Supply:
 
         Raises NoAnswer, ProtocolError.
         """
-        answers: list[str] = []
-        times: list[tuple[int, int]] = []
+        together = len(self._dialect.measure) == 1
+        measured: list[tuple[str, int, int]] = []
         for query in self._dialect.measure:
             asked_ns = self._clock()
             answer = self._scpi.ask(query.format(output=self._settings.output))
-            asked = (asked_ns, self._clock())
-            if len(self._dialect.measure) > 1:
-                answers.append(answer)
-                times.append(asked)
-                continue
-            answers = answer.split(",")
-            times = [asked, asked]
-            if len(answers) != _ALL_FIELDS:  # with commas for points there are twice as many
+            answered_ns = self._clock()
+            texts = answer.split(",") if together else [answer]
+            if together and len(texts) != _ALL_FIELDS:  # twice as many, with commas for points
                 raise ProtocolError(f"expected volts, amps and watts, got {answer[:60]!r}")
+            measured += [(text, asked_ns, answered_ns) for text in texts]
         return {
-            quantity: (parse_reading(text), *asked)
-            for quantity, text, asked in zip(_QUANTITIES, answers, times, strict=False)
+            quantity: (parse_reading(text), asked_ns, answered_ns)
+            for quantity, (text, asked_ns, answered_ns) in zip(_QUANTITIES, measured, strict=False)
         }
 
     def _describe(self, quantity: Quantity) -> Channel:

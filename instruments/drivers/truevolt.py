@@ -26,25 +26,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import ValidationInfo, field_validator
-
-from instruments.driver_kit.base_settings import NplcSettings, require_one_of
+from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.counter_polling import CounterPolling
 from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
-from instruments.driver_kit.specifications import NPLC_34401A, NPLC_34410A, NPLC_34411A, NPLC_34465A
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError, SettingRefused
 from instruments.reading import (
     EPOCH_NS,
     Batch,
-    Channel,
     Clock,
     ClockPair,
     HostClock,
-    Quantity,
     Status,
     StatusReading,
 )
@@ -67,39 +62,25 @@ _FREE_RUN_TOLERANCE: Final = 0.1
 class _Model:
     memory: int
     timed: bool
-    nplc: tuple[float, ...]
     samples: int = 0
     """The most it takes for one trigger, where it has a sample timer."""
 
 
 MODELS: Mapping[str, _Model] = {
-    "34410A": _Model(50_000, timed=True, nplc=NPLC_34410A, samples=50_000),
-    "34411A": _Model(1_000_000, timed=True, nplc=NPLC_34411A, samples=1_000_000),
-    "34460A": _Model(memory=1_000, timed=False, nplc=NPLC_34401A),
-    "34461A": _Model(memory=10_000, timed=False, nplc=NPLC_34401A),
-    "34465A": _Model(50_000, timed=True, nplc=NPLC_34465A, samples=1_000_000_000),
-    "34470A": _Model(50_000, timed=True, nplc=NPLC_34465A, samples=1_000_000_000),
+    "34410A": _Model(50_000, timed=True, samples=50_000),
+    "34411A": _Model(1_000_000, timed=True, samples=1_000_000),
+    "34460A": _Model(memory=1_000, timed=False),
+    "34461A": _Model(memory=10_000, timed=False),
+    "34465A": _Model(50_000, timed=True, samples=1_000_000_000),
+    "34470A": _Model(50_000, timed=True, samples=1_000_000_000),
 }
-"""Memory without the MEM option, whether it has a sample timer, integration times."""
+"""Memory without the MEM option, and whether it has a sample timer."""
 
 
 class TruevoltSettings(NplcSettings):
     """DC volts or DC amps on one fixed range, sampled each ``interval_s`` seconds."""
 
     model: Literal["34410A", "34411A", "34460A", "34461A", "34465A", "34470A"]
-
-    @field_validator("nplc")
-    @classmethod
-    def _has_nplc(cls, value: float, info: ValidationInfo) -> float:
-        model = info.data.get("model")
-        if model is not None:
-            require_one_of(value, MODELS[model].nplc)
-        return value
-
-    @property
-    def nplcs(self) -> tuple[float, ...]:
-        """Its integration times."""
-        return MODELS[self.model].nplc
 
     @property
     def sets_interval(self) -> bool:
@@ -130,22 +111,6 @@ def parse_readings(answer: bytes) -> list[float | Status]:
     return readings
 
 
-def channel_of(settings: TruevoltSettings) -> Channel:
-    """The channel of a meter with these settings."""
-    return Channel(
-        name=settings.function,
-        quantity=Quantity(settings.function),
-        clock=Clock.DEVICE,
-        interval_s=settings.interval_s,
-        aperture_s=settings.aperture_s,
-        accuracy=settings.limits_without_auto_zero(),
-        range=settings.range,
-        clock_tick_s=settings.interval_s,
-        time_u_s=_CONVERSION_U_S,
-        mains_hz=settings.mains_hz,
-    )
-
-
 class Truevolt(ScpiMultimeter[TruevoltSettings]):
     """One Truevolt. Its channel is ``voltage`` or ``current``, on the meter's clock."""
 
@@ -156,7 +121,15 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         clock: HostClock,
         line: MessageLine | None = None,
     ) -> None:
-        super().__init__(name, settings, clock, line, channel_of(settings))
+        channel = settings.channel(
+            Clock.DEVICE,
+            settings.limits_without_auto_zero(),
+            settings.aperture_s,
+            _CONVERSION_U_S,
+            clock_tick_s=settings.interval_s,
+            mains_hz=settings.mains_hz,
+        )
+        super().__init__(name, settings, clock, line, channel)
         self._model = MODELS[settings.model]
         self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
         self._polls = CounterPolling(POLL_S)
@@ -188,11 +161,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         else:
             scpi.send("SAMP:COUN 1")
             scpi.send("TRIG:COUN INF")
-        scpi.ask("*OPC?", RESET_TIMEOUT_S)
-        scpi.raise_device_errors("its settings")
-        scpi.expect_function(settings.function)
-        scpi.expect_quantity(f"{node}:RANG?", settings.range, "the range")
-        scpi.expect_quantity(f"{node}:NPLC?", settings.nplc, "NPLC")
+        self._verify_settings(settings.nplc)
         if self._model.timed:
             least = parse_quantity(scpi.ask("SAMP:TIM? MIN"))
             if settings.interval_s < least:
@@ -269,17 +238,9 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
 
     def _poll(self) -> tuple[int, bool, int, tuple[ClockPair, ...]]:
         """Readings in memory, whether some were lost, time of the answer, clock pairs."""
-        for attempt in (1, 2):
-            asked_ns = self._clock()
-            answer = self._scpi.ask("DATA:POIN?;:STAT:QUES:COND?")
-            answered_ns = self._clock()
-            try:
-                points, condition = parse_points(answer)
-                break
-            except ProtocolError as error:
-                self._scpi.resynchronise()
-                if attempt == 2:
-                    raise ProtocolError(f"{self._scpi.name}: {error}") from None
+        (points, condition), asked_ns, answered_ns = self._ask_at_most_twice(
+            "DATA:POIN?;:STAT:QUES:COND?", parse_points
+        )
         complete = self._taken + points
         self._polls.add_poll(complete, self._interval_ns, asked_ns, answered_ns)
         self._next_poll_ns = self._polls.next_poll_ns(answered_ns, self._interval_ns)

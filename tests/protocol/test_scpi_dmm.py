@@ -195,7 +195,7 @@ def test_settings_of_unknown_accuracy_and_of_long_integration() -> None:
 
 def test_what_auto_zero_off_adds_is_the_same_in_both_drivers() -> None:
     polled = accuracy_of(settings("34461A", range=0.1))
-    shared = {"resource": "x", "function": "voltage", "nplc": 1.0, "interval_s": 0.1}
+    shared = {"resource": "TCPIP::x::INSTR", "function": "voltage", "nplc": 1.0, "interval_s": 0.1}
     streamed = TruevoltSettings.model_validate({**shared, "model": "34461A", "range": 0.1})
     assert polled == streamed.limits_without_auto_zero()
     assert polled.floor == pytest.approx(3.5e-6 + 0.2e-6 + 5e-6)

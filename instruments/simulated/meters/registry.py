@@ -27,11 +27,8 @@ from instruments.simulated.meters.truevolt import TruevoltMeter
 _KINDS: Final[Mapping[str, tuple[str, Callable[[MeterParts], SimulatedMeter]]]] = {
     "truevolt": ("truevolt", TruevoltMeter),
     "dmm6500": ("dmm6500", Dmm6500Meter),
-    "sdm3065x": (
-        "scpi_dmm",
-        partial(PolledMeter, model="SDM3065X", maker="Siglent Technologies"),
-    ),
-    "34401a": ("scpi_dmm", partial(PolledMeter, model="34401A", maker="HEWLETT-PACKARD")),
+    "sdm3065x": ("scpi_dmm", partial(PolledMeter, model="SDM3065X")),
+    "34401a": ("scpi_dmm", partial(PolledMeter, model="34401A")),
     "keithley2000": ("scpi_dmm", Keithley2000Meter),
     "dm3058": ("free_running_dmm", Dm3058Meter),
     "xdm1041": ("free_running_dmm", Xdm1041Meter),

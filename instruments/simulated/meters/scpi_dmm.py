@@ -8,7 +8,6 @@ import time
 import numpy as np
 
 from instruments.driver_kit import specifications
-from instruments.drivers import scpi_dmm
 from instruments.simulated.meter_kit.dc_meter import DcMeter
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
@@ -21,14 +20,20 @@ _FILTER_COUNT = 10
 INIT_IGNORED = ScpiError(-213, "Init ignored")
 
 
+_MAKERS_AND_NPLC = {
+    "SDM3065X": ("Siglent Technologies", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0)),
+    "34401A": ("HEWLETT-PACKARD", (0.02, 0.2, 1.0, 10.0, 100.0)),
+    "2000": ("KEITHLEY INSTRUMENTS INC.", (0.01, 10.0)),
+}
+
+
 class PolledMeter(DcMeter):
     """``READ?`` takes as long as its integration, and a little more."""
 
     possible_faults = DcMeter.possible_faults | {Fault.STUCK}
 
-    def __init__(self, parts: MeterParts, model: str, maker: str, *called: str) -> None:
-        self.nplc_between = scpi_dmm.MODELS[model].nplc_between
-        self.nplc_choices = self.nplc_between or scpi_dmm.MODELS[model].nplc
+    def __init__(self, parts: MeterParts, model: str, *called: str) -> None:
+        maker, self.nplc_choices = _MAKERS_AND_NPLC[model]
         self._last = ""
         super().__init__(parts, model, maker, *called)
         self.ignore(*(f"[SENSe:]{node}[:DC]:AZ[:STATe]" for node, _ in NODES), "[SENSe:]ZERO:AUTO")
@@ -65,9 +70,10 @@ class Keithley2000Meter(PolledMeter):
     """Measures continuously when switched on, and then will not be asked; has a filter."""
 
     function_suffix = ":DC"
+    nplc_between = (0.01, 10.0)
 
     def __init__(self, parts: MeterParts) -> None:
-        super().__init__(parts, "2000", "KEITHLEY INSTRUMENTS INC.", "MODEL 2000", "A20 /A02")
+        super().__init__(parts, "2000", "MODEL 2000", "A20 /A02")
         self._continuous = True
         self.on("INITiate:CONTinuous", self._set_continuous)
         self.on("[SENSe:]FUNCtion", self._set_function)

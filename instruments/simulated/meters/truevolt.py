@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from instruments.driver_kit import specifications
 from instruments.drivers import truevolt
 from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
 from instruments.simulated.meter_kit.faults import Fault
@@ -29,7 +30,7 @@ class TruevoltMeter(DcMeter):
     def __init__(self, parts: MeterParts) -> None:
         model = str(parts.config.settings["model"])
         self._facts = truevolt.MODELS[model]
-        self.nplc_choices = self._facts.nplc
+        self.nplc_choices = specifications.NPLC[model]
         self._memory = parts.config.memory or self._facts.memory
         super().__init__(parts, model, "Keysight Technologies")
         self.ignore("TRIGger:DELay", *(f"[SENSe:]{node}[:DC]:ZERO:AUTO" for node, _ in NODES))
