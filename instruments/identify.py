@@ -7,7 +7,6 @@ anything, so nothing is sent to one that the user has not named. Messages name t
 from __future__ import annotations
 
 import re
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from instruments.drivers import (
 )
 from instruments.errors import InstrumentError, ProtocolError
 from instruments.transports.lines import SerialFormat
-from instruments.transports.serial_line import SerialLine
+from instruments.transports.serial_line import SerialLine, bytes_until
 from instruments.transports.serial_ports import stable_path
 from instruments.transports.visa_line import VisaLine
 
@@ -97,7 +96,8 @@ class _SerialCandidate:
     identity: str
     line_format: SerialFormat
     question: bytes
-    recognised: Callable[[bytes], bool]
+    recognised: Callable[[bytes], object]
+    """What it finds of the meter in the bytes so far."""
 
 
 def _display_candidate(
@@ -109,10 +109,6 @@ def _display_candidate(
         return any(_decodes(family.decode, piece) for piece in family.split(data)[0])
 
     return _SerialCandidate(driver, identity, line_format, b"", recognised)
-
-
-def _k204(data: bytes) -> bool:
-    return _decodes(k204.decode, k204.find_reply(data))
 
 
 def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
@@ -134,15 +130,21 @@ SERIAL_CANDIDATES: Final = (
         "PowerSensor3",
         powersensor3.FORMAT,
         b"TV",
-        lambda data: re.search(rb"F4\d\d-\d+\.\d+\.\d+", data) is not None,
+        re.compile(rb"F4\d\d-\d+\.\d+\.\d+").search,
     ),
-    _SerialCandidate("k204", "Center 309 / Voltcraft K204", k204.FORMAT, b"A", _k204),
+    _SerialCandidate(
+        "k204",
+        "Center 309 / Voltcraft K204",
+        k204.FORMAT,
+        b"A",
+        k204.find_reply,
+    ),
     _SerialCandidate(
         "extech380803",
         "Extech 380803",
         extech380803.FORMAT,
         b" ",
-        lambda data: bool(extech380803.find_reply(data)),
+        extech380803.find_reply,
     ),
 )
 """Meters that send by themselves come before those that must be asked."""
@@ -161,7 +163,7 @@ def identify_serial(port: str) -> FoundInstrument:
             line.discard()
             if candidate.question:
                 line.write(candidate.question)
-            if _hears_known_meter(line, candidate):
+            if candidate.recognised(bytes_until(line, candidate.recognised, _LISTEN_S)):
                 return FoundInstrument(port, candidate.identity, candidate.driver)
         finally:
             line.close()
@@ -173,33 +175,25 @@ def identify_serial(port: str) -> FoundInstrument:
     return FoundInstrument(port, "")
 
 
+def _identity_in(data: bytes) -> str:
+    """The first whole line that may be an identity; empty: none."""
+    lines = data.decode("ascii", errors="replace").splitlines(keepends=True)
+    whole = (line.strip() for line in lines if line.endswith(("\r", "\n")))
+    return next((line for line in whole if line.count(",") >= _COMMAS_OF_IDENTITY), "")
+
+
 def _scpi_identity(line: SerialLine, end: bytes) -> str:
     """The answer to ``*IDN?``; empty: none. The meter's error queue is cleared."""
     line.open()
     try:
         line.discard()
         line.write(end.join([b"", b"SYST:REM", b"*IDN?", b""]))
-        data = b""
-        deadline = time.monotonic() + _LISTEN_S
-        while (left_s := deadline - time.monotonic()) > 0:
-            data += line.read_some(left_s)
-            for answer in data.decode("ascii", errors="replace").splitlines(keepends=True):
-                if answer.endswith(("\r", "\n")) and answer.count(",") >= _COMMAS_OF_IDENTITY:
-                    line.write(end.join([b"*CLS", b"SYST:LOC", b""]))
-                    return answer.strip()
-        return ""
+        identity = _identity_in(bytes_until(line, _identity_in, _LISTEN_S))
+        if identity:
+            line.write(end.join([b"*CLS", b"SYST:LOC", b""]))
+        return identity
     finally:
         line.close()
-
-
-def _hears_known_meter(line: SerialLine, candidate: _SerialCandidate) -> bool:
-    data = b""
-    deadline = time.monotonic() + _LISTEN_S
-    while (left_s := deadline - time.monotonic()) > 0:
-        data += line.read_some(left_s)
-        if candidate.recognised(data):
-            return True
-    return False
 
 
 def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol, TextIO, TypeVar
+from typing import Any, Final, Generic, Protocol, TextIO, TypeVar
 
 from instruments import drivers, errors
 from instruments.driver_kit.base_settings import HostFilesSettings
@@ -33,6 +33,7 @@ from instruments.errors import ConnectionLost, InstrumentError, NoAnswer, Protoc
 from instruments.instrument import Instrument
 from instruments.reading import HostClock
 from instruments.transports.host_files import HostFiles
+from instruments.transports.lines import ByteLine, MessageLine
 
 FIRST_LINE: Final = "labctl session 1"
 Result = TypeVar("Result")
@@ -42,32 +43,11 @@ readings of what it has. A read that does not wait is not counted."""
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|(\\))")
 
 
-class AnyLine(Protocol):
+class AnyLine(MessageLine, ByteLine, Protocol):
     """A line that gives messages and bytes: both kinds of line in one."""
 
-    def open(self) -> None:
-        """Connect."""
-        ...
 
-    def close(self) -> None:
-        """Let go."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send."""
-        ...
-
-    def discard(self, quiet_s: float = 0.0) -> None:
-        """Throw away what was not read."""
-        ...
-
-    def read_line(self, timeout_s: float) -> bytes:
-        """One answer."""
-        ...
-
-    def read_some(self, timeout_s: float) -> bytes:
-        """What has come in."""
-        ...
+Source = TypeVar("Source", bound=AnyLine | HostFiles)
 
 
 class RecordingEnded(ConnectionLost):
@@ -141,39 +121,43 @@ class _RecordWriter:
             raise
 
 
-class RecordingLine:
-    """A line that records what goes over another line."""
+class _Recorded(Generic[Source]):
+    """A line or files whose use is recorded."""
 
-    def __init__(self, line: AnyLine, file: TextIO) -> None:
-        self._line = line
+    def __init__(self, source: Source, file: TextIO) -> None:
+        self._source = source
         self._record = _RecordWriter(file)
 
     def open(self) -> None:
         """Connect."""
         self._record.write(EventKind.OPEN)
-        self._record.call(self._line.open)
+        self._record.call(self._source.open)
 
     def close(self) -> None:
-        """Let go."""
-        self._line.close()
+        """Close the connection."""
+        self._source.close()
         self._record.write(EventKind.CLOSE)
+
+
+class RecordingLine(_Recorded[AnyLine]):
+    """A line that records what goes over another line."""
 
     def write(self, data: bytes) -> None:
         """Send."""
         self._record.write(EventKind.SENT, data)
-        self._record.call(lambda: self._line.write(data))
+        self._record.call(lambda: self._source.write(data))
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Throw away what was not read."""
-        self._record.call(lambda: self._line.discard(quiet_s))
+        """Discard unread bytes."""
+        self._record.call(lambda: self._source.discard(quiet_s))
 
     def read_line(self, timeout_s: float) -> bytes:
         """One answer."""
-        return self._received(lambda: self._line.read_line(timeout_s))
+        return self._received(lambda: self._source.read_line(timeout_s))
 
     def read_some(self, timeout_s: float) -> bytes:
         """What has come in."""
-        return self._received(lambda: self._line.read_some(timeout_s))
+        return self._received(lambda: self._source.read_some(timeout_s))
 
     def _received(self, read: Callable[[], bytes]) -> bytes:
         data = self._record.call(read)
@@ -182,29 +166,15 @@ class RecordingLine:
         return data
 
 
-class RecordingFiles:
+class RecordingFiles(_Recorded[HostFiles]):
     """Files of a host; each read is recorded."""
 
-    def __init__(self, files: HostFiles, file: TextIO) -> None:
-        self._files = files
-        self._record = _RecordWriter(file)
-
-    def open(self) -> None:
-        """Connect."""
-        self._record.write(EventKind.OPEN)
-        self._record.call(self._files.open)
-
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
-        """See :class:`~instruments.transports.host_files.Files`."""
+        """See :class:`~instruments.transports.host_files.HostFiles`."""
         self._record.write(EventKind.SENT, json.dumps(list(patterns)).encode())
-        found = self._record.call(lambda: self._files.texts(patterns))
+        found = self._record.call(lambda: self._source.texts(patterns))
         self._record.write(EventKind.RECEIVED, json.dumps(found).encode())
         return found
-
-    def close(self) -> None:
-        """Let go."""
-        self._files.close()
-        self._record.write(EventKind.CLOSE)
 
 
 class ReplayLine:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from instruments.driver_kit.base_settings import MultimeterSettings
-from instruments.driver_kit.scpi import ScpiSession
+from instruments.driver_kit.front_panel import FrontPanelCheck
+from instruments.driver_kit.scpi import DC_FUNCTIONS, ScpiSession, parse_quantity
 from instruments.errors import ProtocolError
 from instruments.reading import Batch, Channel, HostClock, Identity, Status, StatusReading
 from instruments.transports.lines import MessageLine
@@ -16,6 +19,8 @@ RESET_TIMEOUT_S: Final = 3.0
 
 LATE_S: Final = 0.1
 """A reading whose place is not known better than ± half of this is a status."""
+
+_FUNCTION: Final = re.compile(r"[A-Z]+(:[A-Z]+)*")
 
 Settings = TypeVar("Settings", bound=MultimeterSettings)
 Parsed = TypeVar("Parsed")
@@ -43,6 +48,9 @@ class ScpiMultimeter(Generic[Settings]):
         line = line or settings.line(name)
         self._scpi = ScpiSession(name, line, settings.timeout_s, command_end)
         self._node = "VOLT:DC" if settings.function == "voltage" else "CURR:DC"
+        self._range: float | None = settings.range
+        """The range that it must be on; None: any."""
+        self._panel = FrontPanelCheck(self._scpi, self._mismatch)
         self._channel = channel
         self.channels = (channel,)
 
@@ -77,6 +85,21 @@ class ScpiMultimeter(Generic[Settings]):
                 if attempt == 2:
                     raise ProtocolError(f"{self._scpi.name}: {error}") from None
         raise AssertionError
+
+    def _mismatch(self) -> tuple[Status, str] | None:
+        """Status and detail of a setting that differs. Raises ProtocolError, NoAnswer."""
+        function = self._scpi.ask("FUNC?").strip('"').upper()
+        if not _FUNCTION.fullmatch(function):
+            raise ProtocolError(f"expected a function, got {function[:60]!r}")
+        wanted = self._settings.function
+        if function not in DC_FUNCTIONS[wanted]:
+            return Status.WRONG_FUNCTION, f"measures {function}, not DC {wanted}"
+        if self._range is None:
+            return None
+        range_ = parse_quantity(self._scpi.ask(f"{self._node}:RANG?"))
+        if math.isclose(range_, self._range, rel_tol=0.01):
+            return None
+        return Status.RANGE_CHANGED, f"range {range_:g}, not {self._range:g}"
 
     def _status_batch(self, t_ns: int, detail: str) -> Batch:
         """An unreadable status in place of a reading."""

@@ -9,7 +9,7 @@ duration of the frame on the line and half a conversion.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
@@ -300,15 +300,16 @@ def bytes_in_place(data: bytes, places: bytes) -> bool:
     return all(byte & 0xF0 == place for byte, place in zip(data, places, strict=False))
 
 
-def displayed_count(
-    segments: Sequence[int], digit_of: Mapping[int, int], letter_l: int
-) -> int | None:
-    """The number that segments show; None for OL. Raises ProtocolError for other patterns."""
+def displayed_count(segments: Sequence[int], digits: bytes, letter_l: int) -> int | None:
+    """The number that segments show; None for OL. Raises ProtocolError for other patterns.
+
+    ``digits`` has the segments of the digits from 0 to 9.
+    """
     if letter_l in segments:
         return None
-    if not all(item in digit_of for item in segments):
+    if not all(item in digits for item in segments):
         raise ProtocolError(f"segments that are no digits: {bytes(segments).hex(' ')}")
-    return int("".join(str(digit_of[item]) for item in segments))
+    return int("".join(str(digits.index(item)) for item in segments))
 
 
 def split_frames(data: bytes, places: bytes) -> tuple[list[bytes], bytes]:

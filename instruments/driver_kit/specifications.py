@@ -55,6 +55,16 @@ _TRUEVOLT_CURRENT: Table = {
     1.0: (0.100, 0.010),
     3.0: (0.200, 0.020),
 }
+_FLUKE_CURRENT: Table = {
+    1e-4: (0.05, 0.025),
+    1e-3: (0.05, 0.005),
+    1e-2: (0.05, 0.020),
+    0.1: (0.05, 0.005),
+    0.4: (0.05, 0.005),
+    1.0: (0.05, 0.020),
+    3.0: (0.10, 0.020),
+    10.0: (0.15, 0.008),
+}
 _TRUEVOLT_10A: Table = {10.0: (0.120, 0.010)}
 
 VOLTAGE: Mapping[str, tuple[str, Table]] = {
@@ -180,19 +190,8 @@ CURRENT: Mapping[str, tuple[str, Table]] = {
         _HP34401A,
         {0.01: (0.050, 0.020), 0.1: (0.050, 0.005), 1.0: (0.100, 0.010), 3.0: (0.120, 0.020)},
     ),
-    "8845A": (
-        _FLUKE,
-        {
-            1e-4: (0.05, 0.025),
-            1e-3: (0.05, 0.005),
-            1e-2: (0.05, 0.020),
-            0.1: (0.05, 0.005),
-            0.4: (0.05, 0.005),
-            1.0: (0.05, 0.020),
-            3.0: (0.10, 0.020),
-            10.0: (0.15, 0.008),
-        },
-    ),
+    "8845A": (_FLUKE, _FLUKE_CURRENT),
+    "8846A": (_FLUKE, _FLUKE_CURRENT),
     "SDM3055": (
         _SIGLENT_3055,
         {
@@ -226,9 +225,7 @@ CURRENT: Mapping[str, tuple[str, Table]] = {
         },
     ),
 }
-"""DC current of each model: source, ranges in A. The 8846A is an 8845A here."""
-
-_SAME_CURRENT = {"8846A": "8845A"}
+"""DC current of each model: source, ranges in A."""
 
 _DECADES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TIMES_TWO = (0.2, 2.0, 20.0, 200.0, 1000.0)
@@ -261,9 +258,7 @@ _AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A", "2000"
 
 def table(model: str, function: str) -> tuple[str, Table] | None:
     """Source and ranges of ``voltage`` or ``current``; None for a model without a table."""
-    if function == "voltage":
-        return VOLTAGE.get(model)
-    return CURRENT.get(_SAME_CURRENT.get(model, model))
+    return (VOLTAGE if function == "voltage" else CURRENT).get(model)
 
 
 def accuracy(model: str, function: str, range_: float) -> Accuracy | None:

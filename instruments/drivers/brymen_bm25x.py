@@ -37,18 +37,8 @@ FORMAT: Final = SerialFormat(baud=9600, rts=True, dtr=True)
 COUNTS: Final = 6_000
 INTERVAL_S: Final = 0.2
 FIRST_BYTE: Final = 0x02
-SEGMENTS: Final = {
-    0xBE: 0,
-    0xA0: 1,
-    0xDA: 2,
-    0xF8: 3,
-    0xE4: 4,
-    0x7C: 5,
-    0x7E: 6,
-    0xA8: 7,
-    0xFE: 8,
-    0xFC: 9,
-}
+SEGMENTS: Final = bytes.fromhex("be a0 da f8 e4 7c 7e a8 fe fc")
+"""Of the digits from 0 to 9."""
 LETTER_L: Final = 0x16
 _TEMPERATURE: Final = {0x1E: "°C", 0x4E: "°F"}
 

@@ -35,7 +35,6 @@ from pydantic import Field, model_validator
 from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.counter_polling import CounterPolling
-from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.scpi import parse_quantity
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver
@@ -109,7 +108,6 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             mains_hz=settings.mains_hz,
         )
         super().__init__(name, settings, clock, line, channel)
-        self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
         self._polls = CounterPolling(POLL_S)
         self._interval_ns = settings.interval_s * 1e9
         self._delay_s = 0.0
@@ -165,8 +163,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         self._begin_epoch()
         self._arm()
         scpi.raise_device_errors("to measure by its trigger model")
-        self._panel.restart()
         self._next_poll_ns = self._polled_ns = self._clock()
+        self._panel.restart(self._polled_ns)
 
     def read(self) -> Batch:
         """Poll how far the buffer is filled and read what is new, about each 0.17 s."""
@@ -174,7 +172,7 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         if wait_s > 0:
             time.sleep(min(wait_s, 0.5))
         (first, last), asked_ns, answered_ns = self._ask_at_most_twice(_FILLED_QUERY, parse_filled)
-        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
+        if changed := self._panel.changed(answered_ns):
             lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
             return Batch(statuses=(lost,))

@@ -22,7 +22,7 @@ from typing import ClassVar, Final, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit import specifications
-from instruments.driver_kit.base_settings import AccuracySettings
+from instruments.driver_kit.base_settings import AccuracySettings, require_one_of
 from instruments.driver_kit.serial_display import (
     Display,
     MeterFamily,
@@ -136,9 +136,7 @@ class Es51922Settings(SerialDisplaySettings, AccuracySettings):
     @classmethod
     def _has_range(cls, value: float, info: ValidationInfo) -> float:
         if "function" in info.data:
-            ranges = specifications.allowed_ranges("UT61E", info.data["function"])
-            if value not in ranges:
-                raise ValueError(f"must be one of {', '.join(f'{r:g}' for r in ranges)}")
+            require_one_of(value, specifications.allowed_ranges("UT61E", info.data["function"]))
         return value
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ from pydantic import model_validator
 
 from instruments.driver_kit.base_settings import MultimeterSettings, PolledSettings, Positive
 from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
-from instruments.driver_kit.scpi import DC_FUNCTIONS, QUIET_S, parse_quantity, parse_reading
+from instruments.driver_kit.scpi import DC_FUNCTIONS, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import LATE_S, ScpiMultimeter, late_answer
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.drivers import Driver
@@ -45,7 +45,6 @@ Rate = Literal["slow", "medium", "fast"]
 _SETTLE_S: Final = 4.0
 """Rigol's own example waits 3 s after a change of function and range."""
 _ASK_AGAIN_S: Final = 0.2
-_CHECK_S: Final = 2.5
 _OVERHEAD_S: Final = 0.02
 _WORD: Final = re.compile(r"[A-Z0-9]*[A-Z][A-Z0-9 :]*")
 _RATES: Mapping[str, str] = {"slow": "S", "medium": "M", "fast": "F"}
@@ -217,7 +216,6 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         self._ticks = Ticks(
             settings.interval_s, dither=settings.dither, least_s=LONGER * settings.refreshed_s
         )
-        self._next_check_ns = 0
 
     def start(self) -> None:
         """Set up, and query until the settings are in effect: the meter has no ready signal."""
@@ -235,7 +233,7 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
             raise SettingRefused(
                 f"{self._scpi.name}: {wrong} after it was set; is its panel in a menu?"
             )
-        self._next_check_ns = self._clock() + round(_CHECK_S * 1e9)
+        self._panel.restart(self._clock())
         self._repeats.restart()
         self._ticks.restart()
 
@@ -249,11 +247,9 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         # Half of refresh_s since its window ended, and half of the window to its middle.
         t_ns = (asked_ns + answered_ns) // 2 - round(self._settings.refreshed_s * 1e9)
         name = self._channel.name
-        if answered_ns >= self._next_check_ns:
-            self._next_check_ns = answered_ns + round(_CHECK_S * 1e9)
-            if (wrong := self._panel_change()) is not None:
-                self.start()
-                return Batch(statuses=(StatusReading(name, t_ns, *wrong),))
+        if changed := self._panel.changed(answered_ns):
+            self.start()
+            return Batch(statuses=(StatusReading(name, t_ns, *changed),))
         try:
             reading = parse_reading(answer.decode("ascii", errors="replace"))
         except ProtocolError as error:
@@ -277,18 +273,9 @@ class FreeRunningDmm(ScpiMultimeter[FreeRunningDmmSettings]):
         try:
             wrong = self._mismatch()
         except (ProtocolError, NoAnswer) as error:
-            self._scpi.resynchronise(QUIET_S)
+            self._scpi.resynchronise()
             return str(error)
         return wrong[1] if wrong else ""
-
-    def _panel_change(self) -> tuple[Status, str] | None:
-        """Status and detail of a changed setting; None without one, or for an unreadable answer."""
-        try:
-            wrong = self._mismatch()
-        except ProtocolError:
-            self._scpi.resynchronise(QUIET_S)
-            return None
-        return (wrong[0], f"{wrong[1]}: front panel touched") if wrong else None
 
     def _mismatch(self) -> tuple[Status, str] | None:
         """Status and detail of a setting that differs. Raises ProtocolError, NoAnswer."""

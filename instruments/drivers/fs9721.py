@@ -40,18 +40,8 @@ FORMAT: Final = SerialFormat(baud=2400, rts=False, dtr=True)
 COUNTS: Final = 4_000
 INTERVAL_S: Final = 0.33
 """Three or four frames a second."""
-SEGMENTS: Final = {
-    0x7D: 0,
-    0x05: 1,
-    0x5B: 2,
-    0x1F: 3,
-    0x27: 4,
-    0x3E: 5,
-    0x7E: 6,
-    0x15: 7,
-    0x7F: 8,
-    0x3F: 9,
-}
+SEGMENTS: Final = bytes.fromhex("7d 05 5b 1f 27 3e 7e 15 7f 3f")
+"""Of the digits from 0 to 9."""
 LETTER_L: Final = 0x68
 _PREFIXES: Final = (("n", 1e-9), ("µ", 1e-6), ("m", 1e-3), ("k", 1e3), ("M", 1e6))
 _FUNCTIONS: Final = {

@@ -52,6 +52,7 @@ from instruments.reading import (
     StatusReading,
 )
 from instruments.transports.lines import ByteLine, SerialFormat
+from instruments.transports.serial_line import bytes_until
 
 FORMAT: Final = SerialFormat(baud=115200)
 """USB-CDC: no baud rate is in effect."""
@@ -216,10 +217,7 @@ class PowerSensor3:
 
         A board with a display draws it anew after ``T`` before it answers (firmware 1.5.0).
         """
-        answer = b""
-        deadline = time.monotonic() + _ANSWER_S
-        while b"\n" not in answer and (left_s := deadline - time.monotonic()) > 0:
-            answer += self._line.read_some(left_s)
+        answer = bytes_until(self._line, lambda data: b"\n" in data, _ANSWER_S)
         return answer.split(b"\n")[0].decode("ascii", errors="replace").strip()
 
     def _read_table(self) -> tuple[Sensor, ...]:
@@ -237,10 +235,7 @@ class PowerSensor3:
         return tuple(table)
 
     def _exactly(self, count: int) -> bytes:
-        deadline = time.monotonic() + _ANSWER_S
-        data = b""
-        while len(data) < count and (left_s := deadline - time.monotonic()) > 0:
-            data += self._line.read_some(left_s)
+        data = bytes_until(self._line, lambda data: len(data) >= count, _ANSWER_S)
         if not data:
             raise NoAnswer(
                 f"{self._name}: no answer to its commands within {_ANSWER_S:g} s; is it a "
@@ -272,10 +267,7 @@ class PowerSensor3:
 
     def _read_stream_start(self) -> bytes:
         """The beginning of the stream, enough to see which sensors it has."""
-        deadline = time.monotonic() + _ANSWER_S
-        data = b""
-        while len(data) < _LAYOUT_BYTES and (left_s := deadline - time.monotonic()) > 0:
-            data += self._line.read_some(left_s)
+        data = bytes_until(self._line, lambda data: len(data) >= _LAYOUT_BYTES, _ANSWER_S)
         if not data:
             raise NoAnswer(f"{self._name}: nothing is streamed within {_ANSWER_S:g} s; reset it")
         return data

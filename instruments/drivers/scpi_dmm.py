@@ -19,7 +19,6 @@ from typing import Final, Literal, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from instruments.driver_kit.base_settings import NplcSettings, PolledSettings
-from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
 from instruments.driver_kit.scpi import QUIET_S, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import (
@@ -180,10 +179,10 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
             dither=dither_share(settings.dither, settings.interval_s, busy_s),
         )
         super().__init__(name, settings, clock, line, channel)
-        wanted_range = None if settings.autorange else settings.range
-        self._panel = FrontPanelCheck(self._scpi, settings.function, wanted_range)
+        if settings.autorange:
+            self._range = None
         self._repeats = StuckReadingDetector()
-        self._range: float | None = None
+        self._chosen_range = settings.range
         self._ticks = Ticks(settings.interval_s, dither=settings.dither)
 
     def _prepare_remote_control(self) -> None:
@@ -211,8 +210,8 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         self._verify_settings(settings.nplc)
         if settings.autorange:
             scpi.send(f"{node}:RANG:AUTO ON")
-        self._range = settings.range
-        self._panel.restart()
+        self._chosen_range = settings.range
+        self._panel.restart(self._clock())
         self._repeats.restart()
         self._ticks.restart()
 
@@ -225,7 +224,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         answered_ns = self._clock()
         t_ns = (asked_ns + answered_ns) // 2
         name = self._channel.name
-        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
+        if changed := self._panel.changed(answered_ns):
             self.start()
             return Batch(statuses=(StatusReading(name, t_ns, *changed),))
         try:
@@ -261,7 +260,7 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
         except ProtocolError:
             self._scpi.resynchronise()
             return ""
-        before, self._range = self._range, now
+        before, self._chosen_range = self._chosen_range, now
         if now > self._settings.range * 1.01:
             return f"chose range {now:g}: above {self._settings.range:g} its limits are not known"
         if now != before:

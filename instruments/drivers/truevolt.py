@@ -29,7 +29,6 @@ from typing import Final, Literal
 from instruments.driver_kit.base_settings import NplcSettings
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.counter_polling import CounterPolling
-from instruments.driver_kit.front_panel import FrontPanelCheck
 from instruments.driver_kit.scpi import parse_block, parse_quantity, parse_reading
 from instruments.driver_kit.scpi_multimeter import RESET_TIMEOUT_S, ScpiMultimeter
 from instruments.drivers import Driver
@@ -131,7 +130,6 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         )
         super().__init__(name, settings, clock, line, channel)
         self._model = MODELS[settings.model]
-        self._panel = FrontPanelCheck(self._scpi, settings.function, settings.range)
         self._polls = CounterPolling(POLL_S)
         self._next_poll_ns = 0
         self._interval_ns = settings.interval_s * 1e9
@@ -174,8 +172,8 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
         self._start_acquisition()
         if not self._model.timed:
             self._interval_ns = self._measured_interval_ns()
-        self._panel.restart()
         self._next_poll_ns = self._clock()
+        self._panel.restart(self._next_poll_ns)
 
     def read(self) -> Batch:
         """Poll how many readings there are and read them out, about each 0.17 s."""
@@ -187,7 +185,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             return self._restart_acquisition(
                 Status.MEMORY_OVERFLOW, "readings were not taken in time"
             )
-        if self._panel.due(answered_ns) and (changed := self._panel.changed()):
+        if changed := self._panel.changed(answered_ns):
             # Readings in the memory may be of the other function: they are dropped.
             lost = self._loss_status(*changed)
             self.start()

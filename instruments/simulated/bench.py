@@ -10,20 +10,16 @@ import argparse
 import ctypes
 import json
 import os
-import select
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from instruments.child_process import end_process
-from instruments.process_environment import environment_without_secrets
+from instruments.child_process import end_process, start_until_ready
 from instruments.simulated.drive.parameters import REFERENCE, Parameters, load, override
 from instruments.simulated.drive.process import DriveProcess, start_drive
 from instruments.simulated.meter_kit.config import CONFIG_NAME, MeterConfig, MetersConfig
@@ -131,24 +127,10 @@ class MetersProcess:
         (directory / CONFIG_NAME).write_text(config.model_dump_json(), encoding="utf-8")
         command = [sys.executable, "-m", "instruments.simulated.meters"]
         command += ["--dir", str(directory), "--die-with-stdin"]
-        # In a process group of its own: Ctrl-C in a terminal must not reach it.
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0,
-            env=environment_without_secrets(),
+        self.addresses: dict[str, dict[str, str]]
+        self.process, self.addresses = start_until_ready(
+            command, f"the simulated meters in {directory}", _START_TIMEOUT_S
         )
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], _START_TIMEOUT_S)
-        line = self.process.stdout.readline() if ready else b""
-        if not line.startswith(b"{"):
-            self.stop()
-            raise RuntimeError(
-                f"the simulated meters in {directory} did not start "
-                f"(exit status {self.process.returncode}, said {line!r})"
-            )
-        self.addresses: dict[str, dict[str, str]] = json.loads(line)
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 5 s."""
@@ -207,12 +189,7 @@ class Bench:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -25,6 +25,7 @@ from instruments.transports.ssh import CONNECTION_FAILED, ssh_command, ssh_failu
 
 _GONE_ERRNOS: Final = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENXIO)
 _CONNECT_TIMEOUT_S: Final = 11.0
+_ANSWER_TIMEOUT_S: Final = 2.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _GLOB: Final = re.compile(r"(\*|\?|\[!?[A-Za-z0-9_.-]+\])")
 """The parts of a pattern that the shell gets unquoted: other brackets may hold a command."""
@@ -101,7 +102,7 @@ class LocalFiles:
         """Nothing to connect."""
 
     def texts(self, patterns: Sequence[str]) -> dict[str, str | None]:
-        """See :class:`Files`."""
+        """See :class:`HostFiles`."""
         texts: dict[str, str | None] = {}
         for pattern in patterns:
             for name in sorted(glob.glob(pattern)):  # noqa: PTH207 absolute
@@ -127,7 +128,7 @@ class RemoteFiles:
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """See :class:`Files`."""
+        """See :class:`HostFiles`."""
         self.close()
         try:
             self._process = subprocess.Popen(
@@ -143,14 +144,10 @@ class RemoteFiles:
             raise ConnectionLost(
                 f"{self._name}: ssh cannot be started: {error.strerror}; install the OpenSSH client"
             ) from error
-        self._ask([], _CONNECT_TIMEOUT_S)
-
-    def texts(self, patterns: Sequence[str], timeout_s: float = 2.0) -> dict[str, str | None]:
-        """See :class:`Files`."""
-        return self._ask(patterns, timeout_s)
+        self.texts([], _CONNECT_TIMEOUT_S)
 
     def close(self) -> None:
-        """See :class:`Files`. The remote shell ends with its standard input."""
+        """See :class:`HostFiles`. The remote shell ends with its standard input."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -164,7 +161,10 @@ class RemoteFiles:
         process.stdout.close()
         process.stderr.close()
 
-    def _ask(self, patterns: Sequence[str], timeout_s: float) -> dict[str, str | None]:
+    def texts(
+        self, patterns: Sequence[str], timeout_s: float = _ANSWER_TIMEOUT_S
+    ) -> dict[str, str | None]:
+        """See :class:`HostFiles`."""
         if self._process is None:
             raise ConnectionLost(f"{self._name}: not connected to {self._destination}")
         assert self._process.stdin and self._process.stdout

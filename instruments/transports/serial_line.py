@@ -105,6 +105,18 @@ class SerialLine:
         return ConnectionLost(f"{self._name}: lost {self._port}: {error}; is it still plugged in?")
 
 
+def bytes_until(line: ByteLine, enough: Callable[[bytes], object], timeout_s: float) -> bytes:
+    """The bytes that come until those so far are ``enough``, or ``timeout_s`` is over.
+
+    Raises ConnectionLost.
+    """
+    deadline = time.monotonic() + timeout_s
+    data = b""
+    while not enough(data) and (left_s := deadline - time.monotonic()) > 0:
+        data += line.read_some(left_s)
+    return data
+
+
 def ask_for_reply(
     line: ByteLine,
     query: bytes,
@@ -118,12 +130,7 @@ def ask_for_reply(
     message ``no_answer`` where nothing comes, and ConnectionLost.
     """
     line.write(query)
-    deadline = time.monotonic() + timeout_s
-    data = b""
-    while (left_s := deadline - time.monotonic()) > 0:
-        data += line.read_some(left_s)
-        if reply := find_reply(data):
-            return reply
+    data = bytes_until(line, find_reply, timeout_s)
     if not data:
         raise NoAnswer(no_answer)
-    return data
+    return find_reply(data) or data

@@ -168,7 +168,7 @@ def test_a_buffer_that_was_not_read_in_time_is_counted() -> None:
     ) as line:
         clock = Clock()
         instrument = meter(line, clock)
-        instrument._panel.due = lambda _now: False  # type: ignore[method-assign]
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
         instrument.start()
         instrument.read()
         clock.now_ns += 20_000_000_000
@@ -191,7 +191,7 @@ def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
     ) as line:
         clock = Clock()
         instrument = meter(line, clock)
-        instrument._panel.due = lambda _now: False  # type: ignore[method-assign]
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
         instrument.start()
         clock.now_ns += 301_000_000_000
         assert instrument.read().blocks
@@ -214,7 +214,7 @@ def test_a_meter_that_stopped_by_itself_is_started_again() -> None:
     ) as line:
         clock = Clock()
         instrument = meter(line, clock)
-        instrument._panel.due = lambda _now: False  # type: ignore[method-assign]
+        instrument._panel.changed = lambda _now: None  # type: ignore[method-assign]
         instrument.start()
         instrument.read()
         for _ in range(2):

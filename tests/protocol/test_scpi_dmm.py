@@ -102,7 +102,7 @@ def test_a_whole_session_of_each_model(model: str) -> None:
         instrument.start()
         (readings,) = instrument.read().blocks
         assert readings.values.tolist() == [12.034]
-        assert readings.t_ns.tolist() == [1500]  # the middle of 1000 and 2000
+        assert readings.t_ns.tolist() == [2500]  # the middle of 2000 and 3000
         instrument.close()
 
 

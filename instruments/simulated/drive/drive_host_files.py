@@ -17,6 +17,11 @@ _KELVIN = 273.15
 _DATA_UNIT_BYTES = 512_000  # NVMe base specification, SMART log: thousands of 512 bytes
 _MINUTE_NS, _SECOND_NS = 60_000_000_000, 1_000_000_000
 
+_UNKNOWN_OF_POWER_STATE = (
+    "max_power_scale non-operational_state entry_lat exit_lat read_tput read_lat write_tput "
+    "write_lat active_power active_power_work active_scale"
+)
+
 _SHIM = """#!/bin/sh
 # Answers as nvme-cli does, for the simulated drive of this directory.
 state=$(dirname "$0")/nvme-state
@@ -154,21 +159,8 @@ class DriveHostFiles:
     def _id_ctrl(self) -> dict[str, object]:
         p = self._ssd.parameters
         powers = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
-        state = {
-            "max_power_scale": 0,
-            "non-operational_state": 0,
-            "entry_lat": 0,
-            "exit_lat": 0,
-            "read_tput": 0,
-            "read_lat": 0,
-            "write_tput": 0,
-            "write_lat": 0,
-            "idle_power": round(p.power.idle_watts * 100),
-            "idle_scale": 2,
-            "active_power": 0,
-            "active_power_work": 0,
-            "active_scale": 0,
-        }
+        state = dict.fromkeys(_UNKNOWN_OF_POWER_STATE.split(), 0)
+        state |= {"idle_power": round(p.power.idle_watts * 100), "idle_scale": 2}
         return {
             "vid": 0,
             "ssvid": 0,

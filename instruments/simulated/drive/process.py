@@ -12,7 +12,6 @@ import ctypes
 import gc
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -20,13 +19,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from pydantic import ValidationError
 
-from instruments.child_process import end_process
-from instruments.process_environment import environment_without_secrets
+from instruments.child_process import end_process, start_until_ready
 from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.ground_truth import GroundTruthWriter
 from instruments.simulated.drive.model import TICK_NS, DriveModel
@@ -121,12 +118,7 @@ class DriveProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -149,21 +141,8 @@ def start_drive(
         command += ["--set", f"{key}={json.dumps(value)}"]
     if die_with_parent:
         command += ["--die-with-parent", str(os.getpid())]
-    # In a process group of its own: Ctrl-C in a terminal must not reach it.
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, process_group=0, env=environment_without_secrets()
-    )
-    drive = DriveProcess(directory, process)
-    assert drive.process.stdout is not None
-    ready, _, _ = select.select([drive.process.stdout], [], [], _START_TIMEOUT_S)
-    line = drive.process.stdout.readline() if ready else b""
-    if not line.startswith(b"{"):
-        drive.stop()
-        raise RuntimeError(
-            f"the simulated drive in {directory} did not start "
-            f"(exit status {drive.process.returncode}, said {line!r})"
-        )
-    return drive
+    process, _ = start_until_ready(command, f"the simulated drive in {directory}", _START_TIMEOUT_S)
+    return DriveProcess(directory, process)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,9 +17,9 @@ Symbols = Mapping[str, tuple[int, int]]
 """Symbols of a display: the byte of the frame and the bit in it."""
 
 
-def segments_of(digits: str, digit_of: Mapping[int, int], letter_l: int) -> list[int]:
+def segments_of(digits: str, digit_segments: bytes, letter_l: int) -> list[int]:
     """The segments that show ``digits``; ``?`` is a pattern that is no digit."""
-    segments = {str(digit): bits for bits, digit in digit_of.items()}
+    segments = {str(digit): bits for digit, bits in enumerate(digit_segments)}
     segments |= {"L": letter_l, " ": 0x00, "?": 0x02}
     return [segments[character] for character in digits]
 
