@@ -169,6 +169,22 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
     return _with_distinct_titles(found)
 
 
+def depths_and_jobs(results: Iterable[PhaseResult]) -> dict[str, list[PhaseResult]]:
+    """The work of which a sweep varies queue depth and jobs, by its name: all its phases, each
+    pair of them once (the last)."""
+    found: dict[tuple[str, str], dict[tuple[int, int], PhaseResult]] = {}
+    for result in results:
+        phase = result.phase
+        key = phase.sweep, _workload(replace(phase, jobs=1), QUEUE_DEPTH)
+        found.setdefault(key, {})[phase.queue_depth, phase.jobs] = result
+    named: dict[str, list[PhaseResult]] = {}
+    for (sweep, workload), pairs in found.items():
+        if len({depth for depth, _ in pairs}) > 1 and len({jobs for _, jobs in pairs}) > 1:
+            name = f"{workload} ({sweep})" if workload in named else workload
+            named[name] = list(pairs.values())
+    return named
+
+
 def _with_distinct_titles(found: list[Panel]) -> tuple[Panel, ...]:
     """Panels of two sweeps with the same workload get the sweep's name into their title."""
     titles = [panel.title for panel in found]

@@ -6,6 +6,7 @@ from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
 from labctl.report.charts.cpu_use import cpu_chart
+from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
 from labctl.report.charts.over_time import time_chart
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
@@ -15,7 +16,8 @@ from labctl.report.key_figures import source_words
 
 def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep, and the whole run over time."""
-    charts = [*sweep_charts(summary), *drive_charts(summary), cpu_chart(summary)]
+    charts = [*sweep_charts(summary), depths_and_jobs_chart(summary)]
+    charts += [*drive_charts(summary), cpu_chart(summary)]
     if summary.end_ns > summary.begin_ns:
         drive = record.header.drive
         limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}

@@ -14,6 +14,7 @@ from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.record.atomic_write import write_atomically
 from labctl.record.reader import RunRecord
+from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, signed
@@ -152,7 +153,9 @@ def _part(
         figures.append(drawn(figure.chart))
         table = folder / f"{figures[-1].chart.name}.csv"
         written.append(write_atomically(table, figure.csv()))
-    sweeps = tuple(map(drawn, (*sweep_charts(summary), *drive_charts(summary))))
+    jobs = depths_and_jobs_chart(summary)
+    along = (*sweep_charts(summary), *(() if jobs is None else (jobs,)), *drive_charts(summary))
+    sweeps = tuple(map(drawn, along))
     return Part(name, summary, tuple(figures), sweeps)
 
 

@@ -6,8 +6,7 @@ block sizes and read shares. Here each table has one beside it of the watts, at 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -15,10 +14,9 @@ import altair as alt
 from labctl.analysis.latency import latency_max_us, latency_mean_us
 from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
+from labctl.report.charts.number_table import Field, TableAxes, number_table
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import (
-    CELL_INK,
-    CELL_RED,
     Datasets,
     Row,
     Spec,
@@ -27,7 +25,7 @@ from labctl.report.charts.theme import (
     log_y,
     plain,
 )
-from labctl.report.numbers import estimate_columns, prefixed, significant
+from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import Figure
 
 LEAST_SIZES, LEAST_SHARES = 3, 3
@@ -86,7 +84,7 @@ def _figure(found: Sequence[PhaseResult], name: str) -> Figure:
     single = phase.queue_depth * phase.jobs == 1
     datasets = Datasets()
     tables = (
-        (("latency_mean_us", "mean latency (µs)"), ("latency_max_us", "slowest I/O (µs)"))
+        (("latency_mean_us", "mean latency"), ("latency_max_us", "slowest I/O"))
         if single
         else (("iops", "IOPS"),)
     )
@@ -150,54 +148,11 @@ def _height(numbers: Sequence[Row]) -> int:
 
 
 def _table(datasets: Datasets, numbers: Sequence[Row], column: str, title: str) -> Spec:
-    """Block sizes down, read shares across, the number in each field, darker the more it is."""
-    shade = _shades([row[column] for row in numbers if row[column] is not None])
-    rows: list[Row] = [
-        {
-            "x": f"{row['read_pct']} %",
-            "y": row["size"],
-            "shade": shade(row[column]),
-            "text": _text(row[column]),
-            "colour": CELL_RED if row["throttled_s"] else CELL_INK,
-        }
+    """Block sizes down, read shares across."""
+    fields = [
+        Field(f"{row['read_pct']} %", row["size"], row[column], bool(row["throttled_s"]))
         for row in numbers
         if row[column] is not None
     ]
-    data = datasets.chart(rows)
-    x = alt.X(
-        "x:O", sort=_shares(numbers), title="reads",
-        axis=alt.Axis(labelAngle=0, orient="top", domain=False, ticks=False),
-    )  # fmt: skip
-    y = alt.Y(
-        "y:O", sort=_sizes(numbers), title="block size (bytes)",
-        axis=alt.Axis(domain=False, ticks=False, minExtent=40),
-    )  # fmt: skip
-    layers: list[Any] = [
-        data.mark_rect(stroke="white").encode(x=x, y=y, color=alt.Color("shade:N", scale=None)),
-        data.mark_text(fontSize=11).encode(
-            x=x, y=y, text="text:N", color=alt.Color("colour:N", scale=None)
-        ),
-    ]
-    return plain(alt.layer(*layers).properties(title=title, width=_WIDTH, height=_height(numbers)))
-
-
-def _shades(values: Sequence[float]) -> Callable[[float], str]:
-    """A colour a number, from pale to blue; over more than a decade by its logarithm."""
-    low, high = min(values), max(values)
-    pale, deep = (0xF4, 0xF8, 0xFB), (0x9E, 0xC6, 0xE0)
-
-    def shade(value: float) -> str:
-        if high <= low:
-            part = 0.0
-        elif low > 0 and high / low > 10:
-            part = math.log(value / low) / math.log(high / low)
-        else:
-            part = (value - low) / (high - low)
-        mixed = (round(a + (b - a) * part) for a, b in zip(pale, deep, strict=True))
-        return "#" + "".join(f"{one:02x}" for one in mixed)
-
-    return shade
-
-
-def _text(value: float) -> str:
-    return prefixed(value) if abs(value) >= 1000 else significant(value, 4)
+    axes = TableAxes(_shares(numbers), "reads", _sizes(numbers), "block size (bytes)", _WIDTH)
+    return number_table(datasets, axes, fields, title, "µs" if column.endswith("_us") else "")

@@ -170,6 +170,19 @@ def test_latencies_have_their_unit_on_the_axis() -> None:
     assert re.search(r">\d+ µs<", svg) and re.search(r">\d ms<", svg)
 
 
+def test_depths_and_jobs_stand_in_a_table_where_both_vary(tmp_path: Path) -> None:
+    both = Sweep(pattern=["randread"], queue_depth=[1, 8], jobs=[1, 4], duration_s=5)
+    summary = summary_of(plan(both, qd_sweep("randwrite")))
+    charts = {chart.name: chart for chart in run_charts(record_of(tmp_path, summary), summary)}
+    assert_valid(charts["jobs"].spec)
+    svg = static_svg(charts["jobs"].spec)
+    for words in ("randread 4k: IOPS", "randread 4k: mean power (W)", "randread 4k: IOPS/W"):
+        assert words in svg
+    fields = rows_of(charts["jobs"].spec, "shade")
+    assert {(row["x"], row["y"]) for row in fields} == {(q, j) for q in "18" for j in "14"}
+    assert len(fields) == 12 and "randwrite" not in svg
+
+
 def test_sweeps_are_named_by_what_they_do_where_there_is_no_room(tmp_path: Path) -> None:
     short = [
         Sweep(name=f"128 KiB sequential {word}", pattern=[word], block_size=["128k"], duration_s=12)
