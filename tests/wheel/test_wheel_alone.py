@@ -150,7 +150,9 @@ NOTHING_MISSING = {
     "--version": "labctl 0",
     "run {rig} {plan} --dry-run": "4 phases",
     "run {sending} {plan} --dry-run": "4 phases",
+    "measure {rig} --idle 0 -- sleep 2": "J ± U",
     "report {run}": "QD 4",
+    "analyse {run} --from 1 --to 3": "J ± U",
     "analyse {run}": "",
     "review {run}": "",
     "compare {run} {run}": "",
@@ -181,6 +183,7 @@ NOTHING_MISSING = {
 
 REFUSED = {
     "init": "nobody to ask",
+    "mark hello": "nothing runs",
     "queue cancel 99": "no job 99",
     "stack": "make stack",
     "stack --native --state servers --without mosquitto": "is not installed",

@@ -18,6 +18,7 @@ from labctl.service.daemon.daemon import Daemon
 from labctl.service.daemon.mqtt_commands import take_commands
 from labctl.service.daemon.periodic import send_morning_summaries, watch_disk
 from labctl.service.daemon.settings import service_settings
+from labctl.service.daemon.unit import SYSTEM_RIGS, Place, ServiceOf, install
 from labctl.service.data_dir import find_home
 
 PRIVATE = 0o077
@@ -32,8 +33,15 @@ def serve(
         Path | None,
         typer.Option("--runs", help="Directory of the runs; else in the data directory."),
     ] = None,
+    install_service: Annotated[
+        ServiceOf | None,
+        typer.Option(help="Instead: write the systemd unit for this place, and what to do next."),
+    ] = None,
 ) -> None:
     """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    if install_service is not None:
+        _install(install_service)
+        return
     found = _rigs(rigs or ())
     home = find_home()
     extras = (send_morning_summaries, watch_disk, take_commands)
@@ -42,6 +50,16 @@ def serve(
         os.umask(PRIVATE)
     daemon = Daemon(home, found, runs or home.runs, service_settings(), print_line, extras)
     asyncio.run(daemon.run())
+
+
+def _install(of: ServiceOf) -> None:
+    files = sorted(SYSTEM_RIGS.glob("*.toml")) if of is ServiceOf.SYSTEM else rig_files()
+    texts = [file.read_text("utf-8", "replace") for file in files]
+    file, steps = install(of, Place.here(texts))
+    print(f"written: {file}")
+    print("next:")
+    for step in steps:
+        print(f"  {step}")
 
 
 def print_line(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,8 +10,68 @@ from pathlib import Path
 import pytest
 
 import labctl.service.daemon
+from labctl.errors import Refused
+from labctl.service.daemon.unit import Place, ServiceOf, install, problems_of, unit_text
 
 UNIT = Path(labctl.service.daemon.__file__).parent / "labctl.service"
+
+
+PLACES = {
+    "as it is": Place(Path("/bin/true"), ("disk", "dialout")),
+    "a home with a space, a meter on USB, no groups": Place(Path("/home/a b/true"), (), usb=True),
+}
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="no systemd-analyze here"
+)
+
+
+@needs_systemd
+@pytest.mark.parametrize("of", ServiceOf)
+def test_systemd_accepts_the_unit_that_is_made_for_this_place(of: ServiceOf) -> None:
+    text = unit_text(of, Place(Path("/bin/true"), ("disk",), usb=True))
+    assert problems_of(of, text) == ""
+    assert "kill mode" in problems_of(of, text.replace("KillMode=mixed", "KillMode=nonsense"))
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
+def test_a_service_of_the_system_has_what_its_place_needs_and_no_more(place: Place) -> None:
+    text = unit_text(ServiceOf.SYSTEM, place)
+    at_home = place.command.is_relative_to("/home")
+    assert ('ExecStart="/home/a b/true" daemon' in text) == at_home
+    assert ("ProtectHome=read-only" in text) == at_home
+    assert ("DeviceAllow=char-usb_device rw" in text) == place.usb
+    assert f"SupplementaryGroups={' '.join(place.groups)}\n" in text
+    original = UNIT.read_text().splitlines()
+    changed = set(text.splitlines()) - set(original)
+    keys = {line.partition("=")[0] for line in changed}
+    assert keys <= {"ExecStart", "ProtectHome", "SupplementaryGroups", "DeviceAllow"}
+
+
+def test_a_users_service_asks_for_no_right_that_a_user_has_not() -> None:
+    text = unit_text(ServiceOf.USER, PLACES["as it is"])
+    for setting in ("User=", "Capabilit", "Device", "ProtectSystem", "/etc/labctl", "/var/lib"):
+        assert setting not in text
+    assert "WantedBy=default.target" in text
+
+
+def test_a_users_unit_is_written_again_and_another_one_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for _ in range(2):
+        file, steps = install(ServiceOf.USER, Place(Path("/bin/true")))
+    assert file == tmp_path / "systemd" / "user" / "labctl.service"
+    assert any("enable --now labctl" in step for step in steps)
+    file.write_text("[Service]\nExecStart=/bin/false\n")
+    with pytest.raises(Refused, match="not labctl's"):
+        install(ServiceOf.USER, Place(Path("/bin/true")))
+    assert "/bin/false" in file.read_text()
+
+
+def test_only_root_installs_a_service_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(Refused, match="sudo /bin/true daemon --install-service system"):
+        install(ServiceOf.SYSTEM, Place(Path("/bin/true")))
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
