@@ -49,8 +49,7 @@ def rail_watts(
 ) -> tuple[Floats, Floats]:
     """Times and watts of one rail (arguments: :func:`rail_volts`): (V − I·R)·I.
 
-    All watts of sinks and results are calculated here. (The live view and the limits use the
-    product of the newest volts and amps, which is never a result.)
+    All watts are calculated here: those of results, of sinks, of the live view and of the limits.
     """
     t, volts_at, amps_at = rail_volts(t_amps, amps, t_volts, volts, bridged, drop_ohm)
     return t, volts_at * amps_at

@@ -286,3 +286,13 @@ class TimeMean:
             n=self.n,
             n_effective=plain.n_effective,
         )
+
+
+def mean_over_time(t: Floats, values: Floats) -> float:
+    """The mean of at least one reading over the time from the first to the last; times ascend."""
+    span = float(t[-1] - t[0])
+    if not span > 0:
+        return float(values.mean())
+    mean = TimeMean(span, span / (len(t) - 1), len(t))
+    mean.add(t - t[0], values)
+    return mean.mean

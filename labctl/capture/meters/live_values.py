@@ -5,45 +5,93 @@ Nothing here is a result: results are made from the journal.
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.reading import BESIDE_VALUES, Batch, HostClock
+from instruments.reading import BESIDE_VALUES, Batch, Block, HostClock
+from labctl.analysis.power.volts_times_amps import rail_watts
+from labctl.analysis.stats.time_mean import mean_over_time
 from labctl.capture.meters.acquisition import State
 from labctl.fio.status import Interval, LiveRates
-from labctl.record.header import RailInfo
+from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.phase import Phase
 from labctl.record.timebase import NS_PER_S
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LIVE_S = 1.0
+"""A value shown is the mean over so long (or over the last two readings)."""
+
+MOST_RECENT = 4096
+"""Readings of a channel that are kept for it: of fast meters it is the mean over less."""
 
 STALE_S = 3.0
 """A value older than this (or than three readings) is not shown as the present one."""
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest readings of a channel: at least one, times ascend, on the host's clock."""
+
+    t_ns: Ints
+    values: Floats
+
+    @property
+    def mean(self) -> float:
+        """The mean over their time."""
+        return mean_over_time((self.t_ns - self.t_ns[0]).astype(np.float64), self.values)
+
+    @classmethod
+    def of(cls, value: float | None) -> Recent | None:
+        """One reading; None without a value."""
+        return None if value is None else cls(np.zeros(1, np.int64), np.array([value]))
+
+
+def recent(t_ns: Ints, values: Floats, interval_s: float) -> Recent | None:
+    """Of readings on the host's clock those of the last ``LIVE_S``, or the last two; None without
+    any. ``interval_s`` is the nominal one."""
+    if not len(t_ns):
+        return None
+    begin_ns = int(t_ns[-1]) - round(max(LIVE_S, 2 * interval_s) * NS_PER_S)
+    ascends = np.ones(len(t_ns), np.bool_)
+    ascends[:-1] = t_ns[1:] > t_ns[:-1]
+    fresh = ascends & (t_ns > begin_ns)
+    return Recent(t_ns[fresh], values[fresh])
+
+
+@dataclass(frozen=True, slots=True)
 class LiveRail:
-    """The newest watts of a rail; None while it is not known."""
+    """A rail in the last moments, as the summary has it of a phase: means over time, the watts of
+    volts and amps at the same instants. None while one is not known."""
 
     volts: float | None
     amps: float | None
-
-    @property
-    def watts(self) -> float | None:
-        """Volts times amps, when both are known."""
-        return None if self.volts is None or self.amps is None else self.volts * self.amps
+    watts: float | None
 
 
-def live_rail(rail: RailInfo, volts: float | None, sensed: float | None) -> LiveRail:
+def live_rail(rail: RailInfo, volts: Recent | None, sensed: Recent | None) -> LiveRail:
     """A rail from the newest readings of its channels; ``sensed`` is volts across a shunt, or amps.
 
     Where the volts are measured before the shunt, its drop is taken off.
     """
-    amps = sensed / rail.shunt_ohm if sensed is not None and rail.shunt_ohm else sensed
-    if rail.drop_ohm:
-        volts = None if volts is None or amps is None else volts - rail.drop_ohm * amps
-    return LiveRail(volts, amps)
+    mean_volts = None if volts is None else volts.mean
+    if sensed is None:
+        return LiveRail(None if rail.drop_ohm else mean_volts, None, None)
+    amps = sensed.values / rail.shunt_ohm if rail.shunt_ohm else sensed.values
+    mean_amps = Recent(sensed.t_ns, amps).mean
+    if volts is None or mean_volts is None:
+        return LiveRail(None, mean_amps, None)
+    origin_ns = sensed.t_ns[0]
+    t_amps, t_volts = ((one.t_ns - origin_ns).astype(np.float64) for one in (sensed, volts))
+    t, watts = rail_watts(t_amps, amps, t_volts, volts.values, math.inf, rail.drop_ohm)
+    return LiveRail(mean_volts - rail.drop_ohm * mean_amps, mean_amps, mean_over_time(t, watts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +110,42 @@ class View:
     statuses: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
 class _Newest:
-    values: NDArray[np.float64]
-    seen_ns: int
-    good_for_ns: int
+    """The last blocks of a channel: what came in ``LIVE_S``, or the last one."""
 
-    @property
-    def mean(self) -> float:
-        return float(np.add.reduce(self.values)) / len(self.values)  # faster than its mean
+    def __init__(self, interval_s: float, device_clock: bool) -> None:
+        self._interval_s, self._device_clock = interval_s, device_clock
+        self._keep_ns = round(max(LIVE_S, 2 * interval_s) * NS_PER_S)
+        self._good_for_ns = round(max(STALE_S, 3 * interval_s) * NS_PER_S)
+        self._blocks: deque[tuple[int, Block]] = deque()
+        self._n = 0
+
+    def add(self, now_ns: int, block: Block) -> None:
+        blocks = self._blocks
+        blocks.append((now_ns, block))
+        self._n += len(block)
+        while len(blocks) > 1 and (
+            self._n - len(blocks[0][1]) >= MOST_RECENT or blocks[0][0] < now_ns - self._keep_ns
+        ):
+            self._n -= len(blocks.popleft()[1])
+
+    def clear(self) -> None:
+        self._blocks.clear()
+        self._n = 0
+
+    def recent(self, now_ns: int) -> Recent | None:
+        """What it shows now; None when that is nothing, or too old.
+
+        A reading of a device clock was made before it came: the block that came with the least
+        delay says how much before.
+        """
+        if not self._blocks or now_ns - self._blocks[-1][0] > self._good_for_ns:
+            return None
+        t_ns = np.concatenate([block.t_ns for _, block in self._blocks])
+        values = np.concatenate([block.values for _, block in self._blocks])
+        if self._device_clock:
+            t_ns = t_ns + min(came_ns - int(block.t_ns[-1]) for came_ns, block in self._blocks)
+        return recent(t_ns[-MOST_RECENT:], values[-MOST_RECENT:], self._interval_s)
 
 
 class Monitor:
@@ -84,22 +159,20 @@ class Monitor:
         self._view = View()
         self._rails: tuple[RailInfo, ...] = ()
         self._temperatures: dict[str, str] = {}
-        self._good_for_ns: dict[str, int] = {}
 
     def describe(
         self,
         rails: tuple[RailInfo, ...],
         temperatures: dict[str, str],
-        intervals_s: dict[str, float],
+        channels: Sequence[ChannelInfo],
         phases_total: int,
     ) -> None:
-        """What is measured: rails, sensors, and the interval of each channel."""
+        """What is measured: rails, sensors and channels."""
         with self._lock:
             self._rails = rails
             self._temperatures = temperatures
-            self._good_for_ns = {
-                name: round(max(STALE_S, 3 * interval_s) * NS_PER_S)
-                for name, interval_s in intervals_s.items()
+            self._newest = {
+                one.name: _Newest(one.interval_s, one.clock == "device") for one in channels
             }
             self._view = replace(self._view, phases_total=phases_total)
 
@@ -110,9 +183,8 @@ class Monitor:
             for block in batch.blocks:
                 if len(block):
                     name = f"{instrument}.{block.channel}"
-                    good_for_ns = self._good_for_ns.get(name, round(STALE_S * NS_PER_S))
-                    # their mean is taken when somebody looks: readings come far more often
-                    self._newest[name] = _Newest(block.values, now_ns, good_for_ns)
+                    # what they show is calculated when somebody looks: they come far more often
+                    self._of(name).add(now_ns, block)
                     self._statuses.pop(name, None)
                     counts = self._view.counts
                     counts[instrument] = counts.get(instrument, 0) + len(block)
@@ -120,8 +192,14 @@ class Monitor:
                 if reading.status in BESIDE_VALUES:
                     continue
                 name = f"{instrument}.{reading.channel}"
-                self._newest.pop(name, None)
+                self._of(name).clear()
                 self._statuses[name] = reading.status.value
+
+    def _of(self, name: str) -> _Newest:
+        found = self._newest.get(name)
+        if found is None:
+            found = self._newest[name] = _Newest(0.0, False)
+        return found
 
     def state(self, instrument: str, state: State, reason: str) -> None:
         """An instrument came or went (called by owner threads)."""
@@ -160,16 +238,15 @@ class Monitor:
         """A consistent copy of the newest values; stale ones are left out."""
         now_ns = self._clock()
         with self._lock:
-            fresh = {
-                name: newest.mean
-                for name, newest in self._newest.items()
-                if now_ns - newest.seen_ns <= newest.good_for_ns
-            }
+            found = {name: newest.recent(now_ns) for name, newest in self._newest.items()}
+            fresh = {name: one for name, one in found.items() if one is not None}
             rails = {}
             for rail in self._rails:
                 rails[rail.name] = live_rail(rail, fresh.get(rail.voltage), fresh.get(rail.current))
             celsius = {
-                sensor: fresh[name] for sensor, name in self._temperatures.items() if name in fresh
+                sensor: fresh[name].mean
+                for sensor, name in self._temperatures.items()
+                if name in fresh
             }
             return replace(
                 self._view,

@@ -275,7 +275,7 @@ class Run:
         self.monitor.describe(
             self.rig.rail_infos(),
             self.rig.temperatures,
-            {channel.name: channel.interval_s for channel in self.rig.channel_infos},
+            self.rig.channel_infos,
             len(self.phases),
         )
 

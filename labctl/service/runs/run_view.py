@@ -13,22 +13,29 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.readings.clock_fit import EPOCH_NS
 from labctl.capture.meters.acquisition import State
-from labctl.capture.meters.live_values import STALE_S, LiveRail, View, live_rail
+from labctl.capture.meters.live_values import (
+    MOST_RECENT,
+    STALE_S,
+    LiveRail,
+    Recent,
+    View,
+    live_rail,
+    recent,
+)
 from labctl.config.rig_file import FIO_INSTRUMENT
 from labctl.fio.documents import DIRECTIONS
 from labctl.fio.status import LiveRates
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import UNREADABLE, known
-from labctl.record.layout import CHANNELS_DIR, HOST_INSTRUMENT, READING
+from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, HOST_INSTRUMENT, READING
 from labctl.record.phase import Phase, planned_s
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.run_clock import RunClock
 
-NEWEST = 8
-"""A shown value is the mean of the readings of the last second, of so many at most."""
 EVENTS_KEPT = 50
 
 
@@ -52,7 +59,7 @@ class RunView:
         instruments = {channel.name.partition(".")[0] for channel in self.header.channels}
         meters = instruments - {FIO_INSTRUMENT, HOST_INSTRUMENT}
         self._states = dict.fromkeys(meters, State.READING)
-        self._intervals = {channel.name: channel.interval_s for channel in self.header.channels}
+        self._channels = {channel.name: channel for channel in self.header.channels}
 
     def view(self) -> View:
         """The present values."""
@@ -122,23 +129,39 @@ class RunView:
 
     def _newest(self, name: str) -> float | None:
         """The present value of a channel; None when it is not known."""
+        found = self._recent(name)
+        return None if found is None else found.mean
+
+    def _recent(self, name: str) -> Recent | None:
+        """What a channel shows now, on the run's timebase; None when it is not known."""
         file = self._path / CHANNELS_DIR / name
+        channel = self._channels.get(name)
+        interval_s = 0.0 if channel is None else channel.interval_s
         try:
             found = file.stat()
-            valid_for_s = max(STALE_S, 3 * self._intervals.get(name, 0.0))
-            if abs(time.time() - found.st_mtime) > valid_for_s:
+            if abs(time.time() - found.st_mtime) > max(STALE_S, 3 * interval_s):
                 return None
-            readings = _last_readings(file, found.st_size)
+            readings = _last(file, READING, found.st_size, MOST_RECENT)
         except OSError:
             return None
-        if not len(readings):
-            return None
-        recent = readings["t"] > readings["t"][-1] - NS_PER_S
-        return float(readings["v"][recent].mean())
+        t_ns = np.ascontiguousarray(readings["t"])
+        if len(t_ns) and channel is not None and channel.clock == "device":
+            t_ns += self._ahead_ns(file, int(t_ns[-1]))
+        return recent(t_ns, np.ascontiguousarray(readings["v"]), interval_s)
+
+    def _ahead_ns(self, file: Path, device_ns: int) -> int:
+        """How far the run's timebase is ahead of a device clock, by the last look at it. Without
+        one, its last reading ``device_ns`` is of now."""
+        clock = file.with_name(f"{file.name}.clock")
+        with contextlib.suppress(OSError):
+            for look in _last(clock, CLOCK_PAIR, clock.stat().st_size, 1):
+                if int(look["device_ns"]) // EPOCH_NS == device_ns // EPOCH_NS:
+                    return int(look["host_ns"] - look["round_trip_ns"] // 2 - look["device_ns"])
+        return self.now_ns() - device_ns
 
     def _rails(self) -> dict[str, LiveRail]:
         return {
-            rail.name: live_rail(rail, self._newest(rail.voltage), self._newest(rail.current))
+            rail.name: live_rail(rail, self._recent(rail.voltage), self._recent(rail.current))
             for rail in self.header.rails
         }
 
@@ -163,7 +186,7 @@ class RunView:
         return LiveRates(iops, bytes_per_s, waited / iops if iops and waited else None)
 
 
-def _last_readings(file: Path, size: int) -> NDArray[np.void]:
-    count = size // READING.itemsize
-    first = max(count - NEWEST, 0)
-    return np.fromfile(file, READING, count - first, offset=first * READING.itemsize)
+def _last(file: Path, kind: np.dtype[np.void], size: int, most: int) -> NDArray[np.void]:
+    count = size // kind.itemsize
+    first = max(count - most, 0)
+    return np.fromfile(file, kind, count - first, offset=first * kind.itemsize)

@@ -68,7 +68,7 @@ class RemoteRig:
         """The values as for a run on this machine, as far as the topics carry them."""
         phase = self._phase()
         rails = {
-            name: LiveRail(_number(fields, "volts"), _number(fields, "amps"))
+            name: LiveRail(*(_number(fields, key) for key in ("volts", "amps", "watts")))
             for name, fields in _fresh(self.power).items()
         }
         celsius = {

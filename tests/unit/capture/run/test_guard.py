@@ -25,7 +25,8 @@ def look(
     free: int | None = 10**12,
     running_s: float = 60.0,
 ) -> GuardSample:
-    view = View(rails={"12V": LiveRail(volts, amps), "3V3": LiveRail(3.3, 0.1)})
+    watts = None if volts is None or amps is None else volts * amps
+    view = View(rails={"12V": LiveRail(volts, amps, watts), "3V3": LiveRail(3.3, 0.1, 0.33)})
     return GuardSample(view, {} if celsius is None else {"": celsius}, free, running_s)
 
 

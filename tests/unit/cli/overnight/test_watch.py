@@ -50,7 +50,7 @@ def shown(look: RunView, height: int, waiting: int) -> list[str]:
         look.view(),
         phase=look.header.phases[0],
         phases_total=2,
-        rails={"12V": LiveRail(12.0, 0.5), "3V3": LiveRail(3.3, 0.1)},
+        rails={"12V": LiveRail(12.0, 0.5, 6.0), "3V3": LiveRail(3.3, 0.1, 0.33)},
         celsius={"composite": 40.0},
         rates=LiveRates(1000.0, 4e6, 90.0),
     )

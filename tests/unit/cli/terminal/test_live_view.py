@@ -26,7 +26,7 @@ def full_view() -> View:
         phase=PHASE,
         phases_total=11,
         ends_ns=60_000_000_000,
-        rails={"12V": LiveRail(12.01, 0.5), "3V3": LiveRail(3.3, 0.25)},
+        rails={"12V": LiveRail(12.01, 0.5, 6.005), "3V3": LiveRail(3.3, 0.25, 0.825)},
         celsius={"composite": 55.5, "case": 40.0},
         rates=LiveRates(38_000.0, 155e6, 830.0),
         instruments={"v12": State.READING, "i12": State.LOST, "i33": State.READING},
@@ -57,7 +57,7 @@ def test_a_log_gets_the_moment_in_one_line() -> None:
 
 def test_what_is_not_known_is_a_dash_and_the_total_is_never_a_partial_sum() -> None:
     view = View(phase=PHASE, phases_total=1, rails={
-        "12V": LiveRail(12.0, None), "3V3": LiveRail(3.3, 0.25),
+        "12V": LiveRail(12.0, None, None), "3V3": LiveRail(3.3, 0.25, 0.825),
     })  # fmt: skip
     lines = [line.strip() for line in shown(view)]
     assert lines[2].split() == ["12V", "12.000", "V", "–", "–"]
