@@ -122,15 +122,16 @@ def problems_of(of: ServiceOf, text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="labctl-unit-") as folder:
         file = Path(folder) / UNIT
         file.write_text(text, encoding="utf-8")
+        environment = {"XDG_RUNTIME_DIR": folder, **os.environ}  # a user's systemd asks for one
         try:
             done = subprocess.run(
                 [program, f"--{of}", "verify", str(file)], capture_output=True, text=True,
-                errors="replace", timeout=VERIFY_WITHIN_S, check=False,
+                errors="replace", timeout=VERIFY_WITHIN_S, check=False, env=environment,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return ""
     lines = [line for line in done.stderr.splitlines() if UNIT in line]
-    return "\n".join(lines) if done.returncode or lines else ""
+    return "\n".join(lines)
 
 
 def install(of: ServiceOf, place: Place) -> tuple[Path, list[str]]:

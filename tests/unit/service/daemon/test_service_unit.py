@@ -39,7 +39,7 @@ def test_a_service_of_the_system_has_what_its_place_needs_and_no_more(place: Pla
     at_home = place.command.is_relative_to("/home")
     assert ('ExecStart="/home/a b/true" daemon' in text) == at_home
     assert ("ProtectHome=read-only" in text) == at_home
-    assert ("DeviceAllow=char-usb_device rw" in text) == place.usb
+    assert ("\nDeviceAllow=char-usb_device rw\n" in text) == place.usb
     assert f"SupplementaryGroups={' '.join(place.groups)}\n" in text
     original = UNIT.read_text().splitlines()
     changed = set(text.splitlines()) - set(original)
