@@ -77,7 +77,10 @@ def compare_runs(
     strict: Annotated[
         bool, typer.Option("--strict", help="A limit within the uncertainty fails, too.")
     ] = False,
-    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page here: charts with all drives."),
+    ] = None,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
     against: Annotated[
@@ -100,10 +103,17 @@ def compare_runs(
     found = compare_sides(sides)
     result = check_gate(found, gate) if gate is not None else None
     if html is not None:
+        from labctl.analysis.methods.method_results import methods_of
         from labctl.report.pages.comparison import comparison_page
+        from labctl.report.pages.review import review_figures
 
+        figures = [
+            review_figures(record, summary, methods_of(record, summary))
+            for (record, summary), *_ in sides
+        ]
         try:
-            html.write_text(comparison_page(found, sides[0][0][1], result), encoding="utf-8")
+            page = comparison_page(found, sides[0][0][1], result, figures)
+            html.write_text(page, encoding="utf-8")
         except OSError as error:
             raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
     if json_output:

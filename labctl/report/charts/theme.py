@@ -89,7 +89,7 @@ _THEME: Spec = {
         "subtitleColor": SOFT,
         "subtitlePadding": 4,
     },
-    "legend": {**_SMALL, "labelLimit": 240, "labelColor": INK, "titleColor": INK},
+    "legend": {**_SMALL, "labelLimit": 420, "labelColor": INK, "titleColor": INK},
 }
 
 

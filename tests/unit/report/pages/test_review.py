@@ -25,6 +25,7 @@ from labctl.report.pages.report_files import wants_review
 from labctl.report.pages.review import review_figures, write_review
 from labctl.report.review_charts.conditioned import conditioned_figure
 from labctl.report.review_charts.consistency import WattsPerSecond, consistency_figure
+from labctl.report.review_charts.drives_together import drives_together
 from labctl.report.review_charts.efficiency import efficiency_figure
 from labctl.report.review_charts.headline import headline_figure
 from labctl.report.review_charts.matrix import matrix_figures
@@ -251,6 +252,19 @@ def test_the_page_and_its_files(tmp_path: Path) -> None:
         assert (folder / f"{name}.csv").read_text().count("\n") > 1
         assert f'href="review/{name}.csv"' in page
     assert not [file for file in record.path.rglob(".*") if file.is_file()]
+
+
+def test_each_method_has_one_chart_with_all_drives(tmp_path: Path) -> None:
+    record, summary = reviewed(tmp_path)
+    figures = review_figures(record, summary, methods_of(record, summary))
+    charts = {one.name: one for one in drives_together({"A old": figures, "B new": figures})}
+    long = next(name for name in charts if "consistency" in name)
+    assert set(charts) == {"method-headline", long, "method-mixed", "method-transfer"}
+    for chart in charts.values():
+        assert_valid(chart.spec)
+        svg = static_svg(chart.spec)
+        assert ">A old<" in svg and ">B new<" in svg
+    assert drives_together({"A old": figures}) == ()
 
 
 def test_a_plan_without_review_charts_has_a_page_all_the_same(tmp_path: Path) -> None:
