@@ -54,8 +54,8 @@ def modes_below(folder: Path) -> list[tuple[Path, int]]:
 
 
 def queued(home: Path, rig: Path, plan: Path, *more: str) -> list[int]:
-    said = labctl(home, "queue", "add", str(rig), str(plan), "--json", *more).stdout
-    return [job["id"] for job in json.loads(said)]
+    messages = labctl(home, "queue", "add", str(rig), str(plan), "--json", *more).stdout
+    return [job["id"] for job in json.loads(messages)]
 
 
 def test_it_does_job_after_job_and_refuses_others_meanwhile(
@@ -93,7 +93,7 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
             daemon.until(lambda run=run: not fios_below(run), 60)  # type: ignore[misc]
             daemon.start()
         job = daemon.until_over(number)
-    assert job.state is JobState.DONE, daemon.said()
+    assert job.state is JobState.DONE, daemon.messages()
     outcomes = [attempt.outcome for attempt in job.attempts]
     assert outcomes == [
         AttemptOutcome.INTERRUPTED,
@@ -134,9 +134,9 @@ def test_with_a_rig_that_was_changed_since_it_begins_anew(
         rig.write_text(rig.read_text() + limits)
         daemon.start()
         second = daemon.until_in_phase(number, 1, attempt=2)
-        assert daemon.until_over(number).state is JobState.DONE, daemon.said()
+        assert daemon.until_over(number).state is JobState.DONE, daemon.messages()
     assert first != second
-    assert "begins anew" in daemon.said() and "limits.hours" in daemon.said()
+    assert "begins anew" in daemon.messages() and "limits.hours" in daemon.messages()
     assert_completed_once(second)
 
 
@@ -196,11 +196,11 @@ def test_a_report_that_cannot_be_written_has_nothing_measured_again(
         (run / PAGE_FILE).mkdir(mode=0o700)
         job = daemon.until_over(number)
         assert job.state is JobState.DONE and len(job.attempts) == 1
-        assert f"{run.name} has no report" in daemon.said()
+        assert f"{run.name} has no report" in daemon.messages()
     assert_completed_once(run)
 
 
-def test_systemd_is_told_when_it_is_ready_alive_reloading_and_stopping(
+def test_systemd_is_notified_when_it_is_ready_alive_reloading_and_stopping(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
     address = tmp_path / "notify"

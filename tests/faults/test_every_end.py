@@ -171,7 +171,7 @@ async def test_what_shows_a_run_may_fail(
     assert (outcome.outcome, outcome.reason, outcome.exit_code) == ("completed", "", 0)
 
 
-async def test_a_driver_that_raises_in_close_is_told_of(
+async def test_a_driver_that_raises_in_close_is_reported(
     begun: Begun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = type(begun.run.rig).create_instruments

@@ -92,15 +92,15 @@ def test_each_costs_its_phase_alone(bench: Bench, tmp_path: Path) -> None:
         for event in RunRecord(run.path).events
         if event.kind == "phase_ended"
     }
-    told = {depth: ends[1 + index] for index, depth in enumerate(depths)}
-    assert {depth for depth, (outcome, _) in told.items() if outcome == "failed"} == {
+    reported = {depth: ends[1 + index] for index, depth in enumerate(depths)}
+    assert {depth for depth, (outcome, _) in reported.items() if outcome == "failed"} == {
         GARBAGE_AT, ERRORS_AT, SILENT_AT, CRASH_AT,
     }  # fmt: skip
-    assert "nothing in stdout tells of any I/O" in told[GARBAGE_AT][1]
-    assert "error 5 (Input/output error)" in told[ERRORS_AT][1]
-    assert "nothing in stdout tells of any I/O" in told[SILENT_AT][1]
-    assert "signal 11" in told[CRASH_AT][1]
-    assert told[WELL_AT] == ("completed", "")
+    assert "nothing in stdout tells of any I/O" in reported[GARBAGE_AT][1]
+    assert "error 5 (Input/output error)" in reported[ERRORS_AT][1]
+    assert "nothing in stdout tells of any I/O" in reported[SILENT_AT][1]
+    assert "signal 11" in reported[CRASH_AT][1]
+    assert reported[WELL_AT] == ("completed", "")
     end = RunRecord(run.path).end
     assert end is not None and end.data["outcome"] == "failed"
     assert f"4 of {len(depths) + 2} phases" in str(end.data["reason"])

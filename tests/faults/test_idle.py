@@ -41,9 +41,9 @@ def test_stopped_and_its_clock_stepped_an_idle_record_says_so(bench: Bench, tmp_
         process.send_signal(signal.SIGSTOP)
         time.sleep(STOPPED_S)
         process.send_signal(signal.SIGCONT)
-        until_told(process, path, "held_up")
+        until_reported(process, path, "held_up")
         clock.step(HOUR_S)
-        until_told(process, path, "wall_clock_step")
+        until_reported(process, path, "wall_clock_step")
         until_recorded(process, runs, len(RunRecord(path).readings(POLLED)) + 20)
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=WITHIN_S)
@@ -57,8 +57,8 @@ def test_stopped_and_its_clock_stepped_an_idle_record_says_so(bench: Bench, tmp_
     assert step.data["seconds"] == pytest.approx(HOUR_S, abs=0.1)
     assert miscounted(record) == []
     assert_times_ascend(path)
-    (told,) = [line for line in summarise(record).problems if "stood still" in line]
-    lost = {name: int(count) for count, name in re.findall(r"(\d+) of ([\w.]+)", told)}
+    (reported,) = [line for line in summarise(record).problems if "stood still" in line]
+    lost = {name: int(count) for count, name in re.findall(r"(\d+) of ([\w.]+)", reported)}
     assert lost[POLLED] > 0.6 * STOPPED_S / record.channel(POLLED).interval_s
     assert CHANNEL not in lost
 
@@ -72,7 +72,7 @@ def until_recorded(process: subprocess.Popen[str], runs: Path, count: int) -> Pa
     return found[0]
 
 
-def until_told(process: subprocess.Popen[str], path: Path, kind: str) -> None:
+def until_reported(process: subprocess.Popen[str], path: Path, kind: str) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not any(event.kind == kind for event in RunRecord(path).events):
         assert process.poll() is None and time.monotonic() < deadline, RunRecord(path).events

@@ -22,15 +22,15 @@ from tests.soak.counts import miscounted_of
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
 
-def told(run: Path, kind: str) -> list[Event]:
+def reported(run: Path, kind: str) -> list[Event]:
     return [event for event in RunRecord(run).events if event.kind == kind]
 
 
-def until_told(run: Interruptible, kind: str, counts: dict[str, int]) -> None:
+def until_reported(run: Interruptible, kind: str, counts: dict[str, int]) -> None:
     """Wait until each instrument was in so many events of a kind."""
     deadline = time.monotonic() + WITHIN_S
     while True:
-        seen = Counter(event.data["instrument"] for event in told(run.path, kind))
+        seen = Counter(event.data["instrument"] for event in reported(run.path, kind))
         if all(seen[name] >= count for name, count in counts.items()):
             return
         assert run.process is not None and run.process.poll() is None, run.process
@@ -70,12 +70,12 @@ def test_each_comes_back_with_its_gap_and_the_others_lose_nothing(tmp_path: Path
         names = [meter.name for meter in bench.config.meters]
         for name in names:
             bench.inject(name, "disconnect", 0.5)
-            until_told(run, "instrument_lost", {name: 1})
-        until_told(run, "instrument_back", dict.fromkeys(names, 1))
+            until_reported(run, "instrument_lost", {name: 1})
+        until_reported(run, "instrument_back", dict.fromkeys(names, 1))
         without_power(bench)
-        until_told(run, "instrument_lost", dict.fromkeys(names, 2))
+        until_reported(run, "instrument_lost", dict.fromkeys(names, 2))
         with_power(bench)
-        until_told(run, "instrument_back", dict.fromkeys(names, 2))
+        until_reported(run, "instrument_back", dict.fromkeys(names, 2))
         record = RunRecord(run.path)
         seen = {info.name: len(record.readings(info.name)) for info in record.header.channels}
         deadline = time.monotonic() + WITHIN_S
@@ -86,9 +86,9 @@ def test_each_comes_back_with_its_gap_and_the_others_lose_nothing(tmp_path: Path
         output, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130 and "Traceback" not in output, output
     assert fios_below(run.path) == []
-    lost = [event.data["instrument"] for event in told(run.path, "instrument_lost")]
+    lost = [event.data["instrument"] for event in reported(run.path, "instrument_lost")]
     assert list(dict.fromkeys(lost)) == names  # each when its own cable was pulled
-    assert all(event.data["gap_s"] > 0 for event in told(run.path, "instrument_back"))
+    assert all(event.data["gap_s"] > 0 for event in reported(run.path, "instrument_back"))
     assert_times_ascend(run.path)
     record = RunRecord(run.path)
     assert record.problems == []

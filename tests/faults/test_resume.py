@@ -101,8 +101,8 @@ def assert_nothing_lost(
     assert_completed_once(run.path)
     assert_times_ascend(run.path)
     record, summary = RunRecord(run.path), run.summary()
-    told = [line for line in summary.problems if line.startswith("interrupted")]
-    assert bool(told) == bool(killed_ns) and len(told) <= len(killed_ns)
+    reported = [line for line in summary.problems if line.startswith("interrupted")]
+    assert bool(reported) == bool(killed_ns) and len(reported) <= len(killed_ns)
     assert_true(record, summary, folder)
     for name, lost_s in lost_before(run.path, killed_ns).items():
         for kill_ns, seconds in lost_s.items():
@@ -163,7 +163,7 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
     file = run.path / HEADER_FILE
     header = json.loads(file.read_text())
     meter = next(iter(header["identities"]))
-    for key, value, told in (
+    for key, value, reported in (
         ("identities", {**header["identities"], meter: "another"}, meter),
         ("drive_state", {**header["drive_state"], "serial": "ANOTHER"}, "ANOTHER"),
         ("plan_text", 'resume = "forbid"\n' + header["plan_text"], "forbid"),
@@ -172,7 +172,7 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
         done = subprocess.run(
             labctl(*run.resume_words), capture_output=True, text=True, check=False
         )
-        assert done.returncode == 2 and told in done.stderr, done.stderr
+        assert done.returncode == 2 and reported in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
     assert events_file(run.path) == before
 
@@ -193,8 +193,8 @@ def test_stopped_for_some_seconds_it_goes_on_by_itself(bench: Bench, tmp_path: P
     record, summary = RunRecord(run.path), run.summary()
     assert miscounted(record) == []
     assert not any(event.data.get("channel") == CHANNEL for event in record.events)
-    told = [line for line in summary.problems if line.startswith("labctl stood still for")]
-    (marked,) = [line for line in told if "in phase 2 (randread 4k QD8)" in line]
+    reported = [line for line in summary.problems if line.startswith("labctl stood still for")]
+    (marked,) = [line for line in reported if "in phase 2 (randread 4k QD8)" in line]
     lost = {name: int(count) for count, name in re.findall(r"(\d+) of ([\w.]+)", marked)}
     polled = record.channel("v12.voltage").interval_s
     assert lost["v12.voltage"] > 0.7 * STOPPED_S / polled

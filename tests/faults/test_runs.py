@@ -230,7 +230,7 @@ class Trouble:
     seconds: float
     event: str
     """Words of the event that tells of it."""
-    told: str
+    reported: str
     """Words of the report's problem."""
 
 
@@ -275,15 +275,15 @@ def troubled(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Troubled
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.fault)
-def test_a_meter_in_trouble_is_told(troubled: TroubledRun, trouble: Trouble) -> None:
-    told = [
+def test_a_meter_in_trouble_is_reported(troubled: TroubledRun, trouble: Trouble) -> None:
+    reported = [
         f"{event.data.get('channel', '')} {event.data.get('status', event.data.get('reason'))}"
         for event in RunRecord(troubled.path).events
         if event.kind in ("status", "instrument_lost")
     ]
-    assert any(trouble.event in words for words in told), (told, troubled.output)
+    assert any(trouble.event in words for words in reported), (reported, troubled.output)
     problems = troubled.summary["problems"]
-    assert any(trouble.told in problem for problem in problems), problems
+    assert any(trouble.reported in problem for problem in problems), problems
 
 
 def test_a_meter_in_trouble_costs_its_readings_and_gives_no_wrong_watts(

@@ -86,8 +86,8 @@ def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> No
     home = tmp_path / "home"
     config = configure(overrides=SLOW)
     with Bench(tmp_path / "bench", config) as bench, Killed(home, bench.rig) as daemon:
-        said = labctl(home, "queue", "add", str(bench.rig), str(plan), "--yes", "--json").stdout
-        number = int(json.loads(said)[0]["id"])
+        message = labctl(home, "queue", "add", str(bench.rig), str(plan), "--yes", "--json").stdout
+        number = int(json.loads(message)[0]["id"])
         daemon.until_attempt(number, 1)
         daemon.kill_run(number)  # before it has a directory
         run = daemon.until_in_phase(number, PURGE, attempt=2)
@@ -99,10 +99,10 @@ def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> No
         daemon.until_last(run, "run_ended", None, 4)
         daemon.kill_run(number)  # in the report
         job = daemon.until_over(number)
-        assert job.state is JobState.DONE, daemon.said()
+        assert job.state is JobState.DONE, daemon.message()
         daemon.until(lambda: (run / PAGE_FILE).exists())
         assert not rigs_in_use(daemon.home) and fios_below(daemon.home.runs) == []
-    assert "Traceback" not in daemon.said() and "unexpected" not in daemon.said()
+    assert "Traceback" not in daemon.message() and "unexpected" not in daemon.message()
     outcomes = [attempt.outcome for attempt in job.attempts]
     assert len(outcomes) >= 5 and outcomes[-1] is AttemptOutcome.COMPLETED
     assert set(outcomes[:-1]) == {AttemptOutcome.INTERRUPTED}

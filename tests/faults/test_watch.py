@@ -65,9 +65,11 @@ def test_a_running_job_is_shown_and_keys_pause_and_cancel(bench: Bench, tmp_path
     with DaemonProcess(home, bench.rig) as daemon:
         daemon.until_in_phase(1, 1)
         time.sleep(2.5)
-        said = labctl(home, "status").stdout
-        assert "job 1: long" in said and "phase 2/4 randread 4k QD1" in said and " W" in said
-        assert all(len(line) <= 80 for line in said.splitlines()), said
+        message = labctl(home, "status").stdout
+        assert (
+            "job 1: long" in message and "phase 2/4 randread 4k QD1" in message and " W" in message
+        )
+        assert all(len(line) <= 80 for line in message.splitlines()), message
         data = json.loads(labctl(home, "status", "--json").stdout)
         (rig,) = data["rigs"]
         assert rig["state"] == "running" and rig["now"]["io"]["iops"] > 10

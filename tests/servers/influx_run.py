@@ -141,7 +141,7 @@ class MadeRun:
             pairs["device_ns"] = self._device(meter, looked + trip * 0.4)
             pairs["host_ns"] = self.epoch_ns + np.rint((looked + trip) * S).astype(np.int64)
             pairs["round_trip_ns"] = np.rint(trip * S).astype(np.int64)
-        return {"t": t, "host": host, "readings": readings, "looked": looked, "pairs": pairs}
+        return {"t": t, "host": host, "readings": readings, "sampled_s": looked, "pairs": pairs}
 
     @staticmethod
     def _device(meter: Meter, t: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -198,7 +198,7 @@ class MadeRun:
         for name, data in self.data.items():
             until = to_s - (late or {}).get(name, 0.0)
             folder = self.path / CHANNELS_DIR
-            self._append(folder / f"{name}.clock", data["looked"], data["pairs"], until)
+            self._append(folder / f"{name}.clock", data["sampled_s"], data["pairs"], until)
             self._append(folder / name, data["t"], data["readings"], until)
 
     def _append(self, file: Path, t: NDArray[Any], rows: NDArray[Any], until: float) -> None:

@@ -68,8 +68,10 @@ def _is_1(binary: str) -> bool:
 @functools.cache
 def _is_before_1_8(binary: str) -> bool:
     """Whether it lacks the write address of 2.x; not a build that does not know its version."""
-    said = subprocess.run([binary, "version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"InfluxDB v1\.(\d+)", said)
+    message = subprocess.run(
+        [binary, "version"], capture_output=True, text=True, check=False
+    ).stdout
+    found = re.search(r"InfluxDB v1\.(\d+)", message)
     return found is not None and int(found[1]) < 8
 
 

@@ -23,9 +23,9 @@ def settings_of(server: Mosquitto, **values: Any) -> MqttSettings:
 
 
 def sink_of(
-    run: MadeRun, server: Mosquitto, told: list[str], *, live: bool = True, **values: Any
+    run: MadeRun, server: Mosquitto, reported: list[str], *, live: bool = True, **values: Any
 ) -> MqttSink:
-    return MqttSink(run.path, settings_of(server, **values), told.append, live=live, pace=QUICK)
+    return MqttSink(run.path, settings_of(server, **values), reported.append, live=live, pace=QUICK)
 
 
 class Grown:

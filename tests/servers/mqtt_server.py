@@ -170,7 +170,7 @@ class Listener:
         """Wait for so many different events."""
         await self.until(lambda: len(self.ids) == count)
 
-    async def until_told(self, topic: str) -> None:
+    async def until_reported(self, topic: str) -> None:
         await self.until(lambda: any(name == topic for name, _, _ in self.heard))
 
     def last(self) -> dict[str, bytes]:

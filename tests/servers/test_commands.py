@@ -195,13 +195,13 @@ async def test_over_a_real_broker_commands_are_answered_also_after_it_was_away(
     rig_file.write_text(
         f'{RIG.read_text()}\n[sinks.mqtt]\nhost = "127.0.0.1"\nport = {server.port}\n'
     )
-    told: list[str] = []
+    reported: list[str] = []
     daemon = Daemon(
         home,
         [load_rig(rig_file)],
         home.runs,
         ServiceSettings(commands=True, large_commands=True),
-        told.append,
+        reported.append,
     )
     listening = asyncio.create_task(take_commands(daemon))
     try:
@@ -251,12 +251,12 @@ async def test_without_permission_no_broker_is_asked_until_settings_are_read_aga
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("labctl.service.daemon.mqtt_commands.SETTINGS_EVERY_S", 0.01)
-    told: list[str] = []
-    daemon = Daemon(home, [load_rig(RIG)], home.runs, ServiceSettings(), told.append)
+    reported: list[str] = []
+    daemon = Daemon(home, [load_rig(RIG)], home.runs, ServiceSettings(), reported.append)
     listening = asyncio.create_task(take_commands(daemon))
     await asyncio.sleep(0.1)
-    assert told == [] and not listening.done()
+    assert reported == [] and not listening.done()
     daemon.settings = ServiceSettings(commands=True)
     async with asyncio.timeout(30):
         await listening  # the rig names no broker: that is told, and there is nothing to hear
-    assert "no commands over MQTT" in told[0]
+    assert "no commands over MQTT" in reported[0]

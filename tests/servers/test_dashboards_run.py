@@ -61,7 +61,7 @@ class RealRun:
     """A run on disk, what it printed, and the server that it was shipped to while it was on."""
 
     path: Path
-    said: str
+    message: str
     server: InfluxServer
 
     @property
@@ -98,8 +98,8 @@ def interrupt_a_run(bench: Bench, folder: Path, server: InfluxServer) -> None:
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.1)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
-    assert run.returncode == 130, said
+    _, message = run.communicate(timeout=60)
+    assert run.returncode == 130, message
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +117,10 @@ def run(
     interrupt_a_run(bench, tmp_path_factory.mktemp("interrupted"), server)
     folder = tmp_path_factory.mktemp("completed")
     process = started(bench, PLAN, folder, server)
-    _, said = process.communicate(timeout=180)
-    assert process.returncode == 0, said
+    _, message = process.communicate(timeout=180)
+    assert process.returncode == 0, message
     (path,) = find_runs(folder / "runs")
-    return RealRun(path, said, server)
+    return RealRun(path, message, server)
 
 
 @pytest.fixture(scope="module", params=kinds(), ids="{}.x".format)
@@ -147,7 +147,7 @@ def database(
 
 
 def test_what_was_shipped_live_is_what_the_journal_says(run: RealRun) -> None:
-    assert "labctl:" not in run.said
+    assert "labctl:" not in run.message
     stored = run.server.points(BUCKET)
     of_run = {
         key: fields
@@ -159,7 +159,7 @@ def test_what_was_shipped_live_is_what_the_journal_says(run: RealRun) -> None:
     assert_same(of_run, points_of(run.path))
 
 
-def test_while_it_was_on_the_rig_told_how_it_was(run: RealRun) -> None:
+def test_while_it_was_on_the_rig_reported_how_it_was(run: RealRun) -> None:
     (series,) = run.server.influxql(
         "SELECT state, queue_length, meters_ok, journal_lag_s, alive FROM rig "
         f"WHERE time > {run.summary['begin_ns']} GROUP BY rig",

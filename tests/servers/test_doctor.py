@@ -65,16 +65,18 @@ async def test_mqtt_with_the_right_and_a_wrong_password(
         broker.kill()
 
 
-async def test_a_secret_that_every_user_can_read_is_told(tmp_path: Path) -> None:
+async def test_a_secret_that_every_user_can_read_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("t")
     with recording() as server:
         settings = InfluxSettings(url=server.url, bucket="b", token_file=str(file))
-        for mode, told in ((0o644, 1), (0o604, 1), (0o640, 0), (0o600, 0)):
+        for mode, reported in ((0o644, 1), (0o604, 1), (0o640, 0), (0o600, 0)):
             file.chmod(mode)
             checks = [check async for check in check_influx(settings)]
-            assert [check.level for check in checks] == [Level.WARNING] * told + [Level.OK]
-            assert not told or (f"{mode:04o}" in checks[0].text and "chmod 600" in checks[0].todo)
+            assert [check.level for check in checks] == [Level.WARNING] * reported + [Level.OK]
+            assert not reported or (
+                f"{mode:04o}" in checks[0].text and "chmod 600" in checks[0].todo
+            )
     with TcpRecorder() as broker:
         file.chmod(0o644)
         login = {"user": "u", "password_file": str(file)}
@@ -83,7 +85,7 @@ async def test_a_secret_that_every_user_can_read_is_told(tmp_path: Path) -> None
         assert "password_file" in first.text
 
 
-async def test_a_server_that_has_no_token_of_its_own_is_told_so(tmp_path: Path) -> None:
+async def test_a_server_that_has_no_token_of_its_own_is_reported(tmp_path: Path) -> None:
     async with serving(FakeInflux()) as fake:
         found = await only(check_influx(InfluxSettings(url=fake.url, bucket="lab")))
     assert "there is no token for this address" in found.text

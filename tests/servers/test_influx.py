@@ -55,16 +55,16 @@ async def test_what_the_whole_run_withdrew_is_no_longer_stored(
     (name, tags, t_ns), fields = next(item for item in expected.items() if item[0][0] == "phase")
     while_it_was_on = Point(name, dict(tags), t_ns, {**fields, "watts_5V": 7.0, "watts_5V_u": 0.1})
     of_another_run = Point(name, {**dict(tags), "run": "another"}, t_ns, {"watts_5V": 7.0})
-    told: list[str] = []
+    reported: list[str] = []
     settings = InfluxSettings(url=influx.url, org=ORG, bucket=bucket)
-    async with InfluxWriter(settings, tmp_path / "rejects", told.append, QUICK) as writer:
+    async with InfluxWriter(settings, tmp_path / "rejects", reported.append, QUICK) as writer:
         await writer.store([str(line(point)) for point in (while_it_was_on, of_another_run)])
-    await ship(run.path, [sink_of(run.path, influx, bucket, told)])
+    await ship(run.path, [sink_of(run.path, influx, bucket, reported)])
     stored = influx.points(bucket)
     (kept,) = (key for key in stored if ("run", "another") in key[1])
     assert stored.pop(kept) == of_another_run.fields
     assert_same(stored, expected)
-    assert told == []
+    assert reported == []
 
 
 async def test_a_bin_that_comes_again_is_never_overtaken_by_what_it_was(tmp_path: Path) -> None:
@@ -103,13 +103,15 @@ async def test_a_database_that_removes_nothing_gets_the_run_all_the_same(
     tmp_path: Path, answers_queries: bool
 ) -> None:
     run = synthetic_run.build(tmp_path, synthetic_run.Bench())
-    told: list[str] = []
+    reported: list[str] = []
     async with serving(FakeInflux(removes=False, answers_queries=answers_queries)) as fake:
         settings = InfluxSettings(url=fake.url, bucket="lab", token_file=str(tmp_path / "token"))
         (tmp_path / "token").write_text(fake.token)
-        await ship(run.path, [InfluxSink(run.path, "influxdb", settings, told.append, pace=QUICK)])
+        await ship(
+            run.path, [InfluxSink(run.path, "influxdb", settings, reported.append, pace=QUICK)]
+        )
     assert_same(fake.stored, points_of(run.path))
-    (line_about_it,) = told
+    (line_about_it,) = reported
     assert "removes nothing" in line_about_it and run.path.name in line_about_it
 
 
@@ -133,7 +135,7 @@ async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_
     server = type(influx)(tmp_path)
     server.start()
     run = busy_run(tmp_path / "runs")
-    told: list[str] = []
+    reported: list[str] = []
 
     def restart() -> None:
         server.kill()
@@ -141,10 +143,10 @@ async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_
 
     try:
         async with asyncio.timeout(60):
-            sink = sink_of(run.path, server, "main", told, full_rate=True)
+            sink = sink_of(run.path, server, "main", reported, full_rate=True)
             await sent_slowly(sink, run.path, restart)
         assert_same(server.points(), points_of(run.path, bin_ns=0))
-        assert len(told) == 2
+        assert len(reported) == 2
     finally:
         server.kill()
 
@@ -152,16 +154,18 @@ async def test_killed_and_started_again_in_the_middle(influx: InfluxServer, tmp_
 async def test_stopped_for_seconds(influx: InfluxServer, bucket: str, tmp_path: Path) -> None:
     """Longer than the writer waits for an answer, so that batches arrive twice."""
     run = busy_run(tmp_path, 20.0)
-    told: list[str] = []
+    reported: list[str] = []
 
     def stop() -> None:
         influx.send(signal.SIGSTOP)
         threading.Timer(4.0, influx.send, [signal.SIGCONT]).start()
 
     async with asyncio.timeout(60):
-        await sent_slowly(sink_of(run.path, influx, bucket, told, full_rate=True), run.path, stop)
+        await sent_slowly(
+            sink_of(run.path, influx, bucket, reported, full_rate=True), run.path, stop
+        )
     assert_same(influx.points(bucket), points_of(run.path, bin_ns=0))
-    assert "no answer within" in told[0]
+    assert "no answer within" in reported[0]
 
 
 @pytest.mark.long
@@ -180,35 +184,35 @@ async def _stopped_for_a_minute(folder: Path, kind: type[InfluxServer]) -> None:
     try:
         run = busy_run(folder / "runs", 20.0)
         (folder / "token").write_text(server.token)
-        told: list[str] = []
+        reported: list[str] = []
 
         def stop() -> None:
             server.send(signal.SIGSTOP)
             threading.Timer(60.0, server.send, [signal.SIGCONT]).start()
 
         sink = sink_of(
-            run.path, server, "main", told,
+            run.path, server, "main", reported,
             full_rate=True, token_file=str(folder / "token"), pace=WritePace(),
         )  # fmt: skip
         await sent_slowly(sink, run.path, stop)
         assert_same(await asyncio.to_thread(server.points), points_of(run.path, bin_ns=0))
-        assert len(told) == 2, "told when it began and when it ended"
+        assert len(reported) == 2, "told when it began and when it ended"
     finally:
         server.kill()
 
 
-async def until_told(told: list[str]) -> None:
+async def until_reported(reported: list[str]) -> None:
     async with asyncio.timeout(60):
-        while not told:
+        while not reported:
             await asyncio.sleep(0.02)
 
 
 async def test_a_bucket_made_later(influx: InfluxServer, tmp_path: Path) -> None:
     run = MadeRun(tmp_path).whole()
-    told: list[str] = []
-    shipping = asyncio.create_task(ship(run.path, [sink_of(run.path, influx, "later", told)]))
-    await until_told(told)
-    assert len(told) == 1 and "'later'" in told[0]
+    reported: list[str] = []
+    shipping = asyncio.create_task(ship(run.path, [sink_of(run.path, influx, "later", reported)]))
+    await until_reported(reported)
+    assert len(reported) == 1 and "'later'" in reported[0]
     await asyncio.to_thread(influx.make_bucket, "later")
     async with asyncio.timeout(60):
         await shipping
@@ -221,11 +225,11 @@ async def test_a_wrong_token_put_right_later(
     run = MadeRun(tmp_path).whole()
     file = tmp_path / "token"
     file.write_text("wrong")
-    told: list[str] = []
-    sink = sink_of(run.path, influx, bucket, told, token_file=str(file))
+    reported: list[str] = []
+    sink = sink_of(run.path, influx, bucket, reported, token_file=str(file))
     shipping = asyncio.create_task(ship(run.path, [sink]))
-    await until_told(told)
-    assert len(told) == 1 and "is the token right?" in told[0]
+    await until_reported(reported)
+    assert len(reported) == 1 and "is the token right?" in reported[0]
     file.write_text(influx.token)
     async with asyncio.timeout(60):
         await shipping
@@ -265,14 +269,14 @@ async def test_older_than_the_bucket_keeps(influx: InfluxServer, tmp_path: Path)
     """Not a retry for ever, and not a request a line."""
     influx.make_bucket("short", keep_s=3_600)
     run = busy_run(tmp_path, 10.0)
-    told: list[str] = []
+    reported: list[str] = []
     async with asyncio.timeout(60):
         (shipped,) = await ship(
-            run.path, [sink_of(run.path, influx, "short", told, full_rate=True)]
+            run.path, [sink_of(run.path, influx, "short", reported, full_rate=True)]
         )
     assert shipped.report.sent == 0
     assert shipped.report.rejected > 10_000
-    assert "retention" in told[0].lower()
+    assert "retention" in reported[0].lower()
 
 
 async def test_two_runs_of_the_same_second(
@@ -373,7 +377,7 @@ async def test_the_disk_of_the_server_is_full_for_a_while(
     try:
         server.start()
         run = busy_run(tmp_path / "runs")
-        told: list[str] = []
+        reported: list[str] = []
 
         def fill() -> None:
             ballast = (small / "ballast").open("wb", buffering=0)
@@ -393,10 +397,10 @@ async def test_the_disk_of_the_server_is_full_for_a_while(
             threading.Timer(1.5, make_room).start()
 
         async with asyncio.timeout(60):
-            sink = sink_of(run.path, server, "main", told, full_rate=True)
+            sink = sink_of(run.path, server, "main", reported, full_rate=True)
             await sent_slowly(sink, run.path, half)
         assert_same(server.points(), points_of(run.path, bin_ns=0))
-        assert any("space" in text for text in told), told
+        assert any("space" in text for text in reported), reported
     finally:
         server.kill()
         subprocess.run(["umount", str(small)], check=False)

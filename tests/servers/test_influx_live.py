@@ -38,8 +38,8 @@ def test_a_run_is_shipped_while_it_is_on(
     rig_text = f'[sinks.influxdb]\nurl = "{influx.url}"\norg = "{ORG}"\nbucket = "{bucket}"\n'
     run = MadeRun(tmp_path, seconds=5.0, rig_text=rig_text, epoch_ns=time.time_ns())
     run.grow(0.0)
-    told: list[str] = []
-    live = LiveShipping(configured_sinks(rig_text, "rig"), told.append)
+    reported: list[str] = []
+    live = LiveShipping(configured_sinks(rig_text, "rig"), reported.append)
     live.begin(run.path)
     seen: list[int] = []
 
@@ -53,7 +53,7 @@ def test_a_run_is_shipped_while_it_is_on(
     looking.join()
     assert live.finish()
     assert seen[0] > 3, "nothing came while the run was on"
-    assert told == []
+    assert reported == []
     assert_same(influx.points(bucket), points_of(run.path))
     known = '"meters_ok", "alive", "queue_length"'
     heartbeats = influx.influxql(f'SELECT last("state"), {known} FROM rig', bucket)
@@ -66,13 +66,13 @@ def test_without_its_server_a_run_ends_in_time_and_is_sent_later(
     rig_text = '[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\n'
     run = MadeRun(tmp_path, seconds=2.0, rig_text=rig_text, epoch_ns=time.time_ns())
     run.grow(0.0)
-    told: list[str] = []
-    live = LiveShipping(configured_sinks(rig_text, "rig"), told.append)
+    reported: list[str] = []
+    live = LiveShipping(configured_sinks(rig_text, "rig"), reported.append)
     live.begin(run.path)
     grown_live(run, 2.0)
     assert not live.finish(grace_s=0.5)
-    assert "does not answer" in told[0]
-    assert f"labctl ship {run.path}" in told[-1]
+    assert "does not answer" in reported[0]
+    assert f"labctl ship {run.path}" in reported[-1]
     asyncio.run(ship(run.path, [sink_of(run.path, influx, bucket, [])]))
     assert_same(influx.points(bucket), points_of(run.path))
 

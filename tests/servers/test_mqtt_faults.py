@@ -58,15 +58,15 @@ async def test_killed_and_started_again_in_the_middle(broker: Mosquitto, tmp_pat
         seconds=30.0,
         more_events=tuple((1 + 0.01 * n, "note", {"text": f"{n}"}) for n in range(2_500)),
     )
-    told: list[str] = []
+    reported: list[str] = []
     async with asyncio.timeout(LIMIT_S), Listener(broker, "labctl/#") as listener:
         await asyncio.to_thread(broker.save)
-        async with Grown(run, sink_of(run, broker, told)):
+        async with Grown(run, sink_of(run, broker, reported)):
             run.grow(8.0)
             await listener.until_ids(events_of(run))
             broker.kill()
             run.grow(20.0)
-            while not told:
+            while not reported:
                 await asyncio.sleep(0.02)
             await asyncio.to_thread(broker.start)
             await listener.until_ids(events_of(run))
@@ -79,8 +79,8 @@ async def test_killed_and_started_again_in_the_middle(broker: Mosquitto, tmp_pat
     assert events_of(run) > 2_500
     state = json.loads((await retained(broker))["labctl/bench/state"])
     assert (state["state"], state["outcome"]) == ("idle", "completed")
-    assert len(told) == 2, told
-    assert "no event is lost" in told[0] and "takes messages again" in told[1]
+    assert len(reported) == 2, reported
+    assert "no event is lost" in reported[0] and "takes messages again" in reported[1]
 
 
 async def test_stopped_for_a_while(
@@ -88,9 +88,9 @@ async def test_stopped_for_a_while(
 ) -> None:
     """It neither answers nor closes the line, for several attempts. No line is left behind."""
     run = MadeRun(tmp_path)
-    told: list[str] = []
+    reported: list[str] = []
     pace = ReconnectPace(first_s=0.05, most_s=0.2, answer_s=0.3)
-    sink = MqttSink(run.path, settings_of(broker), told.append, live=True, pace=pace)
+    sink = MqttSink(run.path, settings_of(broker), reported.append, live=True, pace=pace)
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
         async with Grown(run, sink):
             run.grow(3.0)
@@ -98,7 +98,7 @@ async def test_stopped_for_a_while(
             lines = open_files()
             broker.send(signal.SIGSTOP)
             run.grow(8.0)
-            while not told:
+            while not reported:
                 await asyncio.sleep(0.02)
             await asyncio.sleep(1.5)
             assert open_files() < lines + 4
@@ -107,7 +107,7 @@ async def test_stopped_for_a_while(
         await listener.until_ids(events_of(run))
         now = await retained(broker)
         assert json.loads(now["labctl/bench/state"])["state"] == "idle"
-    assert len(told) == 2
+    assert len(reported) == 2
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
@@ -134,7 +134,7 @@ async def test_the_last_will_after_sigkill_and_the_rest_sent_later(
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
         publisher = subprocess.Popen([sys.executable, "-c", PUBLISHER, run.path, str(broker.port)])
         try:
-            await listener.until_told("labctl/bench/heartbeat")
+            await listener.until_reported("labctl/bench/heartbeat")
             assert listener.last()["labctl/bench/availability"] == b"online"
         finally:
             publisher.kill()
@@ -148,24 +148,24 @@ async def test_the_last_will_after_sigkill_and_the_rest_sent_later(
         assert (state["state"], state["outcome"]) == ("idle", "completed")
 
 
-async def test_a_wrong_password_is_told_once_and_can_be_put_right(
+async def test_a_wrong_password_is_reported_once_and_can_be_put_right(
     locked: Mosquitto, tmp_path: Path
 ) -> None:
     run = MadeRun(tmp_path).whole()
     file = tmp_path / "password"
     file.write_text("wrong\n")
-    told: list[str] = []
-    sink = sink_of(run, locked, told, live=False, user=USER, password_file=str(file))
+    reported: list[str] = []
+    sink = sink_of(run, locked, reported, live=False, user=USER, password_file=str(file))
     async with asyncio.timeout(LIMIT_S):
         shipping = asyncio.create_task(ship(run.path, [sink]))
         log = locked.folder / "log"
         while log.read_text().count("not authorised") < 4:
             await asyncio.sleep(0.05)
-        assert len(told) == 1 and "are user and password right?" in told[0]
-        assert "wrong" not in told[0]
+        assert len(reported) == 1 and "are user and password right?" in reported[0]
+        assert "wrong" not in reported[0]
         file.write_text(f"{PASSWORD}\n")
         (shipped,) = await shipping
-    assert len(told) == 2
+    assert len(reported) == 2
     assert shipped.complete and shipped.report.sent >= events_of(run)
 
 
@@ -179,11 +179,11 @@ def test_beside_a_run_with_the_password_from_the_environment(
     monkeypatch.setenv(SITE_VARIABLE, str(site))
     run = MadeRun(tmp_path)
     run.grow(3.0)
-    told: list[str] = []
-    shipping = LiveShipping(configured_sinks("", "rig"), told.append)
+    reported: list[str] = []
+    shipping = LiveShipping(configured_sinks("", "rig"), reported.append)
     shipping.begin(run.path)
     run.grow(1e9)
-    assert shipping.finish(), told
+    assert shipping.finish(), reported
     login = {"username": USER, "password": PASSWORD}
     state = json.loads(asyncio.run(retained(locked, **login))["labctl/bench/state"])
     assert (state["state"], state["outcome"]) == ("idle", "completed")
@@ -192,15 +192,15 @@ def test_beside_a_run_with_the_password_from_the_environment(
 def test_a_broker_that_is_never_there_does_not_hold_up_the_run(tmp_path: Path) -> None:
     server = Mosquitto(tmp_path)
     run = MadeRun(tmp_path).whole()
-    told: list[str] = []
+    reported: list[str] = []
 
     def make(path: Path, report_line: Callable[[str], None]) -> MqttSink:
         return MqttSink(path, settings_of(server), report_line, live=True, pace=QUICK)
 
-    shipping = LiveShipping([make], told.append)
+    shipping = LiveShipping([make], reported.append)
     shipping.begin(run.path)
     assert not shipping.finish(grace_s=0.5)
-    assert sum("cannot be reached" in text for text in told) == 1
+    assert sum("cannot be reached" in text for text in reported) == 1
     assert not any(thread.name == "shipping" for thread in threading.enumerate())
 
 

@@ -115,7 +115,7 @@ def test_nonsense_is_a_status_and_ends_nothing(broker: Mosquitto) -> None:
     instrument.close()
 
 
-def test_a_value_that_stays_away_is_said_once(broker: Mosquitto) -> None:
+def test_a_value_that_stays_away_is_reported_once(broker: Mosquitto) -> None:
     instrument = started(plug(broker, stale_after_s=0.01))
     (reading,) = next_of(instrument).statuses
     assert reading.status is Status.NO_VALUE and "no message" in reading.detail

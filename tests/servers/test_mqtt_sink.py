@@ -45,7 +45,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     server.kill()
 
 
-async def test_each_of_several_drives_is_told_below_its_name(
+async def test_each_of_several_drives_is_reported_below_its_name(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
     path, over = several(tmp_path).path, asyncio.Event()
@@ -54,7 +54,7 @@ async def test_each_of_several_drives_is_told_below_its_name(
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
         await ship(path, [sink], over=over)
         for kind in ("drive/left/io/read", "drive/right/io/read", "io/read"):
-            await listener.until_told(f"labctl/bench/{kind}")
+            await listener.until_reported(f"labctl/bench/{kind}")
         base = "labctl/bench/drive"
         await listener.until(lambda: len(listener.said(f"{base}/right/result")) >= 3)
         left = {one["index"]: one for one in listener.said(f"{base}/left/result")}
@@ -71,12 +71,12 @@ async def test_each_of_several_drives_is_told_below_its_name(
 
 async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> None:
     run = MadeRun(tmp_path)
-    told: list[str] = []
+    reported: list[str] = []
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
-        async with Grown(run, sink_of(run, broker, told)):
+        async with Grown(run, sink_of(run, broker, reported)):
             run.grow(4.0)
-            await listener.until_told("labctl/bench/power/12V")
-            await listener.until_told("labctl/bench/heartbeat")
+            await listener.until_reported("labctl/bench/power/12V")
+            await listener.until_reported("labctl/bench/heartbeat")
             now = await retained(broker)
             assert now["labctl/bench/availability"] == b"online"
             state = json.loads(now["labctl/bench/state"])
@@ -85,7 +85,7 @@ async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> Non
             assert (phase["active"], phase["index"], phase["phases"]) == (True, 0, 2)
             assert "labctl/bench/power/12V" not in now, "a live value is nothing for later"
         for kind in ("power/12V", "power/3V3", "temperature/composite", "io/read"):
-            await listener.until_told(f"labctl/bench/{kind}")
+            await listener.until_reported(f"labctl/bench/{kind}")
         await listener.until_ids(events_of(run))
         await listener.until(
             lambda: {result["index"] for result in listener.said("labctl/bench/result")} == {0, 1}
@@ -105,7 +105,7 @@ async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> Non
     assert results[1]["queue_depth"] == 32 and results[1]["watts_12V"] > 0
     ids = listener.ids
     assert len(ids) == events_of(run) and set(ids.values()) == {1}
-    assert told == []
+    assert reported == []
 
 
 async def test_an_old_run_does_not_speak_for_the_rig(broker: Mosquitto, tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ async def test_an_old_run_does_not_speak_for_the_rig(broker: Mosquitto, tmp_path
         Grown(now, sink_of(now, broker, [])),
     ):
         now.grow(4.0)
-        await listener.until_told("labctl/bench/heartbeat")
+        await listener.until_reported("labctl/bench/heartbeat")
         await listener.until_ids(events_of(now))
         await ship(old.path, [sink_of(old, broker, [], live=False)])
         await listener.until_ids(events_of(now) + events_of(old))
-        told = await retained(broker)
-        assert json.loads(told["labctl/bench/state"])["run"] == "now"
-        assert told["labctl/bench/availability"] == b"online"
+        reported = await retained(broker)
+        assert json.loads(reported["labctl/bench/state"])["run"] == "now"
+        assert reported["labctl/bench/availability"] == b"online"
 
 
 async def test_who_else_goes_offline_does_not_take_this_one_along(
@@ -135,7 +135,7 @@ async def test_who_else_goes_offline_does_not_take_this_one_along(
         Listener(broker) as listener,
         Grown(one, sink_of(one, broker, [])),
     ):
-        await listener.until_told("labctl/bench/heartbeat")
+        await listener.until_reported("labctl/bench/heartbeat")
         async with Grown(other, sink_of(other, broker, [])):
             pass
         topic = "labctl/bench/availability"
@@ -193,11 +193,11 @@ async def test_names_of_any_kind(broker: Mosquitto, tmp_path: Path) -> None:
             async with Grown(run, sink):
                 run.grow(2.0)
                 base = f"labctl/{level(text)}"
-                await listener.until_told(f"{base}/power/{level(text)}")
+                await listener.until_reported(f"{base}/power/{level(text)}")
             mine = {name for name, _, _ in listener.heard if name.startswith(f"{base}/")}
             assert all(topic.count("/") <= 3 for topic in mine)
-            await listener.until_told(f"{base}/event/{level(text)}")
-            await listener.until_told(f"{base}/state")
+            await listener.until_reported(f"{base}/event/{level(text)}")
+            await listener.until_reported(f"{base}/state")
             (event,) = listener.said(f"{base}/event/{level(text)}")
             assert event["kind"] == text and len(event["text"].encode()) <= 4_096
             assert listener.said(f"{base}/state")[-1]["rig"] == text
@@ -210,7 +210,7 @@ async def test_values_that_are_no_numbers(broker: Mosquitto, tmp_path: Path) -> 
     async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
         run.whole()
         await ship(run.path, [sink_of(run, broker, [])], over=asyncio.Event())
-        await listener.until_told("labctl/bench/power/12V")
+        await listener.until_reported("labctl/bench/power/12V")
         await listener.until_ids(events_of(run))
     for text in [text for _, text, _ in listener.heard if b"{" in text]:
         json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
@@ -225,7 +225,7 @@ async def test_home_assistant_learns_of_the_rig_and_forgets_it(
         async with Grown(run, sink_of(run, broker, [], home_assistant=True)):
             run.grow(4.0)
             for kind in ("power/12V", "power/3V3", "temperature/composite", "heartbeat", "phase"):
-                await listener.until_told(f"labctl/bench/{kind}")
+                await listener.until_reported(f"labctl/bench/{kind}")
             announced = await retained(broker, "homeassistant/#")
         kinds = Counter(topic.split("/")[1] for topic in announced)
         assert kinds == {"sensor": 2 * 3 + 1 + 3, "binary_sensor": 1}
@@ -270,7 +270,7 @@ def test_the_command_without_a_broker_says_what_to_write() -> None:
         forget_rig("bench", json_output=False)
 
 
-def test_events_without_a_date_are_told(tmp_path: Path) -> None:
+def test_events_without_a_date_are_reported(tmp_path: Path) -> None:
     """A time that no calendar has must not stop what comes after it."""
     from labctl.sinks.follow.event_points import event_point
     from labctl.sinks.mqtt.messages import RigMessages

@@ -63,7 +63,7 @@ async def test_tls_with_a_certificate_of_the_client(tmp_path: Path, certificates
     server.start()
     try:
         run = MadeRun(tmp_path).whole()
-        told: list[str] = []
+        reported: list[str] = []
         files = {
             "tls": True,
             "ca_file": str(folder / "ca.pem"),
@@ -71,17 +71,17 @@ async def test_tls_with_a_certificate_of_the_client(tmp_path: Path, certificates
             "key_file": str(folder / "client.key"),
         }
         async with asyncio.timeout(LIMIT_S):
-            (shipped,) = await ship(run.path, [sink_of(run, server, told, live=False, **files)])
-        assert shipped.complete and shipped.report.sent >= events_of(run) and told == []
+            (shipped,) = await ship(run.path, [sink_of(run, server, reported, live=False, **files)])
+        assert shipped.complete and shipped.report.sent >= events_of(run) and reported == []
         context = ssl.create_default_context(cafile=folder / "ca.pem")
         context.load_cert_chain(folder / "client.pem", folder / "client.key")
         found = await retained(server, tls_context=context)
         assert json.loads(found["labctl/bench/state"])["state"] == "idle"
         without = {"tls": True}
-        sink = sink_of(run, server, told, **without)
+        sink = sink_of(run, server, reported, **without)
         async with sink:
-            while not told:
+            while not reported:
                 await asyncio.sleep(0.02)
-        assert "certificate verify failed" in told[0]
+        assert "certificate verify failed" in reported[0]
     finally:
         server.kill()

@@ -65,9 +65,9 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def notices(folder: Path, *addresses: str, told: list[str] | None = None) -> Notices:
-    said = told if told is not None else []
-    return Notices(folder, tuple(NoticeKind), addresses, said.append)
+def notices(folder: Path, *addresses: str, reported: list[str] | None = None) -> Notices:
+    message = reported if reported is not None else []
+    return Notices(folder, tuple(NoticeKind), addresses, message.append)
 
 
 def make_due(folder: Path) -> None:
@@ -83,9 +83,9 @@ def test_each_kind_of_notice_reaches_a_webhook(
     sender.add(kind, "bench: short failed", "job 7: fio died")
     sender.deliver_once()
     ((path, body),) = receiver.heard
-    said = json.loads(body)
+    message = json.loads(body)
     assert path == "/hook"
-    assert said["title"] == "bench: short failed" and said["message"] == "job 7: fio died"
+    assert message["title"] == "bench: short failed" and message["message"] == "job 7: fio died"
     assert list(folder.iterdir()) == []
 
 
@@ -93,8 +93,12 @@ def test_a_notice_reaches_ntfy(receiver: Receiver, folder: Path) -> None:
     sender = notices(folder, f"ntfy://127.0.0.1:{receiver.port}/lab")
     sender.add(NoticeKind.GUARD_TRIPPED, "bench: too hot", "82 °C")
     sender.deliver_once()
-    said = json.loads(receiver.heard[0][1])
-    assert said["topic"] == "lab" and said["title"] == "bench: too hot" and "82" in said["message"]
+    message = json.loads(receiver.heard[0][1])
+    assert (
+        message["topic"] == "lab"
+        and message["title"] == "bench: too hot"
+        and "82" in message["message"]
+    )
 
 
 def test_a_notice_reaches_a_mailbox(folder: Path) -> None:
@@ -119,16 +123,16 @@ def test_a_notice_reaches_a_mailbox(folder: Path) -> None:
 
 
 def test_while_the_network_is_away_a_notice_waits_and_then_comes_once(folder: Path) -> None:
-    port, told = free_port(), list[str]()
-    sender = notices(folder, f"json://127.0.0.1:{port}", told=told)
+    port, reported = free_port(), list[str]()
+    sender = notices(folder, f"json://127.0.0.1:{port}", reported=reported)
     sender.add(NoticeKind.FAILED, "title", "text")
     for _ in range(3):
         make_due(folder)
         sender.deliver_once()
-    assert waiting(folder) == ["title"] and len(told) == 1
+    assert waiting(folder) == ["title"] and len(reported) == 1
     server = Receiver(port)
     try:
-        again = notices(folder, f"json://127.0.0.1:{port}", told=told)  # another process
+        again = notices(folder, f"json://127.0.0.1:{port}", reported=reported)  # another process
         make_due(folder)
         again.deliver_once()
         again.deliver_once()
@@ -170,20 +174,20 @@ def test_no_address_stands_in_what_is_kept_and_only_the_owner_reads_it(folder: P
     assert "secret" not in path.read_text() and path.stat().st_mode & 0o777 == 0o600
 
 
-def test_after_three_days_a_notice_is_dropped_and_said_so(folder: Path) -> None:
-    told: list[str] = []
-    sender = notices(folder, f"json://127.0.0.1:{free_port()}", told=told)
+def test_after_three_days_a_notice_is_dropped_and_reported(folder: Path) -> None:
+    reported: list[str] = []
+    sender = notices(folder, f"json://127.0.0.1:{free_port()}", reported=reported)
     sender.add(NoticeKind.FAILED, "title", "text")
     (path,) = folder.glob("*.json")
     old = {**json.loads(path.read_text()), "made_s": time.time() - 4 * 86_400}
     path.write_text(json.dumps(old))
     sender.deliver_once()
-    assert waiting(folder) == [] and any("dropped" in line for line in told)
+    assert waiting(folder) == [] and any("dropped" in line for line in reported)
 
 
 def test_a_folder_that_cannot_be_written_harms_nobody(tmp_path: Path) -> None:
-    told: list[str] = []
-    sender = notices(tmp_path / "missing", "json://127.0.0.1:9", told=told)
+    reported: list[str] = []
+    sender = notices(tmp_path / "missing", "json://127.0.0.1:9", reported=reported)
     sender.add(NoticeKind.FAILED, "title", "text")
     sender.deliver_once()
-    assert told and "could not be kept" in told[0]
+    assert reported and "could not be kept" in reported[0]

@@ -28,7 +28,7 @@ needs_broker = pytest.mark.skipif(mosquitto() is None, reason="mosquitto is not 
 
 
 @needs_broker
-async def test_a_rig_that_told_of_itself_is_shown(tmp_path: Path) -> None:
+async def test_a_rig_that_reported_itself_is_shown(tmp_path: Path) -> None:
     server = Mosquitto(tmp_path / "broker")
     server.start()
     try:
@@ -76,7 +76,7 @@ _KEYS = st.sampled_from(
         max_size=8,
     )
 )  # fmt: skip
-def test_whatever_is_told_the_view_can_be_made(messages: list[tuple[str, Any]]) -> None:
+def test_whatever_is_reported_the_view_can_be_made(messages: list[tuple[str, Any]]) -> None:
     rigs = RemoteRigs("labctl")
     for path, content in messages:
         rigs.take(f"labctl/bench/{path}", json.dumps(content).encode())
@@ -111,7 +111,7 @@ def test_a_phase_of_every_kind_can_be_shown(role: Role, pattern: Pattern) -> Non
     assert seen is not None and seen.label and seen.label in shown(rigs)
 
 
-def test_nothing_that_is_told_reaches_the_terminal_but_as_words_on_few_lines() -> None:
+def test_nothing_that_is_reported_reaches_the_terminal_but_as_words_on_few_lines() -> None:
     rigs, nasty = RemoteRigs("labctl"), "\x1b]0;x\x07\x1b[2J\n\u202e" * 500
     topic = "labctl/rig%1B%5B2J%0A"
     rigs.take(f"{topic}/availability", b"online")

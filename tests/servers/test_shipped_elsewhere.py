@@ -62,8 +62,8 @@ class Place:
         try:
             return labctl(*words, cwd=cwd or self.folder, env=environment, timeout=20)
         except subprocess.TimeoutExpired as error:  # a server that it keeps on asking
-            said = (error.stderr or b"").decode()
-            return subprocess.CompletedProcess(error.args, 124, "", said)
+            message = (error.stderr or b"").decode()
+            return subprocess.CompletedProcess(error.args, 124, "", message)
 
     def nothing_told(self) -> None:
         """The stranger's servers heard of nobody."""
@@ -156,11 +156,11 @@ def test_a_password_for_the_broker_stays_with_the_broker(place: Place) -> None:
         run = place.record(mqtt(place.broker.port, 'user = "theirs"\n'))
         place.labctl("ship", str(run))
         place.nothing_told()
-        assert any(SITE_TOKEN.encode() in said for said in own.heard)
+        assert any(SITE_TOKEN.encode() in message for message in own.heard)
 
 
 @pytest.mark.skipif(mosquitto() is None, reason="mosquitto is not installed")
-async def test_the_sites_broker_is_told_of_a_strangers_run(place: Place) -> None:
+async def test_the_sites_broker_gets_a_strangers_run(place: Place) -> None:
     import asyncio
 
     server = Mosquitto(place.folder / "broker", with_password=True)
@@ -254,8 +254,8 @@ def test_what_is_kept_until_it_was_shipped_is_decided_without_asking_anybody(pla
     run = place.record(influx(place.theirs.url, token_file(place, PRECIOUS, "precious")))
     for file in run.rglob("*"):
         os.utime(file, (1e9, 1e9))
-    said = place.labctl("tidy", "--runs", str(run.parent), "--delete-after", "1").stdout
-    assert "labctl ship" in said and run.exists()
+    message = place.labctl("tidy", "--runs", str(run.parent), "--delete-after", "1").stdout
+    assert "labctl ship" in message and run.exists()
     place.rig("")
     place.labctl("tidy", "--runs", str(run.parent), "--delete-after", "1")
     assert not run.exists(), "the rig of this machine sends nothing"

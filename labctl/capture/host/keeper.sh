@@ -1,5 +1,5 @@
 # Runs on the drive's host, over ssh: keeps watch over what is started there, and answers.
-# $1: token of the run, $2: number of this connection, $3: seconds without a heartbeat that mean "lost".
+# $1: token of the run, $2: number of this connection, $3: seconds without a heartbeat: lost.
 # For any POSIX shell (dash, busybox): no "read -t". Each line of standard input is an order.
 umask 077
 trap '' PIPE

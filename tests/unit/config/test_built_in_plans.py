@@ -34,9 +34,9 @@ def test_the_docs_state_phases_hours_and_bytes_of_every_plan(name: str) -> None:
         for line in (ROOT / "docs" / "plans.md").read_text().splitlines()
         if line.startswith(f"| `{name}` |") and line.count("|") == 6
     ]
-    said = [cell.strip() for cell in row.split("|")[3:6]]
+    message = [cell.strip() for cell in row.split("|")[3:6]]
     hours, terabytes = f"{cost.seconds / 3600:.2f}", f"{cost.bytes_written / TB:.2f}"
-    assert said == [str(len(phases)), hours, terabytes]
+    assert message == [str(len(phases)), hours, terabytes]
 
 
 def test_the_list_of_plans_says_what_the_docs_say(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,8 +45,8 @@ def test_the_list_of_plans_says_what_the_docs_say(capsys: pytest.CaptureFixture[
     docs = (ROOT / "docs" / "plans.md").read_text()
     assert [row["plan"] for row in rows] == NAMES
     for row in rows:
-        told = f"| {row['phases']} | {row['hours']:.2f} | {row['TB_written']:.2f} |"
-        assert f"{told}\n" in "".join(
+        reported = f"| {row['phases']} | {row['hours']:.2f} | {row['TB_written']:.2f} |"
+        assert f"{reported}\n" in "".join(
             f"{line}\n" for line in docs.splitlines() if line.startswith(f"| `{row['plan']}` |")
         )
     list_plans(json_output=False)

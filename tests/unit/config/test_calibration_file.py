@@ -77,7 +77,7 @@ def test_newer_zeros_and_checks_replace_those_of_the_same_channels() -> None:
     assert Calibration("f", (), (CHECK,)).with_check(turned).checks == (turned,)
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="put the rig where you may write"):
         save_calibration(tmp_path / "no" / "box.calibration.json", Calibration("f"))
 
@@ -88,7 +88,7 @@ GOOD = json.loads(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "JSON"),
         ("{", "JSON"),
@@ -103,12 +103,12 @@ GOOD = json.loads(
         ("x" * 2_000_000, "larger than any calibration"),
     ],
 )
-def test_a_broken_file_is_named_with_what_to_do(tmp_path: Path, text: str, told: str) -> None:
+def test_a_broken_file_is_named_with_what_to_do(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "box.calibration.json"
     path.write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         load_calibration(path)
-    assert str(path) in str(caught.value) and told in str(caught.value)
+    assert str(path) in str(caught.value) and reported in str(caught.value)
     assert "move it away, and labctl calibrate makes a new one" in str(caught.value)
 
 
@@ -130,7 +130,7 @@ def test_a_zero_holds_for_the_same_meter_on_the_same_range() -> None:
         ({"ranges": {}}, "the rig has no such channel any more"),
     ],
 )  # fmt: skip
-def test_a_zero_that_does_not_hold_is_not_subtracted_and_told(
+def test_a_zero_that_does_not_hold_is_not_subtracted_and_reported(
     changes: dict[str, Any], why: str
 ) -> None:
     found = used(Calibration("f", (ZERO,)), **changes)
@@ -140,7 +140,7 @@ def test_a_zero_that_does_not_hold_is_not_subtracted_and_told(
     assert why in line and line.endswith("labctl calibrate takes a new one")
 
 
-def test_a_changed_rig_is_told_but_zeros_hold() -> None:
+def test_a_changed_rig_is_reported_but_zeros_hold() -> None:
     found = used(Calibration("other", (ZERO,)))
     assert found.zeros == (ZERO,)
     assert "rails or instruments were changed" in found.problems[0]

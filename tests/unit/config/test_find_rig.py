@@ -69,7 +69,7 @@ def test_an_example_is_copied_under_a_name_of_ones_own(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--copy", "nvme-adaptor"), "is 'nvme-adapter' meant?"),
         (("--copy", "nvme-adapter", "--as", "my rig"), "made of letters, digits"),
@@ -77,19 +77,21 @@ def test_an_example_is_copied_under_a_name_of_ones_own(here: Path) -> None:
         (("--as", "mine"), "needs --copy"),
     ],
 )
-def test_what_cannot_be_copied_is_said(here: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_copied_is_reported(
+    here: Path, words: tuple[str, ...], message: str
+) -> None:
     done = labctl("rigs", *words, cwd=here)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert done.returncode == 2 and message in done.stderr, done.stderr
     assert not (here / "rigs").exists()
 
 
 def test_an_unknown_rig_leads_to_the_one_that_was_meant_or_to_an_example(here: Path) -> None:
     (here / "rigs").mkdir()
     (here / "rigs" / "mine.toml").write_text(RIG)
-    for name, said in (
+    for name, message in (
         ("mein", "is 'mine' meant"),
         ("two-drives", "labctl rigs --copy two-drives"),
         ("zzz", "labctl init makes one"),
     ):
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(ConfigurationError, match=message):
             find_rig(name)

@@ -12,7 +12,7 @@ from tests.unit.config.test_rig import RIG, mistakes
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "key", "said"),
+    ("old", "new", "key", "message"),
     [
         ("shunt_ohm =", "shunt_ohms =", "rails.12V.current.shunt_ohms", "is 'shunt_ohm' meant?"),
         ('voltage = "v12', 'shunt_ohm = 0.01\nvoltage = "v12', "rails.12V.shunt_ohm",
@@ -32,8 +32,8 @@ from tests.unit.config.test_rig import RIG, mistakes
          "there are: nominal_volts, tolerance_pct"),
     ],
 )  # fmt: skip
-def test_the_word_that_was_meant_is_named(old: str, new: str, key: str, said: str) -> None:
-    assert said in mistakes(RIG.replace(old, new, 1))[key]
+def test_the_word_that_was_meant_is_named(old: str, new: str, key: str, message: str) -> None:
+    assert message in mistakes(RIG.replace(old, new, 1))[key]
 
 
 def test_a_key_of_a_plan_leads_to_the_one_that_was_meant() -> None:
@@ -43,7 +43,7 @@ def test_a_key_of_a_plan_leads_to_the_one_that_was_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "said"),
+    ("resource", "message"),
     [
         ("192.168.1.20", "such as TCPIP0::192.168.1.20::5025::SOCKET"),
         ("192.168.1.20:5025", "such as TCPIP0::192.168.1.20::5025::SOCKET"),
@@ -55,9 +55,9 @@ def test_a_key_of_a_plan_leads_to_the_one_that_was_meant() -> None:
         ("TCIP0::192.168.1.20::INSTR", "is no VISA resource"),
     ],
 )
-def test_what_is_no_visa_resource_is_refused(resource: str, said: str) -> None:
+def test_what_is_no_visa_resource_is_refused(resource: str, message: str) -> None:
     found = mistakes(RIG.replace("TCPIP0::127.0.0.1::5026::SOCKET", resource))
-    assert said in found["instruments.i12.resource"]
+    assert message in found["instruments.i12.resource"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_no_message_has_a_regular_expression() -> None:
     assert not any("^" in one or "[A-Z" in one for one in found.values())
 
 
-def test_a_pattern_is_said_in_words() -> None:
+def test_a_pattern_is_described() -> None:
     assert pattern_in_words(r"^[a-z_]*$") == "must be made of lower-case letters, _"
     assert pattern_in_words(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$") == (
         "must be made of letters, digits, _ -, and begin with one of letters, digits; "

@@ -78,8 +78,8 @@ def test_a_path_that_fio_or_a_person_may_read_otherwise_is_refused(key: str, tar
     others = {"target": "/dev/nvme9n9"} if key != "target" else {}
     found = mistakes(rig_with(**others, **{key: target}))
     assert list(found) == [f"drive.{key}"]
-    said = found[f"drive.{key}"]
-    assert ("an absolute path" in said or ALLOWED in said) and repr(target) in said
+    message = found[f"drive.{key}"]
+    assert ("an absolute path" in message or ALLOWED in message) and repr(target) in message
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_what_is_no_nbd_address_is_refused(target: str) -> None:
     assert "must look like nbd://HOST:PORT" in found or ALLOWED in found
 
 
-def test_a_huge_value_is_told_shortened() -> None:
+def test_a_huge_value_is_reported_shortened() -> None:
     found = mistakes(rig_with(target="/" + "x" * 100_000))["drive.target"]
     assert len(found) < 600 and "4095 bytes" in found
 

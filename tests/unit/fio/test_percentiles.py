@@ -47,8 +47,8 @@ def side(ns: Floats, bins: bool) -> dict[str, Any]:
     }  # fmt: skip
     if bins:
         at, counts = np.unique(kept, return_counts=True)
-        told = zip(at.tolist(), counts.tolist(), strict=True)
-        table["bins"] = {str(int(one)): count for one, count in told}
+        reported = zip(at.tolist(), counts.tolist(), strict=True)
+        table["bins"] = {str(int(one)): count for one, count in reported}
     return {"total_ios": len(ns), "io_bytes": 4096 * len(ns), "runtime": 1000, "lat_ns": table}
 
 

@@ -291,7 +291,7 @@ def test_fio_3_1_gives_no_number_of_latencies() -> None:
     assert (result.latency_mean_us, result.latency_percentiles_us["99"]) == (50.0, 88.0)
 
 
-def test_directions_that_fio_told_in_one() -> None:
+def test_directions_that_fio_reports_in_one() -> None:
     data = document({"jobname": "a", "mixed": side(10), "error": 0})
     result = known(data)
     assert result.mixed is not None and result.mixed.total_ios == 10
@@ -377,7 +377,7 @@ def test_what_was_counted_has_its_bytes_in_the_next_status_unless_it_is_in_fligh
     assert comes_back_empty(counted(*before), counted(*now), 4096, in_flight) == empty
 
 
-def test_one_of_several_drives_that_is_gone_is_told_whatever_the_others_do() -> None:
+def test_one_of_several_drives_that_is_gone_is_reported_whatever_the_others_do() -> None:
     before = counted(10_000, 9_990, a=(9_000, 9_000), b=(1_000, 990))
     going_on = counted(20_000, 19_990, a=(18_000, 17_995), b=(2_000, 1_995))
     b_gone = counted(20_000, 18_990, a=(18_000, 18_000), b=(2_000, 990))

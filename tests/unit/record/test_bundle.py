@@ -145,9 +145,9 @@ def test_a_better_number_in_the_summary_is_named_with_both_values(
     assert one["where"] == "phases[3] randread 4k QD8: watts.value"
     assert one["stated"] == pytest.approx(0.9 * one["derived"])
     assert verify(changed, False) == 1
-    said = capsys.readouterr().out.splitlines()
-    at = said.index("number: phases[3] randread 4k QD8")
-    assert said[at + 1].startswith("  watts.value: stated ") and max(map(len, said)) <= 80
+    message = capsys.readouterr().out.splitlines()
+    at = message.index("number: phases[3] randread 4k QD8")
+    assert message[at + 1].startswith("  watts.value: stated ") and max(map(len, message)) <= 80
 
 
 @pytest.mark.parametrize("seed", range(12))

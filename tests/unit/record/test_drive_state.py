@@ -82,6 +82,6 @@ def test_the_report_and_the_summary_show_it(tmp_path: Path) -> None:
     ):
         assert words in page, words
     assert HOSTILE not in page  # escaped
-    told = json.loads(summary_json(summary))
-    assert told["drive_state"]["smart"]["composite_celsius"] == 41.0
-    assert told["drive_counters"] == {"thm_temp1_trans_count": [4, 6]}
+    reported = json.loads(summary_json(summary))
+    assert reported["drive_state"]["smart"]["composite_celsius"] == 41.0
+    assert reported["drive_counters"] == {"thm_temp1_trans_count": [4, 6]}

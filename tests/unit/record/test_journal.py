@@ -143,8 +143,8 @@ def test_a_spoilt_line_in_the_middle_costs_only_itself(tmp_path: Path) -> None:
     assert record.problems == ["journal.jsonl: unreadable line 2 dropped"]
 
 
-def test_an_event_that_was_told_survives_a_kill(tmp_path: Path) -> None:
-    """It is in the kernel's hands when ``event`` returns, whatever the writer's thread is doing."""
+def test_an_event_that_was_reported_survives_a_kill(tmp_path: Path) -> None:
+    """The kernel has it when ``event`` returns, whatever the writer's thread is doing."""
     journal = started(tmp_path)
     file = find_runs(tmp_path)[0] / "journal.jsonl"
     for number in range(20):
@@ -234,14 +234,14 @@ def test_a_full_disk_stops_with_one_message_and_keeps_whole_records(tmp_path: Pa
         "from instruments.reading import Block\n"
         "from labctl.record.journal import Journal\n"
         "from labctl.errors import JournalError\n"
-        "told = []\n"
-        "journal = Journal(Path(sys.argv[1]), lambda: 0, told.append)\n"
+        "reported = []\n"
+        "journal = Journal(Path(sys.argv[1]), lambda: 0, reported.append)\n"
         "try:\n"
         "    for n in range(100):\n"
         "        journal.readings('m', Block('v', np.array([n]), np.array([float(n)])))\n"
         "        journal.flush()\n"
         "except JournalError as error:\n"
-        "    assert told == [str(error)], told\n"
+        "    assert reported == [str(error)], reported\n"
         "    print(error)\n"
         "journal.close()\n"
     )
@@ -256,14 +256,14 @@ def test_a_full_disk_stops_with_one_message_and_keeps_whole_records(tmp_path: Pa
 
 @pytest.mark.fault
 @pytest.mark.parametrize("error", [OverflowError("too large"), MemoryError(), SystemExit(3)])
-def test_whatever_ends_the_writer_is_told_and_kept_and_piles_nothing_up(
+def test_whatever_ends_the_writer_is_reported_and_kept_and_piles_nothing_up(
     tmp_path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     ended = threading.Event()
 
     def failed(message: str) -> None:
-        told.append(message)
+        reported.append(message)
         ended.set()
         raise RuntimeError("Event loop is closed")
 
@@ -275,7 +275,7 @@ def test_whatever_ends_the_writer_is_told_and_kept_and_piles_nothing_up(
         patched.setattr(np, "empty", append)
         journal.readings("m", block([1.0]))
         assert ended.wait(30)
-    assert type(error).__name__ in told[0] and journal.failure == told[0]
+    assert type(error).__name__ in reported[0] and journal.failure == reported[0]
     for record in (
         lambda: journal.readings("m", block([2.0])),
         lambda: journal.clock_pairs("m", (ClockPair("voltage", 10, 20, 3),)),
@@ -284,11 +284,11 @@ def test_whatever_ends_the_writer_is_told_and_kept_and_piles_nothing_up(
     ):
         with pytest.raises(JournalError, match=type(error).__name__):
             record()
-    journal.event("run_ended", outcome="failed", reason=told[0])
+    journal.event("run_ended", outcome="failed", reason=reported[0])
     journal.close()
     end = RunRecord(journal.path).end
-    assert end is not None and end.data["reason"] == told[0]
-    assert len(told) == 1
+    assert end is not None and end.data["reason"] == reported[0]
+    assert len(reported) == 1
 
 
 def test_the_names_of_a_run_and_its_files_are_durable(
@@ -316,7 +316,7 @@ def test_a_journal_that_cannot_be_opened_is_one_message(tmp_path: Path) -> None:
         Journal(tmp_path / "gone", Timebase().now_ns)
 
 
-def test_a_directory_that_is_no_run_is_said_so(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="not a run"):
         RunRecord(tmp_path)
     (tmp_path / "run.json").write_text("{")

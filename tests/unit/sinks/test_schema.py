@@ -98,11 +98,11 @@ def test_throttling_is_a_region_and_only_being_held_back_is_a_warning() -> None:
     assert throttle_point(interval(Cause.WRITE_CACHE), TAGS).tags["severity"] == "info"
 
 
-def test_what_was_told_too_early_is_replaced(tmp_path: Path) -> None:
+def test_what_was_reported_too_early_is_replaced(tmp_path: Path) -> None:
     """A throttle interval told live that the whole run does not bear out."""
     run = MadeRun(tmp_path).whole()
-    told = Cursor(throttling=((run.epoch_ns + 4 * S, "warning"),))
-    stored = stored_by(drained(Follower(run.path, told)))
+    reported = Cursor(throttling=((run.epoch_ns + 4 * S, "warning"),))
+    stored = stored_by(drained(Follower(run.path, reported)))
     withdrawn = withdrawn_point(
         run.epoch_ns + 4 * S, "warning", run_tags(RunRecord(run.path).header)
     )
@@ -111,7 +111,7 @@ def test_what_was_told_too_early_is_replaced(tmp_path: Path) -> None:
     assert fields["duration_s"] == 0.0
 
 
-def test_throttling_is_told_from_the_summary(tmp_path: Path) -> None:
+def test_throttling_is_reported_from_the_summary(tmp_path: Path) -> None:
     def hot(t: np.ndarray) -> np.ndarray:
         return np.where(t > 20, 0.5, 1.0)
 

@@ -56,8 +56,8 @@ class Host(MachineOfFiles):
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
         if list(argv[:2]) == ["nvme", "get-feature"]:
-            said = f"get-feature:0x02 (Power Management), Current value:{self.state:#010x}\n"
-            return Completed(0, said, "")
+            printed = f"get-feature:0x02 (Power Management), Current value:{self.state:#010x}\n"
+            return Completed(0, printed, "")
         if list(argv[:2]) == ["nvme", "set-feature"]:
             self.sets.append(" ".join(argv))
             self.state = int(argv[-1].removeprefix("--value="))

@@ -82,7 +82,7 @@ def test_a_format_of_what_is_no_nvme_drive_is_refused_with_what_to_do() -> None:
         DriveControl(Scripted([]), SATA).purge(purge_phase("format"), place_of(SATA))
 
 
-def test_a_purge_that_the_drive_refuses_is_told_in_its_own_words() -> None:
+def test_a_purge_that_the_drive_refuses_is_reported_in_its_own_words() -> None:
     refusal = Completed(1, "", "NVMe status: Access Denied: (0x4286)\n")
     machine = Scripted([(["nvme", "format", "/dev/nvme1n1", "--ses=1"], refusal)])
     with pytest.raises(RunFailed, match="Access Denied"):
@@ -126,8 +126,8 @@ def test_a_power_state_is_read_set_verified_and_put_back() -> None:
     get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
 
     def now(state: int) -> tuple[list[str], Completed]:
-        said = f"get-feature:0x02 (Power Management), Current value:{state:#010x}\n"
-        return get, Completed(0, said, "")
+        printed = f"get-feature:0x02 (Power Management), Current value:{state:#010x}\n"
+        return get, Completed(0, printed, "")
 
     def put(state: int) -> tuple[list[str], Completed]:
         return ["nvme", "set-feature", "/dev/nvme1", "--feature-id=2", f"--value={state}"], OK
@@ -145,23 +145,25 @@ def test_a_power_state_is_read_set_verified_and_put_back() -> None:
 def test_a_drive_that_is_in_the_state_already_is_not_asked_to_change() -> None:
     """Many have one state only, and refuse: "Feature Not Changeable"."""
     get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
-    said = '{\n  "Feature":"0x02",\n  "Current value":"0x00000000"\n}\n'  # a host's nvme-cli.conf
-    control = DriveControl(Scripted([(get, Completed(0, said, ""))]), NVME)
+    printed = (
+        '{\n  "Feature":"0x02",\n  "Current value":"0x00000000"\n}\n'  # a host's nvme-cli.conf
+    )
+    control = DriveControl(Scripted([(get, Completed(0, printed, ""))]), NVME)
     control.set_power_state(0)
     assert control.restore() == []
 
 
 @pytest.mark.parametrize(
-    ("said", "state"),
+    ("printed", "state"),
     [
         ("get-feature:0x2 (Power Management), Current value:0x000003\n", 3),
         ("get-feature:0x02 (Power Management), Current value:0x00000023\n", 3),  # workload hint 1
         ('{\n  "Feature":"0x02",\n  "Name":"Power Management",\n  "Current":"0x00000004"\n}\n', 4),
     ],
 )
-def test_what_get_feature_printed_over_the_versions(said: str, state: int) -> None:
+def test_what_get_feature_printed_over_the_versions(printed: str, state: int) -> None:
     get = ["nvme", "get-feature", "/dev/nvme1", "--feature-id=2"]
-    assert DriveControl(Scripted([(get, Completed(0, said, ""))]), NVME).power_state() == state
+    assert DriveControl(Scripted([(get, Completed(0, printed, ""))]), NVME).power_state() == state
 
 
 def test_under_multipath_the_controller_is_not_the_one_that_the_name_suggests() -> None:

@@ -91,10 +91,10 @@ def test_what_nobody_has_open_is_named_before_it_is_lost(
     assert what_it_holds(meant) == ()
     run("mkfs.ext4", "-q", str(loop))
     assert what_it_holds(meant) == ("ext4",)
-    said = [check.text for check in check_rights(meant, [WRITE], elsewhere, MACHINE)]
-    assert any("it holds ext4" in text for text in said), said
-    said = [check.text for check in check_rights(meant, [READ], elsewhere, MACHINE)]
-    assert not any("it holds" in text for text in said)
+    messages = [check.text for check in check_rights(meant, [WRITE], elsewhere, MACHINE)]
+    assert any("it holds ext4" in text for text in messages), messages
+    messages = [check.text for check in check_rights(meant, [READ], elsewhere, MACHINE)]
+    assert not any("it holds" in text for text in messages)
 
 
 def test_a_link_to_it_is_the_same_device(
@@ -264,7 +264,7 @@ def as_nobody(work: Callable[[], None], *capabilities: int) -> str:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        said = ""
+        messages = ""
         try:
             libc = ctypes.CDLL(None)
             libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -279,15 +279,15 @@ def as_nobody(work: Callable[[], None], *capabilities: int) -> str:
                 libc.prctl(47, 2, number, 0, 0)  # PR_CAP_AMBIENT_RAISE: what it starts has it too
             work()
         except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
+            messages = f"{type(error).__name__}: {error}"
         finally:
-            os.write(writing, said.encode())
+            os.write(writing, messages.encode())
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as file:
-        said = file.read()
+        messages = file.read()
     os.waitpid(pid, 0)
-    return said
+    return messages
 
 
 def test_an_ordinary_user_overwrites_nothing_that_others_may_have_open(
@@ -301,14 +301,16 @@ def test_an_ordinary_user_overwrites_nothing_that_others_may_have_open(
         check_target(rig(str(loop), more=meant), [phase], Path("/dev/shm"), MACHINE)
 
     try:
-        said = as_nobody(check)
-        assert said.startswith("Refused") and "other users' processes" in said, said
-        assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in said
+        messages = as_nobody(check)
+        assert messages.startswith("Refused") and "other users' processes" in messages, messages
+        assert "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH" in messages
         assert as_nobody(lambda: check(READ)) == ""
         assert "Refused" in as_nobody(check, CAP_SYS_PTRACE)
         assert as_nobody(check, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH) == ""
         with loop.open("r+b"):
-            said = as_nobody(check, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
-            assert f"is open for writing in {Path('/proc/self/comm').read_text().strip()}" in said
+            messages = as_nobody(check, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
+            assert (
+                f"is open for writing in {Path('/proc/self/comm').read_text().strip()}" in messages
+            )
     finally:
         loop.chmod(0o660)

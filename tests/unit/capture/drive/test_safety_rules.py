@@ -100,8 +100,8 @@ def test_the_serial_of_sata_and_virtio_is_found_wherever_it_is(
         asked = "udevadm info --query=property --name=/dev/sdb"
         machine.programs[asked] = Completed(0, "ID_MODEL=x\nID_SERIAL_SHORT=SD99\n", "")
     elif source == "smartctl":
-        said = '{"smartctl": {"exit_status": 0}, "serial_number": "SD99"}'
-        machine.programs["smartctl -j"] = Completed(0, said, "")
+        message = '{"smartctl": {"exit_status": 0}, "serial_number": "SD99"}'
+        machine.programs["smartctl -j"] = Completed(0, message, "")
     else:
         machine.write("/sys/class/block/sdb/serial", "SD99\n")
     write("/dev/sdb", more="destructive = true\nserial = 'SD99'")
@@ -293,17 +293,17 @@ def test_nothing_is_opened_before_every_other_rule_is_kept(
     assert not any(command.startswith("wipefs") for command in machine.asked)
 
 
-def test_all_reasons_are_told_at_once(machine: MachineOfFiles, write: Check) -> None:
+def test_all_reasons_are_reported_at_once(machine: MachineOfFiles, write: Check) -> None:
     machine.add_disk("dm-0", "253:0")
     machine.stack("dm-0", "nvme0n1")
     machine.mount("/data", "253:0", "/dev/mapper/x")
     machine.write("/sys/class/block/nvme0n1/ro", "1\n")
     with pytest.raises(Refused) as refusal:
         write(more="destructive = true\nserial = 'X'")
-    said = str(refusal.value)
-    assert len(said.splitlines()) == 4
+    message = str(refusal.value)
+    assert len(message.splitlines()) == 4
     for words in ("another drive", "umount /data", "held by dm-0", "write-protected"):
-        assert words in said
+        assert words in message
 
 
 def test_a_controller_is_no_target_and_its_namespace_is_named(
@@ -314,7 +314,7 @@ def test_a_controller_is_no_target_and_its_namespace_is_named(
         write("/dev/nvme0")
 
 
-def test_a_node_left_behind_by_a_pulled_drive_is_said(
+def test_a_node_left_behind_by_a_pulled_drive_is_reported(
     machine: MachineOfFiles, write: Check
 ) -> None:
     machine.nodes["/dev/nvme7n1"] = (0o060660, "259:70")
@@ -489,8 +489,8 @@ def test_a_file_that_its_filesystem_shows_to_nobody_else_is_no_device(
     machine: MachineOfFiles, write: Check, links: Completed, free: bool, why: str
 ) -> None:
     """As those of FUSE, which not even root may look at; the link still tells its name."""
-    said = f"find: '/proc/812/fd/7': {why}\nfind: '/proc/1/fd/9': No such file or directory\n"
-    machine.programs["sh -c find -L /proc"] = Completed(1, "", said)
+    message = f"find: '/proc/812/fd/7': {why}\nfind: '/proc/1/fd/9': No such file or directory\n"
+    machine.programs["sh -c find -L /proc"] = Completed(1, "", message)
     machine.programs["sh -c stat -c %N"] = links
     if free:
         write()
@@ -524,7 +524,7 @@ def test_who_has_the_drive_open_for_a_moment_is_no_user(
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "reported"),
     [
         ("/sys/kernel/config/nvmet/subsystems/nqn.x/namespaces/1/device_path", "nvmet"),
         ("/sys/kernel/config/target/core/fileio_0/disk/udev_path", "LIO"),
@@ -532,11 +532,11 @@ def test_who_has_the_drive_open_for_a_moment_is_no_user(
     ],
 )
 def test_a_drive_that_is_exported_is_refused(
-    machine: MachineOfFiles, write: Check, path: str, told: str
+    machine: MachineOfFiles, write: Check, path: str, reported: str
 ) -> None:
     machine.links["/dev/disk/by-id/nvme-x"] = "/dev/nvme0n1"
     machine.write(path, "/dev/disk/by-id/nvme-x\n[key]\n")
-    with pytest.raises(Refused, match=rf"is exported to other hosts by .*{told}"):
+    with pytest.raises(Refused, match=rf"is exported to other hosts by .*{reported}"):
         write()
     machine.links["/dev/disk/by-id/nvme-x"] = "/dev/nvme1n1"
     write()

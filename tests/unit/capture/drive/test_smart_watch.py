@@ -1,4 +1,4 @@
-"""What the drive counted while a run was on is known to within the looks around it."""
+"""What the drive counted while a run was on is known to within the samples around it."""
 
 from __future__ import annotations
 
@@ -52,18 +52,20 @@ class Answers:
 
 
 @pytest.fixture
-def told() -> list[Event]:
+def reported() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def watch_of(told: list[Event]) -> Callable[..., DriveWatch]:
-    """A watch whose clock goes on by 1 s at each look at it."""
+def watch_of(reported: list[Event]) -> Callable[..., DriveWatch]:
+    """A watch whose clock goes on by 1 s each time it is read."""
     clock = itertools.count(0, 1_000_000_000)
 
     def make(*answers: dict[str, Any] | Completed) -> DriveWatch:
         reader = SmartReader(Answers(*answers), "/dev/nvme0n1", "nvme")
-        return DriveWatch(reader, lambda: next(clock), lambda *event: told.append(as_event(*event)))
+        return DriveWatch(
+            reader, lambda: next(clock), lambda *event: reported.append(as_event(*event))
+        )
 
     return make
 
@@ -72,15 +74,15 @@ def as_event(kind: str, t_ns: int, data: dict[str, Any]) -> Event:
     return Event.from_line(Event(t_ns, kind, data).to_line())
 
 
-async def test_a_counter_that_moves_is_an_event_with_the_look_before(
-    watch_of: Callable[..., DriveWatch], told: list[Event]
+async def test_a_counter_that_moves_is_an_event_with_the_sample_before(
+    watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     watch = watch_of(
         {}, {}, {"thm_temp1_trans_count": 6, "critical_warning": 2, "power_cycles": 78}
     )
     for _ in range(3):
         await watch.sample()
-    (event,) = told
+    (event,) = reported
     assert event.kind == "drive_counters"
     assert event.data["moved"] == {"critical_warning": [0, 2], "thm_temp1_trans_count": [4, 6]}
     assert event.data["counters"]["thm_temp2_total_time"] == 9
@@ -88,61 +90,61 @@ async def test_a_counter_that_moves_is_an_event_with_the_look_before(
     assert event.data["u_ns"] == 500_000_000
 
 
-async def test_the_state_is_told_whole_before_and_after(
-    watch_of: Callable[..., DriveWatch], told: list[Event]
+async def test_the_state_is_reported_whole_before_and_after(
+    watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     watch = watch_of({}, {"warning_temp_time": 8})
     await watch.sample("before")
     await watch.sample("after")
-    assert [event.kind for event in told] == ["drive_state", "drive_counters", "drive_state"]
-    assert told[0].data["when"] == "before"
-    assert told[0].data["smart"]["composite_celsius"] == 45.0
-    assert counters_moved(told) == {"warning_temp_time": (7, 8)}
+    assert [event.kind for event in reported] == ["drive_state", "drive_counters", "drive_state"]
+    assert reported[0].data["when"] == "before"
+    assert reported[0].data["smart"]["composite_celsius"] == 45.0
+    assert counters_moved(reported) == {"warning_temp_time": (7, 8)}
 
 
 async def test_a_warning_that_came_and_went_is_not_forgotten(
-    watch_of: Callable[..., DriveWatch], told: list[Event]
+    watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     watch = watch_of({}, {"critical_warning": 2}, {})
     for when in ("before", None, "after"):
         await watch.sample(when)
-    assert counters_moved(told) == {"critical_warning": (0, 2)}
+    assert counters_moved(reported) == {"critical_warning": (0, 2)}
 
 
 async def test_a_drive_that_falls_silent_is_one_event_and_one_when_it_is_back(
-    watch_of: Callable[..., DriveWatch], told: list[Event]
+    watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     gone = Completed(1, "", "/dev/nvme0n1: No such device")
     watch = watch_of({}, gone, gone, gone, {"thm_temp1_trans_count": 5})
     for _ in range(5):
         await watch.sample()
-    assert [event.kind for event in told] == ["drive_silent", "drive_back", "drive_counters"]
-    assert "pulled" in told[0].data["reason"]
-    assert told[1].data["gap_s"] == 6.0
-    assert told[2].data["since_ns"] == 500_000_000  # before it fell silent
+    assert [event.kind for event in reported] == ["drive_silent", "drive_back", "drive_counters"]
+    assert "pulled" in reported[0].data["reason"]
+    assert reported[1].data["gap_s"] == 6.0
+    assert reported[2].data["since_ns"] == 500_000_000  # before it fell silent
 
 
-async def test_a_look_that_fails_in_a_way_nobody_foresaw_is_a_silent_drive_and_hangs_nothing(
-    watch_of: Callable[..., DriveWatch], told: list[Event], monkeypatch: pytest.MonkeyPatch
+async def test_a_sample_that_fails_in_a_way_nobody_foresaw_is_a_silent_drive_and_hangs_nothing(
+    watch_of: Callable[..., DriveWatch], reported: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_of({})
     monkeypatch.setattr(SmartReader, "read", lambda self: {}["temperature"])
     async with asyncio.timeout(30):
         await watch.sample("before")
-    assert [event.kind for event in told] == ["drive_silent"]
+    assert [event.kind for event in reported] == ["drive_silent"]
     monkeypatch.setattr(SmartReader, "read", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(30):
             await watch.sample()
 
 
-async def test_the_drives_own_power_is_recorded_at_every_look(
-    watch_of: Callable[..., DriveWatch], told: list[Event]
+async def test_the_drives_own_power_is_recorded_at_every_sample(
+    watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     watch = watch_of(*({"interval_power_measurement": 2 << 16 | cw} for cw in (456, 456, 500)))
     for _ in range(3):
         await watch.sample()
-    power = own_power_readings(told)
+    power = own_power_readings(reported)
     assert power["v"] == pytest.approx([4.56, 4.56, 5.0])
     assert power["t"].tolist() == [500_000_000, 2_500_000_000, 4_500_000_000]
 
@@ -151,26 +153,26 @@ NVME = DriveState("/dev/nvme0n1", smart_device="/dev/nvme0n1", smart=SmartLog())
 
 
 async def test_a_run_is_watched_from_before_to_after_and_at_its_boundaries(
-    told: list[Event],
+    reported: list[Event],
 ) -> None:
     machine = Answers({}, {"thm_temp1_trans_count": 5})
-    looked = asyncio.Event()
+    sampled = asyncio.Event()
 
     def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:
-        told.append(as_event(kind, t_ns, data))
+        reported.append(as_event(kind, t_ns, data))
         if kind == "drive_counters":
-            looked.set()
+            sampled.set()
 
     async with watching_drive(machine, NVME, lambda: 0, on_event, every_s=None) as watch:
         assert watch is not None
         assert machine.asked == 1
         watch.phase_boundary()
         async with asyncio.timeout(20):
-            await looked.wait()
-    assert [event.data.get("when") for event in told] == ["before", None, "after"]
+            await sampled.wait()
+    assert [event.data.get("when") for event in reported] == ["before", None, "after"]
 
 
-async def test_between_boundaries_it_looks_by_itself() -> None:
+async def test_between_boundaries_it_samples_by_itself() -> None:
     machine = Answers({})
     async with watching_drive(machine, NVME, lambda: 0, lambda *_: None, every_s=0.01):
         async with asyncio.timeout(20):
@@ -187,7 +189,7 @@ async def test_a_drive_without_smart_is_left_alone(state: DriveState) -> None:
 
 
 async def test_a_drive_that_hangs_does_not_hold_up_the_end(
-    monkeypatch: pytest.MonkeyPatch, told: list[Event]
+    monkeypatch: pytest.MonkeyPatch, reported: list[Event]
 ) -> None:
     release = threading.Event()
 
@@ -202,13 +204,13 @@ async def test_a_drive_that_hangs_does_not_hold_up_the_end(
         async with (
             asyncio.timeout(20),
             watching_drive(
-                Hanging({}), NVME, lambda: 0, lambda *event: told.append(as_event(*event))
+                Hanging({}), NVME, lambda: 0, lambda *event: reported.append(as_event(*event))
             ),
         ):
             pass
     finally:
         release.set()
-    assert [event.data["when"] for event in told] == ["before"]
+    assert [event.data["when"] for event in reported] == ["before"]
 
 
 def test_a_real_command_of_the_simulated_drive_is_read(

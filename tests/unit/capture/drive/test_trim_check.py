@@ -99,7 +99,7 @@ def test_a_folder_of_another_drive_is_named(loop: tuple[str, Path], tmp_path: Pa
         trim_check(rig(device), LOCAL, str(tmp_path))
 
 
-def test_a_device_without_discard_is_told_and_not_written(tmp_path: Path) -> None:
+def test_a_device_without_discard_is_reported_and_not_written(tmp_path: Path) -> None:
     """The kernel cannot punch holes into a file on a ramfs."""
     with ram_filesystem(tmp_path) as folder, loop_device(folder) as (device, image):
         file = tmp_path / "rig.toml"

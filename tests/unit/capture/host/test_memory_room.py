@@ -46,7 +46,7 @@ def machine(tmp_path: Path) -> MachineOfFiles:
     return machine
 
 
-def told(engine: str, phases: tuple[Phase, ...], machine: MachineOfFiles) -> list[str]:
+def reported(engine: str, phases: tuple[Phase, ...], machine: MachineOfFiles) -> list[str]:
     return [str(one) for one in mistakes_with_host(rig(engine), phases, "plan", machine)]
 
 
@@ -54,36 +54,36 @@ def test_two_fios_are_ready_at_a_time_and_libaio_keeps_requests_for_both(
     machine: MachineOfFiles,
 ) -> None:
     fitting = work((1024, 32, 512), (1024, 31, 512), (1, 1, 512))
-    assert told("libaio", fitting, machine) == []
-    (mistake,) = told("libaio", work((1024, 32, 512), (1024, 32, 512)), machine)
+    assert reported("libaio", fitting, machine) == []
+    (mistake,) = reported("libaio", work((1024, 32, 512), (1024, 32, 512)), machine)
     assert "plan: queue_depth = 1024" in mistake and "64512" in mistake
     assert "sudo sysctl -w fs.aio-max-nr=66560" in mistake
     machine.write(AIO_TAKEN, "1025\n")
-    (mistake,) = told("libaio", fitting, machine)
+    (mistake,) = reported("libaio", fitting, machine)
     assert "randread 512 QD1024 ×32 jobs: 32768" in mistake
-    assert told("io_uring", fitting, machine) == []
+    assert reported("io_uring", fitting, machine) == []
 
 
 def test_one_phase_alone_is_held_against_what_there_is(machine: MachineOfFiles) -> None:
-    assert told("libaio", work((1024, 63, 512)), machine) == []
-    assert len(told("libaio", work((1024, 64, 512)), machine)) == 1
-    assert told("libaio", (), machine) == []
+    assert reported("libaio", work((1024, 63, 512)), machine) == []
+    assert len(reported("libaio", work((1024, 64, 512)), machine)) == 1
+    assert reported("libaio", (), machine) == []
 
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])
 def test_buffers_that_do_not_fit_into_memory(engine: str, machine: MachineOfFiles) -> None:
-    assert told(engine, work((1024, 1, 4 << 20), (1024, 1, 4 << 20)), machine) == []
-    (mistake,) = told(engine, work((1024, 1, 4 << 20), (1025, 1, 4 << 20)), machine)
+    assert reported(engine, work((1024, 1, 4 << 20), (1024, 1, 4 << 20)), machine) == []
+    (mistake,) = reported(engine, work((1024, 1, 4 << 20), (1025, 1, 4 << 20)), machine)
     assert "8.6 GB" in mistake and "QD1025" in mistake
 
 
 def test_io_uring_that_is_switched_off(machine: MachineOfFiles) -> None:
     machine.write(IO_URING_OFF, "2\n")
-    assert told("libaio", work((1, 1, 512)), machine) == []
-    (mistake,) = told("io_uring", work((1, 1, 512)), machine)
+    assert reported("libaio", work((1, 1, 512)), machine) == []
+    (mistake,) = reported("io_uring", work((1, 1, 512)), machine)
     assert "rig.toml" in mistake and "kernel.io_uring_disabled=0" in mistake
 
 
 def test_a_host_that_tells_nothing_is_believed_and_this_one_is_asked(tmp_path: Path) -> None:
-    assert told("libaio", work((1024, 1024, 4 << 20)), MachineOfFiles(tmp_path)) == []
+    assert reported("libaio", work((1024, 1024, 4 << 20)), MachineOfFiles(tmp_path)) == []
     assert mistakes_with_host(rig("libaio"), work((1, 1, 512)), "plan", LocalMachine()) == ()

@@ -80,9 +80,9 @@ def test_without_any_tool_the_kernel_still_tells_who_it_is(machine: MachineOfFil
     assert (state.serial, state.firmware) == ("S4EWNX0R123456", "2B2QEXM7")
     assert state.warning_celsius == 84.85  # hwmon shows WCTEMP
     assert state.smart is None
-    said = "\n".join(state.problems)
-    assert "install nvme-cli" in said
-    assert "install smartmontools" in said
+    message = "\n".join(state.problems)
+    assert "install nvme-cli" in message
+    assert "install smartmontools" in message
 
 
 def test_an_nvme_cli_without_its_old_names_is_asked_by_the_new_ones(
@@ -113,8 +113,8 @@ def test_smartctl_stands_in_for_nvme_cli_without_a_complaint(machine: MachineOfF
 def test_without_the_right_to_ask_it_says_who_may(machine: MachineOfFiles) -> None:
     denied = "/dev/nvme0n1: Permission denied"
     machine.programs["nvme "] = Completed(1, "", denied)
-    said = {"exit_status": 2, "messages": [{"string": f"open failed: {denied}"}]}
-    machine.programs["smartctl "] = Completed(2, json.dumps({"smartctl": said}), "")
+    message = {"exit_status": 2, "messages": [{"string": f"open failed: {denied}"}]}
+    machine.programs["smartctl "] = Completed(2, json.dumps({"smartctl": message}), "")
     state = identify(machine, "/dev/nvme0n1")
     assert state.serial == "S4EWNX0R123456"
     assert len(state.problems) == 2
@@ -155,7 +155,7 @@ def test_a_sata_drive(machine: MachineOfFiles) -> None:
     assert not any(command.startswith("nvme ") for command in machine.asked)
 
 
-def test_filesystems_and_holders_are_told(machine: MachineOfFiles) -> None:
+def test_filesystems_and_holders_are_reported(machine: MachineOfFiles) -> None:
     machine.add_partition("nvme0n1", "nvme0n1p1", "259:1")
     machine.add_partition("nvme0n1", "nvme0n1p2", "259:2")
     machine.add_disk("dm-0", "253:0", dm__name="vg-data")

@@ -112,7 +112,7 @@ def test_the_temperature_object_comes_first_and_kelvin_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "reported"),
     [
         ("Smartctl open device: /dev/nvme0 failed: Permission denied", "run labctl as root there"),
         (
@@ -124,13 +124,15 @@ def test_the_temperature_object_comes_first_and_kelvin_is_noticed() -> None:
         ("/dev/sdb: Unknown USB bridge [0x1:0x2]", "Unknown USB bridge"),
     ],
 )
-def test_a_drive_that_could_not_be_asked_is_a_line_with_what_to_do(message: str, told: str) -> None:
-    said = {"exit_status": 2, "messages": [{"string": message, "severity": "error"}]}
-    report = parse_smartctl(json.dumps({"json_format_version": [1, 0], "smartctl": said}))
+def test_a_drive_that_could_not_be_asked_is_a_line_with_what_to_do(
+    message: str, reported: str
+) -> None:
+    printed = {"exit_status": 2, "messages": [{"string": message, "severity": "error"}]}
+    report = parse_smartctl(json.dumps({"json_format_version": [1, 0], "smartctl": printed}))
     assert report is not None
     assert report.smart is None
     (line,) = report.problems
-    assert told in line
+    assert reported in line
 
 
 def test_exit_bits_about_health_do_not_hide_the_values() -> None:
@@ -144,7 +146,7 @@ def test_exit_bits_about_health_do_not_hide_the_values() -> None:
     assert report.problems == ("SMART says that the drive is failing",)
 
 
-def test_a_newer_format_is_said_and_read_as_far_as_it_goes() -> None:
+def test_a_newer_format_is_reported_and_read_as_far_as_it_goes() -> None:
     report = parse_smartctl(json.dumps(NVME | {"json_format_version": [2, 0]}))
     assert report is not None and report.smart is not None
     assert "format 2" in report.problems[0]

@@ -174,7 +174,7 @@ def test_a_slot_may_be_named_by_its_bus(machine: MachineOfFiles) -> None:
         (("0000:00:1c.4", "8.0 GT/s", "4", "16.0 GT/s", "4"), "could 16 GT/s x4 too: reseat"),
     ],
 )
-def test_whether_the_slot_or_the_seat_is_slow_is_told(
+def test_whether_the_slot_or_the_seat_is_slow_is_reported(
     machine: MachineOfFiles, port: tuple[str, str, str, str, str], words: str
 ) -> None:
     link = parse_link(FULL | {"current_link_speed": "8.0 GT/s PCIe"})
@@ -187,8 +187,8 @@ def test_a_narrow_port_further_up_is_named(machine: MachineOfFiles) -> None:
     narrow = ("0000:00:1d.0", "8.0 GT/s", "4", "8.0 GT/s", "4")
     link = parse_link(FULL)
     assert link is not None
-    said = slow_slot(link, place_of(machine, narrow, wide).ports)
-    assert "port 0000:00:1d.0 above it only at 8 GT/s x4" in said
+    message = slow_slot(link, place_of(machine, narrow, wide).ports)
+    assert "port 0000:00:1d.0 above it only at 8 GT/s x4" in message
     assert slow_slot(link, place_of(machine, wide).ports) == ""
 
 

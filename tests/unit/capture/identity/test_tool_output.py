@@ -153,9 +153,9 @@ def test_a_drive_that_is_merely_hot_is_not_failing() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_a_line_that_says_so() -> None:
-    said = "Read NVMe SMART/Health Information failed: NVME_IOCTL_ADMIN_CMD: Input/output error"
+    printed = "Read NVMe SMART/Health Information failed: NVME_IOCTL_ADMIN_CMD: Input/output error"
     output = json.loads(smartctl((7, 3), "NVMe", status=4, model_name="LAB 1"))
-    output["smartctl"]["messages"] = [{"string": said, "severity": "error"}]
+    output["smartctl"]["messages"] = [{"string": printed, "severity": "error"}]
     report = parse_smartctl(json.dumps(output))
     assert report is not None and report.smart is None
     (line,) = report.problems
@@ -201,7 +201,7 @@ LOG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("told", "celsius"),
+    ("reported", "celsius"),
     [
         (65535, None),
         (0, None),
@@ -221,25 +221,27 @@ LOG: dict[str, Any] = {
         ({"value": 318}, 45.0),
     ],
 )
-def test_what_no_drive_can_be_at_is_no_temperature(told: object, celsius: float | None) -> None:
-    log = parse_smart_log(json.dumps(LOG | {"temperature": told, "temperature_sensor_1": told}))
+def test_what_no_drive_can_be_at_is_no_temperature(reported: object, celsius: float | None) -> None:
+    log = parse_smart_log(
+        json.dumps(LOG | {"temperature": reported, "temperature_sensor_1": reported})
+    )
     assert log is not None
     assert log.composite_celsius == celsius
     assert log.sensor_celsius == ({} if celsius is None else {"sensor_1": celsius})
-    controller = parse_id_ctrl(json.dumps({"mn": "LAB 1", "wctemp": told, "cctemp": told}))
+    controller = parse_id_ctrl(json.dumps({"mn": "LAB 1", "wctemp": reported, "cctemp": reported}))
     assert controller is not None
     assert (controller.warning_celsius, controller.critical_celsius) == (celsius, celsius)
 
 
 @pytest.mark.parametrize(
-    ("told", "celsius"),
+    ("reported", "celsius"),
     [(255, None), (-273, None), (65262, None), (308, 35.0), (-10, -10.0), ("41", 41.0), (0, 0.0)],
 )
-def test_nor_is_it_in_a_field_in_celsius(told: object, celsius: float | None) -> None:
+def test_nor_is_it_in_a_field_in_celsius(reported: object, celsius: float | None) -> None:
     output = smartctl(
         (7, 3),
         "NVMe",
-        temperature={"current": told},
+        temperature={"current": reported},
         nvme_smart_health_information_log={"critical_warning": 0},
     )
     assert read(output)[1].composite_celsius == celsius
@@ -323,7 +325,7 @@ def test_limits_that_the_kernel_shows_of_a_sensor_without_any_are_not_known() ->
 
 
 @pytest.mark.parametrize(
-    ("stderr", "told"),
+    ("stderr", "reported"),
     [
         ("/dev/nvme9n1: No such file or directory\n\x1b[1mUsage: nvme", "was it pulled?"),
         ("smart log: Input/output error", "See dmesg"),
@@ -333,7 +335,7 @@ def test_limits_that_the_kernel_shows_of_a_sensor_without_any_are_not_known() ->
         ("/x is not a block or character device\n\x1b[1mUsage: nvme", "character device"),
     ],
 )
-def test_what_nvme_cli_says_of_a_drive_becomes_what_to_do(stderr: str, told: str) -> None:
+def test_what_nvme_cli_says_of_a_drive_becomes_what_to_do(stderr: str, reported: str) -> None:
     line = failure("nvme", "nvme-cli", Completed(1, "", stderr), "SMART")
-    assert told in line
+    assert reported in line
     assert "\x1b" not in line and "Usage" not in line

@@ -244,7 +244,7 @@ def test_a_meter_that_is_not_there_is_named_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), SystemExit(1)])
-def test_a_driver_that_raises_in_close_is_read_again_and_told_of(error: BaseException) -> None:
+def test_a_driver_that_raises_in_close_is_read_again_and_reported(error: BaseException) -> None:
     class Raising(Scripted):
         def close(self) -> None:
             super().close()

@@ -25,7 +25,7 @@ def rig_with(**changes: Any) -> Rig:
     return replace(changed, channels={name: item.channels for name, item in made.items()})
 
 
-def test_a_regular_meter_is_told_what_closes_its_gap() -> None:
+def test_a_regular_meter_gets_what_closes_its_gap() -> None:
     truevolt, dithered = samplings(rig_with(i12={"model": "34465A", "nplc": 1, "interval_s": 0.1}))
     assert truevolt.instrument == "i12"
     assert truevolt.gap_in_words == "blind for 80% of the time, read at regular times"
@@ -35,7 +35,7 @@ def test_a_regular_meter_is_told_what_closes_its_gap() -> None:
     assert dithered.remedies == ()
 
 
-def test_one_that_is_asked_is_told_to_dither() -> None:
+def test_one_that_is_asked_is_advised_to_dither() -> None:
     _, asked = samplings(rig_with(i5={"dither": False}))
     assert asked.gap_in_words.endswith("read at regular times") and asked.remedies == (
         "dither = true",

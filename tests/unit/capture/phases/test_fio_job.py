@@ -85,19 +85,19 @@ def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (PLAN.format(more='block_size = "4k"'), "block_size: a replay takes these from its trace"),
         ('name="p"\n[[sweeps]]\nqueue_depth=1\n', "is missing .or replay = a trace"),
         ('name="p"\n[[sweeps]]\npattern="read"\nduration_s=1\nreplay_wrap=true\n', "only with"),
     ],
 )
-def test_a_sweep_is_a_pattern_or_a_trace(text: str, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_a_sweep_is_a_pattern_or_a_trace(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         parse_plan(text, "p.toml")
 
 
-def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
+def test_fio_gets_the_log_and_the_target_and_no_time() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )
@@ -110,7 +110,7 @@ def test_fio_is_told_the_log_and_the_target_and_no_time() -> None:
     assert "replay_no_stall=1" in job_file(phase, {"": Drive(target="nbd://x", engine="nbd")}, {})
 
 
-def test_the_kernels_counters_are_told_at_both_ends_of_a_replay() -> None:
+def test_the_kernels_counters_are_printed_at_both_ends_of_a_replay() -> None:
     phase = Phase(
         0, Role.MEASURE, "s", Pattern.REPLAY, 2.0, queue_depth=8, jobs=1, replay=Replay("t")
     )

@@ -56,7 +56,7 @@ def test_what_fio_prints_when_it_exits_adds_no_doubt() -> None:
     assert between(10_040, printed_at((3, 4, 4, 5, 25), NS_PER_MS), 10_000).u_ns == 3 * NS_PER_MS
 
 
-def test_the_first_io_on_another_host_is_told_on_its_clock_and_between_its_bounds() -> None:
+def test_the_first_io_on_another_host_is_reported_on_its_clock_and_between_its_bounds() -> None:
     window = between(10_020, printed_at([4], 50 * NS_PER_MS, 77_000), 10_000)
     assert window.u_ns == 22 * NS_PER_MS  # the signals leave it 20 ms
     assert window.clock is not None and window.clock.clock_begin_ns == 77_000

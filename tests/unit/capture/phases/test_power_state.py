@@ -123,9 +123,9 @@ async def test_a_phase_that_names_no_state_has_the_one_before_the_run(actions: A
     assert [(data["index"], data["power_state"], data["governor"]) for data in found] == [
         (index, state, "ondemand") for index, state in actions.seen if index != 3
     ]
-    told = [event.data for event in actions.events if event.kind == EventKind.POWER_STATE]
-    assert [data["state"] for data in told] == [0, 3, OWN, 3, OWN]
-    assert [data["max_watts"] for data in told][:2] == [8.0, 2.0]
+    reported = [event.data for event in actions.events if event.kind == EventKind.POWER_STATE]
+    assert [data["state"] for data in reported] == [0, 3, OWN, 3, OWN]
+    assert [data["max_watts"] for data in reported][:2] == [8.0, 2.0]
 
 
 async def test_a_host_that_is_away_is_waited_for(actions: Actions) -> None:

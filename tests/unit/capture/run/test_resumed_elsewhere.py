@@ -229,7 +229,7 @@ def test_a_records_rig_name_is_no_path(place: Place) -> None:
     assert "no rig of this machine" in place.refused(cwd=place.run)
 
 
-def test_of_two_rigs_of_the_name_one_must_be_said(place: Place) -> None:
+def test_of_two_rigs_of_the_name_one_must_be_named(place: Place) -> None:
     for name in ("left", "right"):
         place.keep_rig(place.own(), name)
     place.record(place.own())
@@ -239,7 +239,7 @@ def test_of_two_rigs_of_the_name_one_must_be_said(place: Place) -> None:
     assert "nominal_volts is 12.0 there and 5.0 here" in place.refused("right")
 
 
-def test_mistakes_in_the_rig_of_that_name_are_told(place: Place) -> None:
+def test_mistakes_in_the_rig_of_that_name_are_reported(place: Place) -> None:
     place.keep_rig(place.own().replace("nominal_volts", "volts"))
     place.record(place.own())
     assert "rails.12V.volts" in place.refused()
@@ -279,7 +279,7 @@ def test_no_trace_of_a_record_is_opened(place: Place) -> None:
     assert "phases[0].replay.trace" in place.refused("bench", str(own))
 
 
-def test_a_plan_that_is_said_must_be_the_records(place: Place) -> None:
+def test_a_plan_that_is_named_must_be_the_records(place: Place) -> None:
     own = place.own(command="no-such-program")
     place.keep_rig(own)
     place.record(own)

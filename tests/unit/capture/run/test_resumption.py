@@ -101,8 +101,8 @@ def record_readings(path: Path, kept: Resumption | None, seconds: float, now_ns:
     journal = Journal(path, lambda: now_ns, device_begin_ns=begin)
     t_ns = np.arange(0, round(seconds * NS_PER_S), 10**7, dtype=np.int64)
     journal.readings("i12", Block("voltage", t_ns, np.ones(len(t_ns))))
-    looks = [ClockPair("voltage", int(t), now_ns + int(t) + 10**5, 10**5) for t in t_ns[::10]]
-    journal.clock_pairs("i12", looks)
+    samples = [ClockPair("voltage", int(t), now_ns + int(t) + 10**5, 10**5) for t in t_ns[::10]]
+    journal.clock_pairs("i12", samples)
     journal.close()
 
 
@@ -170,7 +170,9 @@ def test_device_clocks_go_on_in_epochs_of_their_own(tmp_path: Path) -> None:
         assert abs(inside[0] - begin_s) < 1e-3
 
 
-def test_readings_of_a_clock_that_was_never_looked_at_are_dropped_and_told(tmp_path: Path) -> None:
+def test_readings_of_a_clock_that_was_never_sampled_are_dropped_and_reported(
+    tmp_path: Path,
+) -> None:
     path = made(tmp_path)
     base = RunRecord(path).header.anchor.wall_ns
     record_readings(path, None, 2.0, base)
@@ -178,8 +180,8 @@ def test_readings_of_a_clock_that_was_never_looked_at_are_dropped_and_told(tmp_p
     journal.readings("i12", Block("voltage", np.array([0, 10**7]), np.ones(2)))
     journal.close()
     summary = summarise(RunRecord(path))
-    told = f"{CHANNEL}: 2 readings without a sample of the device's clock, dropped"
-    assert told in summary.problems
+    reported = f"{CHANNEL}: 2 readings without a sample of the device's clock, dropped"
+    assert reported in summary.problems
     assert summary.end_ns < base + 10 * NS_PER_S
 
 
@@ -214,16 +216,16 @@ def test_after_a_reboot_times_go_on_by_the_wall_clock_and_never_back(ahead_s: in
 
 
 @settings(max_examples=60, deadline=None)
-@given(cut=st.integers(0, 700), lost=st.integers(0, 90), looks=st.integers(0, 90))
+@given(cut=st.integers(0, 700), lost=st.integers(0, 90), samples=st.integers(0, 90))
 def test_cut_at_any_byte_whole_records_stay_and_more_can_follow(
-    cut: int, lost: int, looks: int
+    cut: int, lost: int, samples: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = made(Path(folder))
         record_phases(path, {0: "completed", 1: "completed", 2: None})
         record_readings(path, None, 2.0, RunRecord(path).header.anchor.wall_ns)
         channel = path / CHANNELS_DIR / CHANNEL
-        sizes = ((path / EVENTS_FILE, cut), (channel, lost), (Path(f"{channel}.clock"), looks))
+        sizes = ((path / EVENTS_FILE, cut), (channel, lost), (Path(f"{channel}.clock"), samples))
         for file, torn in sizes:
             os.truncate(file, max(file.stat().st_size - torn, 0))
         torn_record = RunRecord(path)

@@ -210,7 +210,7 @@ def test_a_trace_is_replayed_on_every_drive() -> None:
     assert text.count("new_group=1") == 2
 
 
-def test_what_fio_prints_is_told_apart_by_drive() -> None:
+def test_what_fio_prints_is_kept_apart_by_drive() -> None:
     document = fio_document({"left": 1000.0, "right": 3000.0}, 2.0)
     status = status_of(document)
     assert status.totals["read"].ios == 8000
@@ -257,8 +257,8 @@ def test_watts_that_are_shared_are_the_sums_alone(tmp_path: Path) -> None:
 
 def test_the_limit_of_heat_is_of_each_drive() -> None:
     limited = rig(DRIVES + "[limits]\ncelsius = 70\n")
-    look = GuardSample(View(), {"left": 60.0, "right": 75.0}, 10**12, 1.0)
-    (trip,) = passed(limited, look)
+    sample = GuardSample(View(), {"left": 60.0, "right": 75.0}, 10**12, 1.0)
+    (trip,) = passed(limited, sample)
     assert (trip.limit, trip.action) == ("celsius of right", "pause")
     assert trip.reason == "drive right is at 75 °C, the limit is 70 °C"
 
@@ -304,13 +304,13 @@ def test_drives_that_share_a_port_are_named_with_what_it_carries() -> None:
     ]
     apart = state(("0000:40:01.0", full), link=full)
     states = {"a": switched[0], "b": switched[1], "c": apart}
-    (told,) = shared_ports(states)
-    assert told.startswith("drives a and b share port 0000:02:00.0, which carries 7.88 GB/s")
-    assert "15.75 GB/s together" in told
+    (reported,) = shared_ports(states)
+    assert reported.startswith("drives a and b share port 0000:02:00.0, which carries 7.88 GB/s")
+    assert "15.75 GB/s together" in reported
     wide = PcieLink(16.0, 16, 16.0, 16)
     enough = {name: state(("0000:00:01.0", wide), link=full) for name in "ab"}
     assert "as much as their links together" in next(shared_ports(enough))
     unknown = {name: state(("0000:00:01.0", None), link=full) for name in "ab"}
     assert "not known" in next(shared_ports(unknown))
     together = what_they_share(states)
-    assert (together.host.name, together.findings) == ("box", (told,))
+    assert (together.host.name, together.findings) == ("box", (reported,))

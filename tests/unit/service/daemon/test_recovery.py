@@ -39,8 +39,8 @@ def attempts(*ends: tuple[AttemptOutcome | None, str | None]) -> tuple[Attempt, 
 
 def resumed(kept: tuple[Attempt, ...], runs: Path, rig: Rig = RIG) -> tuple[Path | None, str]:
     """The run to go on with, and what was told."""
-    told: list[str] = []
-    return run_to_resume(job(1, attempts=kept), rig, runs, told.append), "\n".join(told)
+    reported: list[str] = []
+    return run_to_resume(job(1, attempts=kept), rig, runs, reported.append), "\n".join(reported)
 
 
 def test_an_attempt_that_failed_before_it_began_takes_nothing_from_the_run_before(
@@ -86,10 +86,10 @@ def test_after_a_change_of_the_rig_the_job_begins_anew_and_says_why(cut_off: Pat
     """What was measured with another shunt must not stand in one run with the rest."""
     kept = attempts((AttemptOutcome.INTERRUPTED, cut_off.name))
     corrected = parse_rig(RIG_TEXT.replace("shunt_ohm = 0.05", "shunt_ohm = 0.0493"), "bench.toml")
-    run, told = resumed(kept, cut_off.parent, corrected)
+    run, reported = resumed(kept, cut_off.parent, corrected)
     assert run is None
-    assert "rails.12V.current.shunt_ohm is 0.05 there and 0.0493 here" in told
-    assert cut_off.name in told
+    assert "rails.12V.current.shunt_ohm is 0.05 there and 0.0493 here" in reported
+    assert cut_off.name in reported
 
 
 def test_where_runs_are_sent_may_change(cut_off: Path) -> None:

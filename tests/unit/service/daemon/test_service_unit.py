@@ -83,11 +83,11 @@ def test_systemd_accepts_the_unit_and_calls_its_exposure_low(tmp_path: Path) -> 
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
     )
     assert verified.returncode == 0 and "labctl.service:" not in verified.stderr, verified.stderr
-    said = subprocess.run(
+    printed = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert said.returncode == 0, said.stdout[-500:]
+    assert printed.returncode == 0, printed.stdout[-500:]
 
 
 def test_its_time_to_stop_is_longer_than_a_run_may_take_to_end() -> None:

@@ -62,7 +62,7 @@ class Bench:
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     fails: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class Bench:
         self.queue = Queue(home)
         self.queue.add(lambda number: job(number, drive_target=self.rig.targets,
                                           drive_serial=self.rig.serials))  # fmt: skip
-        context = WorkerContext(home, home.runs, self.said.append, cast(Any, Silent()), bool)
+        context = WorkerContext(home, home.runs, self.messages.append, cast(Any, Silent()), bool)
         self.worker = Worker(self.rig, cast(RigLock, None), context)
         for name in ("note", "job"):
             self.worker._queue.__dict__[name] = self.failing(name)
@@ -116,7 +116,7 @@ def test_a_note_that_cannot_be_kept_ends_no_run_and_is_kept_later(bench: Bench) 
     assert done.state is JobState.DONE and bench.fails["note"] == 0
     last = done.last
     assert last is not None and (last.pid, last.pid_ticks, last.boot_id) == (4711, 99, "this boot")
-    assert [line.partition(": ")[2] for line in bench.said][1:3] == [
+    assert [line.partition(": ")[2] for line in bench.messages][1:3] == [
         "note: no room",
         "all is well again",
     ]
@@ -131,7 +131,7 @@ def test_a_job_that_somebody_took_out_of_the_queue_keeps_no_worker(bench: Bench)
     child = Child(4, remove)
     with pytest.raises(Exception, match="no job 1"):
         bench.run(child)
-    assert any("no job 1" in line for line in bench.said) and not child.running
+    assert any("no job 1" in line for line in bench.messages) and not child.running
 
 
 @pytest.mark.parametrize("fails", [0, 1, 5])

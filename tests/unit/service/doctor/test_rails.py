@@ -44,7 +44,7 @@ def test_a_drive_that_is_off_or_whose_leads_are_swapped_is_seen() -> None:
     assert checks(RIG, 12.05, -0.0135)["power"].level is Level.WARNING
 
 
-def test_a_fixed_voltage_is_said_to_be_not_measured_and_its_tolerance_is_in_u() -> None:
+def test_a_fixed_voltage_is_reported_as_not_measured_and_its_tolerance_is_in_u() -> None:
     text = RIG[: RIG.index("[instruments.v12]")] + (
         '[instruments.v12]\ndriver = "fixed_voltage"\nvolts = 12\ntolerance_pct = 5\n'
     )

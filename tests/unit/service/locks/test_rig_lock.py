@@ -168,7 +168,7 @@ def test_damaged_files_beside_the_lock_are_nobody(home: Home, rig: Rig) -> None:
     lock.release()
 
 
-def test_where_there_can_be_no_lock_that_is_said(rig: Rig, tmp_path: Path) -> None:
+def test_where_there_can_be_no_lock_that_is_reported(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HomeUnusable, match="LABCTL_HOME"):
         RigLock.take(Home(tmp_path / "file" / "home"), rig, "labctl run")

@@ -170,9 +170,9 @@ def test_what_changed_since_the_decision_is_not_touched(tmp_path: Path) -> None:
 def test_parquet_holds_every_reading_bit_for_bit(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     run = made(tmp_path)
-    looks = np.zeros(3, CLOCK_PAIR)
-    looks["round_trip_ns"] = [1, 2, 3]
-    looks.tofile(run / "channels" / f"{HOST_CLOCK}.clock")
+    samples = np.zeros(3, CLOCK_PAIR)
+    samples["round_trip_ns"] = [1, 2, 3]
+    samples.tofile(run / "channels" / f"{HOST_CLOCK}.clock")
     export(run, run / "parquet")
     kept = parquet.read_table(run / "parquet" / f"{HOST_CLOCK}.clock.parquet")
     assert kept["round_trip_ns"].to_pylist() == [1, 2, 3], "of the drive's host"

@@ -70,15 +70,16 @@ class Collected:
 @pytest.mark.parametrize("place", ["enter", "put", "drain"])
 def test_a_broken_sink_does_not_reach_the_run(tmp_path: Path, place: str) -> None:
     run = MadeRun(tmp_path).whole()
-    told: list[str] = []
+    reported: list[str] = []
     good = Collected()
     live = LiveShipping(
-        [lambda path, report_line: Collected(place), lambda path, report_line: good], told.append
+        [lambda path, report_line: Collected(place), lambda path, report_line: good],
+        reported.append,
     )
     live.begin(run.path)
     assert not live.finish(grace_s=5)
-    assert any(f"broken in {place}" in text for text in told)
-    assert f"labctl ship {run.path}" in told[-1]
+    assert any(f"broken in {place}" in text for text in reported)
+    assert f"labctl ship {run.path}" in reported[-1]
     assert stored_by(good.lines) == points_of(run.path), "the other sink got everything"
 
 
@@ -88,8 +89,8 @@ def test_a_sink_that_hangs_is_left_behind(tmp_path: Path) -> None:
             await asyncio.sleep(3600)
 
     run = MadeRun(tmp_path).whole()
-    told: list[str] = []
-    live = LiveShipping([lambda *_: Hanging()], told.append)
+    reported: list[str] = []
+    live = LiveShipping([lambda *_: Hanging()], reported.append)
     live.begin(run.path)
     begin = time.monotonic()
     assert not live.finish(grace_s=0.3)
@@ -139,9 +140,9 @@ async def test_the_command_sends_and_says_what(
         assert f"lines to {fake.url} (lab)" in capsys.readouterr().out
         assert fake.stored == points_of(run.path)
         assert await asyncio.to_thread(lambda: command(from_start=True, json_output=True)) == 0
-        (told,) = json.loads(capsys.readouterr().out)
-        assert (told["complete"], told["rejected"], told["trouble"]) == (True, 0, "")
-        assert told["sent"] > 50
+        (reported,) = json.loads(capsys.readouterr().out)
+        assert (reported["complete"], reported["rejected"], reported["trouble"]) == (True, 0, "")
+        assert reported["sent"] > 50
 
 
 def test_the_command_without_a_destination_says_what_to_write(

@@ -71,7 +71,7 @@ def test_it_names_watts_throttling_troubles_and_failures(runs: Path) -> None:
 @pytest.mark.parametrize(
     "damage", ["", "[]", "{}", '{"phases": 3}', '{"phases": [3]}', "[" * 100_000]
 )
-def test_a_run_without_a_usable_summary_is_something_to_look_at(runs: Path, damage: str) -> None:
+def test_a_run_without_a_usable_summary_is_something_to_check(runs: Path, damage: str) -> None:
     run = "20260101T000000Z_bench_short"
     (runs / run / "summary.json").write_text(damage)
     jobs = [job(1, state=JobState.DONE, attempts=(attempt(NOW_S, run, AttemptOutcome.COMPLETED),))]
@@ -79,5 +79,5 @@ def test_a_run_without_a_usable_summary_is_something_to_look_at(runs: Path, dama
     assert any("labctl report" in what for what in only.look_at)
 
 
-def test_nothing_ran_is_said_too(runs: Path) -> None:
+def test_nothing_ran_is_reported_too(runs: Path) -> None:
     assert "no job ran" in lines(morning([job(1)], runs, NOW_S))[0]

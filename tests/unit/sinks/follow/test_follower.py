@@ -382,20 +382,20 @@ def test_the_cursor_of_a_finished_run_leaves_next_to_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("cut_s", [0.0, 5.0])
-def test_readings_of_an_epoch_that_was_never_looked_at_are_not_sent_with_a_wrong_time(
+def test_readings_of_an_epoch_that_was_never_sampled_are_not_sent_with_a_wrong_time(
     tmp_path: Path, cut_s: float
 ) -> None:
-    """A meter that was connected for a moment only, or looks that a loss of power took."""
+    """A meter that was connected for a moment only, or samples that a loss of power took."""
     plain = points_of(MadeRun(tmp_path / "plain").whole().path)
     run = MadeRun(tmp_path / "cut")
     data = run.data["i12.voltage"]
     begin, end = cut_s, cut_s + 1.0
     for when, rows, key in (
-        (data["t"], data["readings"], "t"), (data["looked"], data["pairs"], "device_ns"),
+        (data["t"], data["readings"], "t"), (data["sampled_s"], data["pairs"], "device_ns"),
     ):  # fmt: skip
         rows[key] += ((when >= begin).astype(int) + (when >= end)) * EPOCH_NS
-    kept = (data["looked"] < begin) | (data["looked"] >= end)
-    data["looked"], data["pairs"] = data["looked"][kept], data["pairs"][kept]
+    kept = (data["sampled_s"] < begin) | (data["sampled_s"] >= end)
+    data["sampled_s"], data["pairs"] = data["sampled_s"][kept], data["pairs"][kept]
     follower, stored = Follower(run.path, Cursor(bin_ns=S)), []
     for moment in np.arange(0.0, 12.6, 0.5):
         run.grow(float(moment))

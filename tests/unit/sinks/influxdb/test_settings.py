@@ -111,7 +111,7 @@ def test_nothing_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[sinks.influxdb]\nurl = "http://x"', "sinks.influxdb.bucket: is missing"),
         ('[sinks.influxdb]\nurl = "x:8086"\nbucket = "b"', "must be an address"),
@@ -124,13 +124,13 @@ def test_nothing_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     ],
 )
 def test_mistakes_are_named(
-    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(SITE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(ConfigurationError) as caught:
         influx_settings(text, "bench.toml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "bench.toml" in str(caught.value)
 
 

@@ -43,20 +43,20 @@ def rows(count: int) -> list[str]:
 
 
 async def stored_with(
-    fake: FakeInflux, lines: list[str], folder: Path, told: list[str], bucket: str = "lab"
+    fake: FakeInflux, lines: list[str], folder: Path, reported: list[str], bucket: str = "lab"
 ) -> InfluxWriter:
     settings = InfluxSettings(url=fake.url, bucket=bucket)
-    async with InfluxWriter(settings, folder / "rejects.lp", told.append, QUICK) as writer:
+    async with InfluxWriter(settings, folder / "rejects.lp", reported.append, QUICK) as writer:
         async with asyncio.timeout(20):
             await writer.store(lines)
     return writer
 
 
 async def test_lines_are_stored(fake: FakeInflux, tmp_path: Path) -> None:
-    told: list[str] = []
-    writer = await stored_with(fake, rows(100), tmp_path, told)
+    reported: list[str] = []
+    writer = await stored_with(fake, rows(100), tmp_path, reported)
     assert len(fake.stored) == 100
-    assert (writer.stored, writer.rejected, told) == (100, 0, [])
+    assert (writer.stored, writer.rejected, reported) == (100, 0, [])
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
@@ -64,40 +64,40 @@ async def test_a_passing_trouble_is_waited_for(
     fake: FakeInflux, tmp_path: Path, status: int
 ) -> None:
     fake.canned.extend([Canned(status, headers={"Retry-After": "0"})] * 3)
-    told: list[str] = []
-    await stored_with(fake, rows(10), tmp_path, told)
+    reported: list[str] = []
+    await stored_with(fake, rows(10), tmp_path, reported)
     assert len(fake.stored) == 10
     assert fake.requests == 4
-    assert len(told) == 2, "told once when it began and once when it ended"
+    assert len(reported) == 2, "told once when it began and once when it ended"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 302, 200])
-async def test_a_refusal_is_told_once_and_everything_is_kept(
+async def test_a_refusal_is_reported_once_and_everything_is_kept(
     fake: FakeInflux, tmp_path: Path, status: int
 ) -> None:
     fake.canned.extend([Canned(status, '{"error": "no"}', {"Location": "/"})] * 4)
-    told: list[str] = []
-    writer = await stored_with(fake, rows(10), tmp_path, told)
+    reported: list[str] = []
+    writer = await stored_with(fake, rows(10), tmp_path, reported)
     assert (writer.stored, writer.rejected) == (10, 0)
     assert len(fake.stored) == 10
-    assert len(told) == 2
-    assert "nothing is lost" in told[0]
+    assert len(reported) == 2
+    assert "nothing is lost" in reported[0]
 
 
 async def test_a_server_before_1_8_is_named(fake: FakeInflux, tmp_path: Path) -> None:
     """What 1.6 says to the address that it does not have."""
     fake.canned.append(Canned(404, "404 page not found\n"))
-    told: list[str] = []
-    await stored_with(fake, rows(1), tmp_path, told)
-    assert "1.8 or newer" in told[0]
+    reported: list[str] = []
+    await stored_with(fake, rows(1), tmp_path, reported)
+    assert "1.8 or newer" in reported[0]
 
 
 async def test_a_400_that_is_not_about_lines_rejects_none(fake: FakeInflux, tmp_path: Path) -> None:
     fake.canned.extend([Canned(400, '{"message": "Please provide either orgID or org"}')] * 3)
-    told: list[str] = []
-    writer = await stored_with(fake, rows(10), tmp_path, told)
+    reported: list[str] = []
+    writer = await stored_with(fake, rows(10), tmp_path, reported)
     assert (writer.stored, writer.rejected) == (10, 0)
-    assert "say org" in told[0]
+    assert "say org" in reported[0]
 
 
 @pytest.mark.parametrize("status", [400, 422])
@@ -106,16 +106,16 @@ async def test_a_server_that_refuses_everything_for_a_while_costs_no_line(
     fake: FakeInflux, tmp_path: Path, status: int, text: str
 ) -> None:
     """Also in the middle, after it has stored some."""
-    told: list[str] = []
+    reported: list[str] = []
     settings = InfluxSettings(url=fake.url, bucket="lab")
-    async with InfluxWriter(settings, tmp_path / "rejects.lp", told.append, QUICK) as writer:
+    async with InfluxWriter(settings, tmp_path / "rejects.lp", reported.append, QUICK) as writer:
         async with asyncio.timeout(20):
             await writer.store(rows(5))
             fake.canned.extend([Canned(status, text)] * 4)
             await writer.store(rows(40))
     assert (writer.stored, writer.rejected, len(fake.stored)) == (45, 0, 40)
     assert not (tmp_path / "rejects.lp").exists()
-    assert len(told) == 2 and "nothing is lost" in told[0]
+    assert len(reported) == 2 and "nothing is lost" in reported[0]
 
 
 @pytest.mark.parametrize("after", ["²", "-1", "1e999", "soon", "9" * 400])
@@ -133,14 +133,14 @@ async def test_only_the_culprits_of_a_partial_write_are_rejected(
     lines = rows(500)
     lines[77] = "power,rail=12V watts=NaN 78"
     lines[300] = "power,rail= watts=1.0 301"
-    told: list[str] = []
-    writer = await stored_with(fake, lines, tmp_path, told)
+    reported: list[str] = []
+    writer = await stored_with(fake, lines, tmp_path, reported)
     assert (writer.stored, writer.rejected) == (498, 2)
     assert len(fake.stored) == 498
     kept = (tmp_path / "rejects.lp").read_text()
     assert lines[77] in kept and lines[300] in kept
     assert "unable to parse" in kept
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 async def test_a_type_conflict_is_rejected_alone(fake: FakeInflux, tmp_path: Path) -> None:
@@ -174,46 +174,46 @@ async def test_a_line_that_is_too_large_is_rejected(fake: FakeInflux, tmp_path: 
 
 async def test_an_endless_answer_is_not_read_to_its_end(fake: FakeInflux, tmp_path: Path) -> None:
     fake.canned.append(Canned(404, "x" * 20_000_000))
-    told: list[str] = []
-    await stored_with(fake, rows(3), tmp_path, told)
+    reported: list[str] = []
+    await stored_with(fake, rows(3), tmp_path, reported)
     assert len(fake.stored) == 3
-    assert len(told[0]) < LONGEST_REASON + 300
+    assert len(reported[0]) < LONGEST_REASON + 300
 
 
 async def test_a_token_put_right_in_its_file_is_used(fake: FakeInflux, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("me:wrong")
     settings = InfluxSettings(url=fake.url, bucket="lab", token_file=str(file))
-    told: list[str] = []
-    async with InfluxWriter(settings, tmp_path / "r", told.append, QUICK) as writer:
+    reported: list[str] = []
+    async with InfluxWriter(settings, tmp_path / "r", reported.append, QUICK) as writer:
         storing = asyncio.create_task(writer.store(rows(3)))
-        while not told:
+        while not reported:
             await asyncio.sleep(0.01)
         file.write_text(f"{SECRET}\n")
         async with asyncio.timeout(10):
             await storing
     assert len(fake.stored) == 3
-    assert not any("secret" in text or "wrong" in text for text in told)
+    assert not any("secret" in text or "wrong" in text for text in reported)
 
 
 async def test_a_server_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
     fake = FakeInflux()
     async with serving(fake):
         pass
-    told: list[str] = []
+    reported: list[str] = []
     settings = InfluxSettings(url=fake.url, bucket="lab")
-    async with InfluxWriter(settings, tmp_path / "r", told.append, QUICK) as writer:
+    async with InfluxWriter(settings, tmp_path / "r", reported.append, QUICK) as writer:
         storing = asyncio.create_task(writer.store(rows(3)))
         await asyncio.sleep(0.3)
         assert not storing.done()
         storing.cancel()
-    assert len(told) == 1
-    assert SECRET not in "".join(told)
+    assert len(reported) == 1
+    assert SECRET not in "".join(reported)
 
 
-def sink_of(run: Path, fake: FakeInflux, told: list[str], bucket: str = "lab") -> InfluxSink:
+def sink_of(run: Path, fake: FakeInflux, reported: list[str], bucket: str = "lab") -> InfluxSink:
     settings = InfluxSettings(url=fake.url, bucket=bucket)
-    return InfluxSink(run, "influxdb", settings, told.append, pace=QUICK)
+    return InfluxSink(run, "influxdb", settings, reported.append, pace=QUICK)
 
 
 async def test_a_run_is_stored_as_its_journal_says(fake: FakeInflux, tmp_path: Path) -> None:
@@ -285,17 +285,17 @@ async def test_stopped_in_the_middle_it_goes_on_from_what_was_stored(
 ) -> None:
     run = MadeRun(tmp_path).whole()
     fake.databases.clear()
-    told: list[str] = []
-    shipping = asyncio.create_task(ship(run.path, [sink_of(run.path, fake, told)]))
+    reported: list[str] = []
+    shipping = asyncio.create_task(ship(run.path, [sink_of(run.path, fake, reported)]))
     async with asyncio.timeout(30):
-        while not told:
+        while not reported:
             await asyncio.sleep(0.01)
     shipping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await shipping
-    assert "is there a bucket 'lab'?" in told[0]
+    assert "is there a bucket 'lab'?" in reported[0]
     fake.databases.add("lab")
-    await ship(run.path, [sink_of(run.path, fake, told)])
+    await ship(run.path, [sink_of(run.path, fake, reported)])
     assert fake.stored == points_of(run.path)
 
 
@@ -311,10 +311,10 @@ async def test_another_server_gets_everything(fake: FakeInflux, tmp_path: Path) 
     await ship(run.path, [sink_of(run.path, fake, [])])
     fake.databases.add("other")
     fake.stored.clear()
-    told: list[str] = []
-    await ship(run.path, [sink_of(run.path, fake, told, bucket="other")])
+    reported: list[str] = []
+    await ship(run.path, [sink_of(run.path, fake, reported, bucket="other")])
     assert fake.stored == points_of(run.path)
-    assert "starting from the beginning" in told[0]
+    assert "starting from the beginning" in reported[0]
 
 
 async def test_a_damaged_cursor_means_from_the_beginning(fake: FakeInflux, tmp_path: Path) -> None:
@@ -322,10 +322,10 @@ async def test_a_damaged_cursor_means_from_the_beginning(fake: FakeInflux, tmp_p
     await ship(run.path, [sink_of(run.path, fake, [])])
     (run.path / "sinks" / "influxdb.json").write_text('{"format": 1')
     fake.stored.clear()
-    told: list[str] = []
-    await ship(run.path, [sink_of(run.path, fake, told)])
+    reported: list[str] = []
+    await ship(run.path, [sink_of(run.path, fake, reported)])
     assert fake.stored == points_of(run.path)
-    assert "cannot be read" in told[0]
+    assert "cannot be read" in reported[0]
 
 
 async def test_the_cursor_holds_no_secret(fake: FakeInflux, tmp_path: Path) -> None:

@@ -37,14 +37,14 @@ def rows(heading: str) -> dict[str, str]:
 @pytest.mark.parametrize("topic", TOPICS.values(), ids=TOPICS.keys())
 def test_each_topic_is_documented_as_it_is(topic: Topic) -> None:
     heading = f"`labctl/<rig>/{topic.path}`"
-    said = rows(heading)
+    message = rows(heading)
     if topic.fields:
-        said |= rows("In each object")
+        message |= rows("In each object")
     if "index" in topic.fields:
-        said |= rows("Of a phase")
+        message |= rows("Of a phase")
     wanted = {name: TYPES[kind] for name, kind in topic.fields.items()}
     wanted |= {f"{name}<>": TYPES[kind] for name, kind in topic.families.items()}
-    assert {re.sub("<.*>", "<>", name): kind for name, kind in said.items()} == wanted
+    assert {re.sub("<.*>", "<>", name): kind for name, kind in message.items()} == wanted
     retained = "retained" if topic.retained else "not retained"
     assert f"### {heading}\nQoS {topic.qos}, {retained}." in DOCUMENTATION
 
@@ -122,7 +122,7 @@ def test_files_of_the_site_are_for_its_own_broker(site: Path, keys: str, same: b
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('prefix = "lab/#"', "without + and #"),
         ('prefix = "/lab"', "must not begin"),
@@ -132,10 +132,10 @@ def test_files_of_the_site_are_for_its_own_broker(site: Path, keys: str, same: b
         ("port = 70000", "less than or equal to 65535"),
     ],
 )
-def test_mistakes_name_the_section(site: Path, text: str, said: str) -> None:
+def test_mistakes_name_the_section(site: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         mqtt_settings(f"[sinks.mqtt]\n{text}", "bench.toml")
-    assert "bench.toml: sinks.mqtt" in str(caught.value) and said in str(caught.value)
+    assert "bench.toml: sinks.mqtt" in str(caught.value) and message in str(caught.value)
 
 
 def test_no_password_is_ever_shown(tmp_path: Path) -> None:
