@@ -7,7 +7,9 @@ import gc
 import importlib
 import importlib.util
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Without a file name: the disk that standard output is redirected to is full."""
+HELP_WIDTH = 80
 OTHERS_WRITE = 0o002
 """Added to the umask: nobody outside the group may change a record."""
 
@@ -95,7 +98,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
         Command("verify", "results.bundle:verify", "Derive every number of a bundle again."),
     ),
     "Rigs, plans and runs": (
-        Command("runs", "rig.lists:list_runs", "List the runs."),
+        Command("runs", "rig.runs:list_runs", "List the runs."),
         Command("rigs", "rig.lists:list_rigs", "List the rigs."),
         Command("plans", "rig.lists:list_plans", "List the built-in plans."),
         Command("init", "meters.init:init", "Make a rig of what is connected: it asks."),
@@ -133,11 +136,13 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "Zero the meters with the drive off; compare two meters.",
         ),
         Command(
-            "record",
+            "record-session",
             "meters.session:record",
             "Record what an instrument says, to send it to somebody.",
         ),
-        Command("replay", "meters.session:replay", "Play a recorded session through its driver."),
+        Command(
+            "play-session", "meters.session:replay", "Play a recorded session through its driver."
+        ),
     ),
     "Overnight": (
         Command(
@@ -172,7 +177,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "Record the meters of a rig without a workload, until Ctrl-C.",
         ),
     ),
-    "Servers": (
+    "Servers and shell": (
         Command("ship", "servers.ship:ship_runs", "Send or repair runs in InfluxDB and MQTT."),
         Command(
             "stack",
@@ -180,9 +185,17 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "Run InfluxDB, Mosquitto and Grafana here, provisioned.",
         ),
         Command("mqtt", "servers.mqtt:app", "What an MQTT broker keeps of a rig."),
+        Command(
+            "completion",
+            "terminal.completion:print_completion",
+            "Print what completes words of labctl in your shell.",
+        ),
+        Command("help", "main:show_help", "Say what the commands of a section do."),
     ),
 }
 """In the order of ``labctl --help``."""
+RENAMED = {"record": "record-session", "replay": "play-session"}
+"""Old names, for one version: ``replay`` is of traces, and ``idle`` records a rig's meters."""
 COMMANDS = {command.name: command for section in SECTIONS.values() for command in section}
 
 
@@ -195,9 +208,13 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name; None where there is none."""
-        command = COMMANDS.get(cmd_name)
+        command = COMMANDS.get(RENAMED.get(cmd_name, cmd_name))
         if command is None:
             return None
+        if cmd_name in RENAMED and not ctx.resilient_parsing:
+            from labctl.cli.terminal.renamed import say_renamed
+
+            say_renamed(f"labctl {cmd_name}", f"labctl {command.name}")
         module, _, name = command.place.partition(":")
         found = getattr(importlib.import_module(f"labctl.cli.{module}"), name)
         if not gc.isenabled():  # as main() has it
@@ -210,11 +227,51 @@ class LazyGroup(TyperGroup):
         return typer.main.get_command(alone)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The commands by section, from the table: nothing is imported for the help."""
-        width = max(map(len, COMMANDS))
-        for section, commands in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(f"{one.name:{width}}", one.help) for one in commands])
+        """The names by section: a screen. ``labctl help`` has what each of them does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(title, "  ".join(one.name for one in of)) for title, of in SECTIONS.items()]
+            )
+        with formatter.section("What they do"):
+            formatter.write_dl(
+                [
+                    ("labctl help SECTION", f"one of {', '.join(section_names())}"),
+                    ("labctl COMMAND -h", "arguments and options of a command"),
+                ]
+            )
+
+
+def section_names() -> tuple[str, ...]:
+    """The sections as a person types them: the first word of each, in lower case."""
+    return tuple(re.split(r"\W", title)[0].lower() for title in SECTIONS)
+
+
+def show_help(
+    section: Annotated[
+        str | None, typer.Argument(help="A section, or a command; all, if left out.")
+    ] = None,
+) -> None:
+    """Say what the commands of a section do."""
+    by_name = dict(zip(section_names(), SECTIONS.items(), strict=True))
+    if section in COMMANDS and section not in by_name:
+        print(f"labctl {section}: {COMMANDS[section].help}\n\nlabctl {section} -h says how.")
+        return
+    if section is not None and section.lower() not in by_name:
+        from labctl.errors import ConfigurationError, Mistake
+        from labctl.toml_reading import meant
+
+        allowed = f"must be one of {', '.join(by_name)}, or a command"
+        allowed += meant(section, [*by_name, *COMMANDS])
+        raise ConfigurationError([Mistake("labctl help", "section", section, allowed)])
+    chosen = [by_name[section.lower()]] if section is not None else list(by_name.values())
+    width = max(map(len, COMMANDS))
+    for number, (title, commands) in enumerate(chosen):
+        print(f"{chr(10) if number else ''}{title}:")
+        for one in commands:
+            lines = textwrap.wrap(one.help, HELP_WIDTH - width - 4)
+            print(f"  {one.name:{width}}  {lines[0]}")
+            for line in lines[1:]:
+                print(f"{'':{width + 4}}{line}")
 
 
 def _exit_with(code: int | None, **_: object) -> NoReturn:
@@ -261,7 +318,6 @@ def _fail(error: LabctlError) -> NoReturn:
 def _wrapped(text: str) -> list[str]:
     """Lines of a message as wide as the terminal; words, hence paths and commands, stay whole."""
     import shutil
-    import textwrap
 
     return textwrap.wrap(
         text,
@@ -302,6 +358,8 @@ def main() -> None:
     os.umask(os.umask(0) | OTHERS_WRITE)
     from labctl.errors import LabctlError
 
+    if "_LABCTL_COMPLETE" in os.environ:  # the shell asks for words that may come next
+        importlib.import_module("typer.completion").completion_init()
     try:
         app()
     except LabctlError as error:

@@ -11,6 +11,7 @@ from labctl.errors import ConfigurationError, Mistake
 from labctl.toml_reading import parse_toml
 
 SITE_VARIABLE = "LABCTL_SITE"
+_RUNS = "runs"
 
 Section = dict[str, Any]
 """The keys of a section, as they stand in a file."""
@@ -56,6 +57,25 @@ def joined(layers: Sequence[Section], server_of: Callable[[Section], object]) ->
         for key, value in layer.items()
         if server == servers[-1] or not key.endswith("_file")
     }
+
+
+def site_runs() -> Path | None:
+    """The directory of runs that the site file names (``[runs] directory``); None: none.
+
+    Raises ConfigurationError.
+    """
+    section = of_site(_RUNS)
+    directory = section.get("directory")
+    if not section:
+        return None
+    if set(section) != {"directory"} or not isinstance(directory, str) or not directory:
+        allowed = 'must have directory = "/a/path", and nothing else'
+        raise ConfigurationError([Mistake(str(site_file()), _RUNS, None, allowed)])
+    path = Path(directory).expanduser()
+    if not path.is_absolute():
+        allowed = "must be an absolute path: the daemon is started elsewhere"
+        raise ConfigurationError([Mistake(str(site_file()), "runs.directory", directory, allowed)])
+    return path
 
 
 def _read(file: Path) -> str:

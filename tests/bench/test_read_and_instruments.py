@@ -182,11 +182,11 @@ def test_a_session_is_recorded_and_played(
     rig: Path, tmp_path: Path, name: str, value: float
 ) -> None:
     file = tmp_path / "it.session"
-    done = labctl("record", str(rig), name, "--seconds", "2.5", "--to", str(file))
+    done = labctl("record-session", str(rig), name, "--seconds", "2.5", "--to", str(file))
     assert done.returncode == 0, done.stderr
     match = re.search(r": (\d+) readings", done.stdout)
     assert match is not None
-    done = labctl("replay", str(file), "--json")
+    done = labctl("play-session", str(file), "--json")
     assert done.returncode == 0, done.stderr
     played = [json.loads(line) for line in done.stdout.splitlines()]  # a busy host is told of, too
     readings = [reading["value"] for reading in played if "value" in reading]

@@ -1,4 +1,4 @@
-"""``labctl record`` and ``replay``: a session with one instrument, to a file and from it."""
+"""``labctl record-session``, ``play-session``: what one instrument says, to a file and from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def record(
     path = to or Path(f"{instrument}-{entry.driver}-{time.strftime('%Y%m%d-%H%M%S')}.session")
     try:
         with (
-            held(found, "labctl record"),
+            held(found, "labctl record-session"),
             path.open("x", encoding="utf-8") as file,
         ):
             made = recording.recorded_instrument(

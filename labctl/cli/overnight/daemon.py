@@ -6,11 +6,11 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from labctl.cli.terminal.arguments import SomeRunsOption
 from labctl.config.find_rig import find_rig, rig_files
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
@@ -29,16 +29,16 @@ def serve(
     rigs: Annotated[
         list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
     ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option("--runs", help="Directory of the runs; else in the data directory."),
-    ] = None,
+    runs: SomeRunsOption = None,
     install_service: Annotated[
         ServiceOf | None,
         typer.Option(help="Instead: write the systemd unit for this place, and what to do next."),
     ] = None,
 ) -> None:
-    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C.
+
+    Without --runs, LABCTL_RUNS and a site file, runs are in the data directory.
+    """
     if install_service is not None:
         _install(install_service)
         return

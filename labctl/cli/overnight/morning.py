@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import find_home
 from labctl.service.queue.new_jobs import parse_after
@@ -22,7 +21,7 @@ def print_morning(
     since: Annotated[
         str | None, typer.Option(help="From then on: 18:00, or a date and time; else a day.")
     ] = None,
-    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    runs: SomeRunsOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print what ran, what it found and what to look at."""

@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import JsonOption, YesOption
+from labctl.cli.terminal.arguments import PLAN, RIG, JsonOption, YesOption
+from labctl.cli.terminal.completion import complete_jobs, complete_rigs
 from labctl.cli.terminal.consent import ask_first
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.jobs_table import (
@@ -31,8 +32,12 @@ from labctl.service.queue.schedule import Expected, expect
 from labctl.service.queue.store import Queue
 from labctl.toml_reading import is_file
 
-RigNameArgument = Annotated[str, typer.Argument(metavar="RIG", help="The rig's name or file.")]
-JobArgument = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
+RigNameArgument = Annotated[
+    str, typer.Argument(metavar="RIG", help="The rig's name or file.", autocompletion=complete_rigs)
+]
+JobArgument = Annotated[
+    int, typer.Argument(metavar="JOB", help="The job's number.", autocompletion=complete_jobs)
+]
 
 FINISHED_SHOWN = 10
 DRAWN = 200
@@ -48,8 +53,8 @@ app = typer.Typer(
 
 @app.command()
 def add(
-    rig: Annotated[str | None, typer.Argument(help="A rig file, or a rig's name.")] = None,
-    plan: Annotated[str | None, typer.Argument(help="A built-in plan, or a plan file.")] = None,
+    rig: Annotated[str | None, RIG] = None,
+    plan: Annotated[str | None, PLAN] = None,
     matrix: Annotated[
         Path | None, typer.Option(help="A file of rigs and plans: queue every combination.")
     ] = None,
@@ -163,7 +168,10 @@ def move(
 
 @app.command()
 def cancel(
-    jobs: Annotated[list[int], typer.Argument(metavar="JOB", help="Numbers of jobs.")],
+    jobs: Annotated[
+        list[int],
+        typer.Argument(metavar="JOB", help="Numbers of jobs.", autocompletion=complete_jobs),
+    ],
     json_output: JsonOption = False,
 ) -> None:
     """Cancel jobs; one that runs is stopped, and its record stays."""

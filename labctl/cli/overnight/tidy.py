@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
 from labctl.record.phase import parse_size
@@ -46,7 +46,7 @@ def tidy(
     archive: Annotated[
         Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
     ] = None,
-    runs: Annotated[Path | None, typer.Option("--runs", help="Directory of the runs.")] = None,
+    runs: SomeRunsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
     ] = False,

@@ -12,6 +12,7 @@ from labctl.analysis.run.marks import moment_of
 from labctl.analysis.run.stretch import stretch_of
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.renamed import renamed
 from labctl.cli.terminal.run_names import RunArgument
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.reader import RunRecord
@@ -29,10 +30,18 @@ def analyse(
     run_directory: RunArgument,
     tail_s: TailOption = DEFAULT_TAIL_S,
     limit_watts: Annotated[
-        float | None, typer.Option("--watts", help="Ask for the most IOPS under this many watts.")
+        float | None,
+        typer.Option("--max-watts", help="Ask for the most IOPS under this many watts."),
     ] = None,
     wanted_iops: Annotated[
-        float | None, typer.Option("--iops", help="Ask for the least watts that do these IOPS.")
+        float | None,
+        typer.Option("--min-iops", help="Ask for the least watts that do these IOPS."),
+    ] = None,
+    old_watts: Annotated[
+        float | None, typer.Option("--watts", hidden=True, callback=renamed("--max-watts"))
+    ] = None,
+    old_iops: Annotated[
+        float | None, typer.Option("--iops", hidden=True, callback=renamed("--min-iops"))
     ] = None,
     qos_percent: Annotated[float, typer.Option(help="Percentile of the latency verdict.")] = 99.9,
     qos_us: Annotated[float, typer.Option(help="Its limit, in microseconds.")] = 500.0,
@@ -55,8 +64,8 @@ def analyse(
         record,
         summarise(record),
         tail_s=tail_s,
-        limit_watts=limit_watts,
-        wanted_iops=wanted_iops,
+        limit_watts=old_watts if limit_watts is None else limit_watts,
+        wanted_iops=old_iops if wanted_iops is None else wanted_iops,
         qos=(qos_percent, qos_us),
     )
     if json_output:

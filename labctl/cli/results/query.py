@@ -10,8 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
+from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.run_names import run_places
 from labctl.report.data.query import QueryResult, answer_csv, answer_json, query
 from labctl.report.numbers import NOTHING, significant
 
@@ -21,12 +22,12 @@ NARROW = 20
 
 def run_query(
     sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
-    runs: RunsOption = DEFAULT_RUNS,
+    runs: SomeRunsOption = None,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
-    answer = query(sql, [runs])
+    answer = query(sql, run_places(runs))
     for line in answer.left_out:
         print(f"labctl: left out: {line}", file=sys.stderr)
     if json_output:

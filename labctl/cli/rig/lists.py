@@ -1,4 +1,4 @@
-"""``labctl runs``, ``rigs``, ``plans`` and ``check``."""
+"""``labctl rigs``, ``plans`` and ``check``."""
 
 from __future__ import annotations
 
@@ -9,45 +9,19 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RunsOption
+from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
 from labctl.config.estimate import estimate
 from labctl.config.find_rig import example_rigs, new_rig_file, rig_files, write_new
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
-from labctl.errors import ConfigurationError, JournalError, Mistake
-from labctl.record.events import EventKind, Outcome
-from labctl.record.reader import RunRecord, find_runs
+from labctl.errors import ConfigurationError, Mistake
 from labctl.service.runs.configured_sinks import configured_sinks
 from labctl.toml_reading import meant, parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12
 LISTED_BYTES_PER_S = 10**9
 """Time and bytes of the built-in plans are listed for a drive of this size and write speed."""
-
-
-def list_runs(runs: RunsOption = DEFAULT_RUNS, json_output: JsonOption = False) -> None:
-    """List the runs."""
-    rows = []
-    for path in find_runs(runs):
-        try:
-            record = RunRecord(path)
-        except JournalError as error:
-            rows.append({"run": path.name, "phases": None, "outcome": f"unreadable: {error}"})
-            continue
-        completed = sum(
-            event.kind == EventKind.PHASE_ENDED and event.data.get("outcome") == Outcome.COMPLETED
-            for event in record.events
-        )
-        end = record.end
-        rows.append(
-            {
-                "run": path.name,
-                "phases": f"{completed}/{len(record.header.phases)}",
-                "outcome": str(end.data.get("outcome", "not told")) if end else Outcome.INTERRUPTED,
-            }
-        )
-    _print_rows(rows, json_output, f"no runs in {runs}")
 
 
 def list_rigs(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from labctl.capture.run.expand import expand_for
+from labctl.capture.host.ssh import LOCAL
+from labctl.capture.run.expand import phases_for, size_of_drives
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
@@ -15,7 +16,9 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool, scale: float
     """Print the expanded phases, the time and the bytes written; nothing is touched."""
     rig = find_rig(rig_name)
     plan, _ = load_plan(plan_name, scale)
-    phases = expand_for(rig, plan, plan_name)
+    here = rig.file.host == LOCAL  # another machine is not asked for the size of its drive
+    size_bytes = size_of_drives(rig) if here else rig.size_bytes
+    phases = phases_for(rig, plan, plan_name, size_bytes)
     cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
     if json_output:
         data = {

@@ -52,6 +52,9 @@ from labctl.service.runs.configured_sinks import SinkFactory, configured_sinks
 from labctl.service.runs.killed_runs import end_fio_of, end_leftovers
 from labctl.service.runs.shipping import LiveShipping
 
+STOPS_WITHIN_S = 15
+"""How long the end of a run takes at most on a machine that is not busy, with its report."""
+
 
 def run(
     rig: Annotated[str | None, RIG] = None,
@@ -219,6 +222,18 @@ def shown_run(
         shipping.finish()
 
 
+def stopping_text(path: Path | None) -> str:
+    """What happens after Ctrl-C, how long it takes, and how to go on."""
+    lines = [
+        "",
+        "stopping: what was recorded is kept. fio is ended, the meters go local, and",
+        f"the report is made: about {STOPS_WITHIN_S} s. Ctrl-C again kills, without a report.",
+    ]
+    if path is not None:
+        lines.append(f"to go on later: labctl run --resume {path}")
+    return "\n".join(lines)
+
+
 async def _run(
     make: Callable[[Callable[[Event], None]], Run],
     console: Console,
@@ -254,7 +269,7 @@ async def _run(
             os._exit(INTERRUPTED)
         stop.ask(Outcome.ABORTED, reason, INTERRUPTED)
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print("\nstopping: what was recorded is kept (Ctrl-C again kills)", file=sys.stderr)
+            print(stopping_text(this_run.path), file=sys.stderr)
 
     loop.add_signal_handler(signal.SIGINT, interrupt, "Ctrl-C", True)
     loop.add_signal_handler(signal.SIGTERM, interrupt, "SIGTERM", False)

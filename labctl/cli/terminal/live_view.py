@@ -18,6 +18,7 @@ from rich.text import Text
 
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
+from labctl.cli.terminal.so_far import SoFar, total_watts
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.timebase import NS_PER_S
 
@@ -46,8 +47,15 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
         finally:
             over.set()
         return
+    so_far = SoFar()
+
+    def drawn() -> RenderableType:
+        view, now_ns = run.monitor.view(), run.timebase.now_ns()
+        so_far.look(view, now_ns)
+        return screen(view, now_ns, so_far)
+
     display = Live(
-        get_renderable=lambda: screen(run.monitor.view(), run.timebase.now_ns()),
+        get_renderable=drawn,
         console=console,
         refresh_per_second=REDRAW_PER_S,
         transient=True,
@@ -60,8 +68,8 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
             display.stop()
 
 
-def screen(view: View, now_ns: int) -> RenderableType:
-    """The newest values, drawn for a terminal."""
+def screen(view: View, now_ns: int, so_far: SoFar | None = None) -> RenderableType:
+    """The newest values, drawn for a terminal, above them what was measured so far."""
     lines: list[RenderableType] = [_phase_line(view, now_ns)]
     if view.phase is not None and view.phase.planned_s:
         done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
@@ -70,6 +78,9 @@ def screen(view: View, now_ns: int) -> RenderableType:
     lines.append(_rails(view))
     lines.append(_work(view))
     lines.append(_meters(view))
+    if so_far is not None:
+        above = so_far.table()
+        lines = [line for line in (above, *lines, so_far.power_line()) if line is not None]
     return Group(*lines)
 
 
@@ -104,9 +115,7 @@ def _rails(view: View) -> Table:
     table.add_column(width=8)
     for _ in range(3):
         table.add_column(width=12, justify="right")
-    total: float | None = 0.0
     for name, rail in view.rails.items():
-        total = None if total is None or rail.watts is None else total + rail.watts
         table.add_row(
             name,
             _shown(rail.volts, ".3f", "V"),
@@ -114,7 +123,7 @@ def _rails(view: View) -> Table:
             _shown(rail.watts, ".3f", "W"),
         )
     if len(view.rails) > 1:
-        table.add_row("total", "", "", _shown(total, ".3f", "W"), style="bold")
+        table.add_row("total", "", "", _shown(total_watts(view), ".3f", "W"), style="bold")
     return table
 
 

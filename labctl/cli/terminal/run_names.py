@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from labctl.cli.terminal.arguments import DEFAULT_RUNS, RUNS_VARIABLE
+from labctl.cli.terminal.completion import complete_runs
+from labctl.toml_reading import meant
 
 LATEST = "latest"
 HELP = "A run: its directory, its name or a part of it, latest, or latest:RIG."
@@ -20,17 +23,16 @@ def find_run(text: str) -> Path:
     """The run directory that ``text`` means.
 
     An existing path is that path. ``latest`` is the newest run, ``latest:RIG`` the newest of a rig;
-    another text is the run whose name has it, of those in ``$LABCTL_RUNS`` or else ``./runs``. What
-    no run has is given back as a path: who opens it says what is wrong with it. ``:DRIVE`` behind a
-    run is kept. Raises typer.BadParameter where there is no newest run or several have the text.
+    another text is the run whose name has it, of those where runs are (:func:`run_places`).
+    ``:DRIVE`` behind a run is kept. Raises typer.BadParameter where there is no such run, or where
+    several have the text.
     """
-    from labctl.record.reader import find_runs
-
     path = Path(text)
-    if path.exists() or "/" in text or not text:
+    if path.exists() or Path(text.partition(":")[0]).exists():
         return path
-    root = Path(os.environ.get(RUNS_VARIABLE) or DEFAULT_RUNS)
-    runs = find_runs(root)
+    places = run_places(os.environ.get(RUNS_VARIABLE))
+    root = " and ".join(map(str, places))
+    runs = runs_in(places)
     name, colon, rest = text.partition(":")
     if name == LATEST:
         return _latest(runs, rest, root)
@@ -41,10 +43,35 @@ def find_run(text: str) -> Path:
         raise typer.BadParameter(
             f"{len(named)} runs in {root} have {name!r} in their name: {newest}{shown}"
         )
-    return Path(f"{named[0]}{colon}{rest}") if named else path
+    if not named:
+        known = meant(name, (run.name for run in runs)) or f" ({len(runs)} there: labctl runs)"
+        raise typer.BadParameter(f"there is no run {text!r}, neither here nor in {root}{known}")
+    return Path(f"{named[0]}{colon}{rest}")
 
 
-def _latest(runs: list[Path], rig: str, root: Path) -> Path:
+def run_places(given: str | Path | None = None) -> list[Path]:
+    """The directories whose runs are meant where none is named: what is given, or the site file's,
+    or else ./runs and the daemon's. Raises ConfigurationError."""
+    from labctl.config.site import site_runs
+    from labctl.service.status.local_rigs import runs_root
+
+    configured = Path(given) if given else site_runs()
+    if configured is not None:
+        return [configured]
+    daemons = runs_root(None)
+    apart = daemons.is_dir() and daemons.resolve() != DEFAULT_RUNS.resolve()
+    here = [DEFAULT_RUNS] if DEFAULT_RUNS.is_dir() or not apart else []
+    return [*here, *([daemons] if apart else [])]
+
+
+def runs_in(places: Iterable[Path]) -> list[Path]:
+    """The runs in these directories, oldest first."""
+    from labctl.record.reader import find_runs
+
+    return sorted((run for place in places for run in find_runs(place)), key=lambda run: run.name)
+
+
+def _latest(runs: list[Path], rig: str, root: str) -> Path:
     """The newest of runs in order of time; of a rig, where one is named."""
     from labctl.errors import JournalError
     from labctl.record.reader import RunRecord
@@ -60,4 +87,6 @@ def _latest(runs: list[Path], rig: str, root: Path) -> Path:
     raise typer.BadParameter(f"there is no run{f' of the rig {rig}' if rig else ''} in {root}")
 
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", parser=find_run, help=HELP)]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", parser=find_run, help=HELP, autocompletion=complete_runs)
+]

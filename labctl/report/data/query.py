@@ -59,8 +59,8 @@ class QueryResult:
 def query(sql: str, roots: Sequence[Path]) -> QueryResult:
     """Ask all runs under ``roots`` (or run directories themselves).
 
-    Raises ConfigurationError for SQL that is none (with the tables that there are), JournalError
-    for a directory that is none, MissingPart when DuckDB is not installed.
+    Raises ConfigurationError for SQL that is none (with the tables that there are) and for a
+    directory that is none, MissingPart when DuckDB is not installed.
     """
     need(Extra.QUERY)
     import duckdb
@@ -92,7 +92,8 @@ def query(sql: str, roots: Sequence[Path]) -> QueryResult:
 
 def _runs_of(root: Path) -> list[Path]:
     if not root.is_dir():
-        raise JournalError(f"{root}: there is no such directory of runs (--runs)")
+        allowed = "there is no such directory of runs"
+        raise ConfigurationError([Mistake("labctl query", "--runs", str(root), allowed)])
     return find_runs(root) or ([root] if (root / "run.json").is_file() else [])
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
-from labctl.cli.main import COMMANDS, app
+from labctl.cli.main import COMMANDS, RENAMED, app
+from labctl.config.find_rig import EXAMPLES
+from tests.forked_labctl import labctl
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -29,4 +32,30 @@ def test_help_imports_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+    assert set(COMMANDS) <= set(done.stdout.split())
+    assert len(done.stdout.splitlines()) <= 25 and "labctl help SECTION" in done.stdout
+
+
+@pytest.mark.parametrize(("old", "now"), RENAMED.items())
+def test_a_renamed_command_works_and_says_its_new_name(old: str, now: str) -> None:
+    done = labctl(old, "--help")
+    assert done.returncode == 0 and done.stdout.startswith(f"Usage: labctl {old}")
+    assert f"labctl {old} is now called labctl {now}" in done.stderr
+    assert labctl(now, "--help").stderr == ""
+    assert old not in labctl("--help").stdout.split()
+
+
+def test_renamed_options_work_and_say_their_new_names(tmp_path: Path) -> None:
+    done = labctl("analyse", "nosuch", "--watts", "3", "--iops", "5", cwd=tmp_path)
+    assert "--watts is now called --max-watts" in done.stderr
+    shown = labctl("analyse", "--help").stdout
+    assert "--max-watts" in shown and "--min-iops" in shown and "--watts" not in shown
+
+
+def test_a_dry_run_does_not_ask_the_machine_of_the_drive(tmp_path: Path) -> None:
+    text = (EXAMPLES / "nvme-adapter.toml").read_text()
+    rig = tmp_path / "far.toml"
+    rig.write_text(text.replace('host = "local"', 'host = "nobody@no-such-host.invalid"'))
+    done = labctl("run", rig, "demo", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "phases" in done.stdout, done.stderr
+    assert list(tmp_path.iterdir()) == [rig]

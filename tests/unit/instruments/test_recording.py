@@ -250,13 +250,13 @@ def test_record_and_replay_by_command(port: str, tmp_path: Path) -> None:
         "range = 10.0\n"
     )
     file = tmp_path / "v.session"
-    words = ["record", str(rig), "v", "--seconds", "1", "--to", str(file)]
+    words = ["record-session", str(rig), "v", "--seconds", "1", "--to", str(file)]
     done = labctl(*words)
     assert done.returncode == 0, done.stderr
     assert file.read_text().startswith(FIRST_LINE)
     again = labctl(*words)
     assert again.returncode == 1 and "is there already" in again.stderr
-    done = labctl("replay", file, "--json")
+    done = labctl("play-session", file, "--json")
     assert done.returncode == 0, done.stderr
     values = [json.loads(line)["value"] for line in done.stdout.splitlines() if "value" in line]
     assert len(values) > 4

@@ -65,10 +65,6 @@ def test_no_newest_run_is_refused(runs: Path, monkeypatch: pytest.MonkeyPatch) -
         find_run("latest")
 
 
-def test_what_no_run_has_is_a_path(runs: Path) -> None:
-    assert find_run("nothing") == Path("nothing")
-
-
 def test_a_path_wins_over_a_name(runs: Path) -> None:
     Path("latest").mkdir()
     assert find_run("latest") == Path("latest")
@@ -85,3 +81,42 @@ def test_commands_take_it(runs: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["rig_name"] == "beta"
     assert labctl("report", "sweep", cwd=tmp_path).returncode == 2
     assert labctl("report", "-h", cwd=tmp_path).returncode == 0
+
+
+def test_what_no_run_has_is_a_wrong_call_and_the_one_that_was_meant_is_named(runs: Path) -> None:
+    for words in (("report", "nosuch"), ("analyse", "runs/nosuch"), ("run", "--resume", "x")):
+        done = labctl(*words)
+        assert done.returncode == 2 and "there is no run" in done.stderr, done.stderr
+    almost = labctl("report", "20261121T220000Z_beta_sweap")
+    assert "20261121T220000Z_beta_sweep" in almost.stderr
+
+
+@pytest.mark.parametrize("where", ["variable", "site", "daemon"])
+def test_runs_are_found_in_one_place_by_every_command(
+    runs: Path, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon's, too, where nobody said where runs are."""
+    elsewhere = tmp_path / "home" / "runs"
+    elsewhere.parent.mkdir()
+    runs.rename(elsewhere)
+    site = tmp_path / "site.toml"
+    site.write_text(f'[runs]\ndirectory = "{elsewhere}"\n' if where == "site" else "")
+    monkeypatch.setenv("LABCTL_SITE", str(site))
+    home = tmp_path / ("home" if where == "daemon" else "another")
+    monkeypatch.setenv("LABCTL_HOME", str(home))
+    if where == "variable":
+        monkeypatch.setenv("LABCTL_RUNS", str(elsewhere))
+    assert find_run("latest") == elsewhere / "20261121T230000Z_alpha_soak"
+    listed = json.loads(labctl("runs", "--json").stdout)
+    assert [row["run"] for row in listed] == sorted(NAMES)
+    assert labctl("morning").returncode == 0
+
+
+def test_a_site_with_a_wrong_directory_of_runs_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABCTL_SITE", str(tmp_path / "site.toml"))
+    for text, said in (('directory = "runs"', "absolute"), ('folder = "/x"', "directory =")):
+        (tmp_path / "site.toml").write_text(f"[runs]\n{text}\n")
+        done = labctl("runs", cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr, done.stderr

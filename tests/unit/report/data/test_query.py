@@ -11,7 +11,7 @@ import pytest
 
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.query import run_query
-from labctl.errors import ConfigurationError, JournalError
+from labctl.errors import ConfigurationError
 from labctl.record.reader import RunRecord
 from labctl.report.data.query import PHASES_FILE, answer_csv, answer_json, fingerprint, query
 from tests.unit.synthetic_run import WORK, Bench, build
@@ -111,7 +111,7 @@ def test_wrong_sql_names_what_there_is(runs: Path) -> None:
 def test_no_question_and_no_directory_are_told(sql: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="a question"):
         query(sql, [tmp_path])
-    with pytest.raises(JournalError, match="no such directory"):
+    with pytest.raises(ConfigurationError, match="no such directory"):
         query("SELECT 1", [tmp_path / "nowhere"])
 
 

@@ -1,0 +1,81 @@
+"""Completes rigs, plans, runs and jobs on the command line, and prints the shell's part of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import typer
+
+COMPLETE_VARIABLE = "_LABCTL_COMPLETE"
+"""Set by the shell when it asks for the words that may come next."""
+SHELLS = ("bash", "zsh", "fish")
+_HOW = {
+    "bash": "labctl completion bash > ~/.local/share/bash-completion/completions/labctl",
+    "zsh": "labctl completion zsh > ~/.zfunc/_labctl, and fpath+=~/.zfunc before compinit",
+    "fish": "labctl completion fish > ~/.config/fish/completions/labctl.fish",
+}
+
+
+def print_completion(
+    shell: Annotated[str, typer.Argument(help=f"One of {', '.join(SHELLS)}.")],
+) -> None:
+    """Print what completes words of labctl in your shell.
+
+    For bash: labctl completion bash > ~/.local/share/bash-completion/completions/labctl
+    """
+    typers = importlib.import_module("typer.completion")
+    if shell not in SHELLS:
+        raise typer.BadParameter(f"{shell!r} must be one of {', '.join(SHELLS)}")
+    print(f"# {_HOW[shell]}")
+    script = typers.get_completion_script(
+        prog_name="labctl", complete_var=COMPLETE_VARIABLE, shell=shell
+    )
+    print(script)
+
+
+def _beginning_with(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Completes one of these names; nothing where they cannot be found."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return [name for name in names() if name.startswith(incomplete)]
+        except Exception:  # a shell that asks must not be answered with a traceback
+            return []
+
+    return complete
+
+
+def _rigs() -> Iterable[str]:
+    from labctl.config.find_rig import rig_files
+
+    return dict.fromkeys(path.stem for path in rig_files())
+
+
+def _plans() -> Iterable[str]:
+    from labctl.config.plan import built_in_plans
+
+    return built_in_plans()
+
+
+def _runs() -> Iterable[str]:
+    import os
+
+    from labctl.cli.terminal.run_names import LATEST, run_places, runs_in
+
+    found = runs_in(run_places(os.environ.get("LABCTL_RUNS")))
+    return [LATEST, *reversed([path.name for path in found])]
+
+
+def _jobs() -> Iterable[str]:
+    from labctl.service.data_dir import find_home
+    from labctl.service.queue.store import Queue
+
+    return [str(job.id) for job in Queue(find_home()).jobs()]
+
+
+complete_rigs = _beginning_with(_rigs)
+complete_plans = _beginning_with(_plans)
+complete_runs = _beginning_with(_runs)
+complete_jobs = _beginning_with(_jobs)
