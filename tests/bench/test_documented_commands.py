@@ -145,7 +145,8 @@ class Lab:
         if word.startswith("/mnt/ssd/"):
             return str(self.folder / f"on-ssd-{Path(word).name}")
         if word.startswith("runs/") or word == "RUN":
-            return str(find_runs(self.folder / "runs")[-1])
+            fio = [run for run in find_runs(self.folder / "runs") if "measure" not in run.name]
+            return str(fio[-1])
         if word.startswith("http://other:8086"):
             assert self.server is not None
             return f"{self.server.url}?org={ORG}&bucket=main"

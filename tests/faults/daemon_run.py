@@ -83,13 +83,13 @@ class DaemonProcess:
         assert self.process is not None
         return self.process.wait(60)
 
-    def message(self) -> str:
+    def messages(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
 
     def until(self, reached: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         deadline = time.monotonic() + within_s
         while not reached():
-            assert time.monotonic() < deadline, (self.message(), self.queue.jobs())
+            assert time.monotonic() < deadline, (self.messages(), self.queue.jobs())
             time.sleep(0.1)
 
     def until_over(self, number: int, within_s: float = WITHIN_S) -> Job:

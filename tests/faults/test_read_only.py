@@ -50,19 +50,19 @@ def test_with_the_data_directory_on_it_the_job_goes_on_when_it_was_repaired(
             before = journal.read()
             os.fsync(journal.fileno())  # what was written a moment ago may not be synced yet
         disk.fail()
-        daemon.until(lambda: READ_ONLY in daemon.message())
+        daemon.until(lambda: READ_ONLY in daemon.messages())
         daemon.until(lambda: not fios_below(run))
         assert_seen_and_not_changed(home, bench.rig, tmp_path)
         record = RunRecord(run)
         assert record.problems == [] and len(record.readings("i12.voltage")) > 100
         assert daemon.end() == 0
-        assert daemon.message().count(READ_ONLY) < 6, daemon.message()
+        assert daemon.messages().count(READ_ONLY) < 6, daemon.messages()
         disk.repair()
         assert (run / "journal.jsonl").read_bytes().startswith(before)
         daemon.start()
         job = daemon.until_over(number)
-    assert job.state is JobState.DONE, daemon.message()
-    assert "Traceback" not in daemon.message() and "unexpected" not in daemon.message()
+    assert job.state is JobState.DONE, daemon.messages()
+    assert "Traceback" not in daemon.messages() and "unexpected" not in daemon.messages()
     assert {attempt.run for attempt in job.attempts} == {run.name}
     assert_completed_once(run)
     assert_times_ascend(run)
@@ -120,11 +120,11 @@ def test_with_the_queue_alone_on_it_the_run_ends_and_its_job_is_settled_later(
         run = daemon.until_in_phase(number, 1)
         with read_only(home / "queue"):
             daemon.until(lambda: events_of(run)[-1]["kind"] == "run_ended")
-            daemon.until(lambda: READ_ONLY in daemon.message())
+            daemon.until(lambda: READ_ONLY in daemon.messages())
             time.sleep(7)  # it tries again after five
-            assert daemon.message().count(READ_ONLY) == 1, daemon.message()
+            assert daemon.messages().count(READ_ONLY) == 1, daemon.messages()
             assert daemon.queue.job(number).state is JobState.RUNNING
         job = daemon.until_over(number)
         assert job.state is JobState.DONE and len(job.attempts) == 1
-        daemon.until(lambda: "all is well again" in daemon.message())
+        daemon.until(lambda: "all is well again" in daemon.messages())
     assert_completed_once(run)

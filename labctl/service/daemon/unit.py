@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from instruments.process_environment import environment_without_secrets
 from labctl.errors import LabctlError, Refused
 from labctl.record.atomic_write import write_atomically
 
@@ -122,11 +123,12 @@ def problems_of(of: ServiceOf, text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="labctl-unit-") as folder:
         file = Path(folder) / UNIT
         file.write_text(text, encoding="utf-8")
-        environment = {"XDG_RUNTIME_DIR": folder, **os.environ}  # a user's systemd asks for one
+        runtime = os.environ.get("XDG_RUNTIME_DIR", folder)  # a user's systemd asks for one
         try:
             done = subprocess.run(
                 [program, f"--{of}", "verify", str(file)], capture_output=True, text=True,
-                errors="replace", timeout=VERIFY_WITHIN_S, check=False, env=environment,
+                errors="replace", timeout=VERIFY_WITHIN_S, check=False,
+                env=environment_without_secrets(XDG_RUNTIME_DIR=runtime),
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return ""

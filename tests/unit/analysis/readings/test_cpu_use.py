@@ -129,7 +129,7 @@ def test_a_run_has_it_in_its_phases_tables_and_chart(tmp_path: Path) -> None:
     chart = cpu_chart(summary)
     assert chart is not None
     (data,) = chart.spec["datasets"].values()
-    assert [(one["core"], one["x"]) for one in data] == [("0", "2"), ("1", "2")]
+    assert [(one["core"], one["x"]) for one in data] == [("0", 1.0), ("1", 1.0)]  # log2 of QD 2
 
 
 def test_a_run_without_looks_has_no_chart() -> None:

@@ -27,7 +27,7 @@ def test_a_counter_that_moved_between_the_readings_around_a_stretch() -> None:
         (60, {"thm_temp1_trans_count": 4, "thm_temp1_total_time": 52}),
         (120, {"thm_temp1_trans_count": 4, "thm_temp1_total_time": 52}),
     )
-    words = "thm_temp1_trans_count 3 → 4, thm_temp1_total_time 40 → 52"
+    words = "times at the first thermal level 3 → 4, time at the first thermal level 40 → 52 s"
     assert counters.moved(10 * S, 50 * S) == words
     assert counters.moved(60 * S, 120 * S) is None
     assert counters.stood_still(60 * S, 120 * S)
@@ -82,6 +82,6 @@ def test_a_counter_that_moved_was_still_the_old_one_at_the_look_before() -> None
             Event(30 * S, "drive_counters", moved),
         ]
     )
-    assert found.moved(21 * S, 29 * S) == "thm_temp1_trans_count 3 → 4"
+    assert found.moved(21 * S, 29 * S) == "times at the first thermal level 3 → 4"
     assert found.moved(1 * S, 19 * S) is None
     assert found.stood_still(1 * S, 19 * S)
