@@ -9,7 +9,7 @@ its driver. A rig has one drive (``[drive]``) or several that are tested at once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,7 @@ class Rig:
 
         None where one of them does not say.
         """
-        sizes = [drive.size_bytes for drive in self.drives.values()]
-        return min((size for size in sizes if size), default=None) if all(sizes) else None
+        return smallest([drive.size_bytes for drive in self.drives.values()])
 
     @property
     def write_bytes_per_s(self) -> int:
@@ -216,6 +215,11 @@ class Rig:
                 key = f"{one.drive_key}.engine"
                 mistakes.append(Mistake(self.path, key, one.drive.engine, allowed))
         return mistakes
+
+
+def smallest(sizes: Sequence[int | None]) -> int | None:
+    """The smallest of drives' sizes; None where one is not known."""
+    return min((size for size in sizes if size), default=None) if all(sizes) else None
 
 
 def parse_rig_file(text: str, path: str) -> RigFile:

@@ -113,7 +113,7 @@ class Sweep(BaseModel):
     steady_from_drive_writes: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Steady counts only from when they have: a large drive is even before it is full."""
     steady_temperature_s: Seconds | None = None
-    """A phase ends before ``duration_s`` when the drive's temperature stood for this long."""
+    """A phase ends before ``duration_s`` when the drive's temperature was steady for this long."""
     replay_disk: Annotated[int, Field(ge=0)] | None = None
     replay_wrap: bool = False
     replay_stalls: bool = True

@@ -104,11 +104,11 @@ def result_of(last: dict[str, Any], drive: str = "") -> FioResult:
     mixed = sides["read"] if any(is_mixed(job) for job in jobs) else None
     notes = []
     if mixed is not None:
-        notes.append("fio told reads and writes in one (unified_rw_reporting): shown as reads")
+        notes.append("fio reported reads and writes in one (unified_rw_reporting): shown as reads")
     if any(side is not None and not side.latency_mean_us for side in sides.values()):
         notes.append("fio measured no latency: a mean of 0 is none")
     if any(in_whole_iops(sections_of(job)[name]) for job in jobs for name in DIRECTIONS):
-        notes.append("fio counted no operations and told IOPS rounded down: up to 1 per job low")
+        notes.append("fio counted no operations and gave IOPS rounded down: up to 1 per job low")
     if any(total_ios(table_of(job, "trim")) for job in jobs):
         notes.append("fio trimmed, too: trims are not counted here")
     notes += bounds_notes(sides)

@@ -54,7 +54,7 @@ class EventKind(StrEnum):
 
     WALL_CLOCK_STEP = "wall_clock_step"
     HELD_UP = "held_up"
-    """labctl itself stood still: stopped, or not scheduled."""
+    """labctl itself was stopped, or not scheduled."""
 
     HOST_LOST = "host_lost"
     HOST_BACK = "host_back"

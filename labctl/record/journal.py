@@ -1,8 +1,8 @@
 """The journal: the only thing that is written while a run is on.
 
-Readings go to one flat file a channel, events to one JSON line each. A writer thread hands
-readings to the kernel within 60 ms and syncs them every second. An event is in the
-kernel's hands before :meth:`Journal.event` returns, and synced at once. So a crash of the program
+Readings go to one flat file a channel, events to one JSON line each. A writer thread
+writes readings to the kernel within 60 ms and syncs them every second. The kernel has an
+event before :meth:`Journal.event` returns, and it is synced at once. So a crash of the program
 loses no event that was reported to anybody and at most 250 ms of readings (a meter with a memory is
 asked every 170 ms at the latest), and a loss of power about a second of readings.
 """

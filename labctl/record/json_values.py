@@ -1,7 +1,7 @@
 """Back from JSON: dataclasses as they were written, and what stands where it should not.
 
 A reader takes what it knows and leaves out what a newer labctl has added. Whoever wrote a record,
-its texts are made printable here, so that nobody behind it need ask.
+its texts are made printable here, once for all readers.
 """
 
 from __future__ import annotations

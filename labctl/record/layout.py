@@ -21,7 +21,7 @@ CHANNELS_DIR = "channels"
 FIO_DIR = "fio"
 
 HOST_CLOCK = "host.wall"
-"""The looks at the wall clock of the drive's host, which fio there prints."""
+"""The samples of the wall clock of the drive's host, which fio there prints."""
 
 HOST_INSTRUMENT = HOST_CLOCK.partition(".")[0]
 

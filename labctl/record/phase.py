@@ -125,7 +125,7 @@ class Phase:
     rounds_until_bytes: int | None = None
     """The rounds end, steady or not, when they have written this much."""
     steady_temperature_s: float = 0.0
-    """It ends before ``duration_s`` when the drive's temperature stood for this long (0: not)."""
+    """It ends before ``duration_s`` once its drive's temperature was steady so long (0: no)."""
     power_state: int | None = None
     until_celsius: float | None = None
     purge_method: str = ""

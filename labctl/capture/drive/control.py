@@ -154,10 +154,9 @@ class DriveControl:
             return
         if done.exit_code == NOT_FOUND:
             raise RunFailed(f"{argv[0]} is not installed on the drive's host: install it")
-        message = " ".join((done.stderr or done.stdout).split())[:300]
         if opened is not None and done.exit_code == NOT_WHAT_WAS_CHECKED:
-            raise Refused(message)
-        raise RunFailed(f"{' '.join(argv[:2])} of {self._drive.target} failed: {message}")
+            raise Refused(done.message)
+        raise RunFailed(f"{' '.join(argv[:2])} of {self._drive.target} failed: {done.message}")
 
     def set_power_state(self, state: int) -> None:
         """Set NVMe power state ``state`` and verify it. Raises RunFailed."""
@@ -259,9 +258,8 @@ class DriveControl:
         command = ["nvme", "set-feature", self._controller, *what]
         done = run_tool(self._machine, command, QUICKLY_S)
         if done.exit_code:
-            message = " ".join((done.stderr or done.stdout).split())[:300]
             raise RunFailed(
-                f"power state {state} of {self._drive.target} cannot be set: {message}; 'nvme "
+                f"power state {state} of {self._drive.target} cannot be set: {done.message}; 'nvme "
                 "id-ctrl' lists the states that the drive has, and root is needed"
             )
         taken = self.power_state()
@@ -274,10 +272,9 @@ class DriveControl:
         done = run_tool(self._machine, command, QUICKLY_S)
         found = _CURRENT_VALUE.search(done.stdout)
         if done.exit_code or found is None:
-            message = " ".join((done.stderr or done.stdout).split())[:300]
             raise RunFailed(
                 f"the power state of {self._drive.target} cannot be read: "
-                f"{message or 'no nvme-cli'}; install nvme-cli and run as root"
+                f"{done.message or 'no nvme-cli'}; install nvme-cli and run as root"
             )
         return int(found[1], 16) & 0x1F
 

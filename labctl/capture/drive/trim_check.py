@@ -273,8 +273,7 @@ def _tool(machine: Machine, argv: list[str], package: str, within_s: float) -> s
     if done.exit_code == NOT_FOUND:
         raise RunFailed(f"{argv[0]} is not installed on the drive's host; install {package}")
     if done.exit_code:
-        message = " ".join((done.stderr or done.stdout).split())[:300]
-        raise RunFailed(f"{argv[0]} failed: {message}; it needs root on the drive's host")
+        raise RunFailed(f"{argv[0]} failed: {done.message}; it needs root on the drive's host")
     return done.stdout
 
 

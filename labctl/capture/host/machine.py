@@ -37,6 +37,11 @@ class Completed:
     stdout: str
     stderr: str
 
+    @property
+    def message(self) -> str:
+        """What it printed about its failure, on one line, cut to 300 characters."""
+        return " ".join((self.stderr or self.stdout).split())[:300]
+
 
 class Machine(Protocol):
     """What is asked of the machine that the drive is in. No method raises for what it finds."""
@@ -127,7 +132,7 @@ def _read(path: str) -> str | None:
 
 
 def no_answer(program: str, timeout_s: float) -> str:
-    """What is said of a program that was killed."""
+    """The message about a program that was killed."""
     return f"{program}: no answer within {timeout_s:g} s, or the run ended before"
 
 

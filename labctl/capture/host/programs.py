@@ -14,15 +14,15 @@ from instruments.process_environment import environment_without_secrets
 
 AFTER_KILL_S = 1.0
 """A program that waits for a dead drive cannot be killed: it is left behind."""
-LOOK_EVERY_S = 0.5
-"""How soon it is noticed that a program which cannot be killed was to be."""
+POLL_EVERY_S = 0.5
+"""How often to check whether a program that is waited for was to be killed."""
 
 _TIED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 def tied(argv: Sequence[str]) -> list[str]:
     """The command line of a program that the kernel kills when this process dies, however it does
-    (prctl(2), PR_SET_PDEATHSIG; the thread that starts it must live as long). The shell looks
+    (prctl(2), PR_SET_PDEATHSIG; the thread that starts it must live as long). The shell checks
     whether this process had died before that was set."""
     kept = ["setpriv", "--pdeathsig", "KILL", "/bin/sh", "-c", _TIED, str(os.getpid())]
     return [*kept, *argv]
@@ -78,7 +78,7 @@ class Programs:
         while process not in self._killed:
             left_s = deadline - time.monotonic()
             try:
-                return process.communicate(stdin, max(min(left_s, LOOK_EVERY_S), 0.0))
+                return process.communicate(stdin, max(min(left_s, POLL_EVERY_S), 0.0))
             except subprocess.TimeoutExpired:
                 stdin = None  # the rest of it is still to be sent
                 if left_s <= 0:

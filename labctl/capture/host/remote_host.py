@@ -192,7 +192,7 @@ class RemoteHost:
         self._back.set()
 
     async def _keep(self) -> None:
-        """Watch the connection until :meth:`close`; what goes wrong here is told to who waits."""
+        """Watch the connection until :meth:`close`; an error here is raised in whoever waits."""
         try:
             await self._keep_connected()
         except Exception as error:

@@ -62,27 +62,27 @@ def not_answered(done: Completed, machine: Machine) -> str:
             + REMEDY
         )
     if unknown or (done.exit_code and not done.stderr.strip()):
-        said = unknown[0].strip()[:200] if unknown else f"exit code {done.exit_code}"
-        return f"what other processes have open or mounted could not be found out ({said})"
+        printed = unknown[0].strip()[:200] if unknown else f"exit code {done.exit_code}"
+        return f"what other processes have open or mounted could not be found out ({printed})"
     return ""
 
 
 def _closed_to_us(files: Mapping[str, str], machine: Machine) -> set[str]:
-    """Which processes do not even tell the names of what they have open, by one file of each.
+    """Which processes hide even the names of what they have open, by one file of each.
 
-    The others do: what cannot be looked at is then a file, whose filesystem is gone or shows it to
+    Of the others, what cannot be read is a file, whose filesystem is gone or shows it to
     its user alone (FUSE), and no device.
     """
     if not files:
         return set()
     done = machine.run(["sh", "-c", _LINKS, "sh", *files.values()])
-    told = [line for line in done.stdout.splitlines() if " -> " in line]
-    told += [line for line in done.stderr.splitlines() if line.rstrip().endswith(_VANISHED)]
-    return files.keys() - {found[1] for line in told if (found := _PATH.search(line))}
+    answered = [line for line in done.stdout.splitlines() if " -> " in line]
+    answered += [line for line in done.stderr.splitlines() if line.rstrip().endswith(_VANISHED)]
+    return files.keys() - {found[1] for line in answered if (found := _PATH.search(line))}
 
 
 def _of_root_itself(processes: Collection[str], machine: Machine) -> set[str]:
-    """Those that are root's, where who asks has every right to look into them."""
+    """Those that are root's, where this user has every right to read them."""
     if not processes:
         return set()
     files = {number: f"/proc/{number}/status" for number in processes}

@@ -18,7 +18,7 @@ from labctl.capture.identity.node import DrivePlace, find_place, is_missing_devi
 from labctl.capture.identity.nvme_cli import ask_nvme
 from labctl.capture.identity.smart import GIVES
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
-from labctl.capture.identity.tool_output import failure
+from labctl.capture.identity.tool_output import failure, integer
 from labctl.printable import printable
 from labctl.record.drive_state import DriveState, SmartLog
 
@@ -93,7 +93,6 @@ def _identify_disk(
     folders = (f"/sys/class/nvme/{names}",) if names else (f"/sys/class/block/{disk}/device",)
     link = sysfs.read_link(names, machine) if names else None
     place = sysfs.read_place(names, machine) if names else sysfs.PciePlace()
-    namespace = blocks.file(disk, "nsid")
     state = replace(
         state,
         device=f"/dev/{disk}",
@@ -102,11 +101,11 @@ def _identify_disk(
         serial=blocks.serial_of(disk),
         firmware=blocks.file(disk, "device/firmware_rev", "device/rev"),
         size_bytes=blocks.size_bytes_of(disk),
-        logical_block_bytes=_int(blocks.file(disk, "queue/logical_block_size")),
-        physical_block_bytes=_int(blocks.file(disk, "queue/physical_block_size")),
+        logical_block_bytes=integer(blocks.file(disk, "queue/logical_block_size")),
+        physical_block_bytes=integer(blocks.file(disk, "queue/physical_block_size")),
         rotational=rotational == "1" if rotational else None,
         transport=blocks.file(disk, "device/transport") or _transport(names, machine),
-        namespace=_int(namespace),
+        namespace=integer(blocks.file(disk, "nsid")),
         link=link,
         pci_address=place.address,
         slot=place.slot,
@@ -117,10 +116,6 @@ def _identify_disk(
         findings=_findings(disk, name, sysfs.slow_slot(link, place.ports) if link else ""),
     )
     return _with_limits_of_sensors(_ask(state, machine))
-
-
-def _int(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def _transport(controller: str | None, machine: Machine) -> str:

@@ -44,11 +44,7 @@ class SmartctlReport:
     model: str = ""
     serial: str = ""
     firmware: str = ""
-    protocol: str = ""
     size_bytes: int | None = None
-    logical_block_bytes: int | None = None
-    physical_block_bytes: int | None = None
-    rotational: bool | None = None
     warning_celsius: float | None = None
     critical_celsius: float | None = None
     power_states: tuple[PowerState, ...] = ()
@@ -84,8 +80,6 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
         return None
     limits = _section(data, "nvme_composite_temperature_threshold")
     heat = _section(data, "temperature")
-    protocol = text(_section(data, "device").get("protocol"))
-    speed = data.get("rotation_rate")
     smart = _smart(data)
     return SmartctlReport(
         model=text(data.get("model_name") or data.get("scsi_model_name") or data.get("product")),
@@ -93,12 +87,8 @@ def parse_smartctl(output: str) -> SmartctlReport | None:
         firmware=text(
             data.get("firmware_version") or data.get("scsi_revision") or data.get("revision")
         ),
-        protocol=protocol,
         size_bytes=integer(_section(data, "user_capacity").get("bytes"))
         or integer(data.get("nvme_total_capacity")),
-        logical_block_bytes=integer(data.get("logical_block_size")),
-        physical_block_bytes=integer(data.get("physical_block_size")),
-        rotational=None if speed is None else bool(integer(speed)),
         warning_celsius=_first_celsius(limits.get("warning"), heat.get("op_limit_max")),
         critical_celsius=_first_celsius(
             limits.get("critical"),

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from instruments.drivers.hwmon import sensor_name
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.block_devices import nvme_names
-from labctl.capture.identity.tool_output import plausible
+from labctl.capture.identity.tool_output import integer, plausible
 from labctl.record.drive_state import PcieLink, PciePort, TemperatureSensor
 
 _NVME = "/sys/class/nvme"
@@ -87,8 +87,8 @@ def read_place(controller: str, machine: Machine) -> PciePlace:
         folder = f"{_PCI_DEVICES}/{address}"
         link = parse_link({name: texts.get(f"{folder}/{name}", "") for name in _LINK_FILES})
         ports.append(PciePort(address, link))
-    numa = texts.get(node, "").strip()
-    return PciePlace(own, _slot_of(addresses, texts), tuple(ports), _number(numa))
+    numa_node = integer(texts.get(node, "").strip())
+    return PciePlace(own, _slot_of(addresses, texts), tuple(ports), numa_node)
 
 
 def _slot_of(addresses: Sequence[str], texts: Mapping[str, str]) -> str:
@@ -104,10 +104,6 @@ def _slot_of(addresses: Sequence[str], texts: Mapping[str, str]) -> str:
         if name := slots.get(device) or slots.get(bus):
             return name
     return ""
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
 
 
 def slow_slot(link: PcieLink, ports: Sequence[PciePort] = ()) -> str:

@@ -158,7 +158,7 @@ class Owner(threading.Thread):
         self.settled.set()
 
     def _close(self) -> None:
-        """Close the instrument, and keep in mind whether that failed: it may not be local then."""
+        """Close the instrument, and note whether that failed: it may not be local then."""
         try:
             self.instrument.close()
         except BaseException as error:

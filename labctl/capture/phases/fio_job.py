@@ -52,7 +52,7 @@ def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Ope
     ``drives`` by name, a single one with an empty name; each has as many workers, and a reporting
     group of its own. ``opened``: what fio is given of each that is no NBD address, whose name is
     never part of the job. Of a single block device that replays a trace the kernel's counters are
-    told at both ends.
+    printed at both ends.
     """
     counters = ""
     (counted,) = opened.values() if len(drives) == len(opened) == 1 else (None,)

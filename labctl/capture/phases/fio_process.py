@@ -93,7 +93,7 @@ class FioProcess:
     ) -> None:
         """``jobs``: how many there are in all, each of which is held. ``opened``: all that it may
         open of the host's devices and files, by the drive's name. ``stdout`` and ``stderr`` take
-        what it says, and are closed with it."""
+        what it prints, and are closed with it."""
         self.phase = phase
         self.output = FioOutput(
             phase, process, jobs, host, timebase, self._on_output, stdout, stderr
@@ -119,7 +119,7 @@ class FioProcess:
         places: Mapping[str, DrivePlace] | None = None,
     ) -> FioProcess:
         """Start fio for ``phase`` on ``host`` (None: this machine); it will hold before its first
-        I/O. What it says is kept in ``directory``.
+        I/O. What it prints is kept in ``directory``.
 
         ``drives`` by name: a single one has an empty name. ``places``: what each was when it was
         checked, and shall still be (None: nobody checked them).
@@ -230,8 +230,8 @@ class FioProcess:
         return ""
 
     async def stop(self) -> str:
-        """End it: politely first, so that its totals are kept, then for good. Why what it said is
-        no good, or an empty text.
+        """End it: politely first, so that its totals are kept, then for good. Why what it printed
+        is no good, or an empty text.
 
         The shell that holds a job outlives its fio until standard input closes.
         """

@@ -183,7 +183,7 @@ class RigActions:
         found: list[dict[str, Any]] = []
         for name, control in self.controls.items():
             settings: dict[str, Any] = {}
-            with contextlib.suppress(LabctlError):  # a phase does not fail for what it is not told
+            with contextlib.suppress(LabctlError):  # a setting that is not known fails no phase
                 if self.drive_states[name].power_states:
                     settings["power_state"] = control.power_state()
                 if governors := set(control.governors().values()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from labctl.capture.drive import target
 from labctl.capture.host.ssh import machine_at
 from labctl.config.plan import Plan
-from labctl.config.rig import Rig
+from labctl.config.rig import Rig, smallest
 from labctl.errors import ConfigurationError
 from labctl.record.phase import Phase
 
@@ -46,7 +46,6 @@ def size_of_drives(rig: Rig) -> int | None:
     """How much of each drive is tested, in bytes: all of the smallest. None where one is not
     known."""
     machine = machine_at(rig.file.host)
-    sizes = [
-        drive.size_bytes or target.size_of(drive.target, machine) for drive in rig.drives.values()
-    ]
-    return min((size for size in sizes if size), default=None) if all(sizes) else None
+    return smallest(
+        [drive.size_bytes or target.size_of(drive.target, machine) for drive in rig.drives.values()]
+    )

@@ -347,7 +347,7 @@ class Run:
         await end.programs(self._host)
         if self._actions is not None and self._host is not None:
             await end.settings(self._actions.controls, self._host)
-        await end.meters(self._acquisition, told=self._journal is not None)
+        await end.meters(self._acquisition, recorded=self._journal is not None)
         await end.host(self._host)
         return None if self._journal is None else await end.record(self._journal)
 

@@ -97,7 +97,7 @@ class RunEnd:
     async def settings(self, controls: Mapping[str, DriveControl], host: DriveHost) -> None:
         """Put back what was set on each drive and its host."""
         if any(control.has_changed for control in controls.values()):
-            with contextlib.suppress(Exception):  # told of by what is not put back
+            with contextlib.suppress(Exception):  # reported as what is not put back
                 async with asyncio.timeout(HOST_BACK_WITHIN_S):
                     await host.wait_back()
         for name, control in controls.items():
@@ -105,11 +105,11 @@ class RunEnd:
                 for problem in await asyncio.to_thread(control.restore):
                     self._event(EventKind.NOT_RESTORED, reason=problem, **of_drive(name))
 
-    async def meters(self, acquisition: Acquisition | None, *, told: bool) -> None:
-        """Close every meter; ``told``: there is a record to say which could not be."""
+    async def meters(self, acquisition: Acquisition | None, *, recorded: bool) -> None:
+        """Close every meter; ``recorded``: there is a record for those that could not be."""
         async with self._ending.step("meters", STEP_WITHIN_S):
             stuck = [] if acquisition is None else await asyncio.to_thread(acquisition.stop)
-            for name in stuck if told else ():
+            for name in stuck if recorded else ():
                 self._event(EventKind.INSTRUMENT_STUCK, instrument=name)
 
     async def host(self, host: DriveHost | None) -> None:

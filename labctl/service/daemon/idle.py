@@ -92,7 +92,7 @@ async def _record_one(
         except BaseException as caught:
             error = caught
             end.because_of(caught)
-        await end.meters(acquisition, told=True)
+        await end.meters(acquisition, recorded=True)
         outcome = await end.record(journal)
         await asyncio.to_thread(shipping.finish, GRACE_S)
         if error is not None:

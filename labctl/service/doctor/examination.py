@@ -20,7 +20,7 @@ from labctl.capture.identity.identify import identify
 from labctl.capture.identity.sharing import shared_ports
 from labctl.config.estimate import estimate
 from labctl.config.plan import Plan
-from labctl.config.rig import Rig
+from labctl.config.rig import Rig, smallest
 from labctl.errors import ConfigurationError, LabctlError
 from labctl.installed import Extra, need
 from labctl.record.drive_state import DriveState
@@ -169,8 +169,7 @@ class _Examiner:
             one.size_bytes or (states[name].size_bytes if name in states else None)
             for name, one in self.rig.drives.items()
         ]
-        size_bytes = min((size for size in sizes if size), default=None) if all(sizes) else None
-        phases = self.plan.expand(size_bytes) if self.plan is not None else ()
+        phases = self.plan.expand(smallest(sizes)) if self.plan is not None else ()
         cost = estimate(phases, self.rig.write_bytes_per_s, len(sizes))
         checks = []
         if self.plan is not None and cost.seconds is not None:

@@ -6,8 +6,8 @@ without a folder that all may write to, and the kernel frees one when the last p
 the socket has ended.
 
 Anybody may bind any name. So a holder binds a name of its own, which begins with the key's, and
-then looks who else has: a user who may not write to the drive holds nothing. The kernel tells whose
-a socket is (sock_diag(7), UNIX_DIAG_UID since Linux 5.3); where it does not, each one counts.
+then checks who else has: a user who may not write to the drive holds nothing. The kernel reports
+whose a socket is (sock_diag(7), UNIX_DIAG_UID since Linux 5.3); where it does not, each one counts.
 """
 
 from __future__ import annotations

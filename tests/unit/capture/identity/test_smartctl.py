@@ -71,7 +71,7 @@ SHARED = Path(__file__).parents[5] / "shared" / "data" / "smart"
 def test_an_nvme_drive() -> None:
     report = parse_smartctl(json.dumps(NVME))
     assert report is not None and report.smart is not None
-    assert (report.model, report.serial, report.protocol) == ("CT250P2SSD8", "2114E5A", "NVMe")
+    assert (report.model, report.serial) == ("CT250P2SSD8", "2114E5A")
     assert (report.warning_celsius, report.critical_celsius) == (83.0, 85.0)
     assert [state.max_watts for state in report.power_states] == [8.0, 0.005]
     assert [state.operational for state in report.power_states] == [True, False]
@@ -90,8 +90,6 @@ def test_an_nvme_drive() -> None:
 def test_a_sata_drive_whose_temperature_is_only_an_attribute() -> None:
     report = parse_smartctl(json.dumps(SATA))
     assert report is not None and report.smart is not None
-    assert report.rotational is False
-    assert (report.logical_block_bytes, report.physical_block_bytes) == (512, 4096)
     assert report.smart.composite_celsius == 32.0
     assert (report.smart.power_on_hours, report.smart.power_cycles) == (None, 99)
     assert report.smart.ata_attributes["9"] == 12345

@@ -63,7 +63,7 @@ def test_a_sas_drive_of_7_4_goes_by_the_names_of_scsi() -> None:
         )
     )
     assert (report.model, report.firmware) == ("TOSHIBA PX05SMB080Y", "AS0A")
-    assert (report.size_bytes, report.logical_block_bytes) == (800166076416, 512)
+    assert report.size_bytes == 800166076416
     assert (report.warning_celsius, report.critical_celsius) == (None, 65.0)
     assert (smart.composite_celsius, smart.power_on_hours, smart.percentage_used) == (32, 12437, 3)
 
