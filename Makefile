@@ -58,10 +58,10 @@ check: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A person's machine gets the extra when it is first asked for; CI has it from constraints.txt.
+# A person's machine gets the group when it is first asked for; CI has it from constraints.txt.
 docs: env
 	@$(BIN)/python -c "import mkdocs, material, mkdocstrings_handlers" 2>/dev/null || \
-		$(BIN)/pip install -q --disable-pip-version-check -e '.[docs]'
+		$(BIN)/pip install -q --disable-pip-version-check --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site/index.html"
 
@@ -102,7 +102,8 @@ clean:
 
 constraints: env
 	$(BIN)/pip install -q pip-tools
+	$(BIN)/python -c "import tomllib; groups = tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']; \
+		print(*(line for group in groups.values() for line in group), sep='\n')" | \
 	CUSTOM_COMPILE_COMMAND="make constraints" $(BIN)/pip-compile -q --generate-hashes \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --allow-unsafe \
-		--strip-extras --all-extras --build-deps-for editable \
-		-o constraints.txt pyproject.toml
+		--strip-extras --all-extras -o constraints.txt pyproject.toml -

@@ -37,5 +37,6 @@ if [ -n "${PINNED:-}" ]; then
     pip install --require-hashes -r constraints.txt
     pip install --no-build-isolation --no-deps -e .
 else
-    pip install -e '.[influx,mqtt,notify,parquet,query,dashboards,test,check]'
+    pip install 'pip>=25.1' # the first that knows dependency groups
+    pip install -e '.[influx,mqtt,notify,parquet,query,dashboards]' --group test --group check
 fi

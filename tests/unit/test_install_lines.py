@@ -125,7 +125,7 @@ def test_the_docs_name_what_each_extra_adds() -> None:
 
 
 def test_extras_are_for_commands_or_for_developers() -> None:
-    assert set(EXTRAS) == {*Extra, "dashboards", "docs", "test", "check"}
+    assert set(EXTRAS) == {*Extra, "dashboards"}
 
 
 def test_the_driver_asks_for_the_library_that_the_extra_has() -> None:

@@ -20,8 +20,6 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("labctl", "instruments", "dashboards")
-NOT_FOR_PEOPLE = ("test", "check", "docs")
-"""Extras of those who work on labctl itself."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,10 @@ def install(wheel: Path, folder: Path) -> InstalledWheel:
     link(base.values(), site)
     extras = {}
     for extra in found.metadata.get_all("Provides-Extra") or ():
-        if extra not in NOT_FOR_PEOPLE:
-            added = closure(found, extra)
-            extras[extra] = folder / "extras" / extra
-            extras[extra].mkdir(parents=True)
-            link((added[name] for name in added if name not in base), extras[extra])
+        added = closure(found, extra)
+        extras[extra] = folder / "extras" / extra
+        extras[extra].mkdir(parents=True)
+        link((added[name] for name in added if name not in base), extras[extra])
     return InstalledWheel(environment, wheel, extras)
 
 
