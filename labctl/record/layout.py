@@ -17,6 +17,8 @@ CLOCK_PAIR = np.dtype([("device_ns", "<i8"), ("host_ns", "<i8"), ("round_trip_ns
 
 HEADER_FILE = "run.json"
 EVENTS_FILE = "journal.jsonl"
+ABOUT_FILE = "about.json"
+"""A title and a note of a person's own; no number depends on it."""
 CHANNELS_DIR = "channels"
 FIO_DIR = "fio"
 
@@ -63,7 +65,7 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 def raw_files(path: Path) -> Iterator[Path]:
     """The files of the record itself, sorted."""
-    for name in (HEADER_FILE, EVENTS_FILE):
+    for name in (HEADER_FILE, EVENTS_FILE, ABOUT_FILE):
         if (path / name).is_file():
             yield path / name
     for folder in (CHANNELS_DIR, FIO_DIR):

@@ -9,10 +9,12 @@ from labctl.record.events import Outcome
 from labctl.report.numbers import utc
 
 
-def source_words(summary: RunSummary) -> str:
-    """What a chart is of, for the line under its title: drive, rig and date."""
+def source_words(summary: RunSummary, title: str = "") -> str:
+    """What a chart is of, for the line under its title: the person's own ``title`` of the run,
+    drive, rig and date."""
     drive = " ".join(filter(None, (summary.drive_model, summary.drive_serial))) or "drive not named"
-    return f"{drive} · {summary.rig_name} · {utc(summary.begin_ns, '%Y-%m-%d')}"
+    date = utc(summary.begin_ns, "%Y-%m-%d")
+    return " · ".join(filter(None, (title, drive, summary.rig_name, date)))
 
 
 def rail_names(summary: RunSummary) -> tuple[str, ...]:

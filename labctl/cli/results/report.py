@@ -22,6 +22,7 @@ from labctl.config.rig_file import MAX_AGE_DAYS
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.calibration_used import UsedCalibration
 from labctl.record.header import Header
+from labctl.record.own_words import OwnWords, keep_own_words, own_words
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
 from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review, write_report
@@ -36,6 +37,12 @@ def report(
     without_calibration: Annotated[
         bool, typer.Option("--without-calibration", help="Subtract no zeros.")
     ] = False,
+    title: Annotated[
+        str | None, typer.Option(help="Your own title: kept with the run, on pages and charts.")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="Your own note: kept with the run, on top of its pages.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show a run's results, and make its report again.
@@ -43,6 +50,7 @@ def report(
     It is made from the journal alone, and only what is missing or says anything else.
     """
     record = record_with(run_directory, calibration, without_calibration)
+    _keep(run_directory, title, note)
     summary = summarise(record)
     if json_output:
         print(json.dumps(summary.to_json()), flush=True)
@@ -52,6 +60,20 @@ def report(
         _write(record, summary)
     if not json_output:
         print_pages(run_directory)
+
+
+def _keep(run: Path, title: str | None, note: str | None) -> None:
+    """Keep a person's words with the run; None leaves what was said before. Raises JournalError."""
+    if title is None and note is None:
+        return
+    before = own_words(run)
+    words = OwnWords(
+        before.title if title is None else title, before.note if note is None else note
+    )
+    try:
+        keep_own_words(run, words)
+    except OSError as error:
+        raise JournalError(f"cannot write into {run}: {error.strerror or error}") from error
 
 
 def make_report(record: RunRecord) -> RunSummary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labctl.analysis.results import RunSummary
 from labctl.analysis.run.timeline import timeline
+from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
@@ -23,5 +24,5 @@ def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
         limits = {"warning": drive.warning_celsius, "critical": drive.critical_celsius}
         line = timeline(record, summary.begin_ns, summary.end_ns)
         charts.append(time_chart(summary, line, limits))
-    source = source_words(summary)
+    source = source_words(summary, own_words(record.path).title)
     return tuple(signed(chart, source) for chart in charts if chart is not None)

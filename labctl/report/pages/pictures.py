@@ -11,9 +11,10 @@ from pathlib import Path
 import vl_convert
 
 from labctl.record.atomic_write import write_atomically
+from labctl.record.bounded_read import read_small
 from labctl.report.charts.theme import Chart, png_of_svg, static_svg, vegalite_version
 
-_LARGEST_BYTES = 50_000_000
+_MOST_BYTES = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,7 @@ def _digest(chart: Chart) -> str:
 def _kept(file: Path, mark: str) -> str | None:
     """The SVG of a file that ends with ``mark``; None where there is none such."""
     try:
-        if not file.is_file() or file.is_symlink() or file.stat().st_size > _LARGEST_BYTES:
-            return None
-        text = file.read_text(encoding="utf-8")
+        text = read_small(file, _MOST_BYTES)
     except (OSError, ValueError):
         return None
     return text.removesuffix(mark) if text.endswith(mark) else None

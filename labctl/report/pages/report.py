@@ -26,6 +26,7 @@ from labctl.analysis.throttling.verdict import OPEN
 from labctl.printable import printable, printable_lines
 from labctl.record.drive_state import counter_words
 from labctl.record.header import RailInfo
+from labctl.record.own_words import own_words
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
 from labctl.report import key_figures, numbers, slow_stretches
@@ -73,6 +74,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
         .render(
             record=record,
             header=record.header,
+            own=own_words(record.path),
             summary=summary,
             drawn=drawn,
             panels=panels(summary.points),

@@ -7,7 +7,7 @@ from pathlib import Path
 from labctl.analysis.results import RunSummary
 from labctl.errors import ConfigurationError
 from labctl.record.atomic_write import write_atomically
-from labctl.record.layout import EVENTS_FILE
+from labctl.record.layout import ABOUT_FILE, EVENTS_FILE
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import (
     cpu_csv,
@@ -79,7 +79,15 @@ def is_current(record: RunRecord, summary: RunSummary) -> bool:
     except OSError:
         return False
     whole = same and (folder / CHARTS_DIR).is_dir() and is_made(record)
-    return whole and page_ns >= max(tables_ns, _installed_ns())
+    return whole and page_ns >= max(tables_ns, _installed_ns(), _changed_ns(folder / ABOUT_FILE))
+
+
+def _changed_ns(file: Path) -> int:
+    """When a file was written; 0 where there is none."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _installed_ns() -> int:

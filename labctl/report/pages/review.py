@@ -13,6 +13,7 @@ from labctl.analysis.readings.live_iops import live_iops
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run.drives import runs_of_drives
 from labctl.record.atomic_write import write_atomically
+from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
 from labctl.report.charts.per_drive import drive_charts
@@ -115,8 +116,9 @@ def write_review(record: RunRecord, summary: RunSummary, methods: MethodResults)
     )
     page = offline_page(
         "review.html",
-        {"summary": summary, "header": record.header, "run": run, "drives": drives,
-         "panels": panels(summary.points), "text": methods_text(methods), "folder": FOLDER},
+        {"summary": summary, "own": own_words(record.path), "header": record.header,
+         "run": run, "drives": drives, "panels": panels(summary.points),
+         "text": methods_text(methods), "folder": FOLDER},
     )  # fmt: skip
     return [*written, write_atomically(record.path / REVIEW_FILE, page)]
 
@@ -140,7 +142,7 @@ def _part(
 ) -> Part:
     """The charts of a part of the page; the files beside it are added to ``written``."""
 
-    source = source_words(summary)
+    source = source_words(summary, own_words(record.path).title)
 
     def drawn(chart: Chart) -> Drawn:
         own = signed(_named_after_drive(name, chart), source)

@@ -10,7 +10,8 @@ import pytest
 
 from labctl.cli.results.report import report
 from labctl.errors import JournalError
-from labctl.record.layout import EVENTS_FILE
+from labctl.record.layout import ABOUT_FILE, EVENTS_FILE
+from labctl.record.own_words import OwnWords, own_words
 from labctl.report.pages.report_files import CHARTS_DIR, PAGE_FILE, PHASES_FILE, SUMMARY_FILE
 from tests.unit.synthetic_run import WORK, Bench, build
 
@@ -84,3 +85,18 @@ def test_the_table_is_shown_before_anything_is_drawn(
     with pytest.raises(JournalError, match="No space left"):
         report(run)
     assert "total W ± U" in capsys.readouterr().out
+
+
+def test_a_persons_own_title_and_note_are_on_the_pages_and_in_the_charts(run: Path) -> None:
+    said = 'Firmware 2 "beta" <b>'
+    report(run, title=said, note="after the heat sink\nwas changed")
+    page = (run / PAGE_FILE).read_text()
+    assert "<h1>Firmware 2 &#34;beta&#34; &lt;b&gt;</h1>" in page
+    assert "after the heat sink\nwas changed</p>" in page
+    assert "Firmware 2" in (run / CHARTS_DIR / "watts.svg").read_text()
+    assert not drawn_again(run)
+    report(run, title="")
+    assert own_words(run) == OwnWords("", "after the heat sink\nwas changed")
+    (run / ABOUT_FILE).write_text("{title")
+    assert own_words(run) == OwnWords()
+    (run / ABOUT_FILE).unlink()
