@@ -17,6 +17,7 @@ from labctl.record.atomic_write import replacing
 from labctl.trace.chunks import Chunk, IoTrace, Op, TraceError
 
 ALIGN_BYTES = 512
+FILE_NAME = "drive"
 _ACTIONS = {Op.READ: "read", Op.WRITE: "write", Op.TRIM: "trim", Op.FLUSH: "sync"}
 
 
@@ -39,11 +40,10 @@ def convert(
     *,
     wrap: bool = False,
     disk: int | None = None,
-    file_name: str = "drive",
 ) -> Conversion:
     """Write a trace as a fio iolog, in one step.
 
-    ``file_name`` is what the log calls the drive: give fio ``replay_redirect`` with the real one.
+    The log calls the drive ``FILE_NAME``: give fio ``replay_redirect`` with the real one.
     ``disk`` picks one of several in the trace. Raises TraceError when an I/O lies beyond the drive
     (and ``wrap`` is not asked for), the trace has several disks and none was picked, or the file
     cannot be written.
@@ -55,7 +55,7 @@ def convert(
     try:
         with replacing(target) as fresh, fresh.open("w", encoding="ascii") as log:
             log.write(f"fio version {version} iolog\n")
-            log.writelines(_marks(version, file_name, ("add", "open"), 0))
+            log.writelines(_marks(version, ("add", "open"), 0))
             for chunk in trace.chunks:
                 part = _of_disk(trace, chunk, disk, seen)
                 part, folded = _on_drive(trace, part, drive_bytes, wrap=wrap)
@@ -66,8 +66,8 @@ def convert(
                     last_us = int(times[-1])
                 else:
                     times = np.zeros(len(part), np.int64)
-                log.writelines(_lines(version, file_name, part, times.tolist()))
-            log.writelines(_marks(version, file_name, ("close",), last_us))
+                log.writelines(_lines(version, part, times.tolist()))
+            log.writelines(_marks(version, ("close",), last_us))
             if not ios:
                 what = "" if disk is None else f" of disk {disk}"
                 raise TraceError(f"{trace.path}: no I/O{what} in it")
@@ -114,17 +114,17 @@ def _on_drive(trace: IoTrace, chunk: Chunk, drive_bytes: int, *, wrap: bool) -> 
     return moved, int(beyond.sum())
 
 
-def _marks(version: int, name: str, actions: tuple[str, ...], at_us: int) -> Iterator[str]:
+def _marks(version: int, actions: tuple[str, ...], at_us: int) -> Iterator[str]:
     for action in actions:
-        yield f"{at_us} {name} {action}\n" if version == 3 else f"{name} {action}\n"
+        yield f"{at_us} {FILE_NAME} {action}\n" if version == 3 else f"{FILE_NAME} {action}\n"
 
 
-def _lines(version: int, name: str, chunk: Chunk, times: list[int]) -> Iterator[str]:
+def _lines(version: int, chunk: Chunk, times: list[int]) -> Iterator[str]:
     actions = [_ACTIONS[Op(op)] for op in range(len(Op))]
     rows = zip(times, chunk.op.tolist(), chunk.offset.tolist(), chunk.size.tolist(), strict=True)
     if version == 3:
         for t, op, offset, size in rows:
-            yield f"{t} {name} {actions[op]} {offset} {size}\n"
+            yield f"{t} {FILE_NAME} {actions[op]} {offset} {size}\n"
     else:
         for _, op, offset, size in rows:
-            yield f"{name} {actions[op]} {offset} {size}\n"
+            yield f"{FILE_NAME} {actions[op]} {offset} {size}\n"

@@ -55,6 +55,21 @@ def columns_of(cells: list[str]) -> dict[str, int]:
     return found
 
 
+class Numbering:
+    """Files or devices by number, from 0, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def __call__(self, names: Ints) -> Ints:
+        """The numbers of names, which are given as their hashes."""
+        unique, first, place = np.unique(names, return_index=True, return_inverse=True)
+        for at in np.argsort(first).tolist():
+            self._numbers.setdefault(int(unique[at]), len(self._numbers))
+        numbers = np.array([self._numbers[int(name)] for name in unique], np.int64)
+        return numbers[place] if len(names) else names
+
+
 _FIO_OPS = {"read": Op.READ, "write": Op.WRITE, "trim": Op.TRIM}
 _FIO_FLUSHES = ("sync", "datasync")
 _FIO_FILES = ("add", "open", "close")
@@ -67,7 +82,7 @@ class Iolog:
         self._times = times
         self._lead = 1 if times else 0
         self._since = Since()
-        self._files: dict[int, int] = {}
+        self._number = Numbering()
 
     def __call__(self, lines: Lines, number: int, bad: BadLines) -> Chunk:
         """The I/Os of a block; a "wait", and what is done to a file, are none and not bad."""
@@ -95,7 +110,7 @@ class Iolog:
             values[complete], fine = integers(block, *lines.column(column, complete))
             good[complete] &= fine
         good &= (size > 0) | (op == Op.FLUSH)
-        disk = self._numbered(hashes(block, *lines.column(lead, good)))
+        disk = self._number(hashes(block, *lines.column(lead, good)))
         for line in np.flatnonzero(~(good | quiet)).tolist():
             why = "no action of fio" if op[line] < 0 else "no numbers where they should be"
             bad.add(number + line, lines.text(line), why)
@@ -104,14 +119,6 @@ class Iolog:
         t_ns = self._since(t[good], NS_PER_US) if self._times else unknown
         places = np.flatnonzero(good) + number
         return Chunk(t_ns, op[good], offset[good], size[good], unknown, disk, places)
-
-    def _numbered(self, names: Ints) -> Ints:
-        """Files by number, from 0, in the order in which they came."""
-        unique, first, place = np.unique(names, return_index=True, return_inverse=True)
-        for at in np.argsort(first).tolist():
-            self._files.setdefault(int(unique[at]), len(self._files))
-        numbers = np.array([self._files[int(name)] for name in unique], np.int64)
-        return numbers[place] if len(names) else names
 
 
 class CsvTrace:
@@ -192,7 +199,7 @@ class BlkparseText:
 
     def __init__(self) -> None:
         self._since = Since()
-        self._disks: dict[int, int] = {}
+        self._number = Numbering()
 
     def __call__(self, lines: Lines, number: int, bad: BadLines) -> Chunk:
         """The I/Os of a block."""
@@ -221,11 +228,7 @@ class BlkparseText:
         good &= sectors > 0
         for line in np.flatnonzero((event & ~named) | (queued & ~good & ~flush)).tolist():
             bad.add(number + line, lines.text(line), "no event of blkparse")
-        names = hashes(block, *lines.column(_DEVICE, good))
-        unique = dict.fromkeys(names.tolist())
-        for name in unique:
-            self._disks.setdefault(name, len(self._disks))
-        disk = np.array([self._disks[name] for name in names.tolist()], np.int64)
+        disk = self._number(hashes(block, *lines.column(_DEVICE, good)))
         unknown = np.full(int(good.sum()), UNKNOWN, np.int64)
         return Chunk(
             self._since(t[good], 1), op[good], sector[good] * _SECTOR_BYTES,

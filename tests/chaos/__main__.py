@@ -180,7 +180,7 @@ def chaos(folder: Path, asked: argparse.Namespace, seed: int) -> tuple[Chaos, li
         place.daemon.end()
         wrong += [f"left in the end: {one}" for one in _left(place)]
         for word in ("Traceback", "unexpected"):
-            wrong += [f"the daemon's log has {word}"] * (word in place.daemon.said())
+            wrong += [f"the daemon's log has {word}"] * (word in place.daemon.messages())
         if wrong and asked.keep is not None:
             asked.keep.mkdir(parents=True, exist_ok=True)
             shutil.copy(place.daemon.log, asked.keep / "daemon.log")
