@@ -202,7 +202,9 @@ def _idle_line(datasets: Datasets, idle: Estimate, scale: alt.Scale) -> Any:
 def _error_bars(chart: alt.Chart, x: alt.X, scale: alt.Scale, title: str = "") -> Any:
     y = alt.Y("low:Q", scale=scale, title=title) if title else alt.Y("low:Q", scale=scale)
     ends = [
-        chart.mark_tick(color=INK, size=9, thickness=1.2).encode(x=x, y=alt.Y(end, scale=scale))
+        chart.mark_tick(orient="horizontal", color=INK, size=9, thickness=1.2).encode(
+            x=x, y=alt.Y(end, scale=scale)
+        )
         for end in ("low:Q", "high:Q")
     ]
     rule = chart.mark_rule(color=INK, strokeWidth=1.2).encode(

@@ -145,6 +145,13 @@ def test_bars_have_one_width_however_few() -> None:
     assert widths.pop() / 1.2 * part["width"] <= 61
 
 
+def test_the_ends_of_error_bars_lie_across_them() -> None:
+    watts, work, _ = sweep_charts(summary_of(plan(qd_sweep())))
+    for chart in (watts, work):
+        ends = re.findall(r'"type": "tick"[^}]*', json.dumps(chart.spec))
+        assert ends and all('"orient": "horizontal"' in one for one in ends)
+
+
 def test_work_in_one_unit_has_one_scale() -> None:
     work = sweep_charts(summary_of(plan(qd_sweep(), qd_sweep("randwrite"))))[1]
     text = json.dumps(work.spec)
