@@ -75,6 +75,7 @@ def main() -> int:
             page.renew("gate", page.gate(found, seed))
     if "throttling" in parts:
         words = ["--runs", str(asked.throttling_runs), "--first", str(seed)]
+        words += ["--page"] if asked.page else []
         subprocess.run([sys.executable, "-m", "tests.judge_throttling", *words], check=True)
     print(f"{time.monotonic() - began:.0f} s")
     return 0

@@ -16,6 +16,9 @@ STEP_S = 0.05
 GRADUAL_HELD_BACK = 0.93
 """A drive that holds itself back by degrees counts as throttled below this share."""
 
+TOUCHED = 0.999
+"""Below this share it has begun to."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -83,6 +86,26 @@ class Smooth:
     def share(self, celsius: float, t_s: float, phase: int) -> float:
         aim = min(1.0, max(self.floor, 1.0 - self.per_kelvin * (celsius - self.limit)))
         self.now += (aim - self.now) * STEP_S / self.lag_s
+        self.held_back = self.now < GRADUAL_HELD_BACK
+        return self.now
+
+
+@dataclass
+class Ramp:
+    """Past a limit its clock goes down in a straight line, and up again when it has cooled."""
+
+    enter: float
+    leave: float
+    floor: float
+    lasts_s: float
+    now: float = 1.0
+    down: bool = False
+    held_back: bool = False
+
+    def share(self, celsius: float, t_s: float, phase: int) -> float:
+        self.down = celsius >= (self.leave if self.down else self.enter)
+        step = (1 - self.floor) * STEP_S / self.lasts_s
+        self.now = max(self.now - step, self.floor) if self.down else min(self.now + 3 * step, 1.0)
         self.held_back = self.now < GRADUAL_HELD_BACK
         return self.now
 
@@ -207,6 +230,9 @@ class Truth:
     end_s: float
     cause: str
     phase: int
+    since_s: float
+    until_s: float
+    """From when until when the drive did any less: beyond begin and end where that is gradual."""
 
     @property
     def seconds(self) -> float:
@@ -239,6 +265,7 @@ def live(drive: Drive, rng: np.random.Generator) -> Course:
     wobble = _noise(drive.noise, steps, rng)
     iops, watts, celsius = np.zeros(steps), np.zeros(steps), np.zeros(steps)
     flags = {name: np.zeros(steps, np.bool_) for name in CAUSES}
+    touched = np.zeros(steps, np.bool_)
     cooling, flash = drive.cooling, drive.flash
     case = cooling.ambient + drive.idle_watts * cooling.case_kelvin_per_watt
     die = case + drive.idle_watts * cooling.die_kelvin_per_watt
@@ -251,6 +278,7 @@ def live(drive: Drive, rng: np.random.Generator) -> Course:
         work = drive.works[phase - 1] if phase else None
         share = drive.firmware.share(die, t_s, phase)
         flags["thermal"][at] = drive.firmware.held_back
+        touched[at] = share < TOUCHED or drive.firmware.held_back
         took = drive.idle_watts
         if work is not None and t_s < spans[phase][1]:
             cost = 1.0
@@ -293,7 +321,7 @@ def live(drive: Drive, rng: np.random.Generator) -> Course:
         out = (case - cooling.ambient) / cooling.case_kelvin_per_watt
         case += (flow - out) * cooling.case_kelvin_per_watt / cooling.case_s * STEP_S
     truth = [
-        Truth(begin, end, cause, number)
+        Truth(begin, end, cause, number, *_around(begin, end, touched, span, cause == "thermal"))
         for number, span in enumerate(spans)
         if number
         for cause, flag in flags.items()
@@ -324,3 +352,18 @@ def _stretches(flag: NDArray[np.bool_], span: tuple[float, float]) -> list[tuple
     low, high = round(span[0] / STEP_S), round(span[1] / STEP_S)
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flag[low:high].astype(int), [0]])))
     return [(float((low + a) * STEP_S), float((low + b) * STEP_S)) for a, b in edges.reshape(-1, 2)]
+
+
+def _around(
+    begin_s: float,
+    end_s: float,
+    touched: NDArray[np.bool_],
+    span: tuple[float, float],
+    gradual: bool,
+) -> tuple[float, float]:
+    """The stretch of anything less that holds this one."""
+    if gradual:
+        for since_s, until_s in _stretches(touched, span):
+            if since_s <= begin_s and end_s <= until_s:
+                return since_s, until_s
+    return begin_s, end_s

@@ -14,7 +14,8 @@ from tests.judge_throttling.recording import write
 from tests.judge_throttling.scenes import draw
 from tests.judge_throttling.scoring import Score
 
-GRADUAL = ("smooth ramp", "many small steps")
+KNEE = ("straight ramp", "many small steps")
+"""Classes in which a drive holds itself back by degrees, and shows when it begins to."""
 
 
 def judge(kind: str, seeds: range) -> Score:
@@ -32,5 +33,7 @@ def judge(kind: str, seeds: range) -> Score:
             for result in summary.phases
             if result.throttling is not None
         }
-        score.add(f"{kind} {seed}", course, summary.throttling, verdicts, kind in GRADUAL)
+        knee = kind in KNEE
+        gradual = knee or kind == "smooth ramp"
+        score.add(f"{kind} {seed}", course, summary.throttling, verdicts, gradual, knee)
     return score

@@ -17,6 +17,7 @@ from tests.judge_throttling.drives import (
     NeverThrottles,
     Noise,
     Outside,
+    Ramp,
     Smooth,
     Staircase,
     TwoPoint,
@@ -177,6 +178,13 @@ def _ramp(rng: np.random.Generator) -> Scene:
     return _hot(rng, lambda at: Smooth(at, slope, floor, lag), works, (10.0, 25.0))
 
 
+def _straight(rng: np.random.Generator) -> Scene:
+    lasts, floor = float(rng.uniform(20.0, 60.0)), float(rng.uniform(0.3, 0.75))
+    band = float(rng.choice([1.5, 6.0, 40.0]))
+    works = _works(rng, 2, 90, 160, bool(rng.random() < 0.3))
+    return _hot(rng, lambda at: Ramp(at, at - band, floor, lasts), works, (10.0, 25.0))
+
+
 def _stairs(rng: np.random.Generator) -> Scene:
     step, every = float(rng.uniform(0.02, 0.06)), float(rng.uniform(1.5, 5.0))
     works = _works(rng, 2, 90, 160, bool(rng.random() < 0.3))
@@ -200,11 +208,6 @@ def _sweep(rng: np.random.Generator) -> Scene:
 def _no_sensor(rng: np.random.Generator) -> Scene:
     scene = _saw(rng)
     return replace(scene, sees=replace(scene.sees, sensor=False, counts=True))
-
-
-def _no_warning(rng: np.random.Generator) -> Scene:
-    scene = _saw(rng)
-    return replace(scene, sees=replace(scene.sees, warning_celsius=None, counts=False))
 
 
 def _far_sensor(rng: np.random.Generator) -> Scene:
@@ -352,6 +355,16 @@ def _clean_restless(rng: np.random.Generator) -> Scene:
     return _somewhere(rng, replace(drive, noise=noise))
 
 
+def _unwarned(draw: Callable[[np.random.Generator], Scene]) -> Callable[..., Scene]:
+    """The same of a drive that names no warning temperature, and does not count."""
+
+    def scene(rng: np.random.Generator) -> Scene:
+        one = draw(rng)
+        return replace(one, sees=replace(one.sees, warning_celsius=None, counts=False))
+
+    return scene
+
+
 KINDS: dict[str, Callable[[np.random.Generator], Scene]] = {
     "saw": _saw,
     "saw, writing": _saw_writing,
@@ -359,11 +372,12 @@ KINDS: dict[str, Callable[[np.random.Generator], Scene]] = {
     "saw, trip shifts": _shifted,
     "one lasting step": _lasting,
     "smooth ramp": _ramp,
+    "straight ramp": _straight,
     "many small steps": _stairs,
     "flicker": _flicker,
     "sweep of short phases": _sweep,
     "counters, no sensor": _no_sensor,
-    "sensor, no warning": _no_warning,
+    "sensor, no warning": _unwarned(_saw),
     "sensor far off": _far_sensor,
     "neither": _nothing_known,
     "cache, cool": _cache_cool,
@@ -380,4 +394,9 @@ KINDS: dict[str, Callable[[np.random.Generator], Scene]] = {
     "clean, warm": _clean_warm,
     "clean, drifting": _clean_drifting,
     "clean, restless": _clean_restless,
+    "cache, no warning": _unwarned(_cache_warm),
+    "collection, no warning": _unwarned(_collection_warm),
+    "busy host, no warning": _unwarned(_busy_host),
+    "power cap, no warning": _unwarned(_power_cap),
+    "clean, no warning": _unwarned(_clean_drifting),
 }

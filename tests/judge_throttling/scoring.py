@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,7 +33,8 @@ class Score:
     """Of one class, any number of runs."""
 
     stretches: Counter[str] = field(default_factory=Counter)
-    """wanted, placed, and one of told, open, wrong, missed."""
+    """wanted, placed, found (placed under its cause or as unknown), and one of told, open, wrong,
+    missed."""
     phases: Counter[str] = field(default_factory=Counter)
     """all, accused, invented, "none seen" where it throttled, off by 20 %."""
     edges_s: list[float] = field(default_factory=list)
@@ -48,14 +49,16 @@ class Score:
         found: Sequence[ThrottleInterval],
         verdicts: dict[int, ThrottleVerdict],
         gradual: bool,
+        knee: bool,
     ) -> None:
-        """Judge one run."""
+        """Judge one run. ``gradual``: the drive holds itself back by degrees; ``knee``: it shows
+        when it began to."""
         begins = {index: span[0] for index, span in enumerate(course.spans_s)}
         for true in _joined(course.truth):
             unseen = true.begin_s <= begins[true.phase] + 0.1 and true.cause not in THROTTLING
             if true.seconds > COUNTED_S and not unseen:
                 own = [item for item in found if item.phase_index == true.phase]
-                self._stretch(name, true, own, verdicts, gradual)
+                self._stretch(name, true, own, verdicts, gradual, knee)
         for index, span in enumerate(course.spans_s):
             if index:
                 truth = [one for one in course.truth if one.phase == index]
@@ -69,17 +72,18 @@ class Score:
         found: Sequence[ThrottleInterval],
         verdicts: dict[int, ThrottleVerdict],
         gradual: bool,
+        knee: bool,
     ) -> None:
         self.stretches["wanted"] += 1
         right = [item for item in found if item.cause == true.cause]
+        unknown = [item for item in found if item.cause == "unknown"]
         most = GRADUAL_S if gradual else PLACED_S
-        for item in right:
-            begin, end = _seconds(item)
-            errors = begin - true.begin_s, end - true.end_s
-            if max(map(abs, errors)) <= most:
-                self.stretches["placed"] += 1
-                self.edges_s += [abs(error) for error in errors]
-                break
+        placed = [one for one in right if max(_errors(one, true, knee)) <= most]
+        self.stretches["placed"] += bool(placed)
+        known = [one for one in (*right, *unknown) if max(_errors(one, true, knee)) <= GRADUAL_S]
+        self.stretches["found"] += bool(known)
+        if placed:
+            self.edges_s += _errors(placed[0], true, knee)
         half = 0.5 * true.seconds
         others = [item for item in found if item.cause not in (true.cause, "unknown")]
         heat_open = (
@@ -91,12 +95,12 @@ class Score:
             told = "told"
         elif _shared(others, true) >= half:
             told = "wrong"
-        elif _shared([item for item in found if item.cause == "unknown"], true) >= half:
+        elif _shared(unknown, true) >= half:
             told = "open"
         else:
             told = "open" if heat_open else "missed"
         self.stretches[told] += 1
-        if told != "told":
+        if told != "told" or not known:
             self.notes.append(
                 f"{name}: phase {true.phase} {true.cause} {true.begin_s:.1f}–{true.end_s:.1f} "
                 f"{told}: {[(i.cause, *(round(s, 1) for s in _seconds(i))) for i in found]}"
@@ -143,7 +147,7 @@ class Score:
         wanted = self.stretches["wanted"]
         shares = [
             f"{self.stretches[name] / wanted:5.0%}" if wanted else "    –"
-            for name in ("placed", "told", "open", "wrong", "missed")
+            for name in ("placed", "found", "told", "open", "wrong", "missed")
         ]
         edges = (
             f"{np.median(self.edges_s):4.1f} {np.quantile(self.edges_s, 0.95):4.1f}"
@@ -158,16 +162,44 @@ class Score:
             f"{phases['accused']:>4} {phases['invented']:>4}"
         )
 
+    def page_row(self, kind: str) -> str:
+        """A line of the page's table."""
+        wanted, phases = self.stretches["wanted"], self.phases
+        shares = [
+            f"{self.stretches[name] / wanted:.0%}" if wanted else "–"
+            for name in ("placed", "found", "told", "open", "wrong", "missed")
+        ]
+        throttled = phases["throttled"]
+        none = f"{phases['none seen']} of {throttled}"
+        accused = f"{phases['accused']} of {phases['all'] - throttled}"
+        return f"| {kind} | {wanted} | {' | '.join(shares)} | {none} | {accused} |"
+
+
+PAGE_HEAD = (
+    "| class | stretches | placed | found | told | open | wrong | missed | none seen | accused |",
+    "|---|---|---|---|---|---|---|---|---|---|",
+)
 
 HEAD = (
-    f"{'class':<24}{'true':>5} {'placed':>5} {'told':>4} {'open':>5} {'wrong':>5} {'miss':>5} "
-    f"{'p50':>4} {'p95s':>4} {'time':>5} {'>20%':>4} {'none':>4} {'thr/phases':>9} "
+    f"{'class':<24}{'true':>5} {'placed':>5} {'found':>5} {'told':>4} {'open':>5} {'wrong':>5} "
+    f"{'miss':>5} {'p50':>4} {'p95s':>4} {'time':>5} {'>20%':>4} {'none':>4} {'thr/phases':>9} "
     f"{'accus':>4} {'inv':>4}"
 )
 
 
 def _seconds(item: ThrottleInterval) -> tuple[float, float]:
     return (item.begin_ns - BEGAN_NS) / 1e9, (item.end_ns - BEGAN_NS) / 1e9
+
+
+def _errors(item: ThrottleInterval, true: Truth, knee: bool) -> list[float]:
+    """How far begin and end are off, s: from the moment at which the drive began to do less where
+    it shows (``knee``), else from the time in which it did so by degrees."""
+    begin_s, end_s = _seconds(item)
+    first_s = true.since_s if knee else true.begin_s
+    return [
+        max(true.since_s - begin_s, begin_s - first_s, 0.0),
+        max(true.end_s - end_s, end_s - true.until_s, 0.0),
+    ]
 
 
 def _shared(found: Sequence[ThrottleInterval], true: Truth) -> float:
@@ -190,7 +222,7 @@ def _joined(truth: Sequence[Truth]) -> list[Truth]:
             and (last.phase, last.cause) == (one.phase, one.cause)
             and one.begin_s - last.end_s < PAUSE_S
         ):
-            result[-1] = Truth(last.begin_s, one.end_s, one.cause, one.phase)
+            result[-1] = replace(last, end_s=one.end_s, until_s=one.until_s)
         else:
             result.append(one)
     return result

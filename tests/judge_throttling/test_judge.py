@@ -15,6 +15,8 @@ SEEDS = range(4000, 4003)
         "saw",
         "saw, writing",
         "smooth ramp",
+        "straight ramp",
+        "many small steps",
         "flicker",
         "cache, cool",
         "collection, cool",
@@ -34,10 +36,11 @@ def test_what_nothing_tells_is_left_open(kind: str) -> None:
     score = judge(kind, SEEDS)
     assert score.stretches["wanted"] >= len(SEEDS)
     assert score.stretches["missed"] == score.stretches["wrong"] == 0, score.notes
+    assert score.stretches["found"] >= 0.9 * score.stretches["wanted"], score.notes
     assert score.phases["none seen"] == 0, score.notes
 
 
-@pytest.mark.parametrize("kind", ["clean, cool", "clean, warm", "clean, drifting"])
+@pytest.mark.parametrize("kind", ["clean, cool", "clean, warm", "clean, no warning"])
 def test_a_clean_drive_is_not_accused(kind: str) -> None:
     score = judge(kind, SEEDS)
     assert score.phases["accused"] == score.phases["invented"] == 0, score.notes

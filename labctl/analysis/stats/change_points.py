@@ -76,6 +76,33 @@ def segment_bounds(y: Floats, penalty: float, shortest: int) -> list[int]:
     return bounds[::-1]
 
 
+def bend(y: Floats) -> tuple[int, int] | None:
+    """Where a level goes over into a slope (broken-stick regression), and how far that may be off:
+    two standard errors, in points, from the sum of squares at other places.
+
+    None where one step at one place, which has as many parameters, fits no worse.
+    """
+    places = np.arange(1, len(y) - 2)
+    if not len(places):
+        return None
+    after = np.arange(len(y)) - places[:, None]
+    stick, step = (_unexplained(y, shape) for shape in (np.maximum(after, 0), after >= 0))
+    best = stick.min()
+    if step.min() <= best:
+        return None
+    near = places[stick <= best * (1 + 4 / max(len(y) - 3, 1))]
+    at = int(places[stick.argmin()])
+    return at, int(max(at - near[0], near[-1] - at))
+
+
+def _unexplained(y: Floats, shapes: NDArray[np.generic]) -> Floats:
+    """The sum of squares that a level and any multiple of each shape leave."""
+    x = shapes - shapes.mean(axis=1, keepdims=True)
+    from_mean = y - y.mean()
+    explained: Floats = (x @ from_mean) ** 2 / (x * x).sum(axis=1)
+    return float(from_mean @ from_mean) - explained
+
+
 def scatter_of_steps(y: Floats) -> float:
     """Robust standard deviation of single points, from the steps between them.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from labctl.analysis.results import Cause, ThrottleInterval
-from labctl.analysis.throttling.levels import AROUND_S, SHORTEST_S, STALLED, Steps
+from labctl.analysis.throttling.levels import AROUND_S, REDUCED, SHORTEST_S, STALLED, Steps
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 
-FOLLOWED = 0.7
 BUSY_WATTS = 1.5
-"""Share of the fall of IOPS by which the watts of the work must have fallen for a drive that
-writes to have held itself back: its energy per operation stays as it was. Past the end of a write
-cache, and while it collects garbage, each write costs more energy. What a drive takes above idle
-just for being busy, however little it does, does not fall: up to ``BUSY_WATTS`` (a choice) are
-allowed for it, and at most two thirds of the watts above idle."""
+"""What a drive may take above idle just for being busy, however little it does (a choice), at most
+two thirds of its watts above idle. These do not fall with IOPS; the watts of the work must do so to
+``REDUCED`` of the share by which IOPS fell in a drive that held itself back: its energy per
+operation stays as it was. Past the end of a write cache, and while it collects garbage, each write
+costs more energy."""
 
 WORK_WATTS = 0.5
 """Watts above idle before a fall, from which on it is judged how watts followed IOPS."""
@@ -100,7 +99,7 @@ def _grew(
     if above < WORK_WATTS:
         return None
     busy = min(BUSY_WATTS / above, 2 / 3)
-    return (before - during) / above < FOLLOWED * (1 - busy) * (1 - ratio)
+    return (before - during) / above < REDUCED * (1 - busy) * (1 - ratio)
 
 
 def _cause(
@@ -122,9 +121,9 @@ def _cause(
     # Counters are read seldom: where the drive was known to be cool, some other stretch moved them.
     end_ns = min(grid.moment(fall.level_end), phase.end_ns) if cool else seen.end_ns
     counted = phase.counters.moved(seen.begin_ns, end_ns, closely=cool)
-    grew = _grew(phase, watts, fall.during / fall.before) if phase.writes else None
+    grew = _grew(phase, watts, fall.during / fall.before)
     rose = watts[0] is not None and watts[1] is not None and watts[1] > ROSE * watts[0]
-    flash = bool(grew) and phase.counters.began(seen.begin_ns) is None
+    flash = phase.writes and bool(grew) and phase.counters.began(seen.begin_ns) is None
     if counted is None and not flash:
         host = _host(phase, grid, fall, heat is not None and not rose)
         if host is not None:
@@ -137,14 +136,11 @@ def _cause(
         abs(t_ns - seen.begin_ns) < NEAR_NS for t_ns in phase.counters.changes_of_state()
     ):
         return told(Cause.POWER_LIMIT, f"{limit[0]} since then")
-    if phase.writes and grew is False and not phase.heat_recorded:
-        return told(
-            Cause.UNKNOWN,
-            "each operation took as much energy as before, as in a drive that holds itself back; "
-            "neither temperature nor counters were recorded",
-        )
     words = "without a link to temperature" if heat is None else heat
     more = "each write took more energy than before" if flash else None
+    calm = len(phase.host.waiting[0]) and not phase.host.near(seen.begin_ns, seen.end_ns)
+    if grew is False and calm and not (phase.writes and phase.heat_recorded):
+        more = "likely throttling: no operation took more energy than before, nor was the host busy"
     return told(Cause.UNKNOWN, words, more, costly=flash)
 
 

@@ -22,9 +22,10 @@ from labctl.analysis.throttling.repeated_falls import (
 )
 from labctl.analysis.throttling.run_knowledge import (
     NOTHING,
+    UNTIL_A_RISE,
     Known,
     doubted,
-    follows_throttling,
+    goes_on,
     known,
     since_begin,
 )
@@ -55,7 +56,7 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
     """All slow stretches of a run's phases (in order of time), with cause and evidence."""
     cuts = [None if grid is None else (grid, Levels.of(grid)) for grid in map(on_grid, phases)]
     alone = _find(phases, cuts, NOTHING)
-    what = known(phases, alone.found, alone.fell_further)
+    what = known(phases, alone.found, alone.starts, alone.fell_further)
     again = [
         replace(one, temperature=replace(one.temperature, fell_celsius=what.fell_celsius))
         for one in phases
@@ -71,14 +72,14 @@ def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Kno
     last: ThrottleInterval | None = None
     before: PhaseSignals | None = None
     for phase, cut in zip(phases, cuts, strict=True):
-        hot = last if before is not None and follows_throttling(last, before, phase) else None
-        seen = _Seen() if cut is None else _of_phase(phase, cut, hot, all_seen.found, what)
+        handed = last if before is not None and goes_on(last, before, phase) else None
+        seen = _Seen() if cut is None else _of_phase(phase, cut, handed, all_seen.found, what)
         all_seen = all_seen.and_then(seen)
-        thermal = [item for item in seen.found if item.cause == Cause.THERMAL]
-        last, before = max(thermal, key=lambda item: item.end_ns, default=None), phase
-        if last is not None and hot is not None and last.begin_ns <= phase.begin_ns:
-            # How cool it was while it throttled is known since the first of these phases.
-            last = replace(last, begin_ns=hot.begin_ns)
+        slow = [item for item in seen.found if item.cause in UNTIL_A_RISE and not item.costly]
+        last, before = max(slow, key=lambda item: item.end_ns, default=None), phase
+        if last is not None and handed is not None and last.begin_ns <= phase.begin_ns:
+            # How warm it was while it was slow is known since the first of these phases.
+            last = replace(last, begin_ns=handed.begin_ns, celsius=handed.celsius)
     return all_seen
 
 
@@ -91,7 +92,7 @@ def _of_phase(
 ) -> _Seen:
     """The slow stretches of a phase; ``before`` is what the phase before ended in."""
     grid, levels = cut
-    hot = before is not None and what is not NOTHING
+    hot = before is not None and before.cause == Cause.THERMAL and what is not NOTHING
     walk = Walk(phase, grid, levels, hot, lambda at, iops: what.lets_go(phase, at, iops))
     every = walk.stretches()
     seen = [item for item in every if _is_told(item, phase)]
@@ -101,7 +102,7 @@ def _of_phase(
         seen = repeated_falls_of_flash(phase, seen)
     if what is NOTHING:
         return _Seen(seen, starts, walk.fell_further)
-    begun = since_begin(phase, seen, before, walk.released, what)
+    begun = since_begin(phase, seen, starts, before, walk.released, what)
     if begun is not None and begun.end_ns >= phase.end_ns:
         seen = [item for item in seen if item.cause != Cause.UNKNOWN]
     seen += [] if begun is None else [begun]

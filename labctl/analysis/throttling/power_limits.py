@@ -45,6 +45,8 @@ def limited(
         start = start or _all_of(phase, last)
         words = _goes_on(last, start, by_index)
         if words is not None:
+            begun = (phase.index, phase.begin_ns)
+            result = [item for item in result if (item.phase_index, item.begin_ns) != begun]
             result.append(replace(start, cause=Cause.POWER_LIMIT, evidence=words))
             limit = f"{last.evidence}; the next phase goes on at the same watts"
             if last.cause == Cause.UNKNOWN:

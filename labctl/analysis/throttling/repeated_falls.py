@@ -105,9 +105,6 @@ def told_by_others(
         ):
             words = f"{item.evidence}; the same levels as in a thermal one of this phase"
             item = replace(item, cause=Cause.THERMAL, evidence=words)
-        elif item.cause == Cause.UNKNOWN and _is_light_level(phase, item, found):
-            words = f"{item.evidence}; the warmest so far, and a thermal one goes on from it"
-            item = replace(item, cause=Cause.THERMAL, evidence=words)
         elif item.cause == Cause.WRITE_CACHE and any(
             other.cause == Cause.GARBAGE_COLLECTION
             and phase.workload
@@ -118,27 +115,6 @@ def told_by_others(
             item = replace(item, cause=Cause.GARBAGE_COLLECTION, evidence=words)
         result.append(item)
     return result
-
-
-def _is_light_level(
-    phase: PhaseSignals, item: ThrottleInterval, found: Sequence[ThrottleInterval]
-) -> bool:
-    """Whether a thermal fall goes on from one in a phase that reads, and the drive had never been
-    as warm before: a light level, and then a heavy one."""
-    now = phase.temperature.highest_near(item.begin_ns)
-    before = phase.temperature.highest_outside(item.begin_ns, ())
-    return (
-        not phase.writes
-        and now is not None
-        and before is not None
-        and now > before
-        and any(
-            one.cause == Cause.THERMAL
-            and item.begin_ns < one.begin_ns
-            and one.end_ns <= item.end_ns
-            for one in found
-        )
-    )
 
 
 def _same_levels(item: ThrottleInterval, other: ThrottleInterval) -> bool:

@@ -16,10 +16,13 @@ CLEARLY_WARMER = 3.0
 """°C: a drive has more sensors than it shows, and throttles by the warmest of them."""
 
 COOLED = 12.0
-"""°C below the warning temperature at which throttling must have ended: a choice."""
+"""°C below where the drive began to throttle at which that must have ended: a choice."""
 
 FOLLOWS_NS = 3_000_000_000
-"""A phase that begins this soon after a throttled stretch may have begun throttled."""
+"""A phase that begins this soon after a slow stretch may have begun slow."""
+
+UNTIL_A_RISE = (Cause.THERMAL, Cause.UNKNOWN)
+"""Causes that do not end with the work of a phase: what comes after it is slow until IOPS rise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,12 @@ NOTHING = Known()
 
 
 def known(
-    phases: Sequence[PhaseSignals], found: Sequence[ThrottleInterval], has_heavy_level: bool
+    phases: Sequence[PhaseSignals],
+    found: Sequence[ThrottleInterval],
+    starts: Sequence[ThrottleInterval],
+    has_heavy_level: bool,
 ) -> Known:
-    """From all slow stretches of a run, each phase looked at by itself."""
+    """From all slow stretches of a run and slow starts, each phase looked at by itself."""
     by_index = {phase.index: phase for phase in phases}
     begun = [
         (by_index[item.phase_index], item)
@@ -83,15 +89,19 @@ def known(
         # One that falls warmer than that throttled already.
         if onset is None or celsius is None or celsius < onset + STEP:
             free(phase, item.iops_before)
-    throttled = {item.phase_index for item in found if item.cause == Cause.THERMAL}
+    last = None
     for before, phase in zip([None, *phases], phases, strict=False):
+        handed = last if before is not None and goes_on(last, before, phase) else None
+        own = [item for item in (*found, *starts) if item.phase_index == phase.index]
+        slow = [item for item in own if item.cause in UNTIL_A_RISE]
         extremes = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
         counted = phase.counters.moved(phase.begin_ns, phase.end_ns) is not None
         warm = extremes is not None and fell is not None and extremes[1] >= fell
-        doubtful = counted or warm
-        doubtful |= before is not None and before.index in throttled
-        if phase.index not in throttled and not doubtful and len(phase.iops):
+        if not slow and handed is None and not counted and not warm and len(phase.iops):
             free(phase, float(np.mean(phase.iops)))
+        last = max(slow, key=lambda item: item.end_ns, default=None)
+        if not own and handed is not None and not _has_cooled(phase, handed):
+            last = replace(handed, end_ns=phase.end_ns)
     return Known(fell, most, has_heavy_level)
 
 
@@ -133,10 +143,8 @@ def doubted(
     ]
 
 
-def follows_throttling(
-    last: ThrottleInterval | None, before: PhaseSignals, phase: PhaseSignals
-) -> bool:
-    """Whether the phase before ended throttled, and this one followed at once."""
+def goes_on(last: ThrottleInterval | None, before: PhaseSignals, phase: PhaseSignals) -> bool:
+    """Whether the phase before ended slow, and this one followed at once."""
     return (
         last is not None
         and last.end_ns >= before.end_ns
@@ -144,18 +152,26 @@ def follows_throttling(
     )
 
 
+def _has_cooled(phase: PhaseSignals, last: ThrottleInterval) -> bool:
+    """Whether a drive that was slow got far cooler in a phase than where that began."""
+    now = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
+    return now is not None and last.celsius is not None and now[0] < last.celsius - COOLED
+
+
 def since_begin(
     phase: PhaseSignals,
     found: Sequence[ThrottleInterval],
+    starts: Sequence[ThrottleInterval],
     before: ThrottleInterval | None,
     released_ns: int | None,
     what: Known,
 ) -> ThrottleInterval | None:
-    """The stretch from the begin of a phase in which it throttled without a fall, if it did.
+    """The stretch from the begin of a phase in which it was slow without a fall, if it was.
 
-    ``before``: the throttling that the phase before ended in. ``released_ns``: the rise that ended
-    it. Without one the stretch lasts until the drive falls as a free one does, or the phase ends;
-    what proves it then is what was counted, the temperature, or what the workload did elsewhere.
+    ``before``: what the phase before ended in, throttling or for a reason not known.
+    ``released_ns``: the rise that ended throttling; ``starts``: slow ones until a rise. Without a
+    rise the stretch lasts until the drive falls as a free one does, or the phase ends; what proves
+    heat then is what was counted, the temperature, or what the workload did elsewhere.
     """
     begin_ns, end_ns = phase.begin_ns, phase.end_ns
     falls = [item.begin_ns for item in found if item.cause == Cause.THERMAL]
@@ -165,13 +181,11 @@ def since_begin(
             return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, counted, what)
     if before is None:
         return None
-    since = "the phase before ended throttled"
-    if released_ns is not None and what.fell_celsius is not None:
-        # One that was free would have begun to throttle again, were it clearly warmer then.
-        fall_ns = min([t_ns for t_ns in falls if t_ns > released_ns], default=end_ns)
-        warmer = what.fell_celsius + CLEARLY_WARMER
-        if phase.temperature.stays_above(warmer, released_ns, fall_ns, SHORTEST_S):
-            released_ns = None
+    heat = before.cause == Cause.THERMAL
+    since = f"the phase before ended {'throttled' if heat else 'slower for a reason not known'}"
+    if not heat and starts:
+        words = f"{since}; it went on until IOPS rose; {starts[0].evidence}"
+        return replace(starts[0], evidence=words)
     if released_ns is not None:
         words = f"{since}; let go where IOPS rose"
         return _stretch(phase, begin_ns, released_ns, Cause.THERMAL, words, what)
@@ -183,24 +197,24 @@ def since_begin(
         return None
     if counted is None and free is not None and level >= REDUCED * free:
         return None
-    proof = counted or phase.temperature.never_cooler(
-        before.begin_ns, before.end_ns, begin_ns, end_ns
-    )
-    if proof is None and what.fell_celsius is not None:
+    proof = counted
+    if heat and proof is None:
+        proof = phase.temperature.never_cooler(before.begin_ns, before.end_ns, begin_ns, end_ns)
+    if heat and proof is None and what.fell_celsius is not None:
         onset = what.fell_celsius + STEP
         if phase.temperature.stays_above(onset, begin_ns, end_ns, SHORTEST_S):
             proof = f"a free drive would have begun to throttle at {what.fell_celsius:.0f} °C"
     warning, own = phase.temperature.warning_celsius, phase.temperature.extremes(begin_ns, end_ns)
-    margin = None if warning is None or own is None else warning - own[0]
-    if proof is None and free is not None and margin is not None and margin <= NEAR_WARNING:
+    near = warning is not None and own is not None and warning - own[0] <= NEAR_WARNING
+    if heat and proof is None and free is not None and near:
         proof = phase.temperature.words(begin_ns, end_ns)
     if proof is not None:
         words = f"{since} and no rise was seen since: {proof}"
         return _stretch(phase, begin_ns, end_ns, Cause.THERMAL, words, what)
-    if falls or (margin is not None and margin > COOLED):
+    if falls or (found and not heat) or _has_cooled(phase, before):
         return None
     warm = phase.temperature.words(begin_ns, end_ns)
-    words = f"may be thermal: {since} and no rise was seen since: {warm}"
+    words = f"{'may be thermal: ' if heat else ''}{since} and no rise was seen since: {warm}"
     return _stretch(phase, begin_ns, end_ns, Cause.UNKNOWN, words, what)
 
 

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
+import numpy as np
+
 from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.stats.change_points import bend
 from labctl.analysis.throttling.causes import Fall, energy_grew, judged
-from labctl.analysis.throttling.levels import REDUCED, Levels, Steps
+from labctl.analysis.throttling.levels import FLOOR, REDUCED, SHORTEST_S, Levels, Steps
 from labctl.analysis.throttling.signals import PhaseSignals, SteppedIops
 from labctl.analysis.throttling.temperature import STEP
 
@@ -71,8 +74,8 @@ class Walk:
     free: float = 0.0
     slow: list[_Slow] = field(default_factory=list)
     found: list[ThrottleInterval] = field(default_factory=list)
-    crest: list[tuple[int, float]] = field(default_factory=list)
-    """Where levels of the last ``CREST_S`` ended, and what they were, without a rise."""
+    crest: list[tuple[Steps, float]] = field(default_factory=list)
+    """The levels of the last ``CREST_S`` without a rise, and what each ended at."""
 
     def stretches(self) -> list[ThrottleInterval]:
         """All slow stretches."""
@@ -105,18 +108,30 @@ class Walk:
         self.free = levels.last(steps)
         since = steps[1] - self.grid.points(CREST_S)
         rises = bool(self.crest) and self.free > self.crest[-1][1] / NEARLY
-        self.crest = [] if rises else [one for one in self.crest if one[0] >= since]
-        self.crest.append((steps[1], self.free))
+        self.crest = [] if rises else [one for one in self.crest if one[0][1] >= since]
+        self.crest.append((steps, self.free))
         top = self.crest[0][1]
         if self.handed or self.free >= REDUCED * top or levels.doubt((0, levels.around)) >= FITS:
             return
-        begin = max(end for end, level in self.crest if level > NEARLY * top)
+        begin = max(steps[1] for steps, level in self.crest if level > NEARLY * top)
         beside = max(begin - levels.around, 0), begin
         inside = steps[0], min(steps[1], steps[0] + 2 * levels.around)
         item = judged(self.phase, self.grid, Fall(beside, inside, begin, top, self.free, steps[1]))
         if item.cause == Cause.THERMAL:
-            self.slow.append(_Slow(self.free / top, item))
+            self.slow.append(_Slow(self.free / top, self._from_bend(item, inside)))
             self.free = top
+
+    def _from_bend(self, item: ThrottleInterval, inside: Steps) -> ThrottleInterval:
+        """A decline from where it began, if IOPS did not fall at once."""
+        first = self.crest[0][0] if self.crest else inside
+        low = max(first[0], self.rose, inside[0] - 2 * self.grid.points(CREST_S))
+        found = bend(np.log(self.levels.x[low : inside[1]] + FLOOR))
+        begin_ns = item.begin_ns if found is None else self.grid.moment(low + found[0])
+        if found is None or abs(begin_ns - item.begin_ns) < SHORTEST_S * 1e9:
+            return item
+        words = f"{item.evidence}; by and by, begin ±{found[1] * self.grid.step_ns / 1e9:.1f} s"
+        celsius = self.phase.temperature.celsius_at(begin_ns)
+        return replace(item, begin_ns=begin_ns, celsius=celsius, evidence=words)
 
     def _fall(self, at: int, before: Steps, now: Steps) -> None:
         levels = self.levels
@@ -140,6 +155,8 @@ class Walk:
             self._anew(at, level)
         if item.cause == Cause.THERMAL:
             self.fell_further |= any(one.hot for one in self.slow)
+        if not self.slow:
+            item = self._from_bend(item, near)
         if len(self.slow) < AT_ONCE:
             self.slow.append(_Slow(ratio, item))
         else:

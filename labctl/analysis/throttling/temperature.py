@@ -146,7 +146,7 @@ class Temperatures:
             if warning is not None and top >= warning - NEAR_WARNING - STEP / 2:
                 return f"{sensor.name} {top:.0f} °C, warning at {warning:.0f} °C"
             if warning is None and _stopped_rising(sensor, begin_ns, end_ns, top, at_start):
-                return f"{sensor.name} stopped rising at {top:.0f} °C, the highest of the run"
+                return f"{sensor.name} stopped rising at {top:.0f} °C, the highest so far"
             fell = self.fell_celsius if sensor.own else None
             if fell is not None and top >= fell - STEP:
                 return f"{sensor.name} {top:.0f} °C, as warm as where it began to throttle before"
@@ -180,8 +180,9 @@ class Temperatures:
 def _stopped_rising(
     sensor: TemperatureSensor, begin_ns: int, end_ns: int, top: float, at_start: bool
 ) -> bool:
-    """Whether a sensor without a known limit was at the run's highest, and rose no further."""
-    highest, lowest = float(sensor.celsius.max()), float(sensor.celsius.min())
+    """Whether a sensor without a known limit was at its highest so far, and rose no further."""
+    so_far = sensor.celsius[: np.searchsorted(sensor.t_ns, begin_ns + BESIDE_NS) + 1]
+    highest, lowest = float(so_far.max()), float(so_far.min())
     if top < highest - 2 * STEP or top - lowest < LEAST_RISE:
         return False
     later = sensor.between(begin_ns + BESIDE_NS, max(end_ns, begin_ns + 2 * BESIDE_NS))

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval, ThrottleVerdict
 from labctl.analysis.throttling.levels import STALLED, Levels, is_restless
-from labctl.analysis.throttling.run_knowledge import FOLLOWS_NS
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals, on_grid
 from labctl.analysis.throttling.temperature import NEAR_WARNING
 
@@ -38,15 +37,6 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
         return ThrottleVerdict(OPEN, f"slower for a reason not known: {unknown[0].evidence}")
     if phase.counters.stood_still(phase.begin_ns, phase.end_ns):
         return ThrottleVerdict(NONE, "the drive counts its throttling, and did not in this phase")
-    handed = [
-        item
-        for item in found
-        if item.cause == Cause.UNKNOWN and 0 <= phase.begin_ns - item.end_ns < FOLLOWS_NS
-    ]
-    if handed:
-        return ThrottleVerdict(
-            OPEN, f"the phase before ended slower for a reason not known: {handed[0].evidence}"
-        )
     few = len(phase.iops) < FEWEST
     own_celsius = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
     if own_celsius is None:

@@ -158,6 +158,45 @@ def test_the_whole_rest_of_a_phase() -> None:
     assert "warning at 80 °C" in found[0].evidence
 
 
+@pytest.mark.parametrize("lasts_s", [20.0, 40.0, 60.0])
+@pytest.mark.parametrize("step_s", [0.0, 4.0])
+def test_a_ramp_begins_where_it_leaves_the_level(lasts_s: float, step_s: float) -> None:
+    """Straight, and in steps of a few per cent: not where a tenth is lost."""
+
+    def shape(t: np.ndarray) -> np.ndarray:
+        when = np.ceil(t / step_s) * step_s if step_s else t
+        return 1 - 0.5 * np.clip((when - 60) / lasts_s, 0, 1)
+
+    phase = signals(shape, celsius=lambda t: np.minimum(60 + (t + 30) * 20 / 90, 82))
+    (found,) = find_throttling([phase])
+    assert found.cause == "thermal"
+    assert (found.begin_ns / S, found.end_ns / S) == pytest.approx((60.0, 180.0), abs=5.0)
+    assert "by and by, begin ±" in found.evidence
+
+
+def test_a_slowdown_of_unknown_cause_goes_on_until_iops_rise() -> None:
+    """In the phase after it, and in the one after that, of a drive of which nothing is known."""
+    phases = [
+        signals(shape, begin_s=180.02 * index, index=index, seed=index, workload=f"depth {index}")
+        for index, shape in enumerate(
+            (
+                lambda t: square(t, [(60, 999)], 0.5),
+                lambda t: 0.5 * np.ones_like(t),
+                lambda t: square(t, [(-1, 70)], 0.5),
+                np.ones_like,
+            )
+        )
+    ]
+    found = find_throttling(phases)
+    assert [(item.phase_index, item.cause) for item in found] == [
+        (0, "unknown"),
+        (1, "unknown"),
+        (2, "unknown"),
+    ]
+    assert matched(found[1], (180.02, 360.02))
+    assert matched(found[2], (360.04, 430.04))
+
+
 def test_light_then_heavy_is_one_interval() -> None:
     shape: Shape = lambda t: square(t, [(50, 90)], 0.7) * square(t, [(65, 80)], 0.5)  # noqa: E731
     found = find_throttling([signals(shape, celsius=lambda t: hysteresis(t, [(50, 90)]))])
@@ -263,7 +302,7 @@ def test_the_end_of_a_dip_of_the_flash_does_not_let_a_hot_drive_go() -> None:
 
 
 def test_heat_alone_does_not_carry_throttling_over() -> None:
-    """A drive that stays near its warning: open in the phase after, nothing in the one after."""
+    """A drive that stays near its warning: what it does may be less, for a reason not known."""
     first = signals(lambda t: square(t, [(60, 999)], 0.5), celsius=lambda t: 60 + (t + 30) / 4.5)
     warm = [
         signals(
@@ -272,8 +311,14 @@ def test_heat_alone_does_not_carry_throttling_over() -> None:
         for i in (1, 2, 3)
     ]
     found = find_throttling([first, *warm])
-    assert [(item.phase_index, item.cause) for item in found] == [(0, "thermal"), (1, "unknown")]
+    assert [(item.phase_index, item.cause) for item in found] == [
+        (0, "thermal"),
+        (1, "unknown"),
+        (2, "unknown"),
+        (3, "unknown"),
+    ]
     assert found[1].evidence.startswith("may be thermal: the phase before ended throttled")
+    assert "ended slower for a reason not known and no rise was seen" in found[2].evidence
     assert throttled_s(found, 1) == 0.0
 
 

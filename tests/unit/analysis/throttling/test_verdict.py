@@ -260,5 +260,6 @@ def test_a_cool_sensor_that_is_not_the_drives_own_excludes_nothing() -> None:
 def test_a_phase_after_one_that_ended_slow_cannot_be_judged() -> None:
     before, phase = in_turn(lambda t: np.where(t > 60, 0.7, 1.0), np.ones_like)
     found = find_throttling([before, phase])
-    assert [item.cause for item in found] == ["unknown"]
+    assert [item.cause for item in found] == ["unknown", "unknown"]
+    assert (found[1].begin_ns, found[1].end_ns) == (phase.begin_ns, phase.end_ns)
     assert verdict(phase, found).verdict == "cannot be excluded"
