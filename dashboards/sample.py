@@ -1,7 +1,7 @@
 """Sample data of an invented lab as line protocol, to try the dashboards without a bench.
 
 ``python -m dashboards.sample | influx write --bucket labctl`` fills a database. Three rigs: one
-at work, one that fell silent, one that was stopped. Nothing is random.
+that measures, one that crashed, one that was stopped. Nothing is random.
 """
 
 from __future__ import annotations

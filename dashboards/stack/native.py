@@ -94,7 +94,7 @@ class NativeStack:
         self.stop()
 
     def stop(self) -> None:
-        """End every server: asked first, killed if it does not end."""
+        """End every server: SIGTERM, then SIGKILL after 10 s."""
         for server in reversed(self._servers):
             server.process.terminate()
         deadline = time.monotonic() + STOPPED_WITHIN_S
@@ -135,11 +135,11 @@ class NativeStack:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         log = self.state / f"{name}.log"
-        # The children die with us, even when we are killed; Ctrl-C reaches us alone.
-        leash = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
+        # The servers end with this process, also when it is killed; Ctrl-C is for it alone.
+        die_with_parent = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*leash, *command],
+                [*die_with_parent, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """Keithley DMM6500 and DAQ6510: readings with the meter's own time stamps, from its buffer.
 
 The meter measures into ``defbuffer1`` by its built-in trigger model ``DurationLoop``; the driver
-looks several times a second how far the buffer is filled and reads what is new. Facts from the
+polls several times a second how far the buffer is filled and reads what is new. Facts from the
 DMM6500 Reference Manual (DMM6500-901-01):
 
 - Reading does not erase, so the driver keeps a cursor. In fill mode CONT the index wraps at the
@@ -9,14 +9,14 @@ DMM6500 Reference Manual (DMM6500-901-01):
 - ``REL`` is the time since the first reading of the buffer. Whether that means the first one
   ever, or the oldest that is still there, the manual leaves open once the buffer has wrapped: a
   time that jumps back begins a new epoch.
-- ``DurationLoop`` ends by itself after the seconds it was loaded with: a **dead man's switch**. A
-  driver that died does not leave the meter measuring for ever. It is armed again in good time;
+- ``DurationLoop`` ends by itself after the seconds it was loaded with: a **dead man's switch**. The
+  meter does not measure for ever after the end of the driver. It is armed again in good time;
   what the meter did not measure meanwhile shows in the stamps and is reported as ``lost``.
 - The loop has a delay before each measurement but no timer. What a measurement takes beyond its
   integration time is read off the first stamps, and the delay is made shorter by so much.
 
 The manual does not say whether the stamp is taken at the beginning or the end of a measurement:
-it is taken for the middle, and half the integration time is the doubt.
+it is taken for the middle, with an uncertainty of half the integration time.
 
 Each new start of the stamps is an epoch of device time (see
 :class:`~instruments.reading.ClockPair`).

@@ -74,7 +74,7 @@ def _reversed(field: int, width: int) -> int:
 
 
 def decode(reply: bytes) -> ExtechReply:
-    """What an answer says. Raises ProtocolError where it is none."""
+    """A decoded answer. Raises ProtocolError where it is none."""
     if not is_reply(reply):
         raise ProtocolError(f"expected four blocks 02 … 03, got {reply[:24].hex(' ')}")
     values = [decode_value(*reply[start + 2 : start + 4]) for start in range(0, REPLY_BYTES, 5)]

@@ -6,8 +6,8 @@ the list that its users have made by trying (TheHWcave/OWON-XDM1041).
 
 These meters are not triggered: the answer is the reading that was finished last, at some moment
 of the ``refresh_s`` before. So its window ended half of that ago, give or take as much, and its
-middle is half an aperture earlier. How long such a meter integrates nobody says; it cannot be
-longer than ``refresh_s``, which is taken for it.
+middle is half an aperture earlier. How long such a meter integrates is not documented; it
+cannot be longer than ``refresh_s``, which is taken for it.
 
 Asked faster than it measures it answers each reading twice: ``interval_s`` must be longer.
 """
@@ -95,7 +95,7 @@ def _decode_display_text(answer: bytes) -> str:
 
 
 def owon_literal(range_: float) -> str:
-    """A range as an XDM1041 is told it: ``500E-3``, ``5``."""
+    """A range in a command to an XDM1041: ``500E-3``, ``5``."""
     if range_ >= 1:
         return f"{range_:g}"
     return f"{range_ * 1e3:g}E-3" if range_ >= 1e-3 else f"{range_ * 1e6:g}E-6"

@@ -44,7 +44,7 @@ from instruments.transports.host_files import HostFiles
 _SENSOR_CYCLE_S: Final = 1.0
 """Drives refresh their sensors about once a second."""
 _COLDEST_CELSIUS, _HOTTEST_CELSIUS = -200.0, 1000.0
-"""What is beyond is a sensor that does not tell: the nvme driver makes -273.15 of 0 K."""
+"""What is beyond is no temperature: the nvme driver makes -273.15 of 0 K."""
 
 SensorName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 

@@ -2,7 +2,8 @@
 
 hwmon files (kernel: Documentation/hwmon/ina2xx.rst, ina238.rst): ``in0_input`` volts across the
 shunt in mV, ``in1_input`` bus volts in mV, ``curr1_input`` mA, ``shunt_resistor`` µΩ,
-``update_interval`` ms. The kernel divides by the shunt it was told, so that is verified.
+``update_interval`` ms. The kernel divides by the shunt that it was configured with, so that is
+verified.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _INA226_GAIN: Final = 0.001
 _INA226_BUS_OFFSET_VOLTS: Final = 7.5e-3
 _INA226_SHUNT_OFFSET_VOLTS: Final = 10e-6
 _HALF_MILLI: Final = 0.5e-3
-"""The kernel tells whole mV and mA."""
+"""The kernel gives whole mV and mA."""
 _SHUNT_AGREES: Final = 1e-3
 _INTERVAL_AGREES: Final = 0.1
 

@@ -69,7 +69,7 @@ class K204Reply:
 
 
 def decode(reply: bytes) -> K204Reply:
-    """What a reply says. Raises ProtocolError where it is none."""
+    """A decoded reply. Raises ProtocolError where it is none."""
     if len(reply) != REPLY_BYTES or reply[0] != _STX or reply[44] != _ETX:
         raise ProtocolError(f"expected 45 bytes from 02 to 03, got {len(reply)}: {reply[:8]!r}…")
     flags = reply[1]

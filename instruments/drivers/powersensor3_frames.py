@@ -183,10 +183,10 @@ class Placed:
 
 
 class FrameTimeline:
-    """Counts the wraps of the device's counter, in epochs that it can tell apart surely.
+    """Counts the wraps of the device's counter, and begins a new epoch where a wrap may be missing.
 
-    While no wrap can have been missed the microseconds go on. Where one may be missing, which
-    the host's clock tells, a new epoch begins: nothing is guessed into the device's time.
+    While no wrap can have been missed the microseconds go on. Whether one may be missing follows
+    from the host's clock; it is never guessed into the device's time.
     """
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ class FrameTimeline:
 _CERTAIN_WRAP_SHARE: Final = 0.7
 """Share of a wrap by which bytes may come later than usual without a wrap being missed."""
 _LEAST_DELAY_WINDOW_NS: Final = 2_000_000_000
-"""How far back is looked for the least delay: 100 ppm of drift are 0.2 ms of it."""
+"""How far back the least delay is searched: 100 ppm of drift are 0.2 ms of it."""
 
 
 def pack_frames(stamps: Sequence[int] | Ints, levels: Ints, marked: Bools | None = None) -> bytes:

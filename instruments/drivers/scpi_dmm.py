@@ -42,7 +42,7 @@ from instruments.reading import (
 from instruments.transports.lines import MessageLine
 
 _LONGEST_APERTURE_S: Final = 0.4
-"""So that a reading is over before anybody takes the meter for dead."""
+"""Longer ones would come close to the time after which a meter counts as silent."""
 
 _CONTROL_C: Final = "\x03"
 """34420A User's Guide, Using Device Clear; 8845A Programmers Manual, RS-232 Modes of Operation;
@@ -74,9 +74,9 @@ class _Model:
     """Empty where it has no such command."""
     setup: tuple[str, ...] = _HP_SETUP
     remote_on_lan: bool = False
-    """It must be told to be remote-controlled on LAN too."""
+    """It needs SYST:REM on LAN too."""
     local_by_command: bool = True
-    """SYST:LOC on every interface; else only where it was told SYST:REM, on a bus the bus does."""
+    """SYST:LOC on every interface; else only after SYST:REM: other buses have a local state."""
     stop: tuple[str, ...] = ("ABOR",)
     """Empty where it has none: a measurement ends with the answer to ``READ?``."""
     control_c: bool = False
@@ -187,11 +187,11 @@ class ScpiDmm(ScpiMultimeter[ScpiDmmSettings]):
 
     def _prepare_remote_control(self) -> None:
         if self._model.control_c and self._settings.is_serial:
-            # One that somebody left waiting for a trigger hears nothing else. Some answer it.
+            # A meter that still waits for a trigger obeys nothing else. Some answer it.
             self._scpi.send(_CONTROL_C)
             self._scpi.resynchronise()
         if self._is_remote_by_command():
-            # A meter whose panel is in charge may refuse.
+            # In local mode it may refuse commands.
             self._scpi.send("SYST:REM")
 
     def _expected_model(self) -> str:

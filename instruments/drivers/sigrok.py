@@ -1,6 +1,6 @@
 """A bridge to ``sigrok-cli`` for meters that only it knows.
 
-What it costs: the output has no times, so a reading's time is its arrival, through a program
+Its disadvantages: the output has no times, so a reading's time is its arrival, through a program
 and a pipe; values are 32-bit floats, rounded to what the meter shows; nothing can be asked of
 the meter. A driver of its own is better where there is one.
 
@@ -103,7 +103,7 @@ class SigrokLine:
 
 
 def parse_line(text: str) -> SigrokLine:
-    """What a line says. Raises ProtocolError where it is none."""
+    """A parsed line. Raises ProtocolError where it is none."""
     match = _LINE.fullmatch(text.strip())
     if match is None:
         raise ProtocolError(f"no reading: {text[:60]!r}")

@@ -172,7 +172,7 @@ def numbers(
     return t_ns, np.concatenate([block.values for block in blocks])
 
 
-def told(batches: list[Batch]) -> list[StatusReading]:
+def reported(batches: list[Batch]) -> list[StatusReading]:
     """All statuses but that an answer was late, which a slow machine may make it."""
     return [s for batch in batches for s in batch.statuses if " late" not in s.detail]
 

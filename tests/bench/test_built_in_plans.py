@@ -21,8 +21,8 @@ def demo(plan: str, scale: str, runs: Path) -> tuple[Path, dict[str, Any]]:
         capture_output=True, text=True, timeout=170, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    return Path(said["run"]), said["summary"]
+    output = json.loads(done.stdout)
+    return Path(output["run"]), output["summary"]
 
 
 def test_consistency_runs_from_purge_to_review(tmp_path: Path) -> None:

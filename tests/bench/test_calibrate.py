@@ -136,10 +136,10 @@ def switched(lab: Lab, volts: float, amps: float) -> None:
 
 def test_a_drive_that_is_on_is_refused_and_nothing_is_stored(lab: Lab) -> None:
     switched(lab, 12.0, 0.35)
-    with pytest.raises(Refused, match="the drive or its supply is on") as told:
+    with pytest.raises(Refused, match="the drive or its supply is on") as reported:
         lab.zeros()
-    assert "i12.voltage reads 0.0175" in str(told.value)
-    assert re.search(r"v12\.voltage reads (12|11\.99\d?) V", str(told.value))
+    assert "i12.voltage reads 0.0175" in str(reported.value)
+    assert re.search(r"v12\.voltage reads (12|11\.99\d?) V", str(reported.value))
     assert not calibration_file(lab.rig).exists()
     switched(lab, 12.0, 0.0)
     with pytest.raises(Refused, match=r"the currents alone: labctl calibrate .* i12\.voltage$"):
@@ -200,7 +200,7 @@ def recorded(lab: Lab, root: Path) -> Path:
         journal = journals.Journal(path, timebase.now_ns, print)
         journal.event("run_started")
         group.record_to(journal)
-        time.sleep(0.7)  # looks at the device's clock before the phase
+        time.sleep(0.7)  # samples of the device's clock before the phase
         begin_ns = timebase.now_ns()
         journal.event("phase_started", begin_ns, index=0)
         time.sleep(2.0)

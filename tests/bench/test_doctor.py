@@ -176,7 +176,7 @@ def test_a_host_that_there_is_not_is_one_check_of_several(variant: Any) -> None:
     assert {"ok", "warning"} & {check["level"] for check in checks if check["subject"] == "v12"}
 
 
-def test_a_fault_of_labctl_is_told_while_a_host_is_being_connected_to(
+def test_a_fault_of_labctl_is_reported_while_a_host_is_being_connected_to(
     variant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """asyncio waits for ever for a process whose start is cancelled (Python 3.11)."""
@@ -190,7 +190,7 @@ def test_a_fault_of_labctl_is_told_while_a_host_is_being_connected_to(
         examination.examine(rig, None, tmp_path)
 
 
-def test_mistakes_of_the_files_are_told_as_everywhere(variant: Any) -> None:
+def test_mistakes_of_the_files_are_reported_as_everywhere(variant: Any) -> None:
     done = labctl("doctor", variant(), "no-such-plan")
     assert done.returncode == 2
     assert "no-such-plan" in done.stderr

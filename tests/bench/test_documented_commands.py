@@ -92,7 +92,7 @@ LONG = {"make demo"}
 """Commands that ``make test-long`` runs; what the demo does is tested below with a short plan."""
 
 UNTIL_STOPPED = ("daemon", "idle")
-"""Commands that go on until they are told to stop."""
+"""Commands that run until they are stopped."""
 
 MATRIX = re.compile(r"```toml\n(\[\[jobs\]\].*?)```", re.DOTALL)
 
@@ -262,17 +262,17 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_not_run_here_still_stands_in_the_docs() -> None:
+def test_what_is_not_run_here_is_still_in_the_docs() -> None:
     assert set(ELSEWHERE) <= set(commands())
 
 
 def test_the_demo_finds_the_truth_inside_its_uncertainty(lab: Lab) -> None:
     done = lab.run(["labctl", "demo", "--plan", "short.toml", "--runs", "demos", "--json"])
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["outcome"] == "completed"
-    assert [item["phase"] for item in told["truth"]] == [
+    reported = json.loads(done.stdout)
+    assert reported["outcome"] == "completed"
+    assert [item["phase"] for item in reported["truth"]] == [
         "idle before", "randread 4k QD1", "randread 4k QD4", "idle after",
     ]  # fmt: skip
-    assert sum(item["inside"] for item in told["truth"]) >= 3
-    assert all(item["watts"]["u"] < 0.05 * item["true_watts"] for item in told["truth"])
+    assert sum(item["inside"] for item in reported["truth"]) >= 3
+    assert all(item["watts"]["u"] < 0.05 * item["true_watts"] for item in reported["truth"])

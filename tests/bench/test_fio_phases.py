@@ -84,7 +84,7 @@ async def test_held_fios_follow_one_another_and_windows_match_the_drive(
     assert "99.9" in result.read.latency_percentiles_us
 
 
-async def test_an_unreachable_target_is_told_in_fios_words(tmp_path: Path) -> None:
+async def test_an_unreachable_target_is_reported_in_fios_words(tmp_path: Path) -> None:
     drive = Drive(target=f"nbd+unix:///?socket={tmp_path}/nothing", engine="nbd")
     fio = await FioProcess.start(phase(0), {"": drive}, tmp_path / "0", Timebase(), lambda *_: None)
     with pytest.raises(RunFailed, match="No such file"):
@@ -132,8 +132,8 @@ async def test_a_drive_that_reads_as_empty_fails_the_phase(tmp_path: Path) -> No
         with pytest.raises(RunFailed, match="is the drive still there"):
             await fio.wait_done()
     assert "is the drive still there" in await fio.finish()
-    told = [one.totals["read"] for one in statuses[:-1]]  # the one before the end cannot be told
-    assert all(totals.bytes > 2000 * totals.ios for totals in told)
+    reported = [one.totals["read"] for one in statuses[:-1]]  # the one before the end is not known
+    assert all(totals.bytes > 2000 * totals.ios for totals in reported)
     await fio.stop()
 
 
@@ -149,7 +149,7 @@ async def done(fio: FioProcess) -> str:
         return str(error)
 
 
-async def test_reads_that_come_back_empty_are_told_of_a_phase_with_one_status(
+async def test_reads_that_come_back_empty_are_reported_as_a_phase_with_one_status(
     tmp_path: Path,
 ) -> None:
     """A quarter of the file is gone. That is known at the end, when nothing is counted any more."""

@@ -191,9 +191,9 @@ def test_a_stretch_is_named_by_marks_seconds_and_the_clock(lab: Lab) -> None:
     run = str(lab.newest)
     first, second = summary_of(lab.newest)[1].marks
     found = lab.run(*LABCTL, "analyse", run, "--from", "a1", "--to", "mark:b2", "--json")
-    told = json.loads(found.stdout)
-    assert (told["begin_ns"], told["end_ns"]) == (first.t_ns, second.t_ns)
-    assert told["joules"]["u"] > 0
+    reported = json.loads(found.stdout)
+    assert (reported["begin_ns"], reported["end_ns"]) == (first.t_ns, second.t_ns)
+    assert reported["joules"]["u"] > 0
     printed = lab.run(*LABCTL, "analyse", run, "--from", "a1", "--to", "b2").stdout.decode()
     assert "J ± U" in printed
     assert all(len(line) <= 80 for line in printed.splitlines()), printed
@@ -203,7 +203,7 @@ def test_a_stretch_is_named_by_marks_seconds_and_the_clock(lab: Lab) -> None:
         assert b"--" in refused.stderr
 
 
-def test_a_program_that_fails_is_told_of_with_its_code_and_its_last_words(lab: Lab) -> None:
+def test_a_program_that_fails_is_reported_with_its_code_and_its_last_words(lab: Lab) -> None:
     script = "sleep 2; printf 'bad \\377 bytes\\n\\033[31mred' >&2; exit 3"
     done = lab.measure("--idle", "0", "--", "sh", "-c", script)
     assert done.returncode == 1
@@ -286,11 +286,11 @@ def test_a_labctl_that_is_killed_takes_its_program_along(lab: Lab, sign: str) ->
     assert b"labctl measure" in refused.stderr
 
 
-def test_json_is_all_that_stands_on_standard_output(lab: Lab) -> None:
+def test_json_is_all_that_is_on_standard_output(lab: Lab) -> None:
     done = lab.measure("--idle", "0", "--json", "--", "sh", "-c", "sleep 2; echo printed")
-    told = json.loads(done.stdout)
-    assert told["outcome"] == "completed"
-    assert told["summary"]["phases"][0]["phase"]["command"] == "sh -c 'sleep 2; echo printed'"
+    reported = json.loads(done.stdout)
+    assert reported["outcome"] == "completed"
+    assert reported["summary"]["phases"][0]["phase"]["command"] == "sh -c 'sleep 2; echo printed'"
     assert b"printed" in done.stderr
 
 

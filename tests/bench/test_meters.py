@@ -36,10 +36,10 @@ from tests.bench.running_meters import (
     numbers_again,
     read_count,
     reconnect,
+    reported,
     running_meters,
     started,
     statuses_until,
-    told,
 )
 
 SEED = 7
@@ -102,7 +102,7 @@ def test_streamed_current_and_its_clock(create: Any, name: str) -> None:
     (channel,) = instrument.channels
     batches = read_count(instrument, round(3.0 / channel.interval_s))
     t_ns, values = numbers(batches)
-    assert not told(batches)
+    assert not reported(batches)
     assert np.all(np.diff(t_ns) == channel.interval_s * 1e9), "every reading, once"
     pairs = [pair for batch in batches for pair in batch.clock_pairs]
     slope = 1 + METERS[name].drift_ppm * 1e-6

@@ -1,4 +1,4 @@
-"""A PowerSensor3 at its full rate on a pseudo terminal: no frame lost, and all faults told."""
+"""A PowerSensor3 at its full rate on a pseudo terminal: no frame lost, and all faults reported."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_frame_of_eight_sensors_once_and_in_order(sensor: Instrument) -> N
     assert set(np.diff(numbers(batches, "voltage_3")[0])) == {50_000}
 
 
-def test_its_clock_is_told(sensor: Instrument) -> None:
+def test_its_clock_is_reported(sensor: Instrument) -> None:
     batches = read_until(sensor, lambda read: sum(bool(b.clock_pairs) for b in read) >= 5)
     pairs = [pair for batch in batches for pair in batch.clock_pairs]
     assert {pair.channel for pair in pairs} == {channel.name for channel in sensor.channels}

@@ -94,8 +94,8 @@ def port_of(rig: Path, name: str, key: str = "port") -> str:
 def test_json_lines_for_a_program(rig: Path) -> None:
     done = labctl("read", str(rig), "--seconds", "3", "--json")
     assert done.returncode == 0, done.stderr
-    looks = [json.loads(line) for line in done.stdout.splitlines()]
-    values = {look["channel"]: look for look in looks if look["value"] is not None}
+    samples = [json.loads(line) for line in done.stdout.splitlines()]
+    values = {sample["channel"]: sample for sample in samples if sample["value"] is not None}
     assert set(values) == {"v12.voltage", "i12.current", "case.t1"}
     assert values["v12.voltage"]["value"] == pytest.approx(12.05, abs=0.02)
     assert values["v12.voltage"]["unit"] == "V"
@@ -138,7 +138,7 @@ def test_a_meter_that_is_not_there_is_named(rig: Path, tmp_path: Path) -> None:
     done = labctl("read", str(broken), "--seconds", "2.5", "--json")
     assert done.returncode == 1
     last = [json.loads(line) for line in done.stdout.splitlines()][-3:]
-    states = {look["channel"]: look["state"] for look in last}
+    states = {sample["channel"]: sample["state"] for sample in last}
     assert states == {"v12.voltage": "reading", "i12.current": "lost", "case.t1": "reading"}, (
         done.stderr
     )
@@ -188,7 +188,7 @@ def test_a_session_is_recorded_and_played(
     assert match is not None
     done = labctl("play-session", str(file), "--json")
     assert done.returncode == 0, done.stderr
-    played = [json.loads(line) for line in done.stdout.splitlines()]  # a busy host is told of, too
+    played = [json.loads(line) for line in done.stdout.splitlines()]  # a busy host is reported, too
     readings = [reading["value"] for reading in played if "value" in reading]
     assert len(readings) == int(match[1]) > 0
     assert readings == pytest.approx([value] * len(readings), abs=4)
@@ -227,7 +227,7 @@ def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         ((), "nobody to ask"),
         (("--rail", "12V"), "needs amps=ADDRESS"),
@@ -240,12 +240,12 @@ def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_
         (("--mains-hz", "55", "--rail", "12V,amps={i12},fixed=1"), "50 or 60"),
     ],
 )
-def test_what_is_missing_for_a_rig_is_said(
-    rig: Path, tmp_path: Path, words: tuple[str, ...], said: str
+def test_what_is_missing_for_a_rig_is_reported(
+    rig: Path, tmp_path: Path, words: tuple[str, ...], output: str
 ) -> None:
     given = [word.format(i12=port_of(rig, "i12")) for word in words]
     done = labctl("init", "mine", "--drive", "/nowhere/scratch", *given, cwd=tmp_path)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert done.returncode == 2 and output in done.stderr, done.stderr
     assert not (tmp_path / "rigs").exists()
 
 
@@ -257,7 +257,7 @@ def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path)
         os.chdir(tmp_path)
         os.environ.update(TERM="xterm", COLUMNS="80", LINES="24")
         os.execv(sys.executable, [*LABCTL, "init", "asked"])
-    said = b""
+    output = b""
     questions = (b"scratch file)", b"more)", b"more)", b"more)", b"more)", b"names", b"current",
                  b"meter)", b"none")  # fmt: skip
     with contextlib.suppress(OSError):
@@ -265,10 +265,10 @@ def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path)
             new = b""
             while question not in new or b": " not in new[new.index(question) :]:
                 new += os.read(terminal, 4096)
-            said += new
+            output += new
             os.write(terminal, f"{answer}\n".encode())
         while part := os.read(terminal, 4096):
-            said += part
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, said.decode()
-    assert "finds no mistake" in said.decode()
+            output += part
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, output.decode()
+    assert "finds no mistake" in output.decode()
     assert labctl("check", "rigs/asked.toml", cwd=tmp_path).returncode == 0

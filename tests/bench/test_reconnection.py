@@ -28,8 +28,8 @@ CONFIGS: tuple[MeterConfig, ...] = (
 )
 
 
-class Told(Seen):
-    """What each instrument said and how many blocks it brought, by its name."""
+class Reported(Seen):
+    """The events of each instrument and how many blocks it brought, by its name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Told(Seen):
         super().readings(instrument, block)
         self.blocks[instrument] += 1
 
-    def told(self, kind: str) -> dict[str, dict[str, Any]]:
+    def reported(self, kind: str) -> dict[str, dict[str, Any]]:
         return {data["instrument"]: data for what, data in self.events if what == kind}
 
 
@@ -52,7 +52,7 @@ def until_each(condition: Callable[[str], bool], what: str) -> None:
 
 def test_each_family_is_lost_and_back_with_its_gap(tmp_path: Path) -> None:
     assert {config.kind for config in CONFIGS} >= set(DRIVERS) - {"sdm3065x", "keithley2000"}
-    seen = Told()
+    seen = Reported()
     with running_meters(tmp_path, CONFIGS, seed=11) as meters:
         made = {config.name: meters.create(config.name) for config in CONFIGS}
         group = Acquisition(made, time.monotonic_ns, seen)
@@ -62,11 +62,11 @@ def test_each_family_is_lost_and_back_with_its_gap(tmp_path: Path) -> None:
             until_each(lambda name: seen.blocks[name] > 0, "reading")
             for config in CONFIGS:
                 meters.inject(config.name, "disconnect", 1.5)
-            until_each(lambda name: name in seen.told("instrument_back"), "return")
+            until_each(lambda name: name in seen.reported("instrument_back"), "return")
             before = Counter(seen.blocks)
             until_each(lambda name: seen.blocks[name] > before[name], "reading after its return")
         finally:
             problems = group.stop()
     assert problems == []
-    assert set(seen.told("instrument_lost")) == set(made)
-    assert all(data["gap_s"] > 0 for data in seen.told("instrument_back").values())
+    assert set(seen.reported("instrument_lost")) == set(made)
+    assert all(data["gap_s"] > 0 for data in seen.reported("instrument_back").values())

@@ -27,10 +27,10 @@ from tests.bench.running_meters import (
     read_count,
     read_until,
     reconnect,
+    reported,
     running_meters,
     started,
     statuses_until,
-    told,
 )
 from tests.bench.test_meters import SEED, offset_bounds
 
@@ -128,7 +128,7 @@ def test_stamps_of_a_dmm6500_map_to_the_host(create: Any) -> None:
     read_count(instrument, 40)  # the delay is tuned here
     batches = read_count(instrument, 150)
     t_ns, values = numbers(batches)
-    assert not told(batches)
+    assert not reported(batches)
     steps = np.diff(t_ns)
     assert np.all(np.abs(steps - channel.interval_s * 1e9) < 0.02 * channel.interval_s * 1e9)
     pairs = [pair for batch in batches for pair in batch.clock_pairs]
@@ -147,7 +147,7 @@ def test_a_buffer_of_a_dmm6500_wraps_without_a_loss(create: Any) -> None:
     t_ns, values = numbers(batches)
     assert len(values) > 2 * 50, "it wrapped more than once"
     assert np.all(np.diff(t_ns) > 0)
-    lost = [status.count for status in told(batches) if status.status is Status.LOST]
+    lost = [status.count for status in reported(batches) if status.status is Status.LOST]
     assert len(values) + sum(lost) == pytest.approx(np.ptp(t_ns) / 0.03e9 + 1, abs=1 + len(lost))
     compare(instrument.channels[0], values, np.full(len(values), VOLTS_12), 0, 0)
 
@@ -171,7 +171,7 @@ def test_the_dead_mans_switch_is_armed_again_in_time(create: Any) -> None:
         instrument,
         lambda read: any(b.blocks for b in read) and np.ptp(numbers(read)[0]) > 6e9,
     )
-    assert {status.status for status in told(batches)} <= {Status.LOST, Status.MEMORY_OVERFLOW}
+    assert {status.status for status in reported(batches)} <= {Status.LOST, Status.MEMORY_OVERFLOW}
 
 
 @pytest.mark.parametrize("name", POLLED)
@@ -183,7 +183,7 @@ def test_polled_and_free_running_meters(create: Any, name: str) -> None:
     assert np.all(np.diff(t_ns) > 0)
     display = 2e-5 * (channel.range or 0)  # the last digit and its noise
     assert np.all(np.abs(values - VOLTS_12) <= channel.accuracy.limit(12) + 5 * display)
-    assert not told(batches)
+    assert not reported(batches)
 
 
 @pytest.mark.parametrize("name", [*POLLED, "psu", "stamped"])
@@ -233,7 +233,7 @@ def test_a_stuck_meter(create: Any, running: Running) -> None:
 def test_auto_range_on_request(create: Any) -> None:
     instrument = started(create("keithley", autorange=True, range=1000.0))
     batches = read_count(instrument, 10)
-    changes = told(batches)
+    changes = reported(batches)
     assert [status.status for status in changes] == [Status.RANGE_CHANGED], "one event a change"
     assert changes[0].detail == "range 100, was 1000"
     assert numbers(batches)[1] == pytest.approx(VOLTS_12, abs=0.1)

@@ -35,7 +35,7 @@ def simulated(tmp_path: Path) -> Iterator[DriveProcess]:
 
 
 @dataclass
-class Heard:
+class RecordingListener:
     began: list[int] = field(default_factory=list)
     ended: list[dict[str, Any]] = field(default_factory=list)
     others: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -112,48 +112,48 @@ def phases(count: int, duration_s: float = 4.0) -> list[Phase]:
 
 def sequence(
     simulated: DriveProcess, tmp_path: Path, of: int | Sequence[Phase], **more: Any
-) -> tuple[PhaseSequence, Heard]:
-    heard, timebase = Heard(), Timebase()
+) -> tuple[PhaseSequence, RecordingListener]:
+    listener, timebase = RecordingListener(), Timebase()
     drive = Drive(target=simulated.uri, engine="nbd", size_bytes=1 << 30)
     starter = Starter(drive, tmp_path / "fio", timebase, **more)
     planned = phases(of) if isinstance(of, int) else of
-    return PhaseSequence(planned, starter, heard, timebase.now_ns), heard
+    return PhaseSequence(planned, starter, listener, timebase.now_ns), listener
 
 
 async def test_a_phase_whose_fio_cannot_start_fails_alone(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     """The one before it is on when that is found out, and the one after it follows."""
-    one, heard = sequence(simulated, tmp_path, 3, broken=(1,))
+    one, listener = sequence(simulated, tmp_path, 3, broken=(1,))
     await one.carry_out(StopRequest())
-    assert heard.outcomes == {0: "completed", 1: "failed", 2: "completed"}
-    assert heard.began == [0, 2]
+    assert listener.outcomes == {0: "completed", 1: "failed", 2: "completed"}
+    assert listener.began == [0, 2]
     assert len(one.failed) == 1 and "randread 4k QD4" in one.failed[0]
-    first = next(item for item in heard.ended if item["index"] == 0)
+    first = next(item for item in listener.ended if item["index"] == 0)
     assert first["end_ns"] - first["begin_ns"] >= 3.9e9, "nothing cut it short"
 
 
 async def test_what_is_forbidden_ends_the_run_after_the_phase_that_is_on(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
-    one, heard = sequence(simulated, tmp_path, 3, refused=(1,))
+    one, listener = sequence(simulated, tmp_path, 3, refused=(1,))
     with pytest.raises(Refused, match="mounted now"):
         await one.carry_out(StopRequest())
-    assert heard.outcomes == {0: "completed"}
+    assert listener.outcomes == {0: "completed"}
     assert fios_below(tmp_path) == []
 
 
 async def test_a_stop_while_the_next_fio_gets_ready_leaves_none(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
-    one, heard = sequence(simulated, tmp_path, 3)
+    one, listener = sequence(simulated, tmp_path, 3)
     stop = StopRequest()
     running = asyncio.create_task(one.carry_out(stop))
     while not (tmp_path / "fio" / phases(2)[1].slug).exists():
         await asyncio.sleep(0.002)
     stop.ask("aborted", "enough", 130)
     await asyncio.wait_for(running, 20)
-    assert heard.outcomes == {0: "interrupted"}
+    assert listener.outcomes == {0: "interrupted"}
     assert fios_below(tmp_path) == []
 
 
@@ -185,13 +185,13 @@ async def test_rounds_end_when_every_point_is_steady_over_five(
     text = ROUNDS.format(more="").replace("rounds = 8", "rounds = 40")
     planned = parse_plan(text, "rounds.toml").expand()
     assert len(planned) == 80
-    one, heard = sequence(slow, tmp_path, planned)
+    one, listener = sequence(slow, tmp_path, planned)
     await one.carry_out(StopRequest())
-    ((kind, data),) = heard.others
+    ((kind, data),) = listener.others
     assert kind == "steady_state" and data["reached"] and data["sweep_number"] == 1
     assert 5 <= data["round"] < 40
-    assert heard.began == list(range(2 * data["round"]))
-    assert set(heard.outcomes.values()) == {"completed"}
+    assert listener.began == list(range(2 * data["round"]))
+    assert set(listener.outcomes.values()) == {"completed"}
     assert fios_below(tmp_path) == []
 
 
@@ -199,11 +199,11 @@ async def test_only_tracked_points_decide_and_a_run_that_never_settles_says_so(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     text = ROUNDS.format(more="track = [{ queue_depth = 64 }]").replace("rounds = 8", "rounds = 2")
-    one, heard = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
+    one, listener = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
     await one.carry_out(StopRequest())
-    ((kind, data),) = heard.others
+    ((kind, data),) = listener.others
     assert (kind, data["reached"], data["round"]) == ("steady_state", False, 2)
-    assert heard.began == [0, 1, 2, 3]
+    assert listener.began == [0, 1, 2, 3]
 
 
 async def test_each_phase_waits_until_the_drive_is_cool_and_no_longer_than_its_limit(
@@ -212,13 +212,13 @@ async def test_each_phase_waits_until_the_drive_is_cool_and_no_longer_than_its_l
     text = ROUNDS.format(more="start_celsius = 40\nstart_within_s = 2.0").replace("rounds = 8", "")
     planned = parse_plan(text, "rounds.toml").expand()
     warm = iter([45.0, 41.0, 39.0, *[50.0] * 20])
-    one, heard = sequence(simulated, tmp_path, planned, temperatures=warm)
+    one, listener = sequence(simulated, tmp_path, planned, temperatures=warm)
     await one.carry_out(StopRequest())
-    assert [data["reached"] for _, data in heard.others] == [True, False]
-    ended = {item["index"]: item for item in heard.ended}
+    assert [data["reached"] for _, data in listener.others] == [True, False]
+    ended = {item["index"]: item for item in listener.ended}
     assert ended[0]["end_ns"] - ended[0]["begin_ns"] > 0.9e9, "a look a second, until 39 °C"
     assert "not cool after 2 s" in ended[2]["reason"]
-    assert {item["outcome"] for item in heard.ended} == {"completed"}
+    assert {item["outcome"] for item in listener.ended} == {"completed"}
 
 
 @pytest.mark.parametrize("mounted", [False, True])
@@ -230,7 +230,7 @@ async def test_what_was_held_for_long_is_checked_again_before_it_begins(
     cool = Phase(0, Role.PREPARE, "s", Pattern.COOL, 60.0, until_celsius=39.0)
     works = [replace(phase, index=1 + phase.index) for phase in phases(2, 3.0)]
     checked: list[int] = []
-    one, heard = sequence(
+    one, listener = sequence(
         simulated,
         tmp_path,
         [cool, *works],
@@ -241,10 +241,10 @@ async def test_what_was_held_for_long_is_checked_again_before_it_begins(
     if mounted:
         with pytest.raises(Refused):
             await one.carry_out(StopRequest())
-        assert heard.began == [0], "nothing was written"
+        assert listener.began == [0], "nothing was written"
     else:
         await one.carry_out(StopRequest())
-        assert set(heard.outcomes.values()) == {"completed"}
+        assert set(listener.outcomes.values()) == {"completed"}
     assert checked[0] == 1
 
 
@@ -255,20 +255,20 @@ async def test_a_power_state_is_set_once_where_it_changes(
     text += '[[sweeps]]\npattern = "randread"\nduration_s = 1.1\n'
     states: list[int | None] = []
     planned = parse_plan(text, "rounds.toml").expand()
-    one, heard = sequence(simulated, tmp_path, planned, states=states)
+    one, listener = sequence(simulated, tmp_path, planned, states=states)
     await one.carry_out(StopRequest())
     assert states == [0, 2, None], "a sweep that names none has the drive's own"
     assert [phase.label for phase in planned][:2] == ["randread 4k QD1 PS0", "randread 4k QD2 PS0"]
-    assert heard.began == [0, 1, 2, 3, 4]
+    assert listener.began == [0, 1, 2, 3, 4]
 
 
 async def test_a_purge_that_fails_is_a_failed_phase(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     text = ROUNDS.format(more='prepare = [{ step = "purge" }]').replace("rounds = 8", "")
-    one, heard = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
+    one, listener = sequence(simulated, tmp_path, parse_plan(text, "rounds.toml").expand())
     await one.carry_out(StopRequest())
-    assert heard.outcomes == {0: "failed", 1: "completed", 2: "completed"}
+    assert listener.outcomes == {0: "failed", 1: "completed", 2: "completed"}
     assert one.failed == ["the drive cannot be purged"]
 
 
@@ -279,9 +279,11 @@ async def test_a_purge_begins_when_no_fio_has_the_drive_open_any_more(
     rested: list[bool] = []
     purge = Phase(1, Role.PREPARE, "p", Pattern.PURGE, 5.0, purge_method="format")
     planned = [*phases(1, 1.0), purge]
-    one, heard = sequence(simulated, tmp_path, planned, on_purge=lambda: rested.append(one.at_rest))
+    one, listener = sequence(
+        simulated, tmp_path, planned, on_purge=lambda: rested.append(one.at_rest)
+    )
     await one.carry_out(StopRequest())
-    assert heard.outcomes == {0: "completed", 1: "completed"}
+    assert listener.outcomes == {0: "completed", 1: "completed"}
     assert rested == [True]
 
 
@@ -304,15 +306,15 @@ async def test_a_trace_is_replayed_as_recorded_and_flat_out(
         '[[sweeps]]\nreplay = "trace.log"\nqueue_depth = 32\nreplay_stalls = false\n'
     )
     planned = load_plan(str(plan))[0].expand(1 << 30)
-    one, heard = sequence(simulated, tmp_path, planned)
+    one, listener = sequence(simulated, tmp_path, planned)
     await one.carry_out(StopRequest())
-    assert heard.outcomes == {0: "completed", 1: "completed"}, one.failed
-    took = [item["end_ns"] - item["begin_ns"] for item in heard.ended]
+    assert listener.outcomes == {0: "completed", 1: "completed"}, one.failed
+    took = [item["end_ns"] - item["begin_ns"] for item in listener.ended]
     assert took[0] >= 1.99e9, "as recorded"
     for phase, flat_out in zip(planned, (False, True), strict=True):
-        said = (tmp_path / "fio" / phase.slug / "stdout").read_text()
-        assert ('"replay_no_stall"' in said) is flat_out
-        found = final_result(said)
+        output = (tmp_path / "fio" / phase.slug / "stdout").read_text()
+        assert ('"replay_no_stall"' in output) is flat_out
+        found = final_result(output)
         assert found is not None and found.read is not None and found.write is not None
         assert (found.read.total_ios, found.write.total_ios) == (3000, 1000)
 
@@ -326,18 +328,18 @@ async def test_the_kernel_counts_how_long_a_device_was_busy_in_a_replay(tmp_path
     plan.write_text(
         'name = "p"\nidle_before_s = 0\nidle_after_s = 0\n[[sweeps]]\nreplay = "trace.log"\n'
     )
-    heard, timebase = Heard(), Timebase()
+    listener, timebase = RecordingListener(), Timebase()
     with loop_device(tmp_path) as (device, _):
         drive = Drive(target=device, engine="libaio", size_bytes=DEVICE_BYTES)
         planned = load_plan(str(plan))[0].expand(DEVICE_BYTES)
         starter = Starter(drive, tmp_path / "fio", timebase)
-        await PhaseSequence(planned, starter, heard, timebase.now_ns).carry_out(StopRequest())
-    (ended,) = heard.ended
+        await PhaseSequence(planned, starter, listener, timebase.now_ns).carry_out(StopRequest())
+    (ended,) = listener.ended
     assert ended["outcome"] == "completed"
     assert 0 < ended["disk_busy_s"] < (ended["end_ns"] - ended["begin_ns"]) * 1e-9
 
 
-async def test_a_phase_ends_when_the_temperature_stands(
+async def test_a_phase_ends_when_the_temperature_is_steady(
     simulated: DriveProcess, tmp_path: Path
 ) -> None:
     text = """
@@ -351,11 +353,11 @@ async def test_a_phase_ends_when_the_temperature_stands(
     """
     planned = parse_plan(text, "soak.toml").expand()
     heating = iter([*(40.0 + 2 * n for n in range(6)), *[52.0] * 200])
-    one, heard = sequence(simulated, tmp_path, planned, temperatures=heating)
+    one, listener = sequence(simulated, tmp_path, planned, temperatures=heating)
     await one.carry_out(StopRequest())
-    ((kind, data),) = heard.others
+    ((kind, data),) = listener.others
     assert (kind, data["reached"], data["celsius"]) == ("temperature_steady", True, 52.0)
-    (ended,) = heard.ended
+    (ended,) = listener.ended
     assert ended["outcome"] == "completed"
     assert ended["end_ns"] - ended["begin_ns"] < 60e9
     result = final_result((tmp_path / "fio" / planned[0].slug / "stdout").read_text())

@@ -350,8 +350,8 @@ def test_what_the_host_sees(drive: DriveProcess) -> None:
     for value, good in (("2", True), ("3", False), ("", False)):
         done = subprocess.run([drive.nvme, "set-feature", *power, f"--value={value}"], timeout=10)
         assert (done.returncode == 0) == good
-    said = subprocess.check_output([drive.nvme, "get-feature", *power], text=True, timeout=10)
-    assert said == "get-feature:0x02 (Power Management), Current value:0x00000002\n"
+    output = subprocess.check_output([drive.nvme, "get-feature", *power], text=True, timeout=10)
+    assert output == "get-feature:0x02 (Power Management), Current value:0x00000002\n"
     assert subprocess.run([drive.nvme, "smart-log", "/dev/nvme0"]).returncode != 0
 
 
@@ -372,7 +372,7 @@ def test_heat_slows_fio_down_and_the_truth_says_when(tmp_path: Path) -> None:
     assert after / (first.end_ns - first.begin_ns) < 0.75 * before
 
 
-def test_a_drive_that_is_told_nonsense_says_what_and_where(tmp_path: Path) -> None:
+def test_a_drive_that_is_given_nonsense_says_what_and_where(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

@@ -83,17 +83,17 @@ def carry_out(folder: Path) -> tuple[RunRecord, RunSummary, GroundTruth]:
 
 
 @pytest.mark.long
-def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
+def test_three_causes_are_distinguished_and_placed(tmp_path: Path) -> None:
     record, summary, truth = carry_out(tmp_path)
     to_monotonic = record.header.anchor.to_monotonic_ns
     causes: dict[int, set[str]] = {item.phase.index: set() for item in summary.measured}
     for item in summary.throttling:
         causes[item.phase_index].add(item.cause)
-    # A busy machine slows the drive's software down besides: that may be told, but not as heat.
+    # A busy machine slows the drive's software down besides: that may be reported, but not as heat.
     wanted_causes = ("write_cache", "garbage_collection", "thermal")
-    for wanted_cause, told in zip(wanted_causes, causes.values(), strict=True):
-        assert wanted_cause in told
-        assert "thermal" not in told or wanted_cause == "thermal"
+    for wanted_cause, reported in zip(wanted_causes, causes.values(), strict=True):
+        assert wanted_cause in reported
+        assert "thermal" not in reported or wanted_cause == "thermal"
     cache, collection, heat = (
         [item for item in summary.throttling if (item.phase_index, item.cause) == one]
         for one in zip(causes, wanted_causes, strict=True)
@@ -111,7 +111,7 @@ def test_three_causes_are_told_apart_and_placed(tmp_path: Path) -> None:
         if high - low <= 3_000_000_000:
             continue
         wanted += 1
-        # A drive that is let go and throttles again within a second or two may be told as several.
+        # Throttling that pauses for a second or two may be reported as several.
         there = [item for item in heat if low < to_monotonic(item.end_ns) < high + 2e9]
         assert there, (low, high, heat)
         assert abs(to_monotonic(there[0].begin_ns) - low) <= TOLERANCE_S * 1e9, (low, heat)
@@ -132,7 +132,7 @@ def dips_are_where_less_was_written(
     placed = 0
     for item in dips:
         # The drive counts its periods in time that it writes in: a busy machine stretches them,
-        # and its own dips may be told besides.
+        # and its own dips may be reported besides.
         low, high = to_monotonic(item.begin_ns), to_monotonic(item.end_ns)
         inside = truth.operations(low + 1_000_000_000, high - 1_000_000_000)["writes"]
         before = truth.operations(low - 3_000_000_000, low - 1_000_000_000)["writes"]
@@ -150,7 +150,7 @@ def throttled_s(truth: GroundTruth, low: int, high: int) -> float:
 
 def joined_levels(truth: GroundTruth, begin: int, end: int) -> list[tuple[int, int]]:
     """Throttling of any level inside a stretch; levels that follow one another as one, and those
-    between which the drive was let go for so short a time that it may be told as one."""
+    between which the drive was let go for so short a time that it may be reported as one."""
     spans: list[tuple[int, int]] = []
     for item in truth.throttle_intervals():
         low, high = max(item.begin_ns, begin), min(item.end_ns, end)

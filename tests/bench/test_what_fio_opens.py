@@ -33,7 +33,7 @@ from labctl.errors import ConfigurationError, Refused, RunFailed
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
-from tests.bench.test_sequence import Heard, Starter
+from tests.bench.test_sequence import RecordingListener, Starter
 from tests.faults.test_runs import run
 from tests.loop_device import loop_device, mounted
 from tests.unit.capture.drive.test_safety import rig
@@ -109,7 +109,7 @@ async def stopped(fio: FioProcess) -> None:
     await asyncio.sleep(0.05)  # the loop lets go of its pipes
 
 
-# What the rules look at
+# What the rules compare
 
 
 def spellings(scene: Scene) -> Iterator[str]:
@@ -317,7 +317,7 @@ async def test_an_empty_file_is_filled_as_one_that_is_made(scene: Scene) -> None
     assert file.read_bytes().count(0) < BYTES // 128
 
 
-async def test_a_disk_without_room_is_told_before_any_io(scene: Scene) -> None:
+async def test_a_disk_without_room_is_reported_before_any_io(scene: Scene) -> None:
     fio = await scene.start(scene.drive(size_bytes=1 << 62), WRITE)
     with pytest.raises(RunFailed, match="scratch"):
         await fio.wait_held()
@@ -400,12 +400,14 @@ async def test_a_difference_ends_the_run(
     with loop_device(tmp_path / "other") as (other, _):
         strange = f"sed -i s,^filename=.*,filename={other}, job.fio"
         stranger(scene, monkeypatch, f'case $PWD in *001_*) {strange} ;; esac; exec {{real}} "$@"')
-        heard, timebase = Heard(), Timebase()
+        listener, timebase = RecordingListener(), Timebase()
         starter = Starter(scene.drive(), scene.work, timebase)
         planned = [replace(WRITE, index=index, duration_s=4.0) for index in range(3)]
         with pytest.raises(Refused, match=f"it has {other} .*which nobody checked"):
-            await PhaseSequence(planned, starter, heard, timebase.now_ns).carry_out(StopRequest())
-    assert heard.outcomes == {0: "completed", 1: "failed"} and heard.began == [0, 1]
+            await PhaseSequence(planned, starter, listener, timebase.now_ns).carry_out(
+                StopRequest()
+            )
+    assert listener.outcomes == {0: "completed", 1: "failed"} and listener.began == [0, 1]
     assert fios_below(scene.work) == []
 
 

@@ -1,5 +1,5 @@
 """A run of the real fio whose output is cut, altered or deleted afterwards: no wrong number is
-told, whatever is missing, and whether or not the journal says how much there was."""
+reported, whatever is missing, and whether or not the journal says how much there was."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ duration_s = 3
 replay = "trace.log"
 queue_depth = 32
 """
-TOLD = "fio's output is not whole"
+REPORTED = "fio's output is not whole"
 
 
 @pytest.fixture(scope="module")
@@ -93,67 +93,67 @@ def figures(result: PhaseResult) -> list[Any]:
     return [result.iops, result.bytes_per_s, result.read, result.write, result.iops_per_watt]
 
 
-def runtime_ms(said: bytes) -> int:
+def runtime_ms(output: bytes) -> int:
     """Of the last document."""
-    found = last_document(said.decode())
+    found = last_document(output.decode())
     assert found is not None
     return int(max(job["job_runtime"] for job in found["jobs"]))
 
 
-def assert_told(summary: RunSummary, index: int) -> None:
+def assert_reported(summary: RunSummary, index: int) -> None:
     result = summary.phases[index]
     assert figures(result) == [None] * 5
     assert result.outcome == "failed" and result.watts is not None
-    assert any(TOLD in note for note in result.notes)
-    assert [p for p in summary.problems if TOLD in p and p.startswith(f"phase {index + 1} (")]
+    assert any(REPORTED in note for note in result.notes)
+    assert [p for p in summary.problems if REPORTED in p and p.startswith(f"phase {index + 1} (")]
 
 
 def test_a_whole_output_is_believed(copied: Path) -> None:
     summary = summarise(RunRecord(copied))
     assert len(outputs(copied)) == 3
-    assert not [problem for problem in summary.problems if TOLD in problem]
+    assert not [problem for problem in summary.problems if REPORTED in problem]
     for index in outputs(copied):
         result = summary.phases[index]
         assert result.outcome == "completed" and result.iops and result.iops_per_watt
     assert methods_of(RunRecord(copied), summary).replays
 
 
-def test_wherever_it_is_cut_no_other_number_is_told(copied: Path) -> None:
+def test_wherever_it_is_cut_no_other_number_is_reported(copied: Path) -> None:
     record = RunRecord(copied)
     whole = summarise(record)
     places = random.Random(7)
-    tells_of_it = any("stdout_bytes" in event.data for event in record.events)
+    reports_it = any("stdout_bytes" in event.data for event in record.events)
     for index, file in outputs(copied).items():
         phase_is_replay = record.header.phases[index].replay is not None
-        said = file.read_bytes()
+        output = file.read_bytes()
         ends = []  # behind each document
         stream = DocumentStream()
-        for at in range(len(said)):
-            if stream.feed(said[at : at + 1].decode()):
+        for at in range(len(output)):
+            if stream.feed(output[at : at + 1].decode()):
                 ends.append(at + 1)
         cuts = [0, *ends[:-1], *places.sample(range(1, ends[-1]), 12)]
         for cut in cuts:
-            file.write_bytes(said[:cut])
+            file.write_bytes(output[:cut])
             summary = summarise(RunRecord(copied))
             if figures(summary.phases[index]) == figures(whole.phases[index]):
-                # what fio said just before its last document may be the same already
+                # what fio printed just before its last document may be the same already
                 assert cut >= ends[-2]
             elif phase_is_replay and summary.phases[index].iops:
                 # its last document counts I/Os in flight, too: a cut of the last half second, in
                 # which a busy machine may have printed more than one
-                assert not tells_of_it and runtime_ms(said[:cut]) > runtime_ms(said) - 1000
+                assert not reports_it and runtime_ms(output[:cut]) > runtime_ms(output) - 1000
             else:
-                assert_told(summary, index)
-        file.write_bytes(said)
+                assert_reported(summary, index)
+        file.write_bytes(output)
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda said: said.replace(b'"total_ios" : ', b'"total_ios" : 1', 99),
-        lambda said: said + said[:4000],
-        lambda said: said[len(said) // 2 :],
-        lambda said: bytes(len(said)),
+        lambda output: output.replace(b'"total_ios" : ', b'"total_ios" : 1', 99),
+        lambda output: output + output[:4000],
+        lambda output: output[len(output) // 2 :],
+        lambda output: bytes(len(output)),
     ],
     ids=["altered", "longer", "begin lost", "zeros"],
 )
@@ -164,18 +164,20 @@ def test_one_that_is_not_what_fio_printed_is_not_believed(
     shutil.copytree(ran, copy)
     for index, file in outputs(copy).items():
         file.write_bytes(spoil(file.read_bytes()))
-        assert_told(summarise(RunRecord(copy)), index)
+        assert_reported(summarise(RunRecord(copy)), index)
 
 
-def test_one_that_is_missing_is_told_everywhere(copied: Path) -> None:
+def test_one_that_is_missing_is_reported_everywhere(copied: Path) -> None:
     index, file = next(iter(outputs(copied).items()))
     file.unlink()
     done = labctl("report", copied)
     assert done.returncode == 0, done.stderr
-    assert f"{TOLD}: stdout is missing" in " ".join(done.stdout.split())
-    assert_told(summarise(RunRecord(copied)), index)
-    told = [(copied / name).read_text() for name in ("summary.json", "phases.csv", "report.html")]
-    assert all("stdout is missing" in text for text in told)
+    assert f"{REPORTED}: stdout is missing" in " ".join(done.stdout.split())
+    assert_reported(summarise(RunRecord(copied)), index)
+    reported = [
+        (copied / name).read_text() for name in ("summary.json", "phases.csv", "report.html")
+    ]
+    assert all("stdout is missing" in text for text in reported)
     row = {name: column[index] for name, column in open_run(copied).table().items()}
     assert row["outcome"] == "failed" and row["iops"] is None and "missing" in str(row["notes"])
     found = methods_of(RunRecord(copied), summarise(RunRecord(copied)))

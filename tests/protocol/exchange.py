@@ -85,7 +85,7 @@ class ExpectedExchange:
 
 
 class Clock:
-    """A host clock that stands still until told, or steps by ``step_ns`` at each look."""
+    """A host clock that stands still until it is set, or steps by ``step_ns`` at each reading."""
 
     def __init__(self, now_ns: int = 1_000_000_000, step_ns: int = 0) -> None:
         self.now_ns = now_ns

@@ -127,7 +127,7 @@ def test_commas_for_points_between_the_values_of_a_supply() -> None:
 def test_commas_for_points_in_the_memory_of_a_truevolt() -> None:
     with ExpectedExchange(
         *test_truevolt.START,
-        (test_truevolt.LOOK, "+2;+0"),
+        (test_truevolt.POLL, "+2;+0"),
         ("R? 2", test_truevolt.block("+1,0E-02,+1,0E-02")),
         ("ABOR", None),
         ("INIT", None),
@@ -144,7 +144,7 @@ def test_commas_for_points_in_the_memory_of_a_truevolt() -> None:
 def test_blocks_cut_short_in_the_memory_of_a_truevolt(answer: bytes) -> None:
     with ExpectedExchange(
         *test_truevolt.START,
-        (test_truevolt.LOOK, "+2;+0"),
+        (test_truevolt.POLL, "+2;+0"),
         ("R? 2", answer),
         ("ABOR", None),
         ("INIT", None),
@@ -158,9 +158,9 @@ def test_blocks_cut_short_in_the_memory_of_a_truevolt(answer: bytes) -> None:
 def test_commas_for_points_in_the_buffer_of_a_dmm6500() -> None:
     with ExpectedExchange(
         *test_dmm6500.START,
-        (test_dmm6500.LOOK, "1;1"),
+        (test_dmm6500.POLL, "1;1"),
         test_dmm6500.data(1, 1, "1,203E+01", "0,000000000"),
-        (test_dmm6500.LOOK, "1;1"),
+        (test_dmm6500.POLL, "1;1"),
         test_dmm6500.data(1, 1, "1.203E+01", "0.000000000"),
     ) as line:
         instrument = test_dmm6500.meter(line, Clock(step_ns=1000))

@@ -14,7 +14,7 @@ from tests.protocol.exchange import Clock, ExpectedExchange
 Step = tuple[str, str | Exception | None]
 IDN = ("*IDN?", "KEITHLEY INSTRUMENTS,MODEL DMM6500,04340543,1.0.01b")
 NO_ERROR = ("SYST:ERR?", '0,"No error;0;0 0"')
-LOOK = 'TRAC:ACT:STAR? "defbuffer1";:TRAC:ACT:END? "defbuffer1"'
+POLL = 'TRAC:ACT:STAR? "defbuffer1";:TRAC:ACT:END? "defbuffer1"'
 ARM: list[Step] = [
     ('TRIG:LOAD "DurationLoop",600,0.08,"defbuffer1"', None),
     ("INIT", None),
@@ -75,11 +75,11 @@ def test_a_whole_session() -> None:
         IDN,
         ("*LANG?", "SCPI"),
         *START,
-        (LOOK, "0;0"),
-        (LOOK, "1;3"),
+        (POLL, "0;0"),
+        (POLL, "1;3"),
         data(1, 3, "1.203E+01", "0.000000000", "9.9E+37", "0.100000250", "1.204E+01", "0.2000005"),
-        (LOOK, "1;3"),
-        (LOOK, "1;4"),
+        (POLL, "1;3"),
+        (POLL, "1;4"),
         data(4, 4, "1.205E+01", "0.30000075"),
         ("ABOR", None),
         ("TRIG:CONT REST", None),
@@ -127,9 +127,9 @@ def test_the_index_wraps() -> None:
     first = [0.1 * i for i in range(99)]
     with ExpectedExchange(
         *START,
-        (LOOK, "1;99"),
+        (POLL, "1;99"),
         values_from(1, first),
-        (LOOK, "3;2"),
+        (POLL, "3;2"),
         values_from(100, [9.9]),
         values_from(1, [10.0, 10.1]),
     ) as line:
@@ -144,9 +144,9 @@ def test_the_index_wraps() -> None:
 def test_stamps_that_start_again_are_a_new_epoch() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "1;2"),
+        (POLL, "1;2"),
         values_from(1, [0.0, 0.1]),
-        (LOOK, "1;4"),
+        (POLL, "1;4"),
         values_from(3, [0.0, 0.1]),
     ) as line:
         instrument = meter(line)
@@ -160,9 +160,9 @@ def test_stamps_that_start_again_are_a_new_epoch() -> None:
 def test_a_buffer_that_was_not_read_in_time_is_counted() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "1;20"),
+        (POLL, "1;20"),
         values_from(1, [0.1 * i for i in range(20)]),
-        (LOOK, "51;50"),
+        (POLL, "51;50"),
         values_from(51, [12.0 + 0.1 * i for i in range(50)]),
         values_from(1, [17.0 + 0.1 * i for i in range(50)]),
     ) as line:
@@ -182,11 +182,11 @@ def test_a_buffer_that_was_not_read_in_time_is_counted() -> None:
 def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "1;10"),
+        (POLL, "1;10"),
         values_from(1, [0.1 * i for i in range(10)]),
         ("ABOR", None),
         *ARM,
-        (LOOK, "1;12"),
+        (POLL, "1;12"),
         values_from(11, [1.0, 1.4]),
     ) as line:
         clock = Clock()
@@ -203,11 +203,11 @@ def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
 def test_a_meter_that_stopped_by_itself_is_started_again() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "1;1"),
+        (POLL, "1;1"),
         values_from(1, [0.0]),
-        (LOOK, "1;1"),
+        (POLL, "1;1"),
         ("TRIG:STAT?", "RUNNING;RUNNING;2"),
-        (LOOK, "1;1"),
+        (POLL, "1;1"),
         ("TRIG:STAT?", "IDLE;IDLE;3"),
         ("ABOR", None),
         *ARM,
@@ -226,7 +226,7 @@ def test_the_delay_is_tuned_to_the_interval() -> None:
     late = [0.102 * i for i in range(10)]
     with ExpectedExchange(
         *START,
-        (LOOK, "1;10"),
+        (POLL, "1;10"),
         values_from(1, late),
         ("ABOR", None),
         ('TRIG:LOAD "DurationLoop",600,0.078,"defbuffer1"', None),
@@ -243,7 +243,7 @@ def test_an_interval_that_is_too_short_is_refused() -> None:
         *COMMANDS,
         *CHECKS,
         *arm,
-        (LOOK, "1;10"),
+        (POLL, "1;10"),
         values_from(1, [0.025 * i for i in range(10)]),
     ) as line:
         instrument = meter(line, interval_s=0.02)
@@ -256,7 +256,7 @@ def test_an_interval_that_is_too_short_is_refused() -> None:
 def test_a_half_answer_loses_nothing(garbled: str) -> None:
     query, answer = values_from(1, [0.0])
     with ExpectedExchange(
-        *START, (LOOK, "1;1"), (query, garbled), (LOOK, "1;1"), (query, answer)
+        *START, (POLL, "1;1"), (query, garbled), (POLL, "1;1"), (query, answer)
     ) as line:
         instrument = meter(line)
         instrument.start()
@@ -267,8 +267,8 @@ def test_a_half_answer_loses_nothing(garbled: str) -> None:
 @pytest.mark.parametrize("nonsense", ["?!", b"\xff\xfe\n"])
 def test_a_meter_that_keeps_answering_nonsense_is_given_up(nonsense: str | bytes) -> None:
     query, _ = values_from(1, [0.0])
-    looks = [step for _ in range(3) for step in ((LOOK, "1;1"), (query, nonsense))]
-    with ExpectedExchange(*START, *looks) as line:
+    polls = [step for _ in range(3) for step in ((POLL, "1;1"), (query, nonsense))]
+    with ExpectedExchange(*START, *polls) as line:
         instrument = meter(line)
         instrument.start()
         instrument.read()
@@ -278,7 +278,7 @@ def test_a_meter_that_keeps_answering_nonsense_is_given_up(nonsense: str | bytes
 
 
 def test_the_answer_to_the_query_before() -> None:
-    with ExpectedExchange(*START, (LOOK, "1.2E+01,0.1"), (LOOK, "0;0")) as line:
+    with ExpectedExchange(*START, (POLL, "1.2E+01,0.1"), (POLL, "0;0")) as line:
         instrument = meter(line)
         instrument.start()
         assert instrument.read() == Batch()
@@ -286,7 +286,7 @@ def test_the_answer_to_the_query_before() -> None:
 
 def test_no_answer_says_what_was_asked() -> None:
     query, _ = values_from(1, [0.0])
-    with ExpectedExchange(*START, (LOOK, "1;1"), (query, NoAnswer("v12: nothing"))) as line:
+    with ExpectedExchange(*START, (POLL, "1;1"), (query, NoAnswer("v12: nothing"))) as line:
         instrument = meter(line)
         instrument.start()
         with pytest.raises(NoAnswer, match="1 readings were asked for"):
@@ -301,7 +301,7 @@ def test_no_answer_says_what_was_asked() -> None:
     ],
 )
 def test_a_front_panel_moved_at_night(moved: list[Step], status: Status) -> None:
-    with ExpectedExchange(*START, (LOOK, "0;0"), (LOOK, "1;1"), *moved, *START) as line:
+    with ExpectedExchange(*START, (POLL, "0;0"), (POLL, "1;1"), *moved, *START) as line:
         clock = Clock()
         instrument = meter(line, clock)
         instrument.start()

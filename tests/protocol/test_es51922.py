@@ -156,7 +156,7 @@ def test_what_is_no_reading_is_a_status(bad: bytes, status: Status) -> None:
         assert [s.status for s in batch.statuses] == [status]
 
 
-def test_a_finer_range_is_fine_and_a_low_battery_is_told_once() -> None:
+def test_a_finer_range_is_fine_and_a_low_battery_is_reported_once() -> None:
     low = frame(range_=0, flags="20080")
     instrument, line = meter(low, low)
     with line:
@@ -168,7 +168,7 @@ def test_a_finer_range_is_fine_and_a_low_battery_is_told_once() -> None:
         assert not instrument.read().statuses
 
 
-def test_a_battery_that_wavers_is_told_once_and_no_hold_is_cut() -> None:
+def test_a_battery_that_wavers_is_reported_once_and_no_hold_is_cut() -> None:
     low, good = frame(range_=0, flags="20080"), frame(range_=0)
     instrument, line = meter(frame(range_=0, flags="20082"), low, good, low)
     with line:
@@ -176,7 +176,7 @@ def test_a_battery_that_wavers_is_told_once_and_no_hold_is_cut() -> None:
     assert found == [[Status.HOLD], [Status.LOW_BATTERY], [], []]
 
 
-def test_an_automatic_range_is_told_once_a_change() -> None:
+def test_an_automatic_range_is_reported_once_a_change() -> None:
     shown = [frame(range_=1), frame(range_=0), frame(range_=0), frame(range_=1)]
     instrument, line = meter(*shown)
     with line:
@@ -195,7 +195,7 @@ def test_a_meter_that_sends_each_reading_twice() -> None:
     assert [s.status for b in batches for s in b.statuses] == [Status.DUPLICATE], "one event"
 
 
-def test_equal_frames_that_waited_while_the_program_did_not_look_are_readings() -> None:
+def test_equal_frames_that_waited_while_the_program_did_not_read_are_readings() -> None:
     instrument, line = meter(frame(), frame() * 3, step_ns=1_500_000_000)
     with line:
         instrument.read()
@@ -213,14 +213,16 @@ def test_two_equal_frames_at_once_in_the_time_of_one_are_one_reading() -> None:
     assert [s.status for batch in batches for s in batch.statuses] == [Status.DUPLICATE]
 
 
-def test_a_meter_that_is_faster_than_told_is_read_on_while_its_value_stays() -> None:
+def test_a_meter_that_is_faster_than_its_interval_is_read_on_while_its_value_stays() -> None:
     instrument, line = meter(*[frame()] * 30, step_ns=100_000_000)
     with line:
         batches = [instrument.read() for _ in range(30)]
     assert 6 <= sum(len(batch.blocks) for batch in batches) <= 12, "about two a second, not none"
 
 
-def test_digits_that_stay_are_told_when_they_changed_before_and_a_quiet_display_is_not() -> None:
+def test_digits_that_stay_are_reported_when_they_changed_before_and_a_quiet_display_is_not() -> (
+    None
+):
     quiet = [frame()] * 1300
     instrument, line = meter(*quiet)
     with line:
@@ -228,10 +230,10 @@ def test_digits_that_stay_are_told_when_they_changed_before_and_a_quiet_display_
     stuck = [frame(digits=f"1234{i % 3}") for i in range(100)] + quiet
     instrument, line = meter(*stuck)
     with line:
-        told = [instrument.read() for _ in stuck]
-    first = next(i for i, batch in enumerate(told) if batch.statuses)
+        reported = [instrument.read() for _ in stuck]
+    first = next(i for i, batch in enumerate(reported) if batch.statuses)
     assert first == 100 + 1200, "ten minutes after the last change"
-    assert told[first].statuses[0].status is Status.STUCK and told[first].blocks
+    assert reported[first].statuses[0].status is Status.STUCK and reported[first].blocks
 
 
 def test_unplugged() -> None:

@@ -97,7 +97,7 @@ def test_a_dm3058e_says_that_it_is_one_and_a_serial_line_ends_with_both() -> Non
     ("range_", "literal"),
     [(5e-4, "500E-6"), (5e-3, "5E-3"), (0.05, "50E-3"), (0.5, "500E-3"), (5.0, "5"), (1e3, "1000")],
 )
-def test_an_owon_is_told_a_range_as_its_list_of_commands_writes_it(
+def test_an_owon_is_sent_a_range_as_its_list_of_commands_writes_it(
     range_: float, literal: str
 ) -> None:
     assert owon_literal(range_) == literal
@@ -244,7 +244,7 @@ def test_a_meter_that_says_ok_to_each_command() -> None:
         assert instrument.read().blocks[0].values.tolist() == [-0.000142419]
 
 
-def test_a_stuck_reading_is_told_beside_the_value() -> None:
+def test_a_stuck_reading_is_reported_beside_the_value() -> None:
     noisy = [f"1.2{i % 7}E+01" for i in range(40)]
     stuck = ["1.25E+01"] * 12
     readings: list[Step] = [("MEAS1?", text) for text in [*noisy, *stuck]]
@@ -253,8 +253,8 @@ def test_a_stuck_reading_is_told_beside_the_value() -> None:
         instrument.start()
         batches = [instrument.read() for _ in readings]
         assert all(batch.blocks for batch in batches)
-        told = [[s.status for s in batch.statuses] for batch in batches]
-        assert told[0] == [] and told[-1] == [Status.STUCK]
+        reported = [[s.status for s in batch.statuses] for batch in batches]
+        assert reported[0] == [] and reported[-1] == [Status.STUCK]
 
 
 def test_settings() -> None:

@@ -71,7 +71,7 @@ def test_what_is_no_reading_is_a_status(answer: bytes, status: Status) -> None:
         assert [s.status for s in batch.statuses] == [status]
 
 
-def test_a_low_battery_is_told_once() -> None:
+def test_a_low_battery_is_reported_once() -> None:
     instrument, line = meter((b"A", reply(flags=0xC0)), (b"A", reply(flags=0xC0)))
     with line:
         instrument.start()

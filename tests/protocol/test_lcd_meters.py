@@ -95,7 +95,7 @@ def meter(
     return instrument, line
 
 
-def told(batch: Batch) -> list[Status]:
+def reported(batch: Batch) -> list[Status]:
     return [status.status for status in batch.statuses]
 
 
@@ -191,10 +191,10 @@ def test_what_is_no_reading_is_a_status(
         assert values(instrument.read()) == [12.0]
         batch = instrument.read()
     assert not batch.blocks
-    assert told(batch) == [status]
+    assert reported(batch) == [status]
 
 
-def test_a_symbol_of_its_makers_own_is_told_when_it_changes() -> None:
+def test_a_symbol_of_its_makers_own_is_reported_when_it_changes() -> None:
     usual = [fs9721_frame(f"120{i}", "DC", "V", "p2", "MIN") for i in range(3)]
     changed = fs9721_frame("1203", "DC", "V", "p2")
     instrument, line = meter("fs9721", usual[0], changed)
@@ -203,11 +203,13 @@ def test_a_symbol_of_its_makers_own_is_told_when_it_changes() -> None:
         instrument.start()
         line._unread = [changed, usual[1], usual[2]]
         batches = [instrument.read() for _ in range(3)]
-    assert told(batches[0]) == [Status.WRONG_FUNCTION], "what it was holds after a reconnection too"
+    assert reported(batches[0]) == [Status.WRONG_FUNCTION], (
+        "what it was holds after a reconnection too"
+    )
     assert [values(batch) for batch in batches] == [[], [12.01], [12.02]]
 
 
-def test_an_automatic_range_is_told_once_a_change(family: str) -> None:
+def test_an_automatic_range_is_reported_once_a_change(family: str) -> None:
     frame = FRAMES[family]
     shown = [
         frame("1234", "DC", "V", "p2", "AUTO"),
@@ -217,16 +219,16 @@ def test_an_automatic_range_is_told_once_a_change(family: str) -> None:
     instrument, line = meter(family, *shown)
     with line:
         batches = [instrument.read() for _ in shown]
-    assert [told(batch) for batch in batches] == [[], [Status.RANGE_CHANGED], []]
+    assert [reported(batch) for batch in batches] == [[], [Status.RANGE_CHANGED], []]
     assert batches[1].statuses[0].count == 0, "no reading is lost"
     assert [values(batch) for batch in batches] == [[12.34], [1.234], [1.235]]
 
 
-def test_a_low_battery_is_told_once(family: str) -> None:
+def test_a_low_battery_is_reported_once(family: str) -> None:
     low = FRAMES[family]("1234", "DC", "V", "p2", "BAT")
     instrument, line = meter(family, low, low)
     with line:
-        assert [told(instrument.read()) for _ in range(2)] == [[Status.LOW_BATTERY], []]
+        assert [reported(instrument.read()) for _ in range(2)] == [[Status.LOW_BATTERY], []]
 
 
 def test_half_frames_noise_and_the_way_back(family: str) -> None:
@@ -237,7 +239,14 @@ def test_half_frames_noise_and_the_way_back(family: str) -> None:
     with line:
         batches = [instrument.read() for _ in pieces]
     assert [values(b) for b in batches] == [[], [], [12.0], [12.0], [], [12.01]]
-    assert [told(b) for b in batches] == [[], [], [], [Status.UNREADABLE], [Status.UNREADABLE], []]
+    assert [reported(b) for b in batches] == [
+        [],
+        [],
+        [],
+        [Status.UNREADABLE],
+        [Status.UNREADABLE],
+        [],
+    ]
 
 
 def test_wrong_parity_makes_no_value(family: str) -> None:
@@ -257,7 +266,9 @@ def test_a_meter_that_sends_each_reading_twice(family: str) -> None:
     with line:
         batches = [instrument.read() for _ in shown]
     assert [v for b in batches for v in values(b)] == pytest.approx([12.0, 12.01, 12.02, 12.03])
-    assert [s for b in batches for s in told(b)] == [Status.DUPLICATE], "one event, not one each"
+    assert [s for b in batches for s in reported(b)] == [Status.DUPLICATE], (
+        "one event, not one each"
+    )
 
 
 def test_a_steady_value_is_no_duplicate(family: str) -> None:

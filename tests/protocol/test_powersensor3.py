@@ -65,7 +65,7 @@ def settings_with(**changes: Any) -> PowerSensor3Settings:
 
 
 def opening(table: list[bytes] | None = None) -> list[Any]:
-    """What is said until it is open."""
+    """The exchange until it is open."""
     entries = table or [entry(sensor) for sensor in range(8)]
     return [
         (b"T", None),
@@ -97,7 +97,7 @@ def values_of(batch: Batch, channel: str) -> list[float]:
     return [v for block in batch.blocks if block.channel == channel for v in block.values.tolist()]
 
 
-def told(batch: Batch) -> list[tuple[Status, int]]:
+def reported(batch: Batch) -> list[tuple[Status, int]]:
     return [(status.status, status.count) for status in batch.statuses]
 
 
@@ -144,7 +144,7 @@ def test_lost_bytes_are_counted_and_the_time_goes_on() -> None:
         instrument.read()
         clock.now_ns += 2_000_000
         batch = instrument.read()
-    assert told(batch) == [(Status.LOST, 4)]
+    assert reported(batch) == [(Status.LOST, 4)]
     t_ns = np.concatenate([b.t_ns for b in batch.blocks if b.channel == "current_0"])
     assert sorted(set(np.diff(t_ns).tolist())) == [50_000, 250_000]
 
@@ -157,7 +157,7 @@ def test_a_loss_longer_than_a_wrap_begins_an_epoch() -> None:
         clock.now_ns += 32_000_000
         second = instrument.read()
     assert not first.statuses
-    ((status, lost),) = told(second)
+    ((status, lost),) = reported(second)
     assert status is Status.LOST
     assert lost == pytest.approx(600, abs=21), "by the host's clock"
     epochs = [set((b.t_ns // EPOCH_NS).tolist()) for b in second.blocks if b.channel == "current_0"]
@@ -173,7 +173,7 @@ def test_a_stamp_with_a_wrong_bit_costs_one_frame() -> None:
         clock.now_ns += 2_000_000
         batch = instrument.read()
         rest = instrument.read()
-    assert told(batch) == [(Status.UNREADABLE, 1)]
+    assert reported(batch) == [(Status.UNREADABLE, 1)]
     t_ns = np.concatenate(
         [b.t_ns for b in (*batch.blocks, *rest.blocks) if b.channel == "voltage_0"]
     )
@@ -185,7 +185,7 @@ def test_a_frame_that_comes_twice_is_counted_once() -> None:
     instrument, line, _ = meter(data)
     with line:
         batch = instrument.read()
-    assert told(batch) == [(Status.DUPLICATE, 1)]
+    assert reported(batch) == [(Status.DUPLICATE, 1)]
     assert len(values_of(batch, "current_0")) == 16 + 20 - 1
 
 
@@ -194,16 +194,16 @@ def test_ends_of_a_sensor_are_overloads() -> None:
     instrument, line, _ = meter(stream(5, 800, levels=levels), stream(5, 1050))
     with line:
         batch = instrument.read()
-        assert told(batch) == [(Status.OVERLOAD, 4)]
+        assert reported(batch) == [(Status.OVERLOAD, 4)]
         assert values_of(batch, "voltage_0")[-4:] == [0.0] * 4, "no volts are a reading"
-        assert told(instrument.read()) == [(Status.OVERLOAD, 1)]
+        assert reported(instrument.read()) == [(Status.OVERLOAD, 1)]
 
 
-def test_a_marker_is_told_and_costs_nothing() -> None:
+def test_a_marker_is_reported_and_costs_nothing() -> None:
     instrument, line, _ = meter(stream(3, 800) + frame(950, marked=True) + stream(3, 1000))
     with line:
         batch = instrument.read()
-    assert told(batch) == [(Status.MARKER, 0)]
+    assert reported(batch) == [(Status.MARKER, 0)]
     assert len(values_of(batch, "current_0")) == 16 + 7 - 1
 
 

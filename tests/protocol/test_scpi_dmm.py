@@ -147,9 +147,9 @@ def test_an_answer_somewhat_late_says_how_much_is_unknown_about_its_time() -> No
         instrument = meter(line, Clock(step_ns=80_000_000))
         instrument.start()
         batch = instrument.read()
-        (look,) = batch.clock_pairs
-        assert look.device_ns == batch.blocks[0].t_ns[0] == look.host_ns - 40_000_000
-        assert look.round_trip_ns == 60_000_000 > 2e9 * instrument.channels[0].time_u_s
+        (pair,) = batch.clock_pairs
+        assert pair.device_ns == batch.blocks[0].t_ns[0] == pair.host_ns - 40_000_000
+        assert pair.round_trip_ns == 60_000_000 > 2e9 * instrument.channels[0].time_u_s
 
 
 def test_no_answer_says_what_to_do() -> None:
@@ -271,13 +271,13 @@ def test_another_maker_is_refused_and_generic_takes_any() -> None:
         assert meter(line, model="generic", range=10.0).open().model == "GDM8351"
 
 
-def test_the_telnet_port_of_a_meter_is_told_from_a_wrong_meter() -> None:
+def test_the_telnet_port_of_a_meter_is_distinguished_from_a_wrong_meter() -> None:
     prompted = ("*IDN?", ">>Siglent Technologies,SDM3065X,SDM36,3.01")
     with ExpectedExchange(prompted) as line, pytest.raises(ProtocolError, match="5025"):
         meter(line).open()
 
 
-def test_a_meter_that_echoes_is_told_from_a_wrong_one() -> None:
+def test_a_meter_that_echoes_is_distinguished_from_a_wrong_one() -> None:
     """A Fluke in terminal mode sends back what it is sent, and a prompt."""
     echo = ("*IDN?", "*IDN?")
     changes = {"resource": "ASRL/dev/ttyS0::INSTR", "baud": 9600}
@@ -320,7 +320,7 @@ def test_on_gpib_the_bus_does_remote_and_local(model: str) -> None:
         instrument.close()
 
 
-def test_auto_range_only_on_request_and_each_change_is_told_once() -> None:
+def test_auto_range_only_on_request_and_each_change_is_reported_once() -> None:
     def reading(value: str, range_: str) -> list[Step]:
         return [("READ?", value), ("VOLT:DC:RANG?", range_)]
 
@@ -338,10 +338,10 @@ def test_auto_range_only_on_request_and_each_change_is_told_once() -> None:
         instrument.start()
         batches = [instrument.read() for _ in range(6)]
         assert [bool(batch.blocks) for batch in batches] == [True, False, True, False, False, False]
-        told = [status for batch in batches for status in batch.statuses]
-        assert {status.status for status in told} == {Status.RANGE_CHANGED}
-        assert told[0].detail == "range 2, was 20"
-        assert "above 20 its limits are not known" in told[-1].detail
+        reported = [status for batch in batches for status in batch.statuses]
+        assert {status.status for status in reported} == {Status.RANGE_CHANGED}
+        assert reported[0].detail == "range 2, was 20"
+        assert "above 20 its limits are not known" in reported[-1].detail
 
 
 def test_an_auto_range_is_no_moved_panel_but_another_function_is() -> None:
@@ -362,7 +362,7 @@ def test_an_auto_range_is_no_moved_panel_but_another_function_is() -> None:
         assert instrument.read().blocks
 
 
-def test_a_stuck_reading_is_told_beside_the_value() -> None:
+def test_a_stuck_reading_is_reported_beside_the_value() -> None:
     noisy = [("READ?", f"+1.2{i % 10}E+01") for i in range(40)]
     stuck = [("READ?", "+1.25E+01")] * 12
     with ExpectedExchange(*start(), *noisy, *stuck) as line:

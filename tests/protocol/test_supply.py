@@ -101,13 +101,13 @@ def test_a_late_answer_has_no_known_time() -> None:
 
 @pytest.mark.parametrize("model", list(SWITCH))
 def test_switching_the_output_off_and_on(model: str) -> None:
-    command, query, said = SWITCH[model]
+    command, query, states = SWITCH[model]
     with ExpectedExchange(
         (command.format("OFF"), None),
-        (query, said["OFF"]),
+        (query, states["OFF"]),
         (command.format("ON"), None),
-        (query, said["OFF"]),
-        (query, said["ON"]),
+        (query, states["OFF"]),
+        (query, states["ON"]),
     ) as line:
         instrument = supply(line, model, power_cycle=True)
         instrument.switch(on=False)

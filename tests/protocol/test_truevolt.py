@@ -18,7 +18,7 @@ from instruments.reading import EPOCH_NS, Status
 from instruments.reading import Clock as ClockKind
 from tests.protocol.exchange import Clock, ExpectedExchange
 
-LOOK = "DATA:POIN?;:STAT:QUES:COND?"
+POLL = "DATA:POIN?;:STAT:QUES:COND?"
 IDN = ("*IDN?", "Keysight Technologies,34465A,MY54500000,A.02.14-02.40-02.14-00.49-02-01")
 NO_ERROR = ("SYST:ERR?", '+0,"No error"')
 COMMANDS: list[tuple[str, str | None]] = [
@@ -75,9 +75,9 @@ def test_a_whole_session() -> None:
     with ExpectedExchange(
         IDN,
         *START,
-        (LOOK, "+3;+0"),
+        (POLL, "+3;+0"),
         ("R? 3", block(values)),
-        (LOOK, "+0;+0"),
+        (POLL, "+0;+0"),
         ("ABOR", None),
         ("SYST:LOC", None),
     ) as line:
@@ -109,7 +109,7 @@ def test_the_interval_that_the_meter_really_has_counts() -> None:
     checks = [*CHECKS]
     checks[5] = ("SAMP:TIM?", "+1.00010000E-02")
     with ExpectedExchange(
-        *COMMANDS, *checks, (LOOK, "+2;+0"), ("R? 2", block("+1.0E-02,+1.0E-02"))
+        *COMMANDS, *checks, (POLL, "+2;+0"), ("R? 2", block("+1.0E-02,+1.0E-02"))
     ) as line:
         instrument = meter(line)
         instrument.start()
@@ -119,13 +119,13 @@ def test_the_interval_that_the_meter_really_has_counts() -> None:
 def test_an_overflow_is_a_status_and_a_new_epoch() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "+2;+0"),
+        (POLL, "+2;+0"),
         ("R? 2", block("+1.0E-02,+1.0E-02")),
-        (LOOK, "+50000;+16384"),
+        (POLL, "+50000;+16384"),
         ("ABOR", None),
         ("INIT", None),
         NO_ERROR,
-        (LOOK, "+1;+0"),
+        (POLL, "+1;+0"),
         ("R? 1", block("+2.0E-02")),
     ) as line:
         instrument = meter(line)
@@ -140,7 +140,7 @@ def test_an_overflow_is_a_status_and_a_new_epoch() -> None:
 
 
 def test_each_start_is_an_epoch() -> None:
-    with ExpectedExchange(*START, *START, (LOOK, "+1;+0"), ("R? 1", block("+2.0E-02"))) as line:
+    with ExpectedExchange(*START, *START, (POLL, "+1;+0"), ("R? 1", block("+2.0E-02"))) as line:
         instrument = meter(line)
         instrument.start()
         instrument.start()
@@ -150,7 +150,7 @@ def test_each_start_is_an_epoch() -> None:
 def test_a_block_cut_short_loses_the_count() -> None:
     with ExpectedExchange(
         *START,
-        (LOOK, "+2;+0"),
+        (POLL, "+2;+0"),
         ("R? 2", "#231+1.00000000E-02,+1.0000"),
         ("ABOR", None),
         ("INIT", None),
@@ -164,11 +164,11 @@ def test_a_block_cut_short_loses_the_count() -> None:
 
 
 def test_a_stale_answer_is_passed_over() -> None:
-    with ExpectedExchange(*START, (LOOK, "+1.0E-02"), (LOOK, "+0;+0")) as line:
+    with ExpectedExchange(*START, (POLL, "+1.0E-02"), (POLL, "+0;+0")) as line:
         instrument = meter(line)
         instrument.start()
         assert instrument.read() is not None
-    with ExpectedExchange(*START, (LOOK, "+1.0E-02"), (LOOK, "what?")) as line:
+    with ExpectedExchange(*START, (POLL, "+1.0E-02"), (POLL, "what?")) as line:
         instrument = meter(line)
         instrument.start()
         with pytest.raises(ProtocolError, match="i12"):
@@ -210,7 +210,7 @@ def test_a_setting_that_did_not_take(index: int, answer: str, message: str) -> N
 
 
 def test_no_answer_and_a_dead_line() -> None:
-    with ExpectedExchange(*START, (LOOK, NoAnswer("nothing"))) as line:
+    with ExpectedExchange(*START, (POLL, NoAnswer("nothing"))) as line:
         instrument = meter(line)
         instrument.start()
         with pytest.raises(NoAnswer, match="STAT:QUES"):
@@ -255,11 +255,11 @@ def test_a_front_panel_moved_at_night(moved: list[tuple[str, str | None]]) -> No
     one = ("R? 1", block("+1.0E-02"))
     with ExpectedExchange(
         *START,
-        *((LOOK, "+1;+0"), one),
-        *((LOOK, "+1;+0"), *CHECKS[1:3], one),
-        *((LOOK, "+7;+0"), *moved),
+        *((POLL, "+1;+0"), one),
+        *((POLL, "+1;+0"), *CHECKS[1:3], one),
+        *((POLL, "+7;+0"), *moved),
         *START,
-        *((LOOK, "+1;+0"), one),
+        *((POLL, "+1;+0"), one),
     ) as line:
         clock = Clock()
         instrument = meter(line, clock)
@@ -289,13 +289,13 @@ def test_an_agilent_34410a_is_triggered_again_when_its_samples_are_taken(
     with ExpectedExchange(
         ("*IDN?", "Agilent Technologies,34410A,MY1,2.35-2.35-0.09-46-09"),
         *start,
-        (LOOK, "+3;+0"),
+        (POLL, "+3;+0"),
         ("R? 3", block("+1.0E-02,+2.0E-02,+3.0E-02")),
-        (LOOK, "+0;+0"),
+        (POLL, "+0;+0"),
         ("ABOR", None),
         ("INIT", None),
         NO_ERROR,
-        (LOOK, "+1;+0"),
+        (POLL, "+1;+0"),
         ("R? 1", block("+2.0E-02")),
     ) as line:
         clock = Clock()

@@ -2,9 +2,8 @@
 
 The model does no I/O and reads no clock: the caller gives the time of a request's arrival
 (``submit_*`` returns when it is due) and of its completion (``complete``), and each millisecond
-(``tick``). All times
-are nanoseconds of the caller's monotonic clock. The same calls with the same seed give the same
-results.
+(``tick``). All times are nanoseconds of the caller's monotonic clock. The same calls with the same
+seed give the same results.
 
 Reads queue at dies, chosen by address, and at one bus: throughput rises with the queue depth and
 saturates. Writes are acknowledged from a buffer that empties at the speed that cache, garbage
@@ -26,7 +25,7 @@ TICK_NS: Final = 1_000_000
 BURST_GAP_NS: Final = 3_000_000
 """A burst of I/O has ended after this long with no request in flight."""
 GRANULE_BYTES: Final = 131_072
-"""Written and unwritten LBAs are told apart in pieces of this size (one byte of memory each)."""
+"""Written and unwritten LBAs are distinguished in pieces of this size (one byte of memory each)."""
 
 READ: Final = 0
 UNWRITTEN_READ: Final = 1

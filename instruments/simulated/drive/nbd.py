@@ -26,7 +26,7 @@ SECTOR_BYTES: Final = 512
 MAX_CLIENTS: Final = 256
 
 IDLE_NS: Final = 2_000_000
-"""Time between two looks at the clock while nothing is in flight."""
+"""Time between two readings of the clock while nothing is in flight."""
 _SPIN_NS = 15_000  # waking up takes about that long: the rest of a wait is spent polling
 
 _INIT = struct.Struct(">QQH").pack(0x4E42444D41474943, 0x49484156454F5054, 0b11)
@@ -375,7 +375,9 @@ class NbdServer:
             client.out.append(struct.pack(">QH", self._size, _TRANSMISSION_FLAGS) + padding)
             client.step = _Client.transmission
         elif option in (_GO, _INFO):
-            name_bytes = int.from_bytes(data[:4], "big")  # then the name, then a count and wishes
+            name_bytes = int.from_bytes(
+                data[:4], "big"
+            )  # then the name, then a count and information requests
             if name_bytes + 6 > len(data):
                 reply(_INVALID)
             elif name_bytes:

@@ -43,7 +43,7 @@ class DriveIdentity(_Section):
     power_on_hours: NotNegative
     power_cycles: Annotated[int, Field(ge=0)]
     max_power_watts: Positive
-    """Of power state 0, as Identify Controller tells it."""
+    """Of power state 0, as Identify Controller gives it."""
     lower_max_power_watts: Annotated[tuple[Positive, ...], Field(max_length=31)]
     """Of power states 1, 2 …: in those the drive slows down so as not to draw more."""
 
@@ -104,7 +104,7 @@ class WriteCache(_Section):
 
 
 class GarbageCollection(_Section):
-    """Random writes eat spare blocks; when none is left, steady state begins."""
+    """Random writes use up spare blocks; when none is left, steady state begins."""
 
     spare_bytes: Annotated[int, Field(ge=0)]
     """Random writes until steady state; not divided by the speed divisor."""
@@ -205,7 +205,7 @@ class ThrottleLevel(_Section):
 
 
 class Throttle(_Section):
-    """Both levels, and whether the SMART counters tell of them."""
+    """Both levels, and whether the SMART counters count them."""
 
     light: ThrottleLevel
     heavy: ThrottleLevel

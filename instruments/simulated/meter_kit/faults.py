@@ -21,7 +21,7 @@ SOCKET_NAME = "meters.sock"
 class Fault(StrEnum):
     """What can go wrong with a simulated meter.
 
-    ``MEMORY_OVERFLOW`` and ``MOVED`` (somebody turns its range at the front panel) happen at once.
+    ``MEMORY_OVERFLOW`` and ``MOVED`` (its range is changed at the front panel) happen at once.
     """
 
     SILENT = "silent"

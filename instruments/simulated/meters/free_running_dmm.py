@@ -32,7 +32,7 @@ REFRESH_S = {
 _NOISE = 2e-5
 """Of the range: a few digits."""
 _CHANGE_S = 0.4
-"""A Rigol is deaf while its relays switch."""
+"""A Rigol takes no command while its relays switch."""
 
 
 class FreeRunningConverter:
@@ -86,7 +86,7 @@ class FreeRunningConverter:
 
 
 class Dm3058Meter(ScpiServer):
-    """Rigol's own command set, once it is told to; deaf for a while after each change."""
+    """Rigol's own command set, after CMDSET; takes no command for a while after each change."""
 
     possible_faults = ScpiServer.possible_faults | {Fault.STUCK, Fault.MOVED}
 

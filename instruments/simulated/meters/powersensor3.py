@@ -57,7 +57,7 @@ class SensorPattern(Protocol):
 
 
 class FrameNumbers:
-    """Sensors 0 and 1 tell the frame's number, in thousands; no level is an overload."""
+    """Sensors 0 and 1 give the frame's number, in thousands; no level is an overload."""
 
     async def levels(self, begin_ns: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         """Numbers from ``first`` on; the other sensors stand at 512."""
@@ -117,7 +117,7 @@ def table_entry(sensor: int) -> bytes:
 
 
 class PowerSensor3Meter(SerialMeter):
-    """Answers the commands and streams; frames that nobody takes in time are lost."""
+    """Answers the commands and streams; frames that are not read in time are lost."""
 
     possible_faults = frozenset(
         {Fault.SILENT, Fault.DISCONNECT, Fault.NONSENSE, Fault.OVERLOAD, Fault.LOST_BYTES}
@@ -156,7 +156,7 @@ class PowerSensor3Meter(SerialMeter):
             await self._send_all(pack_frames(stamps, levels, marked))
 
     def received(self, data: bytes) -> None:
-        """Obey each letter."""
+        """Carry out each letter."""
         for letter in data.decode("latin-1"):
             if self._entries < SENSORS:
                 self._entries += 1

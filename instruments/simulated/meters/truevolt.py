@@ -23,7 +23,7 @@ _TIMER_MARGIN_S = 100e-6
 
 
 class TruevoltMeter(DcMeter):
-    """Samples into its memory whether anybody reads or not; the oldest readings fall out."""
+    """Samples into its memory whether it is read or not; the oldest readings are dropped."""
 
     possible_faults = DcMeter.possible_faults | {Fault.MEMORY_OVERFLOW}
 
@@ -72,7 +72,7 @@ class TruevoltMeter(DcMeter):
         await super().begin_fault(fault, seconds)
 
     def _stored(self) -> int:
-        """Readings in memory; those that fell out are counted as taken."""
+        """Readings in memory; those that were dropped are counted as taken."""
         if self._begun is None:
             return 0
         elapsed = self.clock.now() - self._begun - self.aperture_ns

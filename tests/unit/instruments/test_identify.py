@@ -18,7 +18,7 @@ class ScpiMeter:
     """Answers whole lines on a pseudo terminal; what it does not know, it tells of."""
 
     def __init__(self, *, identity: bytes, end: bytes) -> None:
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self._identity, self._end = identity, end
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
@@ -32,7 +32,7 @@ class ScpiMeter:
             data += os.read(self._master, 100)
             while self._end in data:
                 line, _, data = data.partition(self._end)
-                self.heard.append(line)
+                self.received.append(line)
                 if line == b"*IDN?":
                     os.write(self._master, self._identity + b"\r\n")
                 elif line not in (b"", b"SYST:REM", b"SYST:LOC", b"*CLS"):
@@ -59,7 +59,7 @@ def test_an_scpi_meter_on_a_serial_port_is_found_and_left_local() -> None:
     found = identify.identify_address(meter.path)
     meter.stop()
     assert (found.driver, found.model) == ("free_running_dmm", "XDM1041")
-    assert meter.heard == [b" ", b"SYST:REM", b"*IDN?", b"*CLS", b"SYST:LOC"]
+    assert meter.received == [b" ", b"SYST:REM", b"*IDN?", b"*CLS", b"SYST:LOC"]
     lines = identify.rig_lines(found, "meter1")
     assert lines[:5] == [
         "[instruments.meter1]",

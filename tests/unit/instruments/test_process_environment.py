@@ -51,11 +51,11 @@ async def test_fio(tmp_path: Path) -> None:
 def test_the_program_of_a_meter() -> None:
     line = ProcessLine("meter", ["env"], "env", "")
     line.open()
-    said = b""
-    while not said.endswith(b"\n") or b"LABCTL_OF" not in said:
-        said += line.read_some(5.0)
+    output = b""
+    while not output.endswith(b"\n") or b"LABCTL_OF" not in output:
+        output += line.read_some(5.0)
     line.close()
-    assert_clean(said.decode())
+    assert_clean(output.decode())
 
 
 def test_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

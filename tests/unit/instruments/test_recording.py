@@ -94,9 +94,9 @@ def test_what_was_raised_is_raised_again() -> None:
     instrument = replayed_instrument(parse_session(file_of("k204", K204, *events)))
     instrument.open()
     instrument.start()
-    with pytest.raises(ConnectionLost, match="case: lost /dev/ttyUSB1") as told:
+    with pytest.raises(ConnectionLost, match="case: lost /dev/ttyUSB1") as reported:
         instrument.read()
-    assert not isinstance(told.value, RecordingEnded)
+    assert not isinstance(reported.value, RecordingEnded)
 
 
 def test_a_driver_that_says_something_else() -> None:

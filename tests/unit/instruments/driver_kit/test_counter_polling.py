@@ -21,7 +21,7 @@ PERIOD_S = 0.18
 def test_eighty_polls_know_the_count_to_about_a_round_trip(
     interval_s: float, begin_s: float, drift_ppm: float, trip_s: float
 ) -> None:
-    """The bounds of each look alone are an interval wide; together they must be far closer."""
+    """The bounds of each poll alone are an interval wide; together they must be far closer."""
     polls = CounterPolling(PERIOD_S)
     interval_ns = interval_s * S
     true_ns = interval_ns * (1 + drift_ppm * 1e-6)

@@ -146,9 +146,11 @@ def test_importing_the_table_imports_no_driver() -> None:
         "import sys; import instruments.drivers; print('pyvisa' in sys.modules, 'numpy.ma' in "
         "sys.modules, any(m.startswith('instruments.drivers.') for m in sys.modules))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.split()[0] == "False"
-    assert said.stdout.split()[2] == "False"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.split()[0] == "False"
+    assert output.stdout.split()[2] == "False"
 
 
 def test_limits_of_the_service_guide() -> None:

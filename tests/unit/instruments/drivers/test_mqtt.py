@@ -80,7 +80,7 @@ def test_numbers_in_messages(payload: bytes, path: str, value: float | Status) -
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ({"topic": "a/+/b"}, "without"),
         ({"path": "a["}, "sensors"),
@@ -93,8 +93,8 @@ def test_numbers_in_messages(payload: bytes, path: str, value: float | Status) -
         ({"accuracy_floor": None}, "valid number"),
     ],
 )
-def test_mistakes_in_settings(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_mistakes_in_settings(change: dict[str, Any], output: str) -> None:
+    with pytest.raises(ValidationError, match=output):
         drivers.create("room", "mqtt", SETTINGS | change, time.monotonic_ns)
 
 

@@ -1,4 +1,4 @@
-"""What the simulated drive tells of itself: truth, trace, SMART; and what it is told."""
+"""What the simulated drive records: truth, state ring, SMART log; and its parameters."""
 
 from __future__ import annotations
 
