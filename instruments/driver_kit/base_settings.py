@@ -156,18 +156,13 @@ class VisaAddress(DriverSettings):
         return VisaLine(name, self.resource, self.visa_library, serial_format)
 
 
-class VisaSettings(VisaAddress, AccuracySettings):
-    """A multimeter on VISA."""
-
-    mains_hz: Literal[50, 60] = 50
-
-
-class MultimeterSettings(VisaSettings):
+class MultimeterSettings(VisaAddress, AccuracySettings):
     """DC volts or DC amps on one range, a reading each ``interval_s`` seconds.
 
     A driver narrows ``model`` to the models it knows.
     """
 
+    mains_hz: Literal[50, 60] = 50
     model: str
     function: DcFunction
     range: Positive

@@ -67,11 +67,6 @@ class Display:
     maker_symbols: int = 0
     """Bits with a meaning of the maker's own: some are always set, some are MAX or MIN."""
 
-    @property
-    def overload(self) -> bool:
-        """Whether it shows OL."""
-        return self.value is None
-
 
 @dataclass(frozen=True, slots=True)
 class MeterFamily:

@@ -82,8 +82,8 @@ def test_functions_and_ranges(
 
 def test_flags() -> None:
     assert decode(frame(flags="4008 ".replace(" ", "0"))).value == -12.345
-    assert decode(frame(flags="10080")).overload
-    assert decode(frame(flags="00880")).overload
+    assert decode(frame(flags="10080")).value is None
+    assert decode(frame(flags="00880")).value is None
     assert decode(frame(flags="20080")).low_battery
     assert decode(frame(flags="00082")).hold
     assert decode(frame(flags="02080")).relative
@@ -92,7 +92,7 @@ def test_flags() -> None:
     assert decode(frame(flags="00040")).ac
     auto = decode(frame(flags="000:0"))
     assert auto.dc and auto.auto_range
-    assert decode(frame(digits=":<?0:", flags="10080")).overload
+    assert decode(frame(digits=":<?0:", flags="10080")).value is None
 
 
 @pytest.mark.parametrize(
@@ -266,6 +266,6 @@ def test_recordings(name: str, function: str, value: float | None) -> None:
         assert decoded.function == function
         if value is not None:
             assert decoded.value == pytest.approx(value, abs=1.1e-3 * value)
-            assert decoded.dc and not decoded.overload
+            assert decoded.dc and decoded.value is not None
         else:
-            assert decoded.overload or decoded.extreme
+            assert decoded.value is None or decoded.extreme

@@ -17,7 +17,10 @@ from instruments.reading import Accuracy, Channel
 from instruments.simulated.drive.state_ring import StateReader
 from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.config import MeterConfig
-from instruments.simulated.meter_kit.probe import SHARE_OF_LIMITS, Errors, Probe
+from instruments.simulated.meter_kit.probe import Errors, Probe
+
+SHARE_OF_LIMITS = 0.9
+"""Errors are drawn within this share of the limits: noise and resolution need a little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,11 @@ class MeterParts:
         return Probe(self.state, self.config.point, shunt_ohm, self.config.leads_add)
 
     def errors(self, accuracy: Accuracy, purpose: str, noise: float = 0.0) -> Errors:
-        """Errors within the limits of ``accuracy``."""
-        return Errors.draw(accuracy, self.rng(purpose), noise, self.config.error_scale)
+        """Gain and offset anywhere within the limits of ``accuracy``, and noise."""
+        scale = self.config.error_scale
+        share = SHARE_OF_LIMITS * scale
+        gain, offset = self.rng(purpose).uniform(-share, share, 2)
+        return Errors(gain * accuracy.of_reading, offset * accuracy.floor, noise * scale)
 
     def range_errors(self, model: str, function: str, range_: float, noise: float) -> Errors:
         """Errors on a range: within the data sheet's limits, or else those in the settings.

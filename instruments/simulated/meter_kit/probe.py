@@ -9,12 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.reading import Accuracy
 from instruments.simulated.drive.state_ring import StateReader
 
-SHARE_OF_LIMITS = 0.9
-"""Errors are drawn within this share of the limits: noise and resolution need a little."""
-_TRACE_WAIT_S = 1.0
+_STATE_WAIT_S = 1.0
 
 
 class Probe:
@@ -25,16 +22,14 @@ class Probe:
     """
 
     def __init__(
-        self, trace: StateReader, point: str, shunt_ohm: float | None = None, added: float = 0.0
+        self, state: StateReader, point: str, shunt_ohm: float | None = None, added: float = 0.0
     ) -> None:
-        self._trace = trace
+        self._state = state
         self._factor = shunt_ohm or 1.0
         self._added = added
         rail, _, quantity = point.partition(".")
         self._is_temperature = point in ("composite", "case")
-        if not quantity and not self._is_temperature:
-            self._field = ""  # a whole rail: a supply asks for each quantity by its own probe
-        elif self._is_temperature:
+        if self._is_temperature:
             self._field = f"celsius_{point}"
         else:
             self._field = {"voltage": "volt_seconds_", "current": "coulombs_"}[quantity] + rail
@@ -46,14 +41,12 @@ class Probe:
 
         Waits until the drive has written that far, without holding up other meters.
         """
-        deadline = time.monotonic() + _TRACE_WAIT_S
-        while int(self._trace.latest()["t_ns"]) < int(end_ns[-1]):
-            if time.monotonic() > deadline:
-                break
+        deadline = time.monotonic() + _STATE_WAIT_S
+        while int(self._state.latest()["t_ns"]) < int(end_ns[-1]) and time.monotonic() < deadline:
             await asyncio.sleep(0.0005)
         if self._is_temperature:
-            return self._trace.at(self._field, end_ns)
-        return self._trace.means(self._field, begin_ns, end_ns) * self._factor + self._added
+            return self._state.at(self._field, end_ns)
+        return self._state.means(self._field, begin_ns, end_ns) * self._factor + self._added
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +56,6 @@ class Errors:
     gain: float
     offset: float
     noise: float
-
-    @classmethod
-    def draw(
-        cls, accuracy: Accuracy, rng: np.random.Generator, noise: float, scale: float = 1.0
-    ) -> Errors:
-        """Within the limits of ``accuracy``, uniformly; ``scale`` = 0 makes a perfect meter."""
-        share = SHARE_OF_LIMITS * scale
-        gain, offset = rng.uniform(-share, share, 2)
-        return cls(gain * accuracy.of_reading, offset * accuracy.floor, noise * scale)
 
     def apply(
         self, true: NDArray[np.float64], rng: np.random.Generator, resolution: float
