@@ -295,6 +295,15 @@ def test_with_its_extras_a_command_works(
     assert said.format(**lab.names) in told
 
 
+@pytest.mark.parametrize("extra", ["", *Extra])
+@pytest.mark.parametrize(
+    "line", ["doctor {rig}", "status", "demo --plan short.toml", "rigs", "plans", "report {run}"]
+)
+def test_the_first_commands_work_with_any_extra_or_none(lab: Lab, line: str, extra: str) -> None:
+    done = lab.run(line, *([extra] if extra else []))
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+
+
 def test_a_meter_behind_a_broker_tells_what_it_needs(lab: Lab) -> None:
     done = lab.run("doctor {room}")
     said = " ".join(done.stdout.split())

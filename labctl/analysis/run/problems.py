@@ -24,7 +24,7 @@ from labctl.analysis.readings.host_clock import host_problems
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.fio.results import FioResult
-from labctl.record.events import EventKind, Outcome
+from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Pattern, Role
@@ -201,6 +201,7 @@ def run_problems(
             line += ", not back at the end"
         lines.append(line)
     lines += _interruptions(record)
+    lines += _repeated_phases(record)
     lines += _held_up(record, channels, spans)
     lines += host_problems(record)
     lines += _status_problems(record)
@@ -230,6 +231,22 @@ def _interruptions(record: RunRecord) -> Iterator[str]:
         where = "between phases" if phase is None else f"in phase {phase.index + 1} ({phase.label})"
         gap_s = _seconds(event.data.get("gap_s"))
         yield f"interrupted {where}, resumed after {gap_s:.1f} s"
+
+
+def _repeated_phases(record: RunRecord) -> Iterator[str]:
+    """A line for each phase that was done again, with why the first time did not count."""
+    phases = {phase.index: phase for phase in record.header.phases}
+    ends: dict[int, list[Event]] = {}
+    for event in record.events:
+        index = event.data.get("index")
+        if event.kind == EventKind.PHASE_ENDED and isinstance(index, int) and index in phases:
+            ends.setdefault(index, []).append(event)
+    for index, found in ends.items():
+        first = found[0].data
+        if len(found) > 1 and first.get("outcome") != Outcome.COMPLETED:
+            why = str(first.get("reason") or first.get("outcome"))
+            label = phases[index].label
+            yield f"phase {index + 1} ({label}) was done {_times(len(found))}: at first {why}"
 
 
 def _held_up(

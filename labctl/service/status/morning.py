@@ -129,7 +129,9 @@ def _report(job: Job, runs: Path) -> JobReport:
         by_guard = last.outcome is AttemptOutcome.ABORTED
         look_at.append(f"{'stopped by a limit' if by_guard else 'failed'}: {job.reason}")
     if len(job.attempts) > 1:
-        look_at.append(f"it took {len(job.attempts)} attempts: labctl queue show {job.id}")
+        first = next((one for one in job.attempts if one.reason), None)
+        why = f" (the first: {first.reason.splitlines()[0]})" if first is not None else ""
+        look_at.append(f"it took {len(job.attempts)} attempts{why}: labctl queue show {job.id}")
     if last.run is not None:
         try:
             report |= _found(_summary(runs / last.run), look_at)

@@ -68,6 +68,16 @@ def test_it_names_watts_throttling_troubles_and_failures(runs: Path) -> None:
     assert json.loads(json.dumps(found.to_json()))["waiting"] == 1
 
 
+def test_it_says_why_the_first_attempt_failed(runs: Path) -> None:
+    run = "20260101T000000Z_bench_short"
+    tried = (
+        attempt(NOW_S, None, AttemptOutcome.FAILED, "i12: no answer\nin all"),
+        attempt(NOW_S + 700, run, AttemptOutcome.COMPLETED),
+    )
+    text = "\n".join(lines(morning([job(1, state=JobState.DONE, attempts=tried)], runs, NOW_S)))
+    assert "it took 2 attempts (the first: i12: no answer): labctl queue show 1" in text
+
+
 @pytest.mark.parametrize(
     "damage", ["", "[]", "{}", '{"phases": 3}', '{"phases": [3]}', "[" * 100_000]
 )
