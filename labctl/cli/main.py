@@ -210,6 +210,10 @@ class LazyGroup(TyperGroup):
         """The command of that name; None where there is none."""
         command = COMMANDS.get(RENAMED.get(cmd_name, cmd_name))
         if command is None:
+            if ctx is not None and not ctx.resilient_parsing:
+                from labctl.toml_reading import meant
+
+                ctx.fail(f"No such command {cmd_name!r}{meant(cmd_name, COMMANDS)}")
             return None
         if cmd_name in RENAMED and not ctx.resilient_parsing:
             from labctl.cli.terminal.renamed import say_renamed

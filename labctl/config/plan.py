@@ -36,7 +36,7 @@ from labctl.config.steps import Fill, Step, sync_burst
 from labctl.config.sweeps import Resume, Sweep, WhenPhaseFails
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import Pattern, Phase, Role
-from labctl.toml_reading import is_file, mistakes_of, parse_toml, read_configuration
+from labctl.toml_reading import is_file, meant, mistakes_of, parse_toml, read_configuration
 
 BUILT_IN = Path(__file__).parent / "plans"
 
@@ -176,7 +176,7 @@ def load_plan(name_or_file: str, scale: float | None = None) -> tuple[Plan, str]
     """
     path = built_in_plans().get(name_or_file, Path(name_or_file))
     if not is_file(path):
-        known = ", ".join(built_in_plans())
+        known = ", ".join(built_in_plans()) + meant(name_or_file, built_in_plans())
         raise ConfigurationError(
             [Mistake("plan", "name", name_or_file, f"no such file; built-in plans: {known}")]
         )

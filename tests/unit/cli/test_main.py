@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,15 @@ def test_a_dry_run_does_not_ask_the_machine_of_the_drive(tmp_path: Path) -> None
     done = labctl("run", rig, "demo", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0 and "phases" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == [rig]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("docter",), "No such command 'docter': is 'doctor' meant?"),
+        (("run", "nvme-adapter", "demoo", "--dry-run"), "is 'demo' meant?"),
+    ],
+)
+def test_a_misspelt_word_leads_to_the_one_that_was_meant(words: tuple[str, ...], said: str) -> None:
+    done = labctl(*words, env={**os.environ, "LABCTL_RIGS": str(EXAMPLES)})
+    assert done.returncode == 2 and said in done.stderr, done.stderr
