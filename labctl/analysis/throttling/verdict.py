@@ -48,13 +48,13 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     limit = _cool_below(phase, found)
     if warning is not None and limit is not None and warmest < limit:
         return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
-    busy_host = [
+    others = [
         item
         for item in own
-        if item.cause == Cause.HOST_STALL and item.iops_during >= STALLED * item.iops_before
+        if item.cause != Cause.HOST_STALL or item.iops_during >= STALLED * item.iops_before
     ]
-    if busy_host:
-        return ThrottleVerdict(OPEN, f"heat may hide behind this: {busy_host[0].evidence}")
+    if others:
+        return ThrottleVerdict(OPEN, f"heat may hide behind this: {others[0].evidence}")
     fell = _fell(phase, own)
     if fell:
         says = "names no warning temperature" if warning is None else f"warns at {warning:.0f} °C"
@@ -63,8 +63,7 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
-        unproven = [item for item in own if item.cause == Cause.WRITE_CACHE and not item.costly]
-        unproven += [item for item in found if item.cause == Cause.UNKNOWN]
+        unproven = [item for item in found if item.cause == Cause.UNKNOWN]
         if unproven:
             words = "may be heat, and the drive names no warning temperature"
             return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
