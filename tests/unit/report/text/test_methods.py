@@ -19,7 +19,7 @@ from tests.unit.synthetic_run import IDLE, WORK, Bench, Load, build
 
 def test_a_run_from_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = build(tmp_path, Bench(loads=(IDLE, *WORK[1:-1], WORK[-1])))
-    analyse(run.path, 400.0, 10.0, 150_000.0, 99.9, 500.0, False)
+    analyse(run.path, 400.0, 10.0, 150_000.0, 99.9, 500.0)
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     assert "Consistency" not in text, "its phases are too short to tell"
@@ -27,7 +27,7 @@ def test_a_run_from_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert heading in text
     assert "energy per byte cannot be told from read" in text
     assert "wake-up spikes are not measurable" in text
-    analyse(run.path, 400.0, 10.0, 150_000.0, 99.9, 500.0, True)
+    analyse(run.path, 400.0, 10.0, 150_000.0, 99.9, 500.0, json_output=True)
     data = json.loads(capsys.readouterr().out)
     assert data["models"][0]["inseparable"] == {"byte": ["read"]}
     assert data["steady"] == []
