@@ -21,7 +21,8 @@ def seen(points: int, seconds_each: int = 10) -> tuple[SoFar, View]:
     view = full_view()
     for index in range(points + 1):
         phase = replace(PHASE, index=index, queue_depth=2**index)
-        rails = {"12V": LiveRail(12.0, 0.25 * (index + 1))}
+        amps = 0.25 * (index + 1)
+        rails = {"12V": LiveRail(12.0, amps, 12.0 * amps)}
         view = replace(view, phase=phase, rails=rails)
         for second in range(seconds_each):
             so_far.look(view, (index * seconds_each + second) * NS_PER_S)
