@@ -21,7 +21,7 @@ def replay_figure(replays: Sequence[ReplayResult]) -> Figure | None:
     bound = any(one.busy is not None and one.busy.source == BOUND for one in replays)
     shown = (
         ("mb_per_s", "MB/s"),
-        ("service_mean_us", "mean service time (µs)"),
+        ("service_mean_us", "mean service time"),
         ("busy_pct", "disk busy, at most (%)" if bound else "disk busy (%)"),
         ("watts", "mean power (W)"),
     )

@@ -15,6 +15,7 @@ from labctl.analysis.results import Estimate, PhaseResult
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
+    LATENCY,
     PREFIXED,
     Chart,
     Datasets,
@@ -26,7 +27,7 @@ from labctl.report.charts.theme import (
     triangles,
 )
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import estimate_columns, prefixed, with_uncertainty
+from labctl.report.numbers import estimate_columns, latency_text, prefixed, with_uncertainty
 from labctl.report.panels import LARGE_BLOCK_BYTES
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))
@@ -74,7 +75,8 @@ def bars(datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colo
         value, u = row[name], row.get(f"{name}_u")
         if value is None:
             continue
-        text = prefixed(value) if u is None else with_uncertainty(Estimate(value, u))
+        of_time = latency_text(value) if name.endswith("_us") else prefixed(value)
+        text = of_time if u is None else with_uncertainty(Estimate(value, u))
         low, high = (value, value) if u is None else (value - u, value + u)
         rows.append(
             {
@@ -94,7 +96,8 @@ def bars(datasets: Datasets, numbers: Sequence[Row], name: str, title: str, colo
         axis=alt.Axis(ticks=False, labelLimit=260, labelPadding=6, domain=False),
     )  # fmt: skip
     scale = alt.Scale(domain=[0, top * 1.25 or 1.0], nice=False)
-    x = alt.X("y:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PREFIXED, tickCount=4))
+    labels = LATENCY if name.endswith("_us") else PREFIXED
+    x = alt.X("y:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=labels, tickCount=4))
     layers = [
         data.mark_bar(color=colour, height={"band": 0.7}).encode(x=x, y=y),
         data.mark_rule(color=INK).encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y),

@@ -18,6 +18,7 @@ from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import (
     GROUPED,
     INK,
+    LATENCY,
     PREFIXED,
     Chart,
     Datasets,
@@ -106,7 +107,7 @@ def _figure(
         ("iops", "IOPS, linear", BLUE, False),
         ("iops", "IOPS, logarithmic", BLUE, True),
         ("watts", "mean power (W)", AMBER, False),
-        ("latency_mean_us", "mean latency (µs)", GREEN, False),
+        ("latency_mean_us", "mean latency", GREEN, False),
     ]
     parts = [
         _saturation_panel(datasets, numbers, along, title, column, what, colour, log=log)
@@ -152,7 +153,7 @@ def _saturation_panel(
             )  # fmt: skip
     values = [row["y"] for row in rows]
     low, high = min(values), max(float(row["high"]) for row in rows)
-    labels = GROUPED if column == "watts" else PREFIXED
+    labels = GROUPED if column == "watts" else LATENCY if column.endswith("_us") else PREFIXED
     scale, axis = log_y(low, high) if log else linear_y(0.0, high * 1.12 or 1.0, labels)
     x = alt.X(
         "x:Q", title=along_title, scale=alt.Scale(domain=[0, rows[-1]["x"] * 1.02], nice=False),
