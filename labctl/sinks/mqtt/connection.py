@@ -65,6 +65,8 @@ class _Client(aiomqtt.Client):
         try:
             return await super().__aenter__()
         except BaseException:
+            # aiomqtt's own handler asks a future that is cancelled by now, and asyncio prints that
+            self._client.on_disconnect = None
             self._client.disconnect()  # else the socket stays open when the broker does not answer
             raise
 
