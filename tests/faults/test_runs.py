@@ -427,8 +427,13 @@ idle_after_s = 2
 [[sweeps]]
 pattern = "write"
 block_size = "128k"
-queue_depth = [32, 33]
+queue_depth = 32
 duration_s = 4
+[[sweeps]]
+pattern = "write"
+block_size = "128k"
+queue_depth = 33
+duration_s = 10
 """
 
 

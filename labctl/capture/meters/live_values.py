@@ -48,6 +48,11 @@ class Recent:
         """The mean over their time."""
         return mean_over_time((self.t_ns - self.t_ns[0]).astype(np.float64), self.values)
 
+    @property
+    def newest(self) -> float:
+        """The last of them: of a temperature, which a limit must not see late."""
+        return float(self.values[-1])
+
     @classmethod
     def of(cls, value: float | None) -> Recent | None:
         """One reading; None without a value."""
@@ -244,7 +249,7 @@ class Monitor:
             for rail in self._rails:
                 rails[rail.name] = live_rail(rail, fresh.get(rail.voltage), fresh.get(rail.current))
             celsius = {
-                sensor: fresh[name].mean
+                sensor: fresh[name].newest
                 for sensor, name in self._temperatures.items()
                 if name in fresh
             }

@@ -130,7 +130,7 @@ class RunView:
     def _newest(self, name: str) -> float | None:
         """The present value of a channel; None when it is not known."""
         found = self._recent(name)
-        return None if found is None else found.mean
+        return None if found is None else found.newest
 
     def _recent(self, name: str) -> Recent | None:
         """What a channel shows now, on the run's timebase; None when it is not known."""

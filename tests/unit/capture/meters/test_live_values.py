@@ -146,3 +146,14 @@ def test_status_and_watch_show_the_same_from_the_files(
     on_disk: Callable[..., LiveRail], looked: bool
 ) -> None:
     assert on_disk(looked).watts == pytest.approx(0.25 * 12.0 + 0.5 * 11.6, rel=0.02)
+
+
+def test_a_temperature_is_the_newest_reading_and_no_mean_that_comes_late_to_its_limit() -> None:
+    now_ns = 100 * S
+    monitor = Monitor(lambda: now_ns)
+    monitor.describe((), {"composite": "t.composite"}, [info("t.composite", interval_s=10.0)], 1)
+    for seconds, celsius in ((80, 40.0), (90, 50.0), (100, 60.0)):
+        now_ns = seconds * S
+        block = Block("composite", np.array([now_ns]), np.array([celsius]))
+        monitor.batch("t", Batch((block,)))
+        assert monitor.view().celsius == {"composite": celsius}
