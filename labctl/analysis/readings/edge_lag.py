@@ -51,6 +51,10 @@ INCONSISTENT_FROM = 1.5
 """Multiple of U, on top of the uncertainty of its clock, from which a lag is inconsistent. It
 makes k = 3: three correct channels in a thousand are called inconsistent."""
 
+FEWEST_EDGES = 2
+"""Edges from which a lag can be inconsistent: how far the workload itself steps late or by degrees
+is in no fit, only in the scatter of the edges."""
+
 
 MOST_COST = 12.5
 """Largest cost that one edge adds to a lag: that of one reading five standard deviations away. A
@@ -114,7 +118,7 @@ def edge_lag(
     seen_best = sorted(found, key=lambda edge: -edge.step)[:MAX_EDGES]
     mean, variance = _common_lag(seen_best)
     u_ns = COVERAGE_FACTOR * math.sqrt(variance)
-    if len(seen_best) > 1:
+    if len(seen_best) >= FEWEST_EDGES:
         weights = np.array([1.0 / (edge.spread_ns**2 + edge.boundary_ns**2) for edge in seen_best])
         apart = np.array([edge.lag_ns for edge in seen_best]) - mean
         scatter = float(weights @ apart**2 / weights.sum()) / (len(seen_best) - 1)
@@ -125,7 +129,8 @@ def edge_lag(
         lag_ms=mean * 1e-6,
         u_ms=u_ns * 1e-6,
         edges=len(seen_best),
-        consistent=abs(mean) <= INCONSISTENT_FROM * u_ns + doubt_ns,
+        consistent=len(seen_best) < FEWEST_EDGES
+        or abs(mean) <= INCONSISTENT_FROM * u_ns + doubt_ns,
         clock_u_ms=doubt_ns * 1e-6,
     )
 

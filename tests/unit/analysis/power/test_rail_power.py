@@ -292,6 +292,15 @@ def test_each_channel_of_a_rail_has_its_lag(late_ms: float, digits: int) -> None
     assert all(line.startswith("12V: v.voltage follows the workload ") for line in told)
 
 
+def test_one_edge_alone_contradicts_no_clock() -> None:
+    """The workload itself may have stepped late there: only the scatter of edges shows that."""
+    rail_, spans = sagging(0.2, 6)
+    few, two = rail_lags(rail_, spans[:2], None)[1], rail_lags(rail_, spans[:3], None)[1]
+    assert (few.edges, two.edges) == (1, 2)
+    assert few.lag_ms > 2 * few.u_ms and few.consistent
+    assert not two.consistent
+
+
 def test_a_channel_without_a_step_has_no_lag() -> None:
     """A voltmeter of one digit in 12 V does not see the sag."""
     rail_, spans = sagging(0.0, 0)
