@@ -24,7 +24,7 @@ from labctl.printable import printable, printable_lines
 from labctl.record.bundle import Manifest
 from labctl.record.events import Event
 from labctl.record.json_values import parse_json
-from labctl.record.layout import EVENTS_FILE, HEADER_FILE
+from labctl.record.layout import ABOUT_FILE, EVENTS_FILE, HEADER_FILE
 from labctl.record.phase import Pattern, Role
 from labctl.record.reader import RunRecord
 from labctl.report.csv_text import csv_text
@@ -184,10 +184,13 @@ def spoil(run: Path) -> None:
         event["reason"] = name
     for name in HOSTILE:
         more = {"t": EPOCH_NS + 10**10, "instrument": name, "reason": name, "channel": name}
-        for kind in (name, "instrument_lost", "status_began", "not_restored"):
-            events.insert(-1, {**more, "kind": kind, "status": name, "detail": name})
+        for kind in (name, "instrument_lost", "status_began", "not_restored", "mark"):
+            said = {"status": name, "detail": name, "text": name, "source": name}
+            events.insert(-1, {**more, "kind": kind, **said})
     (run / EVENTS_FILE).write_text("".join(json.dumps(event) + "\n" for event in events))
     (run / "fio" / "odd\x1b\n").write_text("")
+    own = {"title": everything, "note": everything}
+    (run / ABOUT_FILE).write_text(json.dumps(own))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -253,6 +256,8 @@ COMMANDS = (
     ("report", "a"),
     ("analyse", "a"),
     ("analyse", "a", "--json"),
+    ("analyse", "a", "--from", "0", "--to", "1"),
+    ("analyse", "a", "--from", "mark\x1b[31m"),
     ("review", "a"),
     ("compare", "a", "b", "--html", "page.html"),
     ("compare", "a", "b", "--csv"),

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labctl.analysis.results import Series
-from labctl.analysis.stats.running_stats import RunningStats
+from labctl.analysis.stats.running_stats import RunningStats, dot
 from labctl.analysis.stats.uncertainty import Scatter, scatter_of_phase
 from labctl.analysis.stats.variogram import Variogram
 
@@ -101,11 +101,6 @@ def times_stood_for(t: Floats, span: float, nominal: float) -> Floats:
     return stood
 
 
-def _dot(one: Floats, other: Floats) -> float:
-    """Their scalar product, by this thread alone: numpy's own starts threads for so little."""
-    return float(np.einsum("i,i->", one, other))
-
-
 class TimeMean:
     """Takes readings of a span of time part by part; O(n) time, fixed memory.
 
@@ -161,19 +156,19 @@ class TimeMean:
         self._weight += weight
         low, high = values[:-1], values[1:]
         both = low + high
-        self._sum += _dot(stood, both) / 2
+        self._sum += dot(stood, both) / 2
         squares = values * values
         np.add(squares[:-1], squares[1:], out=both)
-        self._squares += _dot(stood, both) / 2
+        self._squares += dot(stood, both) / 2
         apart = np.subtract(high, low, out=both)
-        self._differences += _dot(apart, apart)
+        self._differences += dot(apart, apart)
         if usual is not steps:
             self._variogram.add(np.where(steps > LOST * usual, np.nan, apart))
         else:
             self._variogram.add(apart)
-        self._steps_sq += _dot(stood, stood)
+        self._steps_sq += dot(stood, stood)
         apart *= stood
-        self._half_steps_sq += _dot(apart, apart) / 2
+        self._half_steps_sq += dot(apart, apart) / 2
 
     @property
     def n(self) -> int:

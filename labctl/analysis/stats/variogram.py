@@ -16,6 +16,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from labctl.analysis.stats.running_stats import dot
+
 Floats = NDArray[np.float64]
 
 LEFT_OF_SLOPE = 1 / 6
@@ -25,14 +27,6 @@ over h has the variance 2D is away from the line by the area of a Brownian bridg
 
 SHARED = 3
 """Neighbouring pairs of differences that depend on each other: they share a reading."""
-
-
-def _sum(values: Floats) -> float:
-    return float(np.einsum("i->", values))
-
-
-def _dot(one: Floats, other: Floats) -> float:
-    return float(np.einsum("i,i->", one, other))
 
 
 class Variogram:
@@ -63,16 +57,16 @@ class Variogram:
         squares = np.multiply(apart, apart, out=self._squares[:n])
         products = np.multiply(apart[:-1], apart[1:], out=self._products[: n - 1])
         one, other = squares[:-1], squares[1:]
-        if math.isnan(_sum(products)):
+        if math.isnan(float(products.sum())):
             known = ~np.isnan(products)
             one, other, products = one[known], other[known], products[known]
-        nearby = (_sum(one) + _sum(other)) / 4
+        nearby = (float(one.sum()) + float(other.sum())) / 4
         self._n += len(products)
         self._nearby += nearby
-        self._grown += nearby + _sum(products)
+        self._grown += nearby + float(products.sum())
         # the sum of ((one + other) / 4 + products)²
-        fourths = _dot(one, one) + _dot(other, other) + 18 * _dot(products, products)
-        thirds = _dot(one, products) + _dot(other, products)
+        fourths = dot(one, one) + dot(other, other) + 18 * dot(products, products)
+        thirds = dot(one, products) + dot(other, products)
         self._grown_sq += fourths / 16 + thirds / 2
 
     @property

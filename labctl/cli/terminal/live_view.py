@@ -19,6 +19,7 @@ from rich.text import Text
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
 from labctl.cli.terminal.so_far import SoFar, total_watts
+from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.timebase import NS_PER_S
 
@@ -177,7 +178,7 @@ def _event_line(run: Run, event: Event) -> str:
         case EventKind.HELD_UP:
             return f"labctl stood still for {data['seconds']:.1f} s (meters may miss readings)"
         case EventKind.DRIVE_COUNTERS:
-            moved = ", ".join(f"{name} {a} → {b}" for name, (a, b) in data["moved"].items())
+            moved = ", ".join(counter_words(name, a, b) for name, (a, b) in data["moved"].items())
             return f"thermal counters of {_drive_name(data)} moved: {moved}"
         case EventKind.DRIVE_SILENT:
             return f"{_drive_name(data)} does not tell its SMART: {data['reason']}"
