@@ -2,9 +2,14 @@
 # make test   what a change can break, in minutes
 # make test-long  kill storms, built-in plans, the wheel alone (LABCTL_KILLS, LABCTL_RESUME_KILLS)
 # make test-vm  the drive in another machine: a virtual one with an emulated NVMe drive
-# make check  lint, types, import contracts
+# make check  lint, types, import contracts, and that all tests load
 # make bench  the figures of docs/figures.md as ratios to controls (FIGURES=--page renews the page)
+# make bench-hours  what points that end by themselves save of a plan's hours (HOURS=--help)
+# make bench-screens  how long the dashboards take over 1,000 runs in an InfluxDB 2.x (SCREENS=--help)
+# make bench-lab  what 40 rigs at work cost broker, database and who looks at them (LAB=--help)
 # make judge  how true every U is, by runs of which the truth is known (SEED=, REGIMES=, JUDGE=--page)
+# make judge-import  how often the truth is inside U of recordings that were imported (IMPORTS=--help)
+# make judge-stopping  whether points that end by themselves hold (STOPPING=--help)
 # make docs   the documentation as a site in site/, which opens without a server
 # make chaos  kills, stops, full disks, unplugged meters at random (MINUTES=20, SEED=, CHAOS=--page)
 # make soak   the same without kills of the daemon, and whether its memory and handles stay flat
@@ -26,15 +31,17 @@ GRAFANA_PORT := $(or $(LABCTL_GRAFANA_PORT),3000)
 PINNED := $(CI)
 DUT_VM := $(or $(DUT_VM),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/labctl/dut-vm)
 
-.PHONY: demo test test-long test-vm check docs bench judge chaos soak stack env system servers clean constraints
+.PHONY: demo test test-long test-vm check docs bench bench-hours bench-screens bench-lab judge judge-import judge-stopping chaos soak stack env system servers clean constraints
 
+# In the checkout, where labctl looks for runs, too.
+DEMO = $(BIN)/labctl demo --runs $(or $(LABCTL_RUNS),runs)
 ifdef STACK
 demo: stack
-	@set -a && . $(STACK_ENV) && $(BIN)/labctl demo --grafana http://127.0.0.1:$(GRAFANA_PORT) \
+	@set -a && . $(STACK_ENV) && $(DEMO) --grafana http://127.0.0.1:$(GRAFANA_PORT) \
 		--to "http://127.0.0.1:$(INFLUX_PORT)?org=labctl&bucket=labctl"
 else
 demo: env
-	@$(BIN)/labctl demo
+	@$(DEMO)
 endif
 
 # Five on two cores: every test waits now and then, for fio or for a meter. A module's tests stay together:
@@ -57,6 +64,7 @@ check: env
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/pytest --collect-only -m "" > /dev/null || $(BIN)/pytest --collect-only -m ""
 
 # A person's machine gets the group when it is first asked for; CI has it from constraints.txt.
 docs: env
@@ -74,8 +82,23 @@ stack: env
 bench: env
 	$(BIN)/python -m tests.benchmarks $(FIGURES)
 
+bench-hours: env
+	$(BIN)/python -m tests.benchmarks.hours_saved $(HOURS)
+
+bench-screens: env
+	$(BIN)/python -m tests.benchmarks.wall_screens $(SCREENS)
+
+bench-lab: env
+	$(BIN)/python -m tests.benchmarks.lab_at_work $(LAB)
+
 judge: env
 	$(BIN)/python -m tests.judge $(if $(SEED),--seed $(SEED)) $(JUDGE) $(REGIMES)
+
+judge-import: env
+	$(BIN)/python -m tests.judge_import $(IMPORTS)
+
+judge-stopping: env
+	$(BIN)/python -m tests.judge_stopping $(STOPPING)
 
 CHAOS_RUN = $(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),20) $(if $(SEED),--seed $(SEED))
 chaos: servers env

@@ -14,4 +14,7 @@ PROVISIONING_DIR = ROOT / "provisioning"
 HOME_DASHBOARD = JSON_DIR / "labctl-overview.json"
 COMPOSE_FILE = ROOT / "stack" / "compose.yaml"
 
-__all__ = ["COMPOSE_FILE", "HOME_DASHBOARD", "JSON_DIR", "PROVISIONING_DIR", "ROOT"]
+HEARTBEAT_S = 5
+"""How often a rig on which a run is on says so to the database."""
+
+__all__ = ["COMPOSE_FILE", "HEARTBEAT_S", "HOME_DASHBOARD", "JSON_DIR", "PROVISIONING_DIR", "ROOT"]

@@ -1,8 +1,10 @@
 """InfluxQL in Grafana: queries, annotations and template variables.
 
-Raw InfluxQL is answered by InfluxDB 1.x, 2.x and 3.x alike. ``$timeFilter`` and ``$__interval``
-are Grafana's. A variable is always written ``/^${name:regex}$/``: the explicit format escapes what
-has a meaning in a regular expression and joins several values with ``|``, in every version.
+Raw InfluxQL is answered by InfluxDB 1.x and 2.x alike, and by 3 according to its documentation.
+``$timeFilter``, ``$__interval``, ``${__from}`` and ``${__to}`` are Grafana's. A variable stands in
+a pattern as ``${name:regex}``, mostly ``/^${name:regex}$/``: the explicit format escapes what has a
+meaning in a regular expression and joins several values with ``|``, in every version. Only the
+quoted name of a column is ``"${name:raw}"``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import dashboard as model
 
+from dashboards.palette import BLUE, ORANGE, PINK, RED
+
 DATASOURCE_NAME = "labctl"
 """Name and uid of the data source alike: Grafana 9 keeps the name in a variable, 10 the uid."""
 
@@ -24,6 +28,9 @@ ALL = "$__all"
 THROTTLED = '"kind" = \'throttle\' AND "severity" = \'warning\' AND "duration_s" > 0'
 """Intervals in which heat or a power limit throttled the drive: not the end of a write cache or
 garbage collection (severity "info"), nor what was withdrawn after the run (no duration)."""
+
+OF_A_RUN = '"run" !~ /_idle(-\\d+)?$/'
+"""Not of an idle record, which is named so: that one ended is no outcome."""
 
 
 def matches(*tags: str) -> str:
@@ -56,13 +63,13 @@ class Query(Dataquery, Builder[Dataquery]):
         }
 
 
-def rows(query: str) -> Query:
+def rows(query: str, ref: str = "A") -> Query:
     """A query whose rows are wanted as they are.
 
     Tags are selected as columns, never grouped by: Grafana's versions differ in what they make
     of several series in a table.
     """
-    return Query(query, result="table")
+    return Query(query, ref=ref, result="table")
 
 
 class Annotation(model.AnnotationQuery, Builder[model.AnnotationQuery]):
@@ -97,7 +104,7 @@ class Annotation(model.AnnotationQuery, Builder[model.AnnotationQuery]):
 
 
 def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
-    """Throttling as red regions, lost meters in orange, marks in purple, phases on request."""
+    """Throttling as red regions, lost meters in orange, marks in pink, phases on request."""
 
     condition = f" AND {where}" if where else ""
 
@@ -109,10 +116,10 @@ def event_annotations(where: str = "") -> list[Builder[model.AnnotationQuery]]:
         return Annotation(name, color, query, enabled)
 
     return [
-        events("Throttling", "red", THROTTLED),
-        events("Meters", "orange", '"kind" =~ /^instrument_(lost|back|stuck)$/'),
-        events("Marks", "purple", "\"kind\" = 'mark'"),
-        events("Phases", "blue", "\"kind\" = 'phase_started'", enabled=False),
+        events("Throttling", RED, THROTTLED),
+        events("Meters", ORANGE, '"kind" =~ /^instrument_(lost|back|stuck)$/'),
+        events("Marks", PINK, "\"kind\" = 'mark'"),
+        events("Phases", BLUE, "\"kind\" = 'phase_started'", enabled=False),
     ]
 
 
@@ -131,13 +138,29 @@ def distinct(tag: str, field: str, measurement: str, where: str = "") -> str:
     """The values of a tag within the time range, and no others.
 
     ``SHOW TAG VALUES … WHERE time`` reads whole shards (a week); a tag taken along in a
-    subselect is exact.
+    subselect is exact. ``first`` reads one point of each series, not all of them.
     """
     condition = f"$timeFilter AND {where}" if where else "$timeFilter"
     return (
-        f'SELECT distinct("{tag}") FROM '
-        f'(SELECT "{field}", "{tag}" FROM "{measurement}" WHERE {condition})'
+        f'SELECT distinct("{tag}") FROM (SELECT first("{field}") FROM "{measurement}" '
+        f'WHERE {condition} AND "{tag}" != \'\' GROUP BY "{tag}")'
     )
+
+
+LAST_MONTH = "time > now() - 30d"
+"""For what was last, whatever the time range: a rig that is silent for days is still a rig."""
+
+RIGS = f'SHOW TAG VALUES FROM "rig" WITH KEY = "rig" WHERE {LAST_MONTH}'
+"""Every rig with a heartbeat in the last month or so (whole shards are read: the index alone)."""
+
+
+def rig_to_watch() -> build.QueryVariable:
+    """The rig, chosen once, when the dashboard is loaded.
+
+    A list that followed the time range would lose a rig that is silent, and Grafana would show the
+    first rig of the list in its place.
+    """
+    return one("rig", "Rig", RIGS).refresh(model.VariableRefresh.ON_DASHBOARD_LOAD)
 
 
 def one(name: str, label: str, query: str, newest_first: bool = False) -> build.QueryVariable:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
-from grafana_foundation_sdk.builders import barchart, bargauge, common, stat, table, timeseries
+from grafana_foundation_sdk.builders import barchart, common, stat, table, timeseries
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import statetimeline as state_timeline
 from grafana_foundation_sdk.cog.builder import Builder
@@ -15,7 +15,8 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.influx import DATASOURCE
-from dashboards.mappings import colored_text
+from dashboards.mappings import NO_COLOR, coloured
+from dashboards.palette import BAD_COLOR, GREY, HUES, RAIL_COLORS, WARNING_COLOR
 
 GAP_MS = 15_000
 """Readings further apart than this are not joined by a line."""
@@ -23,7 +24,9 @@ GAP_MS = 15_000
 LEAST_COLUMN_PX = 106
 """The least width of a table's column. Grafana's own 150 cut off the right half of a wide one."""
 
-OK_COLOR, WARNING_COLOR, BAD_COLOR = "green", "orange", "red"
+
+IN_WATTS = "suffix: W"
+"""Never mW beside W on one axis, as Grafana's own unit would have it."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,28 @@ MISSING = ("/.*/", [prop("noValue", "–")])
 "no value" text for it too, in each empty cell and tooltip, where that text would be wrong."""
 
 
+def in_color(color: str) -> model.DynamicConfigValue:
+    """An override of a series' colour."""
+    return prop("color", {"mode": "fixed", "fixedColor": color})
+
+
+RAILS_IN_COLOUR = [(f"/^(.*_)?{rail}$/i", [in_color(color)]) for rail, color in RAIL_COLORS.items()]
+"""Overrides of the series of rails."""
+
+
+_LAST_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+BY_NAME = [
+    (f"/[{_LAST_CHARACTERS[place :: len(HUES)]}]$/i", [in_color(color)])
+    for place, color in enumerate(HUES)
+]
+"""Overrides of every series: a colour by the last character of its name, so that it is the same
+whatever other series there are. Grafana's colours by place have red among them."""
+
+
 def limit_line(color: str) -> list[model.DynamicConfigValue]:
     """Overrides that make a series a limit: dashed, without fill, out of the stack."""
     return [
-        prop("color", {"mode": "fixed", "fixedColor": color}),
+        in_color(color),
         prop("custom.lineStyle", {"fill": "dash", "dash": [10, 8]}),
         prop("custom.lineWidth", 1),
         prop("custom.fillOpacity", 0),
@@ -102,7 +123,7 @@ def limit_line(color: str) -> list[model.DynamicConfigValue]:
 
 def severity_colors() -> list[model.DynamicConfigValue]:
     """Overrides for the severity of an event."""
-    return colored_text({"info": "text", "warning": WARNING_COLOR, "error": BAD_COLOR})
+    return coloured({"info": NO_COLOR, "warning": WARNING_COLOR, "error": BAD_COLOR})
 
 
 def steps(*edges: tuple[float | None, str]) -> build.ThresholdsConfig:
@@ -114,22 +135,27 @@ def steps(*edges: tuple[float | None, str]) -> build.ThresholdsConfig:
     )
 
 
+def thresholds(*edges: tuple[float | None, str]) -> model.DynamicConfigValue:
+    """:func:`steps` for some fields only."""
+    found = [{"value": value, "color": color} for value, color in edges]
+    return prop("thresholds", {"mode": "absolute", "steps": found})
+
+
 def by_threshold() -> build.FieldColor:
     """Colour a value by its threshold."""
     return build.FieldColor().mode(model.FieldColorModeId.THRESHOLDS)
 
 
-def by_series() -> build.FieldColor:
-    """A colour for each series. By place: "by name" exists only since Grafana 9.5."""
-    return build.FieldColor().mode(model.FieldColorModeId.PALETTE_CLASSIC)
+def in_grey() -> build.FieldColor:
+    """What no override gives a colour of its own is grey."""
+    return build.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(GREY)
 
 
 def legend(*calcs: str) -> common.VizLegendOptions:
-    """A legend below the chart: a table when there are values to show."""
-    mode = common_models.LegendDisplayMode.TABLE if calcs else common_models.LegendDisplayMode.LIST
+    """One line below the chart, with values of each series."""
     return (
         common.VizLegendOptions()
-        .display_mode(mode)
+        .display_mode(common_models.LegendDisplayMode.LIST)
         .placement(common_models.LegendPlacement.BOTTOM)
         .show_legend(True)
         .calcs(list(calcs))
@@ -146,14 +172,15 @@ def over_time(
     unit: str,
     *queries: Builder[Dataquery],
     size: Size,
-    calcs: tuple[str, ...] = ("lastNotNull", "max"),
+    calcs: tuple[str, ...] = ("lastNotNull",),
 ) -> timeseries.Panel:
     """Lines over time. A missing reading is a hole in the line, never a straight stroke."""
     panel = _with_text(timeseries.Panel(), text, size, unit, queries)
+    for name, color in (MISSING, *BY_NAME):
+        panel.override_by_regexp(name, color)
     return (
-        panel.override_by_regexp(*MISSING)
-        .interval("1s")
-        .color_scheme(by_series())
+        panel.interval("1s")
+        .color_scheme(in_grey())
         .draw_style(common_models.GraphDrawStyle.LINE)
         .line_width(1)
         .fill_opacity(10)
@@ -164,30 +191,77 @@ def over_time(
     )
 
 
+def _big(
+    text: PanelText, unit: str, queries: Sequence[Builder[Dataquery]], size: Size, fields: str
+) -> stat.Panel:
+    reduce = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+    return (
+        _with_text(stat.Panel(), text, size, unit, queries)
+        .color_scheme(by_threshold())
+        .thresholds(steps((None, "text")))
+        .reduce_options(reduce.fields(f"/^({fields})$/" if fields else ""))
+        .graph_mode(common_models.BigValueGraphMode.NONE)
+        .color_mode(common_models.BigValueColorMode.VALUE)
+    )
+
+
+def letters(name_px: int, value_px: int) -> common.VizTextDisplayOptions:
+    """Sizes of a name and a value beside each other: Grafana's own leaves the value 30 % of the
+    width, which is too little for words."""
+    return common.VizTextDisplayOptions().title_size(name_px).value_size(value_px)
+
+
+def numbers(
+    text: PanelText, unit: str, *queries: Builder[Dataquery], size: Size, fields: str = ""
+) -> stat.Panel:
+    """Values with their names: of the columns that ``fields`` matches, or of numbers."""
+    named = common_models.BigValueTextMode.VALUE_AND_NAME
+    return _big(text, unit, queries, size, fields).text_mode(named).text(letters(13, 22))
+
+
 def number(
     text: PanelText, unit: str, query: Builder[Dataquery], size: Size, field: str = ""
 ) -> stat.Panel:
-    """One big value: the last one, or the last one of the column ``field``."""
-    reduce = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
+    """One value, as big as the panel: the last one, or the last one of the column ``field``."""
+    alone = common_models.BigValueTextMode.VALUE
+    return _big(text, unit, [query], size, field).text_mode(alone)
+
+
+def texts_of(
+    query: Builder[Dataquery], no_data: str, *shown: tuple[str, str, str, int]
+) -> list[stat.Panel]:
+    """A panel for each text of the row that the query brings: (title, what it shows, the column,
+    the panel's width)."""
+    return [
+        number(PanelText(title, description, no_data), "string", query, Size(width, 3), field)
+        for title, description, field, width in shown
+    ]
+
+
+MOST_TILES = 100
+
+
+def tiles(text: PanelText, query: Builder[Dataquery], size: Size, field: str) -> stat.Panel:
+    """One tile a row, side by side, with the text of the column ``field``, filled with the colour
+    of its mapping."""
+    every_row = common.ReduceDataOptions().values(True).calcs([]).limit(MOST_TILES)
     return (
-        _with_text(stat.Panel(), text, size, unit, [query])
-        .color_scheme(by_threshold())
-        .thresholds(steps((None, "text")))
-        .reduce_options(reduce.fields(f"/^{field}$/" if field else ""))
-        .graph_mode(common_models.BigValueGraphMode.NONE)
-        .color_mode(common_models.BigValueColorMode.VALUE)
-        .text_mode(common_models.BigValueTextMode.AUTO)
+        number(text, "string", query, size)
+        .reduce_options(every_row.fields(f"/^{field}$/"))
+        .orientation(common_models.VizOrientation.VERTICAL)
+        .color_mode(common_models.BigValueColorMode.BACKGROUND)
     )
 
 
 def bars(
-    text: PanelText, unit: str, query: Builder[Dataquery], size: Size, stacked: bool = False
+    text: PanelText, unit: str, *queries: Builder[Dataquery], size: Size, stacked: bool = False
 ) -> barchart.Panel:
     """Bars over the first text column, in the order of the rows."""
+    panel = _with_text(barchart.Panel(), text, size, unit, queries)
+    for name, color in (MISSING, *BY_NAME):
+        panel.override_by_regexp(name, color)
     return (
-        _with_text(barchart.Panel(), text, size, unit, [query])
-        .override_by_regexp(*MISSING)
-        .color_scheme(by_series())
+        panel.color_scheme(in_grey())
         .orientation(common_models.VizOrientation.VERTICAL)
         .stacking(common_models.StackingMode.NORMAL if stacked else common_models.StackingMode.NONE)
         .show_value(common_models.VisibilityMode.AUTO)
@@ -202,25 +276,11 @@ def bars(
     )
 
 
-def gauge_bars(text: PanelText, unit: str, query: Builder[Dataquery], size: Size) -> bargauge.Panel:
-    """One horizontal bar a series, with its name also where it is the only one, coloured by
-    threshold."""
-    return (
-        _with_text(bargauge.Panel(), text, size, unit, [query])
-        .display_name("${__series.name}")
-        .color_scheme(by_threshold())
-        .orientation(common_models.VizOrientation.HORIZONTAL)
-        .display_mode(common_models.BarGaugeDisplayMode.BASIC)
-        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
-        .min(0)
-    )
-
-
 def states(text: PanelText, query: Builder[Dataquery], size: Size) -> state_timeline.Panel:
     """Which state held when."""
     return (
         _with_text(state_timeline.Panel(), text, size, "string", [query])
-        .color_scheme(by_series())
+        .color_scheme(in_grey())
         .merge_values(True)
         .show_value(common_models.VisibilityMode.AUTO)
         .row_height(0.8)
@@ -231,8 +291,8 @@ def states(text: PanelText, query: Builder[Dataquery], size: Size) -> state_time
     )
 
 
-def listing(text: PanelText, query: Builder[Dataquery], size: Size) -> table.Panel:
+def listing(text: PanelText, *queries: Builder[Dataquery], size: Size) -> table.Panel:
     """A table of the rows as they come."""
-    panel = _with_text(table.Panel(), text, size, "string", [query])
+    panel = _with_text(table.Panel(), text, size, "string", queries)
     narrow = ("/.*/", [prop("custom.minWidth", LEAST_COLUMN_PX)])
     return panel.override_by_regexp(*MISSING).override_by_regexp(*narrow).show_header(True)

@@ -1,241 +1,324 @@
-"""Rig live: what one rig is doing now, for the person beside it and the screen on the wall."""
+"""Rig live: what one rig is doing now, for the person beside it and the screen on the wall.
+
+Everything fits a screen of 1920 × 1080. Nothing but the rig is chosen: a screen on
+the wall follows its rig from run to run, whatever drive is in it.
+"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import common
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders.timeseries import Panel
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common as common_models
+from grafana_foundation_sdk.models import dashboard as model
 
+from dashboards.heartbeat import HEARD, LATELY, NOT_HEARD, RIG, STATES, state_as
 from dashboards.influx import (
+    OF_A_RUN,
+    THROTTLED,
     Query,
     datasource_variable,
-    distinct,
     event_annotations,
-    matches,
-    one,
+    rig_to_watch,
     rows,
-    several,
 )
-from dashboards.mappings import METERS, text_mappings
+from dashboards.mappings import METERS, THROTTLING_COLORS, as_override, value_mappings
+from dashboards.mappings import PHASES as PHASE_MAPPINGS
 from dashboards.page import page
+from dashboards.palette import BAD_COLOR, BLUE, OK_COLOR, ORANGE, WARNING_COLOR
 from dashboards.panels import (
-    BAD_COLOR,
-    OK_COLOR,
-    WARNING_COLOR,
+    IN_WATTS,
+    RAILS_IN_COLOUR,
     PanelText,
     Size,
+    in_color,
+    letters,
     limit_line,
     listing,
     number,
+    numbers,
     over_time,
     prop,
-    row,
     severity_colors,
     states,
     steps,
+    texts_of,
+    thresholds,
 )
-from dashboards.workload import only_queue_depth
+from dashboards.throttling import throttling_list
+from dashboards.workload import ALL_TOGETHER, only_queue_depth
 
 UID = "labctl-rig-live"
-CHOSEN = matches("rig", "drive", "run")
-RIG = matches("rig")
 NO_RUN = "No run on this rig in the time range"
-NO_DAEMON = "No heartbeat of this rig in the time range"
+NO_HEARTBEAT = "No heartbeat of this rig in the time range"
 
-PHASES = (
-    f'FROM "event" WHERE time > ${{__from}}ms - 1d AND time < ${{__to}}ms AND {CHOSEN} '
-    'AND "kind" =~ /^(phase_started|run_ended)$/'
-)
+SINCE_YESTERDAY = f"time > ${{__from}}ms - 1d AND time < ${{__to}}ms AND {RIG}"
 """From a day before the time range on: a phase of an hour began before the last minutes."""
 
+PHASES = (
+    f'FROM "event" WHERE {SINCE_YESTERDAY} AND {OF_A_RUN} '
+    'AND "kind" =~ /^(phase_started|run_ended)$/'
+)
 
 NO_LEGEND = prop("custom.hideFrom", {"viz": False, "legend": True, "tooltip": True})
 
 
-def _now() -> build.Row:
-    last = f"{PHASES} ORDER BY time DESC LIMIT 1"
-    total = (
-        'SELECT sum("watts") AS "total" FROM (SELECT last("watts") AS "watts" FROM "power" '
-        f'WHERE $timeFilter AND {CHOSEN} GROUP BY "rail") WHERE $timeFilter'
+def _names() -> list[Builder[model.Panel]]:
+    """Rig, drive, run and phase, from the newest event: in sight on a wall, too. Whether what is
+    shown is of now says the state."""
+    newest = rows(f'SELECT "rig", "drive", "run", "title" {PHASES} ORDER BY time DESC LIMIT 1')
+
+    rig, *others = texts_of(
+        newest,
+        NO_RUN,
+        ("Rig $rig", "The rig that is shown.", "rig", 4),
+        ("Drive", "The drive of its last run: serial number, or model.", "drive", 4),
+        ("Run", "Its last run.", "run", 7),
+        ("Phase", "The phase that is running, or how the run ended.", "title", 6),
     )
-    margin = (
-        'SELECT last("margin") FROM (SELECT "warning_celsius" - "celsius" AS "margin" '
-        f'FROM "temperature" WHERE $timeFilter AND {CHOSEN})'
-    )
-    return row(
-        "Now",
-        number(
-            PanelText("Phase", "The phase that is running, or how the run ended.", NO_RUN),
-            "string",
-            rows(f'SELECT "title" {last}'),
-            Size(8, 4),
-            field="title",
+    state = number(
+        PanelText(
+            "State",
+            "By the last heartbeat. Silent: two are missing, and what is shown here is not of now.",
+            NO_HEARTBEAT,
         ),
+        "none",
+        rows(state_as("state")),
+        Size(3, 3),
+    )
+    in_colour = state.mappings(STATES).color_mode(common_models.BigValueColorMode.BACKGROUND)
+    return [rig, in_colour, *others]
+
+
+def _now() -> list[Builder[model.Panel]]:
+    total = (
+        'SELECT "watts" AS "total" FROM '
+        f'(SELECT last("alive") AS "alive", "watts" FROM "rig" WHERE {HEARD})'
+    )
+    of_sensors = (
+        'SELECT max("over") AS "over" FROM (SELECT last("over") AS "over" FROM '
+        '(SELECT "celsius" - "warning_celsius" AS "over" FROM "temperature" '
+        f'WHERE {HEARD} GROUP BY "drive", "sensor") '
+        f'WHERE {LATELY} GROUP BY "drive", "sensor") WHERE {LATELY}'
+    )
+    over = f'SELECT "over" AS "over WCTEMP" FROM ({of_sensors}) WHERE "over" > 0'
+    below = f'SELECT "over" * -1 AS "below WCTEMP" FROM ({of_sensors}) WHERE "over" <= 0'
+    heartbeat = f'FROM "rig" WHERE $timeFilter AND {RIG}'
+    return [
         number(
             PanelText("Queue depth", "Requests that fio keeps under way.", NO_RUN),
             "string",
-            rows(f'SELECT "title" {last}'),
-            Size(3, 4),
+            rows(f'SELECT "title" {PHASES} ORDER BY time DESC LIMIT 1'),
+            Size(2, 3),
             field="title",
         ).mappings(only_queue_depth()),
         number(
-            PanelText("Power", "Sum over the rails of their last mean over a bin.", NO_RUN),
-            "watt",
+            PanelText(
+                "Power now", "Sum over the rails, by the last heartbeat (every 5 s).", NOT_HEARD
+            ),
+            IN_WATTS,
             Query(total),
-            Size(4, 4),
-        ).decimals(3),
+            Size(4, 3),
+        ).decimals(2),
         (
-            number(
+            numbers(
                 PanelText(
-                    "Below WCTEMP",
-                    "Kelvins left to the drive's warning temperature. Negative: over it.",
-                    "No warning temperature known",
+                    "Heat",
+                    "Kelvins that the hottest sensor is below or over the drive's own warning "
+                    "temperature (WCTEMP), within the last 15 s.",
+                    "No temperature heard, or no WCTEMP known",
                 ),
-                "celsius",
-                Query(margin),
-                Size(3, 4),
+                "suffix: K",
+                Query(over, alias="over WCTEMP"),
+                Query(below, alias="below WCTEMP", ref="B"),
+                size=Size(4, 3),
             )
             .decimals(1)
-            .thresholds(steps((None, BAD_COLOR), (0, WARNING_COLOR), (5, OK_COLOR)))
+            .override_by_name("over WCTEMP", [thresholds((None, BAD_COLOR))])
+            .override_by_name("below WCTEMP", [thresholds((None, WARNING_COLOR), (5, OK_COLOR))])
         ),
+        (
+            numbers(
+                PanelText(
+                    "Throttling",
+                    "The verdict on the last phase that ended, and when the last stretch of "
+                    "throttling ended. Both are known at the end of a phase.",
+                    "No phase has ended",
+                ),
+                "string",
+                rows(
+                    'SELECT last("throttling") AS "last phase" FROM "phase" '
+                    f"WHERE {SINCE_YESTERDAY} AND {ALL_TOGETHER}"
+                ),
+                rows(
+                    f'SELECT last("end_ms") AS "throttled until" FROM "event" '
+                    f"WHERE {SINCE_YESTERDAY} AND {THROTTLED}",
+                    "B",
+                ),
+                size=Size(5, 3),
+                fields="last phase|throttled until",
+            )
+            .orientation(common_models.VizOrientation.HORIZONTAL)
+            .text(letters(13, 16))
+            .override_by_name("last phase", [as_override(_VERDICTS)])
+            .override_by_name(
+                "throttled until", [prop("unit", "dateTimeFromNow"), thresholds((None, BAD_COLOR))]
+            )
+        ),
+        numbers(
+            PanelText("Volts", "Last volts of each rail, at the drive's side.", NO_RUN),
+            "suffix: V",
+            Query(
+                f'SELECT last("volts") AS "volts" FROM "power" WHERE $timeFilter AND {RIG} '
+                'GROUP BY "rail"',
+                alias="$tag_rail",
+            ),
+            size=Size(5, 3),
+        ).decimals(3),
         number(
-            PanelText("Meters", "Whether every meter of the rig yields readings.", NO_DAEMON),
+            PanelText("Meters", "Whether every meter of the rig yields readings.", NO_HEARTBEAT),
             "none",
-            Query(f'SELECT last("meters_ok") FROM "rig" WHERE $timeFilter AND {RIG}'),
-            Size(3, 4),
+            Query(f'SELECT last("meters_ok") {heartbeat}'),
+            Size(2, 3),
         ).mappings(METERS),
         (
             number(
                 PanelText(
                     "Journal lag",
-                    "How far what is in this database lies behind the journal.",
-                    NO_DAEMON,
+                    "How far what is in this database lies behind the journal. It grows while the "
+                    "database is away, and goes back when it has caught up: nothing is lost.",
+                    NO_HEARTBEAT,
                 ),
                 "s",
-                Query(f'SELECT last("journal_lag_s") FROM "rig" WHERE $timeFilter AND {RIG}'),
-                Size(3, 4),
+                Query(f'SELECT last("journal_lag_s") {heartbeat}'),
+                Size(2, 3),
             )
             .decimals(1)
             .thresholds(steps((None, OK_COLOR), (5, WARNING_COLOR), (60, BAD_COLOR)))
         ),
-    )
+    ]
 
 
-def _drive() -> build.Row:
-    size = Size(12, 9)
-    by_bin = f"WHERE $timeFilter AND {CHOSEN} GROUP BY time($__interval)"
+_VERDICTS = value_mappings(
+    {
+        verdict: (verdict, "text" if verdict == "none seen" else color)
+        for verdict, color in THROTTLING_COLORS.items()
+    }
+)
+
+
+def _charts() -> list[Builder[model.Panel]]:
+    by_bin = f"WHERE $timeFilter AND {RIG} GROUP BY time($__interval)"
     power = over_time(
         PanelText(
             "Power",
-            "Mean watts of each rail, stacked: the upper edge is the drive. Red regions: the "
+            "Mean watts of each rail, stacked: the upper edge is the total. Red regions: the "
             "drive throttled.",
             NO_RUN,
         ),
-        "watt",
+        IN_WATTS,
         Query(
             f'SELECT mean("watts") AS "watts" FROM "power" {by_bin}, "rail" fill(null)',
             alias="$tag_rail",
         ),
-        size=size,
+        size=Size(12, 7),
         calcs=("lastNotNull", "mean", "max"),
     ).stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL).group("rails"))
+    temperature = over_time(
+        PanelText(
+            "Temperature",
+            "Each sensor, with the drive's own limits: WCTEMP (warning) and CCTEMP (critical).",
+            "No temperature in the time range",
+        ),
+        "celsius",
+        Query(
+            f'SELECT mean("celsius") AS "celsius" FROM "temperature" {by_bin}, "sensor" fill(null)',
+            alias="$tag_sensor",
+        ),
+        Query(
+            f'SELECT max("warning_celsius") AS "WCTEMP" FROM "temperature" {by_bin} fill(null)',
+            alias="WCTEMP",
+            ref="B",
+        ),
+        Query(
+            f'SELECT max("critical_celsius") AS "CCTEMP" FROM "temperature" {by_bin} fill(null)',
+            alias="CCTEMP",
+            ref="C",
+        ),
+        size=Size(12, 7),
+    )
     temperature = (
-        over_time(
-            PanelText(
-                "Temperature",
-                "Each sensor, with the drive's own limits: WCTEMP (warning) and CCTEMP (critical).",
-                "No temperature in the time range",
-            ),
-            "celsius",
-            Query(
-                f'SELECT mean("celsius") AS "celsius" FROM "temperature" {by_bin}, "sensor" '
-                "fill(null)",
-                alias="$tag_sensor",
-            ),
-            Query(
-                f'SELECT max("warning_celsius") AS "WCTEMP" FROM "temperature" {by_bin} fill(null)',
-                alias="WCTEMP",
-                ref="B",
-            ),
-            Query(
-                f'SELECT max("critical_celsius") AS "CCTEMP" FROM "temperature" {by_bin} '
-                "fill(null)",
-                alias="CCTEMP",
-                ref="C",
-            ),
-            size=size,
-        )
-        .decimals(1)
+        temperature.decimals(1)
         .fill_opacity(0)
+        .override_by_name("composite", [in_color(BLUE)])
         .override_by_name("WCTEMP", limit_line(WARNING_COLOR))
         .override_by_name("CCTEMP", limit_line(BAD_COLOR))
     )
+    volts = over_time(
+        PanelText(
+            "Volts off nominal",
+            "Each rail against its nominal voltage, with the rig's tolerance as dashed lines.",
+            NO_RUN,
+        ),
+        "percent",
+        Query(
+            'SELECT (mean("volts") / mean("volts_nominal") - 1) * 100 AS "off" FROM "power" '
+            f'{by_bin}, "rail" fill(null)',
+            alias="$tag_rail",
+        ),
+        Query(
+            f'SELECT max("volts_tolerance_pct") AS "highest" FROM "power" {by_bin}, "rail" '
+            "fill(null)",
+            alias="$tag_rail highest",
+            ref="B",
+        ),
+        Query(
+            'SELECT max("volts_tolerance_pct") * -1 AS "lowest" FROM "power" '
+            f'{by_bin}, "rail" fill(null)',
+            alias="$tag_rail lowest",
+            ref="C",
+        ),
+        size=Size(6, 6),
+    )
     volts = (
-        over_time(
-            PanelText(
-                "Volts off nominal",
-                "Each rail against its nominal voltage, with the rig's tolerance as dashed lines.",
-                NO_RUN,
-            ),
-            "percent",
-            Query(
-                'SELECT (mean("volts") / mean("volts_nominal") - 1) * 100 AS "off" FROM "power" '
-                f'{by_bin}, "rail" fill(null)',
-                alias="$tag_rail",
-            ),
-            Query(
-                f'SELECT max("volts_tolerance_pct") AS "highest" FROM "power" {by_bin}, "rail" '
-                "fill(null)",
-                alias="$tag_rail highest",
-                ref="B",
-            ),
-            Query(
-                'SELECT max("volts_tolerance_pct") * -1 AS "lowest" FROM "power" '
-                f'{by_bin}, "rail" fill(null)',
-                alias="$tag_rail lowest",
-                ref="C",
-            ),
-            size=Size(9, 9),
-            calcs=("lastNotNull", "min", "max"),
-        )
-        .decimals(2)
+        volts.decimals(2)
         .fill_opacity(0)
         .override_by_regexp("/ (highest|lowest)$/", [*limit_line(BAD_COLOR), NO_LEGEND])
     )
-    volts_now = number(
-        PanelText("Volts", "Last volts of each rail, at the drive's side.", NO_RUN),
-        "volt",
-        Query(
-            f'SELECT last("volts") AS "volts" FROM "power" WHERE $timeFilter AND {CHOSEN} '
-            'GROUP BY "rail"',
-            alias="$tag_rail",
-        ),
-        Size(3, 9),
-    ).decimals(3)
-    phase = states(
-        PanelText("Phases", "Which phase ran when.", NO_RUN),
-        rows(f'SELECT "title" AS "phase" {PHASES}'),
-        size=size,
-    ).mappings(text_mappings((r"^phase \d+/\d+ (.*)$", "$1")))
-    return row("Drive", power, temperature, volts, volts_now, phase)
+    for panel in (power, volts):
+        for rail, color in RAILS_IN_COLOUR:
+            panel.override_by_regexp(rail, color)
+    return [power.axis_soft_min(0), temperature, *_workload(), volts]
 
 
-def _workload() -> build.Row:
+def _workload() -> list[Builder[model.Panel]]:
     def of_io(title: str, description: str, unit: str, column: str) -> Panel:
-        return over_time(
+        panel = over_time(
             PanelText(title, description, "No I/O in the time range"),
             unit,
             Query(
-                f'SELECT {column} FROM "io" WHERE $timeFilter AND {CHOSEN} '
-                'GROUP BY time($__interval), "op" fill(null)',
-                alias="$tag_op",
+                f'SELECT {column} FROM "io" WHERE $timeFilter AND {RIG} '
+                'GROUP BY time($__interval), "op", "drive" fill(null)',
+                alias="$tag_op $tag_drive",
             ),
-            size=Size(8, 9),
+            size=Size(6, 6),
+        )
+        return (
+            panel.axis_soft_min(0)
+            .override_by_regexp("/^read/", [in_color(BLUE)])
+            .override_by_regexp("/^write/", [in_color(ORANGE)])
         )
 
-    return row(
-        "Workload",
+    latency = of_io(
+        "Latency",
+        "Mean latency of the I/O since fio's last report, per direction. Logarithmic. "
+        "Percentiles are known when a phase has ended: see Power per queue depth.",
+        "µs",
+        'mean("latency_mean_us") AS "mean"',
+    )
+    logarithmic = common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(10)
+    return [
         of_io(
             "IOPS",
             "I/O operations per second, as fio counts them, per direction.",
@@ -248,84 +331,51 @@ def _workload() -> build.Row:
             "Bps",
             'mean("bytes_per_s") AS "bytes_per_s"',
         ),
-        (
-            of_io(
-                "Latency",
-                "Mean latency of the I/O since fio's last report, per direction. Logarithmic. "
-                "Percentiles are known when a phase has ended: see Power per queue depth.",
-                "µs",
-                'mean("latency_mean_us") AS "mean"',
-            )
-            .fill_opacity(0)
-            .scale_distribution(
-                common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(10)
-            )
-        ),
-    )
+        latency.fill_opacity(0).scale_distribution(logarithmic),
+    ]
 
 
-def _health() -> build.Row:
-    size = Size(8, 8)
-    heartbeats = f'FROM "rig" WHERE $timeFilter AND {RIG} GROUP BY time($__interval) fill(none)'
-    return row(
-        "Health",
-        states(
-            PanelText(
-                "Meters",
-                "Whether every meter of the rig yields readings. The events say which does not.",
-                NO_DAEMON,
-            ),
-            Query(f'SELECT min("meters_ok") AS "meters" {heartbeats}', alias="meters"),
-            size=size,
-        ).mappings(METERS),
-        over_time(
-            PanelText(
-                "Journal lag",
-                "Seconds by which this database lies behind the journal. It grows while the "
-                "database is away, and goes back when it has caught up: nothing is lost.",
-                NO_DAEMON,
-            ),
-            "s",
-            Query(
-                f'SELECT max("journal_lag_s") AS "lag" {heartbeats}',
-                alias="lag",
-            ),
-            size=size,
-        ).min(0),
-        (
-            listing(
-                PanelText("Events", "What happened on this rig, newest first.", NO_RUN),
-                rows(
-                    'SELECT "severity", "title", "text" FROM "event" '
-                    f"WHERE $timeFilter AND {CHOSEN} ORDER BY time DESC LIMIT 200"
-                ),
-                size,
-            )
-            .override_by_name("Time", [prop("unit", "time:HH:mm:ss"), prop("custom.width", 90)])
-            .override_by_name("severity", [prop("custom.width", 80), *severity_colors()])
+def _what_happened() -> list[Builder[model.Panel]]:
+    phases = states(
+        PanelText("Phases", "Which phase ran when, by queue depth.", NO_RUN),
+        rows(f'SELECT "title" AS "phase" {PHASES}'),
+        size=Size(6, 6),
+    ).mappings(PHASE_MAPPINGS)
+    events = listing(
+        PanelText(
+            "Events",
+            "What happened on this rig, newest first; phases and throttling are beside it.",
+            "Nothing happened in the time range",
         ),
+        rows(
+            'SELECT "severity", "title", "text" FROM "event" '
+            f'WHERE $timeFilter AND {RIG} AND "kind" !~ /^(phase_|throttle)/ '
+            "ORDER BY time DESC LIMIT 100"
+        ),
+        size=Size(8, 6),
     )
+    return [
+        throttling_list(SINCE_YESTERDAY, Size(10, 6)),
+        phases,
+        events.override_by_name(
+            "Time", [prop("unit", "time:HH:mm:ss"), prop("custom.width", 90)]
+        ).override_by_name("severity", [prop("custom.width", 80), *severity_colors()]),
+    ]
 
 
 def dashboard() -> build.Dashboard:
     """The dashboard."""
-    return (
+    made = (
         page(
             UID,
-            "Rig live",
-            "What one rig is doing now: watts, volts, heat, workload, health.",
+            "What one rig is doing now: watts, volts, heat, workload, throttling.",
             time_from="now-15m",
-            refresh="5s",
+            refresh="10s",
         )
         .with_variable(datasource_variable())
-        .with_variable(one("rig", "Rig", distinct("rig", "watts", "power")))
-        .with_variable(one("drive", "Drive", distinct("drive", "watts", "power", matches("rig"))))
-        .with_variable(
-            several("run", "Run", distinct("run", "watts", "power", matches("rig", "drive")))
-        )
-        .annotations(event_annotations(CHOSEN))
-        .with_row(_now())
-        .with_row(_drive())
-        .with_row(_workload())
-        .with_row(_health())
+        .with_variable(rig_to_watch())
+        .annotations(event_annotations(RIG))
     )
+    for panel in (*_names(), *_now(), *_charts(), *_what_happened()):
+        made.with_panel(panel)
+    return made

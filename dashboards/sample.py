@@ -1,7 +1,8 @@
 """Sample data of an invented lab as line protocol, to try the dashboards without a bench.
 
-``python -m dashboards.sample | influx write --bucket labctl`` fills a database. Three rigs: one
-that measures, one that crashed, one that was stopped. Nothing is random.
+``python -m dashboards.sample | influx write --bucket labctl`` fills a database. Four rigs: one
+that measures, one that crashed after its run had been cut off twice and resumed, one that was
+stopped, one that records while it is idle. Nothing is random.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dashboards import HEARTBEAT_S
+
 NS_PER_S = 1_000_000_000
 PHASE_S = 20
-HEARTBEAT_S = 30
+LONGER_S = 600
+"""The plan of the run that is on has its last phase so much longer."""
+
+PLAN = "power-per-qd"
 DEPTHS = (1, 2, 4, 8, 16, 32)
 WARNING_CELSIUS, CRITICAL_CELSIUS = 70.0, 80.0
 RAILS = {"12V": (12.0, 0.8), "3V3": (3.3, 0.2)}
@@ -89,7 +95,8 @@ def lab(now_ns: int) -> Lab:
     made = Lab()
     now_s = now_ns // NS_PER_S
     _run(made, "bench-1", "SN 001/A=1", now_s - 7200, now_s, hotter_celsius=0.0)
-    _run(made, "bench-1", "SN 001/A=1", now_s - 195, now_s, hotter_celsius=14.0)
+    live_s = now_s - 195
+    _run(made, "bench-1", "SN 001/A=1", live_s, now_s, hotter_celsius=14.0)
     _run(made, "bench-2", "SN-002", now_s - 80_000, now_s - 79_880, hotter_celsius=2.0, failed=True)
     crashed_s, finished_s = now_s - 3600, now_s - 1800
     for rig, state, until in (
@@ -97,8 +104,8 @@ def lab(now_ns: int) -> Lab:
         ("bench-2", "idle", crashed_s),
         ("bench-3", "idle", finished_s),
     ):
-        for second in range(now_s - 86_400, until, HEARTBEAT_S):
-            last = rig == "bench-3" and second + HEARTBEAT_S >= until
+        for second in _heartbeats(until):
+            last = rig == "bench-3" and second == until
             fields: dict[str, Value] = {
                 "state": state,
                 "alive": 0 if last else 1,
@@ -106,8 +113,78 @@ def lab(now_ns: int) -> Lab:
                 "meters_ok": 0 if rig == "bench-1" and second > now_s - 100 else 1,
                 "journal_lag_s": 0.4 + 0.2 * math.sin(second / 300),
             }
+            if rig == "bench-1" and second >= live_s:
+                fields |= at_work(rig, "SN 001/A=1", live_s, second, hotter_celsius=14.0)
             made.add("rig", {"rig": rig}, fields, second * NS_PER_S)
+    _idle_records(made, "bench-4", now_s)
     return made
+
+
+def _idle_records(made: Lab, rig: str, now_s: int) -> None:
+    """A run that somebody ended yesterday; since then idle records, the newer one with
+    another drive, which has no name."""
+    ended_s, next_s = now_s - 90_000, now_s - 3600
+    run = {"rig": rig, "drive": "SN-004", "run": _run_id(rig, ended_s - 60)}
+    _event(made, run, "run_ended", "warning", "run interrupted", ended_s)
+    for begin_s, end_s in ((ended_s, next_s), (next_s, now_s)):
+        tags = {"rig": rig, "run": _run_id(rig, begin_s, "idle")}
+        _event(made, tags, "run_started", "info", "run started", begin_s)
+        if end_s < now_s:
+            _event(made, tags, "run_ended", "info", "run completed", end_s)
+    for second in _heartbeats(now_s):
+        fields: dict[str, Value] = {
+            "state": "idle",
+            "alive": 1,
+            "queue_length": 0,
+            "meters_ok": 1,
+            "journal_lag_s": 0.4,
+            "run": _run_id(rig, ended_s if second < next_s else next_s, "idle"),
+            **({"drive": "SN-004"} if second < next_s else {}),
+            "plan": "idle",
+            "watts": 1.1,
+            "celsius": 38.0,
+            "load_text": "1.10 W 38 °C",
+            "progress_text": "",
+        }
+        made.add("rig", {"rig": rig}, fields, second * NS_PER_S)
+
+
+def _heartbeats(until: int) -> list[int]:
+    """Of a day, sparser than they are but for the last ones."""
+    return [*range(until - 86_400, until - 60, 30), *range(until - 60, until + 1, HEARTBEAT_S)]
+
+
+def at_work(
+    rig: str, drive: str, begin_s: int, second: int, hotter_celsius: float
+) -> dict[str, Value]:
+    """What a heartbeat says of the run that began at ``begin_s``."""
+    index = min((second - begin_s) // PHASE_S, len(PHASES) - 1)
+    work, depth = PHASES[index]
+    watts, celsius = _watts(work, depth), _celsius(work, depth, hotter_celsius)
+    left_s = begin_s + len(PHASES) * PHASE_S + LONGER_S - second
+    label = _label(work, depth)
+    return {
+        "run": _run_id(rig, begin_s),
+        "drive": drive,
+        "plan": PLAN,
+        "phase": label,
+        "phase_number": index + 1,
+        "phases": len(PHASES),
+        "qd": depth,
+        "watts": watts,
+        "celsius": celsius,
+        "left_s": float(left_s),
+        "load_text": f"{f'QD{depth}' if depth else label} {watts:#.3g} W {celsius:.0f} °C",
+        "progress_text": f"{index + 1}/{len(PHASES)}, {round(left_s / 60)} min left",
+    }
+
+
+def _run_id(rig: str, begin_s: int, plan: str = PLAN) -> str:
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(begin_s))}_{rig}_{plan}"
+
+
+def _label(work: Work, depth: int) -> str:
+    return f"{work.pattern} {work.block_size} QD{depth}" if depth else "idle before"
 
 
 def _run(
@@ -119,15 +196,18 @@ def _run(
     hotter_celsius: float,
     failed: bool = False,
 ) -> None:
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(begin_s))
-    tags = {"rig": rig, "drive": drive, "run": f"{stamp}_{rig}_power-per-qd"}
+    tags = {"rig": rig, "drive": drive, "run": _run_id(rig, begin_s)}
     _event(made, tags, "run_started", "info", "run started", begin_s)
     done_s = begin_s + len(PHASES) * PHASE_S
+    for index in range(2 if failed else 0):
+        cut_off_s = begin_s - 60 + PHASE_S * index
+        marks = {**tags, "part": tags["run"]}
+        made.add("phase", marks, _started(index), cut_off_s * NS_PER_S)
     for index, (work, depth) in enumerate(PHASES):
         start = begin_s + index * PHASE_S
         if start >= end_s:
             break
-        label = f"{work.pattern} {work.block_size} QD{depth}" if depth else "idle before"
+        label = _label(work, depth)
         title = f"phase {index + 1}/{len(PHASES)} {label}"
         _event(made, tags, "phase_started", "info", title, start)
         _second_by_second(
@@ -136,7 +216,11 @@ def _run(
         _phase(made, tags, work, depth, index, label, start, hotter_celsius)
         if depth == max(DEPTHS) and work is WRITE:
             at, text = start + PHASE_S // 2, "9.0 k to 6.1 k IOPS at 71 °C"
-            took = {"duration_s": PHASE_S / 2, "end_ms": round((at + PHASE_S / 2) * 1000)}
+            took: dict[str, Value] = {
+                "duration_s": PHASE_S / 2,
+                "end_ms": round((at + PHASE_S / 2) * 1000),
+                "phase": label,
+            }
             _event(made, tags, "throttle", "warning", "throttled: hot", at, text, **took)
     if failed:
         _event(made, tags, "run_ended", "error", "run failed", end_s, "a meter was away")
@@ -208,6 +292,18 @@ def _second_by_second(
             made.add("io", {**tags, "op": op}, done, second * NS_PER_S)
 
 
+def _started(index: int) -> dict[str, Value]:
+    """What is known of a phase from its start on."""
+    work, depth = PHASES[index]
+    return {
+        "index": index,
+        "qd": depth,
+        "label": _label(work, depth),
+        "role": work.role,
+        "pattern": work.pattern,
+    }
+
+
 def _phase(
     made: Lab,
     tags: Mapping[str, str],
@@ -219,12 +315,8 @@ def _phase(
     hotter_celsius: float,
 ) -> None:
     watts = _watts(work, depth)
-    fields: dict[str, Value] = {
-        "index": index,
-        "qd": depth,
-        "label": label,
-        "run_part": tags["run"],
-        "role": work.role,
+    fields = _started(index) | {
+        "outcome": "completed",
         "duration_s": float(PHASE_S),
         "watts": watts,
         "watts_u": watts * 0.004,
@@ -233,9 +325,10 @@ def _phase(
         "throttled_s": PHASE_S / 2 if work is WRITE and depth == max(DEPTHS) else 0.0,
         "alignment_ms": 0.8,
     }
+    for length, more in (("100us", 1.6), ("100ms", 1.25), ("1s", 1.08), ("60s", 1.02)):
+        fields |= {f"max_watts_{length}": watts * more, f"max_watts_{length}_u": watts * 0.01}
     for rail, (_, share) in RAILS.items():
         fields |= {f"watts_{rail}": watts * share, f"watts_{rail}_u": watts * share * 0.005}
-    axes = {"pattern": work.pattern}
     if depth:
         iops = work.most_iops * work.share(depth)
         mean_us = depth / iops * 1e6
@@ -243,6 +336,8 @@ def _phase(
             "iops": iops,
             "bytes_per_s": iops * work.block_bytes,
             "iops_per_watt": iops / watts,
+            "iops_per_watt_repeatability": iops / watts * 0.006,
+            "watts_repeatability": watts * 0.005,
             "bytes_per_joule": iops * work.block_bytes / watts,
             "joules_per_io": watts / iops,
             "latency_mean_us": mean_us,
@@ -250,20 +345,50 @@ def _phase(
             "steady": 1,
         }
         throttled = bool(fields["throttled_s"])
+        verdict = "throttled" if throttled else _DOUBTS.get(label, "none seen")
         fields |= {
-            "throttling": "throttled" if throttled else "none seen",
+            "throttling": verdict,
+            "throttling_why": "at 71 °C the drive is near its warning temperature",
+            "latency_read_p99_us" if work is READ else "latency_write_p99_us": mean_us * 3,
             "unthrottled_s": PHASE_S / 2 if throttled else float(PHASE_S),
             "unthrottled_watts": watts * (1.1 if throttled else 1.0),
             "unthrottled_iops": iops * (1.2 if throttled else 1.0),
         }
-        axes |= {
+        fields |= {
             "block_size": work.block_size,
-            "queue_depth": str(depth),
-            "jobs": "1",
-            "read_pct": "0" if work is WRITE else "100",
+            "jobs": 1,
+            "read_pct": 0 if work is WRITE else 100,
         }
-    made.add("phase", {**tags, **axes}, fields, start * NS_PER_S)
+    fields |= _texts(label, watts, str(fields.get("throttling")))
+    if tags["rig"] == "bench-2" and depth == DEPTHS[1]:
+        for name in _NOT_WITHOUT_12V:
+            del fields[name]
+        fields["bar_text"] = f"≥ {fields['watts_3V3']:.3f} W"
+    marks = {**tags, "part": tags["run"]}
+    made.add("phase", marks, fields, start * NS_PER_S)
     made.phases.append({**tags, **fields})
+    if depth and "watts" in fields:
+        compared = ("qd", "watts", "iops_per_watt", "bytes_per_joule", "watts_repeatability")
+        known = {name: fields[name] for name in compared}
+        made.add("point", {**marks, "label": label}, known, start * NS_PER_S)
+
+
+_DOUBTS = {"randread 4k QD16": "cannot be excluded"}
+_MARKS = {"throttled": ("▼ ", " throttled"), "cannot be excluded": ("? ", " throttled?")}
+_NOT_WITHOUT_12V = (
+    *("watts", "watts_u", "watts_text", "watts_12V", "watts_12V_u", "joules"),
+    *("iops_per_watt", "bytes_per_joule", "joules_per_io", "unthrottled_watts"),
+)
+
+
+def _texts(label: str, watts: float, verdict: str) -> dict[str, Value]:
+    before, behind = _MARKS.get(verdict, ("", ""))
+    known = f"{watts:.3f} ± {watts * 0.004:.3f}"
+    return {
+        "watts_text": known,
+        "bar_label": f"{label.rpartition(' ')[2] if 'QD' in label else label}{behind}",
+        "bar_text": f"{before}{known} W",
+    }
 
 
 if __name__ == "__main__":

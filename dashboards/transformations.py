@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
 
-def sorted_by(column: str) -> DataTransformerConfig:
-    """Rows in ascending order of a column; rows that are equal in it keep their order."""
+def sorted_by(column: str, descending: bool = False) -> DataTransformerConfig:
+    """Rows in the order of a column; rows that are equal in it keep their order."""
     return DataTransformerConfig(
-        id_val="sortBy", options={"fields": {}, "sort": [{"field": column, "desc": False}]}
+        id_val="sortBy", options={"fields": {}, "sort": [{"field": column, "desc": descending}]}
     )
+
+
+def merged() -> DataTransformerConfig:
+    """The rows of several queries in one table; rows that are equal in all columns that every query
+    has become one."""
+    return DataTransformerConfig(id_val="merge", options={})
 
 
 def without(*columns: str) -> DataTransformerConfig:
@@ -21,6 +27,18 @@ def without(*columns: str) -> DataTransformerConfig:
     """
     return DataTransformerConfig(
         id_val="filterFieldsByName", options={"exclude": {"names": list(columns)}}
+    )
+
+
+def ordered(*columns: str) -> DataTransformerConfig:
+    """Columns in this order, and no others' place changed."""
+    return DataTransformerConfig(
+        id_val="organize",
+        options={
+            "excludeByName": {},
+            "indexByName": {name: place for place, name in enumerate(columns)},
+            "renameByName": {},
+        },
     )
 
 
@@ -37,32 +55,3 @@ def renamed_by(pattern: str, replacement: str) -> DataTransformerConfig:
     return DataTransformerConfig(
         id_val="renameByRegex", options={"regex": pattern, "renamePattern": replacement}
     )
-
-
-def pivoted(row: str, column: str, value: str) -> list[DataTransformerConfig]:
-    """One row for each ``row``, one column for each ``column``, ``value`` in the cells.
-
-    The value is copied by a calculation first: Grafana from 10 on gives a column that comes from
-    the InfluxDB backend a fixed display name, which groupingToMatrix would put over every column.
-    """
-    copied = "cell"
-    return [
-        DataTransformerConfig(
-            id_val="calculateField",
-            options={
-                "mode": "binary",
-                "alias": copied,
-                "binary": {"left": value, "operator": "*", "reducer": "sum", "right": "1"},
-                "replaceFields": False,
-            },
-        ),
-        DataTransformerConfig(
-            id_val="groupingToMatrix",
-            options={
-                "columnField": column,
-                "rowField": row,
-                "valueField": copied,
-                "emptyValue": "null",
-            },
-        ),
-    ]

@@ -10,8 +10,16 @@ from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, ValueMap
 from dashboards.influx import matches
 from dashboards.mappings import as_override, text_mappings
 
-MEASURE = "\"role\" = 'measure'"
+ENDED = "\"outcome\" != ''"
+"""A phase that is running has no outcome yet. Nor has one during which a run was cut off: it was
+done again when the run was resumed."""
+
+MEASURE = f"\"role\" = 'measure' AND {ENDED}"
 """Only these phases are results: neither preparation nor idling."""
+
+ALL_TOGETHER = '"part" !~ / /'
+"""Of several drives in a run all together. Its verdict is the worst of theirs, with the name of the
+drive in its words; beside it those of each would say the same twice."""
 
 OF_WORKLOAD = '"label" =~ /^${workload:regex} QD/'
 """The phases of the chosen workloads."""
@@ -38,3 +46,8 @@ def only_queue_depth() -> list[ValueMapping]:
 def measured(*chosen: str) -> str:
     """Conditions for the measured phases of what is chosen in these variables."""
     return f"$timeFilter AND {matches(*chosen)} AND {MEASURE}"
+
+
+def label_column() -> list[DynamicConfigValue]:
+    """Overrides of a table's column of labels: only what differs within a workload."""
+    return [*only_point(), DynamicConfigValue(id_val="displayName", value="point")]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import select
 import subprocess
-from typing import Any
+from typing import Any, Final
 
 from instruments.process_environment import environment_without_secrets
+
+_STOP_TIMEOUT_S: Final = 5.0
 
 
 def start_until_ready(
@@ -29,14 +31,14 @@ def start_until_ready(
     ready, _, _ = select.select([process.stdout], [], [], timeout_s)
     line = process.stdout.readline() if ready else b""
     if not line.startswith(b"{"):
-        end_process(process, timeout_s)
+        end_process(process)
         raise RuntimeError(
             f"{name} did not start (exit status {process.returncode}, said {line!r})"
         )
     return process, dict(json.loads(line))
 
 
-def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+def end_process(process: subprocess.Popen[bytes], timeout_s: float = _STOP_TIMEOUT_S) -> None:
     """Send SIGTERM, and SIGKILL after ``timeout_s``; then close its stdin and stdout."""
     process.terminate()
     try:

@@ -1,39 +1,38 @@
 """Finds the instruments that are connected: their addresses, identities and drivers.
 
-Listing opens nothing. Identifying sends ``*IDN?`` to a VISA resource. A serial port may belong to
-anything, so nothing is sent to one that the user has not named. Messages name the address.
+Listing opens nothing; a QIS on this machine is asked for its Quarch modules. Identifying sends
+``*IDN?`` to a VISA resource. A serial port may belong to anything, so nothing is sent to one that
+the user has not named. Messages name the address.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, get_args
 
 from instruments import drivers
+from instruments.driver_kit.i2c_chips import DEVICES, connected_chips
 from instruments.driver_kit.scpi import parse_identity
-from instruments.driver_kit.serial_display import SerialDisplayMeter
-from instruments.drivers import (
-    brymen_bm25x,
-    es51922,
-    extech380803,
-    fs9721,
-    k204,
-    powersensor3,
-)
-from instruments.errors import InstrumentError, ProtocolError
+from instruments.drivers import ina2xx, joulescope
+from instruments.drivers.quarch_qis import PORT, modules_at
+from instruments.errors import ConnectionLost, InstrumentError, ProtocolError
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine, bytes_until
 from instruments.transports.serial_ports import stable_path
-from instruments.transports.visa_line import VisaLine
+from instruments.transports.visa_line import PYVISA_PY, VisaLine
 
 _LISTEN_S: Final = 1.2
 _ANSWER_S: Final = 1.0
 _SCPI_BAUD: Final = ((115_200, b"\n"), (9600, b"\r\n"))
 """Factory settings of serial SCPI meters: with USB inside (XDM1041), and with RS-232."""
 _COMMAS_OF_IDENTITY: Final = 3
+_QIS = ("127.0.0.1", PORT)
+_MODULE: Final = re.compile(r"(usb::qtl|tcp::)[a-z0-9._-]+", re.IGNORECASE)
+"""A VISA resource on USB has numbers there, one on TCP/IP is called TCPIP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class FoundInstrument:
     """The baud rate at which a serial SCPI meter answered."""
 
 
-def visa_resources(library: str = "@py") -> list[str]:
+def visa_resources(library: str = PYVISA_PY) -> list[str]:
     """The resources that VISA finds on USB, GPIB and by LAN discovery; no serial ports.
 
     Raises InstrumentError where that VISA cannot be used.
@@ -65,7 +64,42 @@ def visa_resources(library: str = "@py") -> list[str]:
     return sorted(name for name in found if "ASRL" not in name.upper())
 
 
-def identify_visa(resource: str, library: str = "@py") -> FoundInstrument:
+def power_monitors(devices: Path = DEVICES) -> list[FoundInstrument]:
+    """The INA2xx chips of this machine that the kernel reads, by bus and address."""
+    known = get_args(ina2xx.Model)
+    return [
+        FoundInstrument(device, f"Texas Instruments {chip}", "ina2xx", chip)
+        for device, chip in connected_chips(devices).items()
+        if chip in known
+    ]
+
+
+def _power_monitor(device: str) -> FoundInstrument:
+    found = {chip.address: chip for chip in power_monitors()}
+    if device not in found:
+        raise ConnectionLost(
+            f"{device}: the kernel reads no INA2xx there; is ina2xx or ina238 bound to it?"
+        )
+    return found[device]
+
+
+def joulescopes() -> list[FoundInstrument]:
+    """The Joulescopes of this machine; none where the maker's library is not installed."""
+    return [
+        FoundInstrument(address, f"Jetperch {model.upper()} {serial}", "joulescope", model.upper())
+        for address in joulescope.connected()
+        for _, model, serial in [address.split("/")]
+    ]
+
+
+def _joulescope(address: str) -> FoundInstrument:
+    found = {one.address: one for one in joulescopes()}
+    if address not in found:
+        raise ConnectionLost(f"{address}: not connected, or pyjoulescope_driver is not installed")
+    return found[address]
+
+
+def identify_visa(resource: str, library: str = PYVISA_PY) -> FoundInstrument:
     """The instrument at a VISA resource. Raises ConnectionLost, NoAnswer."""
     line = VisaLine(resource, resource, library)
     line.open()
@@ -75,6 +109,26 @@ def identify_visa(resource: str, library: str = "@py") -> FoundInstrument:
     finally:
         line.close()
     return FoundInstrument(resource, identity, *driver_for_model(_model_of(identity)))
+
+
+def quarch_modules() -> list[FoundInstrument]:
+    """The Quarch modules that the QIS of this machine lists; none where it does not answer within
+    1.5 s."""
+    _, modules = modules_at(*_QIS)
+    return [
+        FoundInstrument(module, f"Quarch {name}".strip(), "quarch")
+        for module, name in modules.items()
+    ]
+
+
+def identify_module(module: str) -> FoundInstrument:
+    """A Quarch module behind the QIS of this machine. Raises ConnectionLost."""
+    for found in quarch_modules():
+        if found.address.lower() == module.lower():
+            return found
+    raise ConnectionLost(
+        f"{module}: no QIS at {_QIS[0]}:{_QIS[1]} lists it; does QIS run, and is the module on?"
+    )
 
 
 def _model_of(identity: str) -> str:
@@ -90,81 +144,21 @@ def driver_for_model(model: str) -> tuple[str, str]:
     return drivers.driver_knowing(model) or fallback
 
 
-@dataclass(frozen=True, slots=True)
-class _SerialCandidate:
-    driver: str
-    identity: str
-    line_format: SerialFormat
-    question: bytes
-    recognised: Callable[[bytes], object]
-    """What it finds of the meter in the bytes so far."""
-
-
-def _display_candidate(
-    driver: str, identity: str, line_format: SerialFormat, meter: type[SerialDisplayMeter]
-) -> _SerialCandidate:
-    family = meter.family
-
-    def recognised(data: bytes) -> bool:
-        return any(_decodes(family.decode, piece) for piece in family.split(data)[0])
-
-    return _SerialCandidate(driver, identity, line_format, b"", recognised)
-
-
-def _decodes(decode: Callable[[bytes], object], data: bytes) -> bool:
-    try:
-        decode(data)
-    except ProtocolError:
-        return False
-    return True
-
-
-SERIAL_CANDIDATES: Final = (
-    _display_candidate("es51922", "UNI-T UT61E (ES51922)", es51922.FORMAT, es51922.Es51922),
-    _display_candidate("fs9721", "FS9721 family", fs9721.FORMAT, fs9721.Fs9721),
-    _display_candidate(
-        "brymen_bm25x", "Brymen BM25x", brymen_bm25x.FORMAT, brymen_bm25x.BrymenBm25x
-    ),
-    _SerialCandidate(
-        "powersensor3",
-        "PowerSensor3",
-        powersensor3.FORMAT,
-        b"TV",
-        re.compile(rb"F4\d\d-\d+\.\d+\.\d+").search,
-    ),
-    _SerialCandidate(
-        "k204",
-        "Center 309 / Voltcraft K204",
-        k204.FORMAT,
-        b"A",
-        k204.find_reply,
-    ),
-    _SerialCandidate(
-        "extech380803",
-        "Extech 380803",
-        extech380803.FORMAT,
-        b" ",
-        extech380803.find_reply,
-    ),
-)
-"""Meters that send by themselves come before those that must be asked."""
-
-
 def identify_serial(port: str) -> FoundInstrument:
     """The instrument at a serial port: listens, then sends each known meter's query.
 
     SCPI comes last: its letters are commands to the meters whose queries are one letter.
     Raises ConnectionLost, WrongInstrument.
     """
-    for candidate in SERIAL_CANDIDATES:
-        line = SerialLine(port, port, candidate.line_format)
+    for driver, sign in drivers.serial_signs():
+        line = SerialLine(port, port, sign.line_format)
         line.open()
         try:
             line.discard()
-            if candidate.question:
-                line.write(candidate.question)
-            if candidate.recognised(bytes_until(line, candidate.recognised, _LISTEN_S)):
-                return FoundInstrument(port, candidate.identity, candidate.driver)
+            if sign.question:
+                line.write(sign.question)
+            if sign.recognised(bytes_until(line, sign.recognised, _LISTEN_S)):
+                return FoundInstrument(port, sign.identity, driver)
         finally:
             line.close()
     for baud, end in _SCPI_BAUD:
@@ -200,7 +194,8 @@ def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
     """The rig's section for it, line by line; required keys that are not known are comments."""
     if not found.driver:
         return []
-    known = {"model": found.model, "port": port or found.address, "resource": found.address}
+    known = {"model": found.model, "port": port or found.address}
+    known |= dict.fromkeys(("resource", "device"), found.address)
     if found.baud:
         known["baud"] = str(found.baud)
     lines = [f"[instruments.{name}]", f'driver = "{found.driver}"']
@@ -217,10 +212,17 @@ def rig_lines(found: FoundInstrument, name: str, port: str = "") -> list[str]:
 
 
 def identify_address(address: str) -> FoundInstrument:
-    """The instrument at an address: a VISA resource (with ``::``), a path or ``usb:…``.
+    """The instrument at an address: a VISA resource (with ``::``), a path, ``usb:…``, ``i2c-…``, a
+    Quarch module (``usb::QTL…``, ``tcp::…``) or a Joulescope (``u/js220/…``).
 
     Raises InstrumentError.
     """
+    if address.startswith("i2c-"):
+        return _power_monitor(address)
+    if _MODULE.fullmatch(address):
+        return identify_module(address)
+    if joulescope.is_address(address):
+        return _joulescope(address)
     if address.startswith("usb:") or ("/" in address and "::" not in address):
         return identify_serial(address)
     return identify_visa(address)

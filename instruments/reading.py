@@ -31,6 +31,7 @@ class Quantity(StrEnum):
     VOLTAGE = "voltage"
     CURRENT = "current"
     POWER = "power"
+    ENERGY = "energy"
     TEMPERATURE = "temperature"
 
 
@@ -38,6 +39,7 @@ UNITS: dict[Quantity, str] = {
     Quantity.VOLTAGE: "V",
     Quantity.CURRENT: "A",
     Quantity.POWER: "W",
+    Quantity.ENERGY: "Wh",
     Quantity.TEMPERATURE: "°C",
 }
 

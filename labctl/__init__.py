@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labctl.report.data.run_data import RailReadings, Readings, RunData, open_run
+    from labctl.report.data.run_data import RailReadings, Readings, RunData
+    from labctl.service.runs.open_run import open_run
 
     __version__: str
 
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from labctl.installed import labctl_version
 
         return labctl_version()
+    if name == "open_run":
+        from labctl.service.runs.open_run import open_run
+
+        return open_run
     if name in __all__:
         from labctl.report.data import run_data
 

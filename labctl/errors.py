@@ -6,9 +6,14 @@ LabctlError (1)
 ├── Refused (2)              a safety rule forbids it
 ├── MissingPart (2)          an optional part is not installed
 ├── JournalError (1)         the record cannot be written or read
+├── StoreError (1)           a store for runs cannot be reached, refuses, or holds another's
 ├── RunFailed (1)            a run could not be completed
-└── GuardTripped (3)         a limit of the rig was passed
+├── GuardTripped (3)         a limit of the rig was passed
+└── RigBusy (75)             another process has the rig: labctl.service.locks
 ```
+
+A host of the drive that cannot be reached is a RunFailed with exit code 75
+(:mod:`labctl.capture.host.ssh`).
 
 A message tells the person what to do next.
 """
@@ -22,6 +27,10 @@ from pathlib import Path
 from traceback import extract_tb
 
 from labctl.printable import printable, printable_lines
+
+NOT_NOW = 75
+"""The exit code where nothing has to be mended, and the same will work later: EX_TEMPFAIL of
+sysexits.h. A scheduler begins the job again."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
@@ -108,6 +117,10 @@ class MissingPart(LabctlError):
 
 class JournalError(LabctlError):
     """The record of a run cannot be written or read."""
+
+
+class StoreError(LabctlError):
+    """A store for runs cannot be reached, refuses, is full, or holds what is not expected."""
 
 
 class RunFailed(LabctlError):

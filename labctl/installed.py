@@ -24,18 +24,24 @@ class Extra(StrEnum):
     """The extras that commands need."""
 
     INFLUX = "influx"
+    JLS = "jls"
+    JOULESCOPE = "joulescope"
     MQTT = "mqtt"
     NOTIFY = "notify"
     PARQUET = "parquet"
     QUERY = "query"
+    STORE = "store"
 
 
 _USES = {
     Extra.INFLUX: "sending to InfluxDB",
+    Extra.JLS: "reading a Joulescope's JLS file",
+    Extra.JOULESCOPE: "reading a Joulescope",
     Extra.MQTT: "talking to an MQTT broker",
     Extra.NOTIFY: "sending notices",
-    Extra.PARQUET: "writing Parquet",
+    Extra.PARQUET: "reading CSV and writing Parquet",
     Extra.QUERY: "asking with SQL",
+    Extra.STORE: "a store in an S3 bucket",
 }
 
 
@@ -60,6 +66,7 @@ def missing_of(extra: Extra) -> tuple[str, ...]:
     return tuple(f"{one.name}{_in_brackets(one.extras)}{one.specifier}" for one in wanted)
 
 
+@cache
 def labctl_version() -> str:
     """The version of labctl. Raises LabctlError where it is not installed."""
     return _own().version

@@ -193,6 +193,23 @@ def is_file(path: Path) -> bool:
         return False
 
 
+FOLDER = "is a folder: name a file in it"
+"""What is wrong with a folder where a rig or plan is named."""
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything at a path; a name that no filesystem takes is nothing."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder."""
+    return is_there(path) and path.is_dir()
+
+
 def read_configuration(path: Path) -> str:
     """The text of a rig or plan file. Raises ConfigurationError."""
     try:

@@ -27,6 +27,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What a test leaves of rigs, locks and queues is not this user's, nor another session's.
 _DATA_HOME = tempfile.mkdtemp(prefix="labctl-tests-")
 os.environ["XDG_DATA_HOME"] = _DATA_HOME
+os.environ["LABCTL_HOME"] = f"{_DATA_HOME}/labctl"  # and its runs, which are else in ~/labctl-runs
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

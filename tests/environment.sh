@@ -38,5 +38,5 @@ if [ -n "${PINNED:-}" ]; then
     pip install --no-build-isolation --no-deps -e .
 else
     pip install 'pip>=25.1' # the first that knows dependency groups
-    pip install -e '.[influx,mqtt,notify,parquet,query,dashboards]' --group test --group check
+    pip install -e '.[influx,mqtt,notify,parquet,query,store,dashboards]' --group test --group check
 fi

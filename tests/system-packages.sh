@@ -18,16 +18,17 @@ if has apt-get; then
     install="apt-get install -y -qq"
     bare="--no-install-recommends"
     programs="fio util-linux"
-    sshd=openssh-server faketime=faketime dmsetup=dmsetup cc="gcc libc6-dev"
+    sshd=openssh-server faketime=faketime dmsetup=dmsetup cc="gcc libc6-dev" slurm=slurm-wlm
 elif has dnf; then
     update=true
     install="dnf install -y -q"
     programs="fio fio-engine-libaio fio-engine-nbd util-linux"
     bare="--setopt=install_weak_deps=False"
     sshd=openssh-server faketime=libfaketime dmsetup=device-mapper cc="gcc glibc-devel"
+    slurm="slurm slurm-slurmctld slurm-slurmd"
 else
     update="" install="" bare="" programs="fio util-linux"
-    sshd=openssh-server faketime=libfaketime dmsetup=dmsetup cc=gcc
+    sshd=openssh-server faketime=libfaketime dmsetup=dmsetup cc=gcc slurm=slurm
 fi
 
 wanted=""
@@ -35,11 +36,23 @@ fio_works || wanted=$programs
 servers=""
 if [ "${1:-}" = tests ]; then
     for pair in mosquitto:mosquitto "sshd:$sshd" sigrok-cli:sigrok-cli "cc:$cc" openssl:openssl \
-        mkfs.ext4:e2fsprogs mkfs.btrfs:btrfs-progs busybox:busybox fish:fish "dmsetup:$dmsetup"; do
+        mkfs.ext4:e2fsprogs mkfs.btrfs:btrfs-progs busybox:busybox fish:fish "dmsetup:$dmsetup" \
+        "slurmctld:$slurm"; do
         has "${pair%%:*}" || servers+=" ${pair##*:}"
     done
     faketime_is_here || servers+=" $faketime"
     influxd_is_here || servers+=" influxdb"
+fi
+# An S3 server is packaged nowhere; where Go is installed it is built into the user's own folder.
+s3_server=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+if [ "${1:-}" = tests ] && [ -z "${VERSITYGW:-}" ] && ! has versitygw && [ ! -x ~/go/bin/versitygw ]; then
+    if has go && echo "building versitygw, an S3 server (some minutes, once) …" &&
+        GOBIN=~/go/bin go install "$s3_server" >/dev/null 2>&1; then
+        :
+    else
+        echo "left out, for want of Go or its modules: an S3 server; its tests are skipped" >&2
+        echo "to have them run:  GOBIN=~/go/bin go install $s3_server" >&2
+    fi
 fi
 [ -n "$wanted$servers" ] || exit 0
 
@@ -81,9 +94,10 @@ for package in $servers; do
     as_root $install $bare "$package" >/dev/null 2>&1 || missing+=" $package"
 done
 if [ -n "$servers" ] && has systemctl; then
-    for unit in mosquitto.service ssh.service ssh.socket influxdb.service; do
+    for pair in mosquitto.service:mosquitto ssh.service:ssh ssh.socket:ssh influxdb.service:influxdb \
+        slurmctld.service:slurm slurmd.service:slurm munge.service:slurm; do
         case "$servers" in
-        *"${unit%%.*}"*) as_root systemctl disable --quiet "$unit" 2>/dev/null || true ;;
+        *"${pair#*:}"*) as_root systemctl disable --quiet "${pair%%:*}" 2>/dev/null || true ;;
         esac
     done
 fi

@@ -1,6 +1,6 @@
 """Open a run and look at it: a script to copy from. Run it with a run directory:
 
-python docs/examples/open_a_run.py runs/<run directory>
+python docs/examples/open_a_run.py ~/labctl-runs/<run directory>
 """
 
 import sys

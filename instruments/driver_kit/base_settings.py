@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,7 +21,7 @@ from instruments.transports.host_files import HostFiles, host_files
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine
 from instruments.transports.ssh import DESTINATION_PATTERN
-from instruments.transports.visa_line import VisaLine
+from instruments.transports.visa_line import PYVISA_PY, VisaLine
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -110,10 +109,10 @@ class HostFilesSettings(DriverSettings):
 class VisaAddress(DriverSettings):
     """The address of a VISA instrument, and the settings of its line."""
 
-    resource: Annotated[str, Field(min_length=1), AfterValidator(checked_resource)]
+    visa_library: str = PYVISA_PY
+    resource: Annotated[str, Field(min_length=1)]
     """``TCPIP0::192.168.1.20::5025::SOCKET``, ``TCPIP0::…::INSTR`` (VXI-11), ``…::hislip0::INSTR``,
     ``USB0::…::INSTR``, ``GPIB0::22::INSTR``, ``ASRL/dev/ttyUSB0::INSTR``."""
-    visa_library: str = "@py"
     serial: str = ""
     """Serial number it must have; empty: any."""
     timeout_s: Annotated[float, Field(gt=0, le=1.8)] = 1.5
@@ -122,6 +121,11 @@ class VisaAddress(DriverSettings):
     data_bits: Literal[7, 8] = 8
     parity: Literal["none", "even", "odd"] = "none"
     stop_bits: Literal[1, 2] = 1
+
+    @field_validator("resource")
+    @classmethod
+    def _pyvisa_py_can_open_it(cls, value: str, info: ValidationInfo) -> str:
+        return checked_resource(value) if info.data.get("visa_library") == PYVISA_PY else value
 
     @model_validator(mode="after")
     def _serial_keys_have_a_serial_resource(self) -> Self:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from instruments.errors import NoAnswer, ProtocolError, SettingRefused, WrongInstrument
 from instruments.reading import Identity, Status
 from instruments.transports.lines import MessageLine
+
+Parsed = TypeVar("Parsed")
 
 INFINITY: Final = 9.9e37
 NOT_A_NUMBER: Final = 9.91e37
@@ -38,8 +41,10 @@ _FACTORS = {"": 1.0, "n": 1e-9, "u": 1e-6, "\u00b5": 1e-6, "\u03bc": 1e-6, "m": 
 _FACTORS["M"] = 1e6
 
 
-def parse_reading(text: str) -> float | Status:
+def parse_reading(text: str, most: float = _MAX_VOLTS_OR_AMPS) -> float | Status:
     """A reading in V, A or W, or the status of one without a value. Raises ProtocolError.
+
+    More than ``most`` no such meter reads.
 
     A comma for the point (a meter or gateway with a local number format) is accepted.
     """
@@ -57,7 +62,7 @@ def parse_reading(text: str) -> float | Status:
     if abs(value) >= _OVERLOAD_FROM:
         near_nan = abs(abs(value) - NOT_A_NUMBER) < _SENTINEL_WIDTH
         return Status.NO_VALUE if near_nan else Status.OVERLOAD
-    if abs(value) > _MAX_VOLTS_OR_AMPS:
+    if abs(value) > most:
         raise ProtocolError(f"got {text[:60]!r}, which no meter can read")
     return value
 
@@ -205,6 +210,14 @@ class ScpiSession:
         except UnicodeDecodeError:
             raise ProtocolError(f"{self.name}: answered {answer[:40]!r} to {query}") from None
 
+    def ask_for(self, query: str, parse: Callable[[str], Parsed]) -> Parsed:
+        """The parsed answer to a query. Raises ProtocolError, which names the instrument."""
+        answer = self.ask(query)
+        try:
+            return parse(answer)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.name}: {error} to {query}") from None
+
     def resynchronise(self, quiet_s: float = QUIET_S) -> None:
         """Discard late answers, until none has come for ``quiet_s`` seconds.
 
@@ -246,11 +259,11 @@ class ScpiSession:
             )
         return identity
 
-    def raise_device_errors(self, doing: str) -> None:
+    def raise_device_errors(self, doing: str, query: str = "SYST:ERR?") -> None:
         """Read the error queue until it is empty. Raises SettingRefused if it was not."""
         errors: list[str] = []
         for _ in range(_MAX_ERRORS):
-            code, message = parse_error(self.ask("SYST:ERR?"))
+            code, message = self.ask_for(query, parse_error)
             if code == 0:
                 break
             errors.append(f"{code} {message}")
@@ -262,7 +275,7 @@ class ScpiSession:
 
         Raises SettingRefused, ProtocolError.
         """
-        answer = parse_quantity(self.ask(query))
+        answer = self.ask_for(query, parse_quantity)
         if not math.isclose(answer, expected, rel_tol=0.01, abs_tol=1e-12):
             raise SettingRefused(
                 f"{self.name}: {what} is {answer:g} after setting {expected:g}; "

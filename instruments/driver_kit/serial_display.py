@@ -23,6 +23,7 @@ from instruments.driver_kit.base_settings import (
     accuracy_from_rig,
 )
 from instruments.driver_kit.batches import blocks_and_statuses
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.driver_kit.stuck_readings import StuckReadingDetector
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -37,9 +38,11 @@ from instruments.reading import (
     Status,
     StatusReading,
 )
-from instruments.transports.lines import ByteLine
+from instruments.transports.lines import ByteLine, SerialFormat
 
 _RANGE_TOLERANCE: Final = 1.01
+_JACKS_TAKE: Final = {"A": 10.0, "V": 1000.0}
+"""What the largest ranges of handheld meters are called by: the display would go on."""
 _REPORT_DUPLICATES_EVERY_NS: Final = 60_000_000_000
 _MIN_SPACING: Final = 0.55
 """Least share of the interval between two readings: adapters and pauses shift their arrival."""
@@ -156,6 +159,23 @@ class SerialDisplayMeter:
             time_u_s=interval_s * family.time_u_of_interval,
         )
         self.channels = (self._channel,)
+
+    @classmethod
+    def sign(cls, identity: str, line_format: SerialFormat) -> SerialSign:
+        """How a meter of this family is found: it sends frames that can be decoded."""
+
+        def recognised(data: bytes) -> bool:
+            return any(map(cls._is_frame, cls.family.split(data)[0]))
+
+        return SerialSign(identity, line_format, b"", recognised)
+
+    @classmethod
+    def _is_frame(cls, piece: bytes) -> bool:
+        try:
+            cls.family.decode(piece)
+        except ProtocolError:
+            return False
+        return True
 
     @classmethod
     def family_for(cls, settings: SerialDisplaySettings) -> MeterFamily:
@@ -288,6 +308,15 @@ class LcdMeterSettings(SerialDisplaySettings):
     def limits(self) -> Accuracy:
         """The limits of error in the rig."""
         return accuracy_from_rig(self.accuracy_pct_of_reading, self.accuracy_floor)
+
+
+def full_scale_of(unit: str, display_end: float) -> float:
+    """Full scale of a range whose display ends at ``display_end``, by the name it has on the meter.
+
+    The display of a 10 A range ends at 40 or 60 A, that of a 1000 V range at 4000 or 6000 V.
+    """
+    jack_takes = _JACKS_TAKE.get(unit, display_end)
+    return jack_takes if jack_takes < display_end < 10 * jack_takes else display_end
 
 
 def bytes_in_place(data: bytes, places: bytes) -> bool:

@@ -19,6 +19,7 @@ _SIGLENT = "Siglent SDM3065X data sheet 2021.05, 1 year"
 _SIGLENT_3055 = "Siglent SDM3055 data sheet, 1 year"
 _UT61E = "UNI-T UT61E Operating Manual, 1 year"
 _DMM6500 = "Keithley DMM6500-905-01 Rev. A (Calibration and Adjustment Manual), 1 year"
+_KEITHLEY_2015 = "Keithley Model 2015 Service Manual, page 1-5, 1 year"
 _DM3068 = "Rigol DM3068 Performance Verification Guide, 1 year limits at full scale"
 
 _NPLC_5_DIGITS = (0.3, 1.0, 10.0)
@@ -42,8 +43,10 @@ NPLC: Mapping[str, tuple[float, ...]] = {
 """Integration times in mains periods, of models that have only these."""
 NPLC_BETWEEN: Mapping[str, tuple[float, float]] = {
     "2000": (0.01, 10.0),
+    "2015": (0.01, 10.0),
     "DMM6500": (0.0005, 12.0),
     "DAQ6510": (0.0005, 12.0),
+    "DMM7510": (0.0005, 12.0),
 }
 """Limits of the integration time in mains periods, where any in between will do."""
 
@@ -159,6 +162,7 @@ VOLTAGE: Mapping[str, tuple[str, Table]] = {
         },
     ),
     "DMM6500": (_DMM6500, {10.0: (0.0025, 0.0005)}),
+    "2015": (_KEITHLEY_2015, {10.0: (0.0030, 0.0005)}),
     "DM3068": (
         _DM3068,
         {
@@ -238,8 +242,10 @@ RANGES: Mapping[str, Mapping[str, tuple[float, ...]]] = {
     "34410A": {"voltage": _DECADES, "current": (1e-4, 1e-3, 0.01, 0.1, 1.0, 3.0)},
     "34411A": {"voltage": _DECADES, "current": (1e-4, 1e-3, 0.01, 0.1, 1.0, 3.0)},
     "2000": {"voltage": _DECADES, "current": (0.01, 0.1, 1.0, 3.0)},
+    "2015": {"voltage": _DECADES, "current": (0.01, 0.1, 1.0, 3.0)},
     "DMM6500": {"voltage": _DECADES, "current": (*_KEITHLEY_AMPS, 10.0)},
     "DAQ6510": {"voltage": _DECADES, "current": _KEITHLEY_AMPS},
+    "DMM7510": {"voltage": _DECADES, "current": (*_KEITHLEY_AMPS, 10.0)},
     "DM3058": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
     "DM3058E": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
     "DM3068": {"voltage": _TIMES_TWO, "current": _RIGOL_AMPS},
@@ -252,7 +258,7 @@ AUTO_ZERO_OFF_PCT_OF_RANGE = 0.0002
 AUTO_ZERO_OFF_VOLTS = 5e-6
 """Added while auto-zero is off, the second to DC volts alone."""
 
-_AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A", "2000")
+_AUTO_ZERO_OFF_KNOWN = ("34401A", "34460A", "34461A", "34465A", "34470A", "2000", "2015")
 """Models whose own source gives these limits; for others the 34401A's are taken."""
 
 

@@ -23,9 +23,21 @@ from instruments.reading import HostClock
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUP", "Driver", "create", "driver_knowing", "names", "settings_model"]
+    from instruments.driver_kit.serial_sign import SerialSign
+
+__all__ = [
+    "GROUP",
+    "Driver",
+    "create",
+    "driver_knowing",
+    "names",
+    "serial_signs",
+    "settings_model",
+]
 
 POLLED: Final = "scpi_dmm"
+"""The driver that asks a multimeter for each reading."""
+_LAST: Final = (POLLED, "scpi_thermometer")
 GENERIC: Final = "generic"
 """What a driver calls a model that it knows nothing of."""
 GROUP = "labctl.instruments"
@@ -37,16 +49,20 @@ class Driver:
     """A driver: its settings and its instrument. An entry point must lead to one.
 
     ``settings`` validates the keys of the rig (frozen, unknown keys forbidden); ``instrument``
-    is called with the instrument's name, the settings and the host's clock.
+    is called with the instrument's name, the settings and the host's clock. ``recognise`` is how
+    its meter is found at a serial port, for one that is on a serial port and takes no ``*IDN?``.
     """
 
     settings: type[BaseModel]
     instrument: Callable[[str, Any, HostClock], Instrument]
+    recognise: SerialSign | None = None
 
 
 BUILT_IN: Final = (
     "brymen_bm25x",
+    "daq6510_scan",
     "dmm6500",
+    "elmorlabs_pmd",
     "es51922",
     "extech380803",
     "fixed_voltage",
@@ -54,13 +70,17 @@ BUILT_IN: Final = (
     "fs9721",
     "hwmon",
     "ina2xx",
+    "joulescope",
     "k204",
     "mqtt",
     "powersensor3",
+    "quarch",
     "scpi_dmm",
+    "scpi_thermometer",
     "sigrok",
     "supply",
     "truevolt",
+    "wt300",
 )
 """The drivers of this package: each is the ``DRIVER`` of the module of that name."""
 
@@ -96,11 +116,12 @@ def driver_knowing(model: str) -> tuple[str, str] | None:
     """The driver that knows this model, and the model as its settings spell it; None: no driver.
 
     ``scpi_dmm`` comes last because it asks for each reading: a driver that reads the meter's
-    memory, with the meter's clock, is better. Drivers that cannot be loaded are left out.
+    memory, with the meter's clock, is better. After it comes the one for the same meters'
+    temperatures. Drivers that cannot be loaded are left out.
     """
     from instruments.driver_kit.scpi import is_model
 
-    for name in sorted(names(), key=lambda name: (name == POLLED, name)):
+    for name in sorted(names(), key=lambda name: (name in _LAST and _LAST.index(name) + 1, name)):
         try:
             field = settings_model(name).model_fields.get("model")
         except DriverUnusable:
@@ -109,6 +130,24 @@ def driver_knowing(model: str) -> tuple[str, str] | None:
             if known != GENERIC and is_model(str(known), model):
                 return name, str(known)
     return None
+
+
+def serial_signs() -> list[tuple[str, SerialSign]]:
+    """The drivers whose meters can be found at a serial port, and how, in the order of asking.
+
+    Those that send by themselves come first. Then long questions before short ones: a meter that
+    takes one letter for a command has the fewest of them to misunderstand. Drivers that cannot be
+    loaded are left out.
+    """
+    found: list[tuple[str, SerialSign]] = []
+    for name in names():
+        try:
+            sign = _load(name).recognise
+        except DriverUnusable:
+            continue
+        if sign is not None:
+            found.append((name, sign))
+    return sorted(found, key=lambda one: (one[1].question != b"", -len(one[1].question)))
 
 
 def _load(driver: str) -> Driver:

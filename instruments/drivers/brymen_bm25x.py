@@ -26,6 +26,7 @@ from instruments.driver_kit.serial_display import (
     SerialDisplayMeter,
     bytes_in_place,
     displayed_count,
+    full_scale_of,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -90,7 +91,7 @@ def decode(frame: bytes) -> Display:
         function=function,
         unit=unit,
         value=None if count is None else sign * count * digit,
-        full_scale=digit * COUNTS,
+        full_scale=full_scale_of(unit, digit * COUNTS),
         dc=bool(low[1] & 4),
         ac=bool(low[1] & 2),
         auto_range=bool(low[1] & 8),
@@ -117,4 +118,4 @@ class BrymenBm25x(SerialDisplayMeter):
     )
 
 
-DRIVER: Final = Driver(BrymenBm25xSettings, BrymenBm25x)
+DRIVER: Final = Driver(BrymenBm25xSettings, BrymenBm25x, BrymenBm25x.sign("Brymen BM25x", FORMAT))

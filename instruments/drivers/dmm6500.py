@@ -1,17 +1,21 @@
-"""Keithley DMM6500 and DAQ6510: readings with the meter's own time stamps, from its buffer.
+"""Keithley DMM6500, DAQ6510, DMM7510: readings with the meter's own time stamps, from its buffer.
 
-The meter measures into ``defbuffer1`` by its built-in trigger model ``DurationLoop``; the driver
-polls several times a second how far the buffer is filled and reads what is new. Facts from the
-DMM6500 Reference Manual (DMM6500-901-01):
+The meter measures into ``defbuffer1`` by a trigger model of three blocks: delay, measure, repeat.
+The driver polls several times a second how far the buffer is filled and reads what is new. Facts
+from the DMM6500 Reference Manual (DMM6500-901-01), for the DMM7510 from DMM7510-901-01 Rev. B:
 
 - Reading does not erase, so the driver keeps a cursor. In fill mode CONT the index wraps at the
   end of the buffer, and the oldest readings are overwritten without an error.
 - ``REL`` is the time since the first reading of the buffer. Whether that means the first one
   ever, or the oldest that is still there, the manual leaves open once the buffer has wrapped: a
   time that jumps back begins a new epoch.
-- ``DurationLoop`` ends by itself after the seconds it was loaded with: a **dead man's switch**. The
-  meter does not measure for ever after the end of the driver. It is armed again in good time;
-  what the meter did not measure meanwhile shows in the stamps and is reported as ``lost``.
+- The repeating block counts (``TRIG:BLOC:BRAN:COUN``), so the loop ends by itself: a **dead man's
+  switch**. The meter does not measure for ever after the end of the driver. It is armed again in
+  good time; what the meter did not measure meanwhile shows in the stamps and is reported as
+  ``lost``. The built-in models (``SimpleLoop``, ``DurationLoop``) are not used: they begin with a
+  block that clears the buffer, and with it the readings that were not read yet.
+- If the buffer is cleared all the same (at its panel, by another program), the loss is counted by
+  the host's clock, and a new epoch begins.
 - The loop has a delay before each measurement but no timer. What a measurement takes beyond its
   integration time is read off the first stamps, and the delay is made shorter by so much.
 
@@ -67,13 +71,14 @@ _TUNED: Final = 0.01
 _TOLERANCE: Final = 0.1
 """Of ``interval_s``: what is adjusted, and what is refused when it cannot be."""
 _MIN_DELAY_S: Final = 1e-6
-"""The loop refuses less than 167 ns that is not 0."""
+"""The delay block refuses less than 167 ns that is not 0."""
+_MEASURE_BLOCK: Final = {"DMM6500": "MDIG", "DAQ6510": "MDIG", "DMM7510": "MEAS"}
 
 
 class Dmm6500Settings(NplcSettings):
     """DC volts or DC amps on one fixed range, stamped by the meter."""
 
-    model: Literal["DMM6500", "DAQ6510"] = "DMM6500"
+    model: Literal["DMM6500", "DAQ6510", "DMM7510"] = "DMM6500"
     dead_man_s: Annotated[float, Field(ge=10, le=100_000)] = 600.0
     """Measures on for at most so long after this program has died."""
 
@@ -154,13 +159,14 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         scpi.send(f'TRAC:CLE "{BUFFER}"')
         self._verify_settings(settings.nplc)
         scpi.expect_quantity("SYST:LFR?", settings.mains_hz, "its mains frequency (mains_hz)")
-        self._capacity = int(parse_quantity(scpi.ask(f'TRAC:POIN? "{BUFFER}"')))
+        self._capacity = int(scpi.ask_for(f'TRAC:POIN? "{BUFFER}"', parse_quantity))
         self._cursor = 0
         self._interval_ns = settings.interval_s * 1e9
         self._delay_s = settings.interval_s - settings.aperture_s
         self._tuned = False
         self._unreadable = 0
         self._begin_epoch()
+        self._load_loop()
         self._arm()
         scpi.raise_device_errors("to measure by its trigger model")
         self._next_poll_ns = self._polled_ns = self._clock()
@@ -176,6 +182,9 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             lost = StatusReading(self._channel.name, self._next_stamp_ns(), *changed)
             self.start()
             return Batch(statuses=(lost,))
+        cleared: tuple[StatusReading, ...] = ()
+        if first <= 1 and last < self._cursor:
+            cleared = (self._cleared_buffer(last, answered_ns),)
         overrun = self._may_have_overrun(first, answered_ns)
         self._polled_ns = answered_ns
         if overrun:
@@ -184,6 +193,8 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
             stretches = new_indices(self._cursor, first, last, self._capacity)
         batch = self._read_stretches(stretches, asked_ns, answered_ns)
         self._keep_armed(bool(stretches), answered_ns)
+        if cleared:
+            return replace(batch, statuses=(*cleared, *batch.statuses))
         if not overrun:
             return batch
         detail = "the buffer was not read in time"
@@ -196,11 +207,32 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         """Stop, and give the front panel back to continuous measurement."""
         self._scpi.close("ABOR", "TRIG:CONT REST", "logout")
 
-    def _arm(self) -> None:
+    def _load_loop(self) -> None:
+        """Build the trigger model, with the present delay."""
         if self._delay_s < _MIN_DELAY_S:
             self._delay_s = 0.0
-        loop = f'"DurationLoop",{self._settings.dead_man_s:g},{self._delay_s:.6g},"{BUFFER}"'
-        self._scpi.send(f"TRIG:LOAD {loop}")
+        settings = self._settings
+        count = round(settings.dead_man_s / settings.interval_s)
+        self._scpi.send('TRIG:LOAD "Empty"')
+        self._scpi.send(f"TRIG:BLOC:DEL:CONS 1,{self._delay_s:.6g}")
+        self._scpi.send(f'TRIG:BLOC:{_MEASURE_BLOCK[settings.model]} 2,"{BUFFER}"')
+        self._scpi.send(f"TRIG:BLOC:BRAN:COUN 3,{count},1")
+
+    def _cleared_buffer(self, last: int, now_ns: int) -> StatusReading:
+        """The loss where the buffer is shorter than it was: it holds ``last`` newer readings."""
+        missed = (now_ns - self._polled_ns) / self._interval_ns - last
+        stamp_ns = self._next_stamp_ns()
+        self._cursor = 0
+        self._begin_epoch()
+        return StatusReading(
+            self._channel.name,
+            stamp_ns,
+            Status.LOST,
+            "somebody cleared the buffer",
+            max(round(missed), 1),
+        )
+
+    def _arm(self) -> None:
         self._scpi.send("INIT")
         self._armed_ns = self._news_ns = self._clock()
         self._steps_s.clear()
@@ -212,8 +244,11 @@ class Dmm6500(ScpiMultimeter[Dmm6500Settings]):
         silent_ns = now_ns - self._news_ns
         half_over = now_ns - self._armed_ns > self._settings.dead_man_s * 0.5e9
         stopped = silent_ns > max(1e9, 3 * self._interval_ns) and not self._is_running()
-        if half_over or stopped or self._tune():
+        tuned = self._tune()
+        if half_over or stopped or tuned:
             self._scpi.send("ABOR")
+            if tuned:
+                self._load_loop()
             self._arm()
             self._scpi.raise_device_errors("to measure on")
 

@@ -183,4 +183,4 @@ class Es51922(SerialDisplayMeter):
         return replace(cls.family, maker="Cyrustek", model="ES51932", decode=decode_it)
 
 
-DRIVER: Final = Driver(Es51922Settings, Es51922)
+DRIVER: Final = Driver(Es51922Settings, Es51922, Es51922.sign("UNI-T UT61E (ES51922)", FORMAT))

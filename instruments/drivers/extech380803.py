@@ -26,6 +26,7 @@ from instruments.driver_kit.base_settings import (
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling_ticks import LONGER, Ticks, dither_share
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -192,4 +193,6 @@ class Extech380803:
         return ask_for_reply(self._line, b" ", find_reply, _ANSWER_S, no_answer)
 
 
-DRIVER: Final = Driver(Extech380803Settings, Extech380803)
+DRIVER: Final = Driver(
+    Extech380803Settings, Extech380803, SerialSign("Extech 380803", FORMAT, b" ", find_reply)
+)

@@ -29,6 +29,8 @@ SOURCE: Final = "not measured: the tolerance that the rig says"
 _VOLTAGE: Final = "voltage"
 _TIME_U_S: Final = 0.001
 """It does not change, so its time hardly matters."""
+_LONGEST_WAIT_S: Final = 0.5
+"""Of one ``read``: see :class:`~instruments.instrument.Instrument`."""
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -66,7 +68,7 @@ class FixedVoltage:
     def open(self) -> Identity:
         """There is nothing to open."""
         volts, pct = self._settings.volts, self._settings.tolerance_pct
-        return Identity(f"{volts:g} V ±{pct:g} %,", "not measured")
+        return Identity("", f"{volts:g} V ±{pct:g} %, not measured")
 
     def start(self) -> None:
         """Its readings begin now."""
@@ -74,7 +76,8 @@ class FixedVoltage:
 
     def read(self) -> Batch:
         """The readings up to now: none is missing, however late this is called."""
-        time.sleep(max(self._next_ns - self._clock(), 0) / _NS_PER_S)
+        due_s = (self._next_ns - self._clock()) / _NS_PER_S
+        time.sleep(min(max(due_s, 0.0), _LONGEST_WAIT_S))
         t_ns = np.arange(self._next_ns, self._clock() + 1, self._interval_ns, dtype=np.int64)
         if not len(t_ns):
             return Batch()

@@ -29,6 +29,7 @@ from instruments.driver_kit.serial_display import (
     SerialDisplayMeter,
     bytes_in_place,
     displayed_count,
+    full_scale_of,
     split_frames,
 )
 from instruments.drivers import Driver
@@ -93,7 +94,7 @@ def decode(frame: bytes) -> Display:
         function=function,
         unit=unit,
         value=None if count is None else sign * count * digit,
-        full_scale=digit * COUNTS,
+        full_scale=full_scale_of(unit, digit * COUNTS),
         dc=bool(low[0] & 4),
         ac=bool(low[0] & 8),
         auto_range=bool(low[0] & 2),
@@ -124,4 +125,4 @@ class Fs9721(SerialDisplayMeter):
     )
 
 
-DRIVER: Final = Driver(Fs9721Settings, Fs9721)
+DRIVER: Final = Driver(Fs9721Settings, Fs9721, Fs9721.sign("FS9721 family", FORMAT))

@@ -27,6 +27,7 @@ from instruments.driver_kit.base_settings import (
 )
 from instruments.driver_kit.batches import batch_of_readings
 from instruments.driver_kit.polling_ticks import Ticks, dither_share
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.errors import ProtocolError
 from instruments.reading import (
@@ -213,4 +214,6 @@ class K204:
         return (Status.HOLD, "") if reply.hold else (celsius, "")
 
 
-DRIVER: Final = Driver(K204Settings, K204)
+DRIVER: Final = Driver(
+    K204Settings, K204, SerialSign("Center 309 / Voltcraft K204", FORMAT, b"A", find_reply)
+)

@@ -13,6 +13,7 @@ an upper bound.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Annotated, ClassVar, Final
 
@@ -20,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
+from instruments.driver_kit.arrival_pairs import ArrivalPairs
 from instruments.driver_kit.base_settings import NotNegative, SerialSettings
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.drivers.powersensor3_frames import (
     CONFIG,
@@ -44,7 +47,6 @@ from instruments.reading import (
     Block,
     Channel,
     Clock,
-    ClockPair,
     HostClock,
     Identity,
     Quantity,
@@ -61,7 +63,6 @@ _PAUSE_S: Final = 0.004
 """1.4 kB of stream, a third of what a terminal line of the kernel holds."""
 _ANSWER_S: Final = 1.0
 _QUIET_S: Final = 0.15
-_CLOCK_PAIR_EVERY_NS: Final = 500_000_000
 _TIME_U_S: Final = 50e-6
 """The stamp is taken somewhere in the averaging of six conversions; firmware versions differ."""
 _LAYOUT_BYTES: Final = 256
@@ -117,13 +118,12 @@ class PowerSensor3:
         self._layout = Layout(())
         self._sensors = tuple(2 * pair + odd for pair in settings.pairs for odd in (0, 1))
         self.channels = tuple(self._channel(sensor) for sensor in self._sensors)
+        self._clock_pairs = ArrivalPairs(self.channels)
         self._scale = np.ones((2, len(self._sensors)))
         self._columns = np.zeros(len(self._sensors), np.intp)
         self._base_ns = -EPOCH_NS
         self._rest = b""
         self._timeline = FrameTimeline()
-        self._best_pair: ClockPair | None = None
-        self._next_poll_ns = 0
         self._unaveraged: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def open(self) -> Identity:
@@ -276,7 +276,7 @@ class PowerSensor3:
         """Device time goes on at the next epoch; it stands at ``us``."""
         now_ns = self._base_ns + self._timeline.us * 1000
         self._base_ns = (now_ns // EPOCH_NS + 1) * EPOCH_NS - us * 1000
-        self._best_pair, self._next_poll_ns = None, 0
+        self._clock_pairs.restart()
 
     def _batch(self, frames: Frames, arrived_ns: int) -> Batch:
         placed = self._timeline.place(frames, arrived_ns)
@@ -307,9 +307,8 @@ class PowerSensor3:
             statuses.append(self._status(t_ns, Status.MARKER, f"at device time {t_ns} ns", 0))
         # The frame that is held back came last: its stamp belongs to the arrival.
         step = (int(frames.stamps[-1]) - int(frames.stamps[-2])) % 1024
-        return Batch(
-            tuple(blocks), tuple(statuses), self._clock_pairs(newest_ns + step * 1000, arrived_ns)
-        )
+        pairs = self._clock_pairs.add(newest_ns + step * 1000, arrived_ns)
+        return Batch(tuple(blocks), tuple(statuses), pairs)
 
     def _gap_status(self, gap: Gap, us: int) -> StatusReading:
         about = "" if gap.certain else "about, by the host's clock; "
@@ -364,18 +363,9 @@ class PowerSensor3:
             else:
                 blocks.append(Block(channel.name, t_ns, np.ascontiguousarray(values[:, place])))
 
-    def _clock_pairs(self, device_ns: int, arrived_ns: int) -> tuple[ClockPair, ...]:
-        """A clock pair each half second: the one with the least delay in that time."""
-        best, delay_ns = self._best_pair, arrived_ns - device_ns
-        if best is None or delay_ns < best.host_ns - best.device_ns:
-            self._best_pair = best = ClockPair("", device_ns, arrived_ns, 0)
-        if arrived_ns < self._next_poll_ns:
-            return ()
-        self._next_poll_ns = arrived_ns + _CLOCK_PAIR_EVERY_NS
-        self._best_pair = None
-        return tuple(
-            ClockPair(channel.name, best.device_ns, best.host_ns, 0) for channel in self.channels
-        )
 
-
-DRIVER: Final = Driver(PowerSensor3Settings, PowerSensor3)
+DRIVER: Final = Driver(
+    PowerSensor3Settings,
+    PowerSensor3,
+    SerialSign("PowerSensor3", FORMAT, b"TV", re.compile(rb"F4\d\d-\d+\.\d+\.\d+").search),
+)

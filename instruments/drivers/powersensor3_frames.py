@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -278,16 +277,3 @@ _CERTAIN_WRAP_SHARE: Final = 0.7
 """Share of a wrap by which bytes may come later than usual without a wrap being missed."""
 _LEAST_DELAY_WINDOW_NS: Final = 2_000_000_000
 """How far back the least delay is searched: 100 ppm of drift are 0.2 ms of it."""
-
-
-def pack_frames(stamps: Sequence[int] | Ints, levels: Ints, marked: Bools | None = None) -> bytes:
-    """Frames of all eight sensors as the device sends them: what a simulation needs."""
-    t = np.asarray(stamps, np.int64) % WRAP_US
-    rows = np.empty((len(t), 2 + 2 * SENSORS), np.uint8)
-    rows[:, 0] = 0xF0 | t >> 6
-    rows[:, 1] = 0x40 | t & 0x3F
-    rows[:, 2::2] = 0x80 | np.arange(SENSORS) << 4 | levels >> 6
-    rows[:, 3::2] = levels & 0x3F
-    if marked is not None:
-        rows[:, 3] |= np.where(marked, 0x40, 0).astype(np.uint8)
-    return rows.tobytes()

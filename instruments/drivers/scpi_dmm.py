@@ -1,7 +1,7 @@
 """SCPI multimeters that measure on request: ``READ?``.
 
 Siglent SDM3045X, SDM3055, SDM3065X; HP, Agilent or Keysight 34401A, 34410A, 34411A, 34460A,
-34461A, 34465A, 34470A; Keithley 2000; Fluke 8845A, 8846A; and others as ``generic``.
+34461A, 34465A, 34470A; Keithley 2000, 2015; Fluke 8845A, 8846A; and others as ``generic``.
 
 ``READ?`` triggers the measurement, so its integration window lies between sending and receiving:
 the reading's time is the **middle of the two**, and half of (round trip - aperture) is what
@@ -49,6 +49,8 @@ _CONTROL_C: Final = "\x03"
 Model 2750 User's Manual, RS-232 interface operation. A Keithley answers DCL."""
 
 _HP_SETUP = ("CONF:{node} {range:g}", "{node}:NPLC {nplc:g}")
+_GENERIC_SETUP = ("CONF:{node}", "{node}:RANG {range:g}", "{node}:NPLC {nplc:g}")
+"""The range by itself: SCPI-99 has both, and not each meter takes a range with its CONF."""
 _KEITHLEY_2000_SETUP = (
     "FORM:ELEM READ",
     "FUNC '{node}'",
@@ -86,6 +88,14 @@ class _Model:
 _AGILENT = _Model(0.01, "{node}:ZERO:AUTO ONCE")
 _HP_34401A = _Model(0.02, "ZERO:AUTO ONCE", local_by_command=False, stop=(), control_c=True)
 _FLUKE = replace(_HP_34401A, remote_on_lan=True)
+_KEITHLEY_2000 = _Model(
+    0.02,
+    "SYST:AZER:STAT OFF",
+    setup=_KEITHLEY_2000_SETUP,
+    local_by_command=False,
+    stop=("ABOR", "INIT:CONT ON"),
+    control_c=True,
+)
 
 MODELS: Mapping[str, _Model] = {
     "SDM3045X": _Model(0.02),
@@ -98,17 +108,11 @@ MODELS: Mapping[str, _Model] = {
     "34461A": _AGILENT,
     "34465A": _AGILENT,
     "34470A": _AGILENT,
-    "2000": _Model(
-        0.02,
-        "SYST:AZER:STAT OFF",
-        setup=_KEITHLEY_2000_SETUP,
-        local_by_command=False,
-        stop=("ABOR", "INIT:CONT ON"),
-        control_c=True,
-    ),
+    "2000": _KEITHLEY_2000,
+    "2015": _KEITHLEY_2000,
     "8845A": _FLUKE,
     "8846A": _FLUKE,
-    GENERIC: _Model(0.05, stop=()),
+    GENERIC: _Model(0.05, setup=_GENERIC_SETUP, stop=()),
 }
 
 
@@ -127,6 +131,7 @@ class ScpiDmmSettings(NplcSettings, PolledSettings):
         "34465A",
         "34470A",
         "2000",
+        "2015",
         "8845A",
         "8846A",
         "generic",

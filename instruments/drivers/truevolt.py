@@ -161,7 +161,7 @@ class Truevolt(ScpiMultimeter[TruevoltSettings]):
             scpi.send("TRIG:COUN INF")
         self._verify_settings(settings.nplc)
         if self._model.timed:
-            least = parse_quantity(scpi.ask("SAMP:TIM? MIN"))
+            least = scpi.ask_for("SAMP:TIM? MIN", parse_quantity)
             if settings.interval_s < least:
                 raise SettingRefused(
                     f"{scpi.name}: interval_s = {settings.interval_s:g} is too short for NPLC "

@@ -27,7 +27,6 @@ from instruments.simulated.meter_kit.faults import Fault, inject
 from instruments.simulated.meters.registry import DRIVERS
 
 _START_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _RAILS: Final = {"12V": 12.0, "3V3": 3.3}
 
@@ -134,7 +133,7 @@ class MetersProcess:
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 5 s."""
-        end_process(self.process, _STOP_TIMEOUT_S)
+        end_process(self.process)
 
 
 class Bench:
@@ -231,9 +230,11 @@ def rig_sections(bench: Bench) -> Sections:
                     "shunt_tolerance_pct": current.shunt_tolerance_pct,
                 }
         elif "rails" in by_point:
-            sensor = by_point["rails"].name
-            values["voltage"] = f"{sensor}.voltage_{pair}"
-            values["current"] = f"{sensor}.current_{pair}"
+            sensor = by_point["rails"]
+            named = {"quarch": rail, "pmd2": f"atx_{rail.lower()}"}
+            which = named.get(sensor.kind, pair)
+            values["voltage"] = f"{sensor.name}.voltage_{which}"
+            values["current"] = f"{sensor.name}.current_{which}"
         else:
             continue
         sections[f"rails.{rail}"] = values

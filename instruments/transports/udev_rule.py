@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from instruments.errors import InstrumentError
+from instruments.transports.addresses import usb_ids
 from instruments.transports.serial_ports import connected_ports, port_path
 
 GROUP: Final = "dialout"
@@ -15,9 +16,6 @@ GROUP: Final = "dialout"
 UDEV_TODO: Final = (
     "put the next line into /etc/udev/rules.d/70-labctl.rules, then: sudo udevadm control "
     f"--reload && sudo udevadm trigger; you must be in the group {GROUP}"
-)
-_USB_RESOURCE: Final = re.compile(
-    r"USB\d*::(?:0x)?(?P<vid>[0-9a-f]{1,4})::(?:0x)?(?P<pid>[0-9a-f]{1,4})::", re.IGNORECASE
 )
 _REFUSED: Final = re.compile(
     r"may not open|access denied|permission denied|insufficient permissions|\[errno 13\]",
@@ -32,8 +30,8 @@ def may_not_open(reason: str) -> bool:
 
 def udev_rule(address: str) -> str:
     """The rule for the USB device at a VISA resource or a serial port; empty where it is none."""
-    if match := _USB_RESOURCE.match(address):
-        return _rule("usb", "ATTR", match["vid"], match["pid"])
+    if ids := usb_ids(address):
+        return _rule("usb", "ATTR", *ids)
     path = address.removeprefix("ASRL").removesuffix("::INSTR")
     if "::" in path or not path:
         return ""
@@ -41,13 +39,13 @@ def udev_rule(address: str) -> str:
         path = os.path.realpath(port_path("", path))
     for port in connected_ports():
         if port.path == path and port.vid is not None and port.pid is not None:
-            return _rule("tty", "ATTRS", f"{port.vid:04x}", f"{port.pid:04x}")
+            return _rule("tty", "ATTRS", port.vid, port.pid)
     return ""
 
 
-def _rule(subsystem: str, attribute: str, vid: str, pid: str) -> str:
+def _rule(subsystem: str, attribute: str, vid: int, pid: int) -> str:
     return (
-        f'SUBSYSTEM=="{subsystem}", {attribute}{{idVendor}}=="{vid.lower():0>4}", '
-        f'{attribute}{{idProduct}}=="{pid.lower():0>4}", MODE="0660", GROUP="{GROUP}", '
+        f'SUBSYSTEM=="{subsystem}", {attribute}{{idVendor}}=="{vid:04x}", '
+        f'{attribute}{{idProduct}}=="{pid:04x}", MODE="0660", GROUP="{GROUP}", '
         'TAG+="uaccess"'
     )

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.install_command import install_command
+from instruments.transports.addresses import RESOURCE_EXAMPLE
 from instruments.transports.lines import NOT_OPEN, SerialFormat
 from instruments.transports.serial_ports import port_error_text
 
+PYVISA_PY: Final = "@py"
+"""The VISA library in Python, which is installed with labctl; another one: its path."""
 OPEN_TIMEOUT_S = 1.5
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ class VisaLine:
         self,
         name: str,
         resource: str,
-        library: str = "@py",
+        library: str = PYVISA_PY,
         serial_format: SerialFormat | None = None,
     ) -> None:
         self._name = name
@@ -135,7 +139,10 @@ class VisaLine:
         return answer
 
     def discard(self, quiet_s: float = 0.0) -> None:
-        """Empty the input buffer; on other buses (USB, GPIB …) send a device clear."""
+        """Empty the input buffer; on other buses (USB, GPIB …) send a device clear.
+
+        Where the VISA library has none (PyVISA-sim), what still comes is read.
+        """
         session, peer = self._open_session(), self._peer
         self._received = b""
         try:
@@ -143,7 +150,7 @@ class VisaLine:
                 self._discard_serial(quiet_s)
                 return
             if peer is None:
-                session.clear()
+                self._clear(session, quiet_s)
                 return
             while select.select([peer], [], [], quiet_s)[0]:
                 if not peer.recv(65536):
@@ -152,6 +159,26 @@ class VisaLine:
             raise
         except Exception as error:
             raise self._lost(error) from error
+
+    def _clear(self, session: Any, quiet_s: float) -> None:
+        from pyvisa.constants import StatusCode
+        from pyvisa.errors import VisaIOError
+
+        try:
+            session.clear()
+            return
+        except NotImplementedError:
+            pass
+        except VisaIOError as error:
+            if error.error_code != StatusCode.error_nonsupported_operation:
+                raise
+        session.timeout = self._timeout_ms = max(int(quiet_s * 1000), 1)
+        try:
+            while session.read_raw():
+                pass
+        except VisaIOError as error:
+            if error.error_code != StatusCode.error_timeout:
+                raise
 
     def _open_session(self) -> Any:
         if self._session is None:
@@ -230,7 +257,8 @@ class VisaLine:
         return ConnectionLost(f"{self._name}: {self._resource} closed the connection")
 
     def _lost(self, error: Exception) -> ConnectionLost:
-        return ConnectionLost(f"{self._name}: lost {self._resource}: {error}")
+        reason = _in_words(str(error)) or f"{type(error).__name__} of its VISA library"
+        return ConnectionLost(f"{self._name}: lost {self._resource}: {reason}")
 
 
 def _open_error_text(resource: str, error: Exception) -> str:
@@ -242,13 +270,21 @@ def _open_error_text(resource: str, error: Exception) -> str:
     try:
         rname.ResourceName.from_string(resource)
     except rname.InvalidResourceName:
-        return (
-            "it is no VISA resource (such as TCPIP0::192.168.1.20::5025::SOCKET), and no path of "
-            "a serial port"
-        )
+        return f"it is no VISA resource (such as {RESOURCE_EXAMPLE}), and no path of a serial port"
     for bus, library in BUS_LIBRARIES.items():
         if resource.upper().startswith(bus) and "Please install" in str(error):
             return (
                 f"{bus} needs a library that is not installed; add it: {install_command(library)}"
             )
-    return f"{error}; is it switched on and connected?"
+    return f"{_in_words(str(error))}; is it switched on and connected?"
+
+
+def _in_words(text: str) -> str:
+    """The codes of VISA in a message as words: -1073807339 is "timeout"."""
+    from pyvisa.constants import StatusCode
+
+    def word(code: re.Match[str]) -> str:
+        known = {int(one): one.name for one in StatusCode}.get(int(code[0]), code[0])
+        return known.removeprefix("error_").replace("_", " ")
+
+    return re.sub(r"-1073\d{6}", word, text)

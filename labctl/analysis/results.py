@@ -15,6 +15,7 @@ from labctl.record.calibration_used import UsedCalibration
 from labctl.record.drive_state import DriveState
 from labctl.record.json_values import plain_json
 from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.point_end import PointEnd
 
 COVERAGE_FACTOR = 2.0
 """k of every expanded uncertainty ``u`` in this module (about 95 %; GUM, JCGM 100:2008, 6.2)."""
@@ -95,6 +96,36 @@ class Series:
         )
 
 
+def length_text(seconds: float) -> str:
+    """A length of time as a person writes it: ``100 µs``, ``1 s``, ``15 min``."""
+    if seconds >= 120 and seconds % 60 == 0:
+        return f"{seconds / 60:g} min"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size * 0.9995:
+            return f"{float(f'{seconds / size:.3g}'):g} {unit}"
+    return f"{float(f'{seconds * 1e9:.3g}'):g} ns"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMaximum:
+    """The largest mean power over any window of one length in a phase."""
+
+    window_s: float
+    watts: Estimate | None
+    """None where there is no such window, and ``why``."""
+    begin_ns: int | None
+    """Where the window begins, on the run's timebase."""
+    why: str = ""
+    blocked_s: float = 0.0
+    """Seconds of the phase at which a window could begin and is none, because readings are missing
+    in it: what was drawn there is not known."""
+
+    @property
+    def name(self) -> str:
+        """Its length as names of columns and fields have it: ``100us``, ``1s``, ``15min``."""
+        return length_text(self.window_s).replace(" ", "").replace("µ", "u")
+
+
 @dataclass(frozen=True, slots=True)
 class RailResult:
     """One rail in one phase. ``watts`` is the mean power, ``joules`` the energy of the phase."""
@@ -108,6 +139,8 @@ class RailResult:
     alignment_ms: float
     covered: float
     """Fraction of the phase that is covered by readings wholly inside it."""
+    power_envelope: tuple[WindowMaximum, ...] = ()
+    """From the shortest to the longest window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +213,11 @@ class ThrottleInterval:
         """By what share IOPS fell; NaN when the level before is not known."""
         return 1 - self.iops_during / self.iops_before if self.iops_before else float("nan")
 
+    @property
+    def unproven(self) -> bool:
+        """Whether heat may be behind it: neither a cause nor energy tells otherwise."""
+        return self.cause in (Cause.UNKNOWN, Cause.WRITE_CACHE) and not self.costly
+
 
 @dataclass(frozen=True, slots=True)
 class OwnPower:
@@ -193,6 +231,35 @@ class OwnPower:
     def difference(self) -> float:
         """How much more the drive reports, as a fraction of the watts of the meters."""
         return self.drive_watts / self.meter_watts - 1.0 if self.meter_watts else 0.0
+
+
+class Kept(StrEnum):
+    """Whether a drive keeps the error that it states for its own measurement."""
+
+    YES = "kept"
+    NO = "not kept"
+    UNDECIDED = "undecided"
+    """The difference is as near to the stated error as the U of the meters."""
+    NOTHING_STATED = "nothing stated"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeasurement:
+    """What a drive measured of its own power in a phase, and the meters over the same seconds."""
+
+    drive_watts: float
+    drive_most_watts: float | None
+    """The largest of its intervals of a second."""
+    meter_watts: Estimate
+    seconds: float
+    percent_error: int | None
+    """As the drive states it; None where it states none."""
+    kept: Kept
+
+    @property
+    def difference_pct(self) -> float:
+        """How much more the drive reports, in percent of the watts of the meters."""
+        return 100 * (self.drive_watts / self.meter_watts.value - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +346,12 @@ class PhaseResult:
     """None where it was not sampled, and in phases that are too short."""
     fio_clock: Estimate | None = None
     """Seconds that fio's clock counted in a second; None where it is not known."""
+    point_end: PointEnd | None = None
+    """How it ended, where that depended on its numbers."""
+    power_envelope: tuple[WindowMaximum, ...] = ()
+    """Of all rails together, from the shortest to the longest window."""
+    own_measurement: OwnMeasurement | None = None
+    """None where the drive does not measure itself, or not for most of the phase."""
 
     @property
     def duration_s(self) -> float:

@@ -29,6 +29,8 @@ def workload_name(phase: Phase, *, depth: bool = True, state: bool = True) -> st
         parts.append(f"span {format_size(phase.span_bytes)}")
     if state and phase.power_state is not None:
         parts.append(f"PS{phase.power_state}")
+    if state and phase.power_limit_watts is not None:
+        parts.append(f"≤{phase.power_limit_watts:g} W")
     return " ".join(parts)
 
 

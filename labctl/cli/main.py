@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from labctl.cli.terminal.completion import COMPLETE_VARIABLE
 from labctl.cli.terminal.safe_stream import beneath, guard_output
 from labctl.errors import INTERRUPTED
 from labctl.printable import printable_lines
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """Without a file name: the disk that standard output is redirected to is full."""
 HELP_WIDTH = 80
+MAY_BE_EMPTY = ("--title", "--note")
+"""Options whose empty value deletes what was said before."""
 OTHERS_WRITE = 0o002
 """Added to the umask: nobody outside the group may change a record."""
 
@@ -51,6 +54,11 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "measure",
             "run.measure:measure",
             "Run any program, and give the watts and joules that it took.",
+        ),
+        Command(
+            "import",
+            "run.import_files:import_files",
+            "Make a run of files that you have: a meter's CSV and fio's output.",
         ),
         Command("mark", "run.mark:mark", "Set a mark, with a text, in the run that is on."),
         Command(
@@ -84,11 +92,26 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "results.compare:app",
             "Compare runs with the first one, or repeats with repeats.",
         ),
+        Command(
+            "judge",
+            "results.judge:judge_run",
+            "Hold a run against limits of power: pass, fail or undecided.",
+        ),
         Command("repeats", "results.repeats:repeats", "Say how many repeats a side tell a change."),
+        Command(
+            "trend",
+            "results.trend:print_trend",
+            "Say what moved in the runs of a drive, rig and plan.",
+        ),
         Command(
             "query",
             "results.query:run_query",
             "Ask all runs with SQL (DuckDB), as in SELECT * FROM phases.",
+        ),
+        Command(
+            "compact",
+            "results.compact:run_compact",
+            "Make few large Parquet files of the tables of all runs.",
         ),
         Command(
             "bundle",
@@ -96,6 +119,12 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "Pack a run's raw data into one archive, with checksums.",
         ),
         Command("verify", "results.bundle:verify", "Derive every number of a bundle again."),
+        Command(
+            "push",
+            "results.push:push_runs",
+            "Put runs into a store (S3, a folder), verified there.",
+        ),
+        Command("pull", "results.push:pull_runs", "Get runs out of a store, verified here."),
     ),
     "Rigs, plans and runs": (
         Command("runs", "rig.runs:list_runs", "List the runs."),
@@ -184,6 +213,7 @@ SECTIONS: Mapping[str, tuple[Command, ...]] = {
             "servers.stack:stack",
             "Run InfluxDB, Mosquitto and Grafana here, provisioned.",
         ),
+        Command("influxdb", "servers.influxdb:app", "What an InfluxDB keeps of runs."),
         Command("mqtt", "servers.mqtt:app", "What an MQTT broker keeps of a rig."),
         Command(
             "completion",
@@ -254,8 +284,14 @@ def show_help(
     section: Annotated[
         str | None, typer.Argument(help="A section, or a command; all, if left out.")
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="The JSON Schemas of a command's --json.")
+    ] = False,
 ) -> None:
     """Say what the commands of a section do."""
+    if schema:
+        _print_schemas(section)
+        return
     by_name = dict(zip(section_names(), SECTIONS.items(), strict=True))
     if section in COMMANDS and section not in by_name:
         print(f"labctl {section}: {COMMANDS[section].help}\n\nlabctl {section} -h says how.")
@@ -267,15 +303,28 @@ def show_help(
         allowed = f"must be one of {', '.join(by_name)}, or a command"
         allowed += meant(section, [*by_name, *COMMANDS])
         raise ConfigurationError([Mistake("labctl help", "section", section, allowed)])
+    from labctl.cli.terminal.pager import paging
+
     chosen = [by_name[section.lower()]] if section is not None else list(by_name.values())
     width = max(map(len, COMMANDS))
-    for number, (title, commands) in enumerate(chosen):
-        print(f"{chr(10) if number else ''}{title}:")
-        for one in commands:
-            lines = textwrap.wrap(one.help, HELP_WIDTH - width - 4)
-            print(f"  {one.name:{width}}  {lines[0]}")
-            for line in lines[1:]:
-                print(f"{'':{width + 4}}{line}")
+    with paging():
+        for number, (title, commands) in enumerate(chosen):
+            print(f"{chr(10) if number else ''}{title}:")
+            for one in commands:
+                lines = textwrap.wrap(one.help, HELP_WIDTH - width - 4)
+                print(f"  {one.name:{width}}  {lines[0]}")
+                for line in lines[1:]:
+                    print(f"{'':{width + 4}}{line}")
+
+
+def _print_schemas(command: str | None) -> None:
+    from labctl.cli.terminal.schemas import schemas_of
+
+    texts = schemas_of(command) if command in COMMANDS else []
+    if not texts:
+        with_json = "--schema needs a command that has --json: docs/json.md names them"
+        raise typer.BadParameter(with_json)
+    print("".join(texts), end="")
 
 
 def _exit_with(code: int | None, **_: object) -> NoReturn:
@@ -306,6 +355,24 @@ def version(
 
         typer.echo(f"labctl {labctl_version()}")
         raise typer.Exit
+
+
+def _refuse_empty_words(words: Sequence[str]) -> None:
+    """Exit where a word is empty, but for what a measured program gets, and texts to be deleted."""
+    own = words[: words.index("--")] if "--" in words else words
+    for before, word in zip(("", *own), own, strict=False):
+        option, _, value = word.partition("=")
+        named = option.startswith("--") and "=" in word
+        empty = not word or (named and not value)
+        if empty and (option if named else before) not in MAY_BE_EMPTY:
+            behind = f"the word behind {before}" if before.startswith("-") else "a word"
+            what = option if named else behind
+            typer.echo(
+                f"labctl: {what} of the command line is empty and names nothing: "
+                "was a variable of the shell not set?",
+                err=True,
+            )
+            raise SystemExit(2)
 
 
 def _fail(error: LabctlError) -> NoReturn:
@@ -347,6 +414,17 @@ def _refuse_foreign_instruments() -> None:
     raise SystemExit(2)
 
 
+def _flush() -> None:
+    """Write out what was printed. That its reader is gone ("| head") changes no exit code.
+
+    The interpreter would find that at its end: exit code 120.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Entry point: one clear message and the right exit code for every error.
 
@@ -359,19 +437,22 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     guard_output()
     _refuse_foreign_instruments()
+    if COMPLETE_VARIABLE not in os.environ:
+        _refuse_empty_words(sys.argv[1:])
     os.umask(os.umask(0) | OTHERS_WRITE)
     from labctl.errors import LabctlError
 
-    if "_LABCTL_COMPLETE" in os.environ:  # the shell asks for words that may come next
+    if COMPLETE_VARIABLE in os.environ:  # the shell asks for words that may come next
         importlib.import_module("typer.completion").completion_init()
     try:
-        app()
+        try:
+            app()
+        finally:
+            _flush()
     except LabctlError as error:
         _fail(error)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise SystemExit(0) from None
     except OSError as error:
         if error.errno not in NO_ROOM or error.filename is not None:
             raise

@@ -11,7 +11,7 @@ from labctl.config.rig import Rig, load_rig
 from labctl.errors import ConfigurationError, Mistake
 from labctl.printable import printable
 from labctl.record.reader import RunRecord
-from labctl.toml_reading import is_file, meant, parse_toml, read_configuration
+from labctl.toml_reading import FOLDER, is_file, is_folder, meant, parse_toml, read_configuration
 
 EXAMPLES = Path(__file__).with_name("rigs")
 
@@ -62,6 +62,8 @@ def find_rig(name_or_file: str) -> Rig:
     by_name = {path.stem: path for path in rig_files()}
     if name_or_file in by_name:
         return load_rig(by_name[name_or_file])
+    if is_folder(Path(name_or_file)):
+        raise ConfigurationError([Mistake("rig", "name", name_or_file, FOLDER)])
     known = ", ".join(by_name) or "none"
     allowed = f"no such file, and no rig of that name where labctl rigs looks ({known})"
     if name_or_file in example_rigs():

@@ -22,6 +22,8 @@ MOST_AMPS = 3.0
 """The ranges are chosen for these: a usual drive, and the lead in the usual socket."""
 _ROOM = 1.1
 """How much of the nominal volts a range must hold."""
+FIXED_PCT = 5.0
+"""Tolerance of volts that nobody measures, if nothing is said: that of ATX supplies."""
 MAINS_HZ = (50, 60)
 _INTERVALS_S = {"truevolt": (0.021, 0.0175), "dmm6500": (0.021, 0.0175), "scpi_dmm": (0.2, 0.2)}
 """Seconds between readings at 50 and 60 Hz: what streams hardly longer than it integrates."""
@@ -39,7 +41,7 @@ class NewRail:
     amps: FoundInstrument
     volts: FoundInstrument | None = None
     """None: nobody measures them."""
-    fixed_pct: float = 5.0
+    fixed_pct: float = FIXED_PCT
     """Tolerance of volts that nobody measures."""
     shunt_ohm: float | None = None
     shunt_pct: float = 1.0
@@ -73,8 +75,8 @@ def rig_text(
     names what is left."""
     parts = [_head(name, host), *_drive(drive)]
     meters: list[str] = []
-    for rail in rails:
-        lines, sections = _rail(rail, mains_hz)
+    for rail, suffix in zip(rails, _meter_suffixes([rail.name for rail in rails]), strict=True):
+        lines, sections = _rail(rail, suffix, mains_hz)
         parts.append("\n".join(lines))
         meters += sections
     if drive.hwmon:
@@ -119,17 +121,26 @@ def _drive(drive: NewDrive) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _rail(rail: NewRail, mains_hz: int) -> tuple[list[str], list[str]]:
-    """A rail's section, and those of its meters."""
-    digits = re.sub(r"\D", "", rail.name) if volts_of_name(rail.name) else f"_{rail.name}"
+def _meter_suffixes(rails: Sequence[str]) -> list[str]:
+    """What tells the meters of each rail apart: the digits of its volts, as in ``v12``; the whole
+    name of a rail that does not say its volts, or whose digits are another one's, too."""
+    digits = [re.sub(r"\D", "", rail) if volts_of_name(rail) else "" for rail in rails]
+    return [
+        own if own and digits.count(own) == 1 else f"_{rail}"
+        for rail, own in zip(rails, digits, strict=True)
+    ]
+
+
+def _rail(rail: NewRail, suffix: str, mains_hz: int) -> tuple[list[str], list[str]]:
+    """A rail's section, and those of its meters, whose names end in ``suffix``."""
     most_amps = min(MOST_AMPS, MOST_WATTS / rail.nominal_volts)
     sections = []
     if rail.volts is not None and rail.volts.address == rail.amps.address:
-        both = f"m{digits}"
+        both = f"m{suffix}"
         sections.append(_both(rail.amps, both, rail.name))
         volts = amps = both
     else:
-        volts, amps = f"v{digits}", f"i{digits}"
+        volts, amps = f"v{suffix}", f"i{suffix}"
         what = f"current of {rail.name}"
         sections.append(
             _meter(rail.amps, amps, what, "voltage", most_amps * rail.shunt_ohm, mains_hz)

@@ -19,24 +19,32 @@ Every axis takes one value or a list; lists multiply, the last axis fastest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
 from labctl.config.scaling import scaled_axes, scaled_bytes
 from labctl.config.steps import Fill, Step, sync_burst
-from labctl.config.sweeps import Resume, Sweep, WhenPhaseFails
+from labctl.config.sweeps import LONGER, EndOfPoints, Resume, Sweep, WhenPhaseFails
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import Pattern, Phase, Role
-from labctl.toml_reading import is_file, meant, mistakes_of, parse_toml, read_configuration
+from labctl.record.power_limits import built_in_limits
+from labctl.toml_reading import (
+    FOLDER,
+    is_file,
+    is_folder,
+    meant,
+    mistakes_of,
+    parse_toml,
+    read_configuration,
+)
 
 BUILT_IN = Path(__file__).parent / "plans"
 
@@ -70,10 +78,9 @@ class RunRules(Protocol):
         ...
 
 
-class Plan(BaseModel):
-    """What to do, as data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Plan(EndOfPoints):
+    """What to do, as data. What it says of the end of points is for every sweep that says nothing
+    of it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
     summary: str = ""
@@ -82,7 +89,7 @@ class Plan(BaseModel):
     idle_after_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
     fill: Fill | None = None
     """Short for one step of preparation: a fill."""
-    prepare: list[Step] = []
+    prepare: list[Step] = Field(default=[])
     """Steps before anything is measured, in their order."""
     sync_burst: bool = False
     """A short on/off load before the first idle phase, for the check of the clocks by the data."""
@@ -90,6 +97,8 @@ class Plan(BaseModel):
     """The CPU frequency governor while the run is on; the one before is put back."""
     report: Literal["", "review"] = ""
     """"review": the review page is written after the run, too."""
+    limits: str = ""
+    """Limits of power that labctl judge holds its runs against: the name of built-in ones."""
     scale: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Below 1: shorter, and on a smaller part of the drive (see :mod:`labctl.config.scaling`)."""
     resume: Resume = "repeat"
@@ -100,10 +109,35 @@ class Plan(BaseModel):
     """Whether the other phases are done all the same, or the run ends as failed."""
     sweeps: Annotated[list[Sweep], Field(min_length=1)]
 
+    @field_validator("limits")
+    @classmethod
+    def _known_limits(cls, value: str) -> str:
+        if value and value not in built_in_limits():
+            raise ValueError(f"one of {', '.join(built_in_limits())}")
+        return value
+
     @model_validator(mode="after")
     def _one_way_to_fill(self) -> Plan:
         if self.fill is not None and self.prepare:
             raise ValueError("fill is short for a step of prepare: say it there")
+        return self
+
+    @model_validator(mode="after")
+    def _least_is_for_an_early_end(self) -> Plan:
+        for name, least_s, early in (
+            ("min_duration_s", self.min_duration_s, self.says_when),
+            *(
+                (f"sweeps.{number}.min_duration_s", one.min_duration_s, one.says_when)
+                for number, one in enumerate(self.sweeps)
+            ),
+        ):
+            if least_s is not None and not (early or self.says_when):
+                raise ValueError(f"{name}: only with until or until_pct")
+        for number, one in enumerate(self.sweeps):
+            until = one.until_of(self)
+            least_s = until.min_duration_s if until is not None else None
+            if least_s is not None and one.duration_s is not None and least_s > one.duration_s:
+                raise ValueError(f"sweeps.{number}: {LONGER.format(least_s, one.duration_s)}")
         return self
 
     def expand(self, drive_bytes: int | None = None) -> tuple[Phase, ...]:
@@ -135,7 +169,9 @@ class Plan(BaseModel):
             add(Role.IDLE_BEFORE, sweep="idle", pattern=Pattern.IDLE, duration_s=self.idle_before_s)
         for number, sweep in enumerate(self.sweeps, start=1):
             prepare(sweep.prepare)
-            for axes in sweep.replays(whole_bytes) if sweep.replay else sweep.points(drive_bytes):
+            until = sweep.until_of(self)
+            points = sweep.points(drive_bytes, until)
+            for axes in sweep.replays(whole_bytes) if sweep.replay else points:
                 named = {"sweep": sweep.name or f"sweep {number}", "sweep_number": number}
                 if sweep.start_celsius is not None:
                     add(Role.PREPARE, **named, **sweep.cooling(axes))
@@ -168,24 +204,39 @@ def built_in_plans() -> dict[str, Path]:
     return {path.stem: path for path in sorted(BUILT_IN.glob("*.toml"))}
 
 
-def load_plan(name_or_file: str, scale: float | None = None) -> tuple[Plan, str]:
+def load_plan(
+    name_or_file: str, scale: float | None = None, until: str | None = None
+) -> tuple[Plan, str]:
     """A built-in plan by its name or a plan file, with its text.
 
-    ``scale`` scales it down; the text then says so, too, for the record of the run. Raises
-    ConfigurationError when there is none, naming those that there are.
+    ``scale`` scales it down, ``until`` says when its points end; the text then says so, too, for
+    the record of the run. Raises ConfigurationError when there is none, naming those that there
+    are.
     """
     path = built_in_plans().get(name_or_file, Path(name_or_file))
     if not is_file(path):
-        known = ", ".join(built_in_plans()) + meant(name_or_file, built_in_plans())
-        raise ConfigurationError(
-            [Mistake("plan", "name", name_or_file, f"no such file; built-in plans: {known}")]
-        )
-    text = read_configuration(path)
-    plan = parse_plan(text, str(path))
-    if scale is None or scale == 1:
-        return plan, text
-    if "scale" in plan.model_fields_set:
+        plans = built_in_plans()
+        known = meant(name_or_file, plans) or f"; built-in plans: {', '.join(plans)}"
+        allowed = f"no such file{known}"
+        if is_folder(path):
+            allowed = FOLDER
+        raise ConfigurationError([Mistake("plan", "name", name_or_file, allowed)])
+    text, file = read_configuration(path), str(path)
+    said = parse_toml(text, file).keys()
+    if scale is not None and scale != 1:
+        _refuse_both(said & {"scale"}, "--scale", scale)
+        text, file = f"scale = {scale}\n{text}", f"{file} with --scale"
+    if until is not None:
+        if until != "settled":
+            mistake = Mistake("command line", "--until", until, "must be 'settled'")
+            raise ConfigurationError([mistake])
+        _refuse_both(said & {"until", "until_pct"}, "--until", until)
+        text, file = f'until = "{until}"\n{text}', f"{file} with --until"
+    return parse_plan(text, file), text
+
+
+def _refuse_both(said: Collection[str], option: str, value: object) -> None:
+    """Raise ConfigurationError where the plan says itself what an option of the command says."""
+    if said:
         allowed = "is also in the plan: leave one of them out"
-        raise ConfigurationError([Mistake("command line", "--scale", scale, allowed)])
-    text = f"scale = {scale}\n{text}"
-    return parse_plan(text, f"{path} with --scale"), text
+        raise ConfigurationError([Mistake("command line", option, value, allowed)])

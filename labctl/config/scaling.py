@@ -7,6 +7,7 @@ lab measures in hours; the numbers are not those of the method.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from labctl.record.phase import Pattern
@@ -35,6 +36,10 @@ def scaled_axes(axes: dict[str, Any], scale: float, drive_bytes: int | None) -> 
         found["duration_s"] = min(axes["duration_s"], max(axes["duration_s"] * scale, LEAST_S))
     if axes.get("steady_temperature_s"):
         found["steady_temperature_s"] = max(axes["steady_temperature_s"] * scale, LEAST_S)
+    until = axes.get("until")
+    if until is not None and until.min_duration_s is not None:
+        least_s = min(max(until.min_duration_s * scale, LEAST_S), found["duration_s"])
+        found["until"] = replace(until, min_duration_s=least_s)
     if not axes["pattern"].io:
         return found
     span_bytes = axes.get("span_bytes")

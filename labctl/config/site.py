@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from labctl.errors import ConfigurationError, Mistake
+from labctl.store.address import FORMS, StoreAddress, is_address, parse_address
 from labctl.toml_reading import parse_toml
 
 SITE_VARIABLE = "LABCTL_SITE"
-_RUNS = "runs"
+_RUNS, _STORE = "runs", "store"
 
 Section = dict[str, Any]
 """The keys of a section, as they stand in a file."""
@@ -78,6 +79,22 @@ def site_runs() -> Path | None:
     return path
 
 
+def site_store() -> StoreAddress | None:
+    """The store that runs are pushed into at their end (``[store] address``); None: none.
+
+    Only the site file names one: what a rig says may come from elsewhere. Raises
+    ConfigurationError.
+    """
+    section = of_site(_STORE)
+    if not section:
+        return None
+    address = section.get("address")
+    if set(section) != {"address"} or not isinstance(address, str) or not is_address(address):
+        allowed = f'must have address = "…" ({FORMS}), and nothing else'
+        raise ConfigurationError([Mistake(str(site_file()), _STORE, None, allowed)])
+    return parse_address(address, str(site_file()))
+
+
 def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8")
@@ -88,7 +105,8 @@ def _read(file: Path) -> str:
             ) from None
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([Mistake(str(file), "file", None, str(error))]) from error
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ConfigurationError([Mistake(str(file), "file", None, why)]) from error
 
 
 def section_in(name: str, text: str, file: str) -> Section:

@@ -45,7 +45,8 @@ def _directories(
     """Two instruments may read different sensors of one chip, but not the same one."""
     seen: dict[tuple[str, str, str], str] = {}
     for name, entry in file.instruments.items():
-        directory = entry.settings.get("directory")
+        key = "device" if "device" in entry.settings else "directory"
+        directory = entry.settings.get(key)
         if not isinstance(directory, str):
             continue
         host = str(entry.settings.get("host", ""))
@@ -56,7 +57,7 @@ def _directories(
                     f"instruments.{first} reads {channel.name} there, too: each chip has a "
                     "directory of its own (ls -l /sys/class/hwmon)"
                 )
-                yield Mistake(path, f"instruments.{name}.directory", directory, allowed)
+                yield Mistake(path, f"instruments.{name}.{key}", directory, allowed)
                 break
             seen[sensor] = name
 

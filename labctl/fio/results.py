@@ -23,6 +23,7 @@ from labctl.fio.documents import (
     number_at,
     table_of,
 )
+from labctl.fio.histogram import added, histogram
 from labctl.fio.job_values import (
     in_whole_iops,
     is_mixed,
@@ -33,7 +34,7 @@ from labctl.fio.job_values import (
     total_ios,
 )
 from labctl.fio.percentiles import Bounds, Distribution, percentiles_of
-from labctl.fio.status import Totals, _totals, document_of_drive
+from labctl.fio.status import Totals, document_of_drive, totals_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,9 @@ class Direction:
     """The least and the most that a percentile may be, of those that are not known exactly: of
     several jobs or phases together of which fio prints percentiles alone. The value is their
     middle."""
+    latency_histogram: dict[str, int] = field(default_factory=dict)
+    """How many I/Os took how long (:mod:`labctl.fio.histogram`): by the lower end of a step in µs,
+    "88.39", of which the upper end is 2^¼ times as much. Empty where fio printed no bins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,10 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
     busy = [side for side in sides if total_ios(side)]
     if not busy:
         return None
-    totals = sum((_totals(side) for side in busy), start=Totals())
+    totals = sum((totals_of(side) for side in busy), start=Totals())
     rates = [_rates(side) for side in busy]
     latencies = [latency_of(side) for side in busy]
+    bins = [latency.bins_us for latency in latencies]
     values, bounds = percentiles_of(
         [
             Distribution(
@@ -164,6 +169,7 @@ def _direction(sides: Sequence[dict[str, Any]]) -> Direction | None:
         latency_max_us=max(latency.max_us for latency in latencies),
         latency_percentiles_us=values,
         latency_bounds_us=bounds,
+        latency_histogram=histogram(bins) if all(bins) else {},
     )
 
 
@@ -206,6 +212,7 @@ def mean_direction(parts: Sequence[Direction]) -> Direction | None:
         latency_max_us=max(part.latency_max_us for part in parts),
         latency_percentiles_us=values,
         latency_bounds_us=bounds,
+        latency_histogram=added(part.latency_histogram for part in parts),
     )
 
 

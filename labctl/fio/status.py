@@ -17,6 +17,10 @@ from labctl.fio.job_values import (
 )
 from labctl.record.timebase import NS_PER_MS
 
+LEAST_INTERVAL_MS = 100
+"""fio's last document comes with its exit, however short after the one before: a few
+milliseconds say nothing about a rate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -61,7 +65,7 @@ class FioStatus:
 def status_of(document: dict[str, Any]) -> FioStatus:
     """The totals of a document, summed over all its jobs."""
     jobs = jobs_of(document)
-    totals = _totals_of(jobs)
+    totals = _totals_by_direction(jobs)
     wall_ms = number(document.get("timestamp_ms"))
     errors = [error_of(job) for job in jobs]
     return FioStatus(
@@ -69,14 +73,25 @@ def status_of(document: dict[str, Any]) -> FioStatus:
         runtime_ms=max((runtime_ms(job) for job in jobs), default=0),
         wall_ms=int(wall_ms) if wall_ms is not None else None,
         errors=tuple(error for error in errors if error is not None),
-        drives={name: _totals_of(own) for name, own in _jobs_by_drive(jobs).items()},
+        drives={name: _totals_by_direction(own) for name, own in _jobs_by_drive(jobs).items()},
     )
 
 
-def _totals_of(jobs: Sequence[dict[str, Any]]) -> dict[str, Totals]:
+def totals_of(side: dict[str, Any]) -> Totals:
+    """What a job has done in one direction."""
+    latency = latency_of(side)
+    return Totals(
+        ios=total_ios(side),
+        bytes=total_bytes(side),
+        latency_sum_us=latency.mean_us * latency.count,
+        latency_count=latency.count,
+    )
+
+
+def _totals_by_direction(jobs: Sequence[dict[str, Any]]) -> dict[str, Totals]:
     """Totals by direction, summed over jobs."""
     return {
-        name: sum((_totals(sections_of(job)[name]) for job in jobs), start=Totals())
+        name: sum((totals_of(sections_of(job)[name]) for job in jobs), start=Totals())
         for name in DIRECTIONS
     }
 
@@ -179,18 +194,3 @@ def intervals(
             latency_mean_us=latency_us / count if count > 0 else None,
         )
     return result
-
-
-def _totals(side: dict[str, Any]) -> Totals:
-    latency = latency_of(side)
-    return Totals(
-        ios=total_ios(side),
-        bytes=total_bytes(side),
-        latency_sum_us=latency.mean_us * latency.count,
-        latency_count=latency.count,
-    )
-
-
-LEAST_INTERVAL_MS = 100
-"""fio's last document comes with its exit, however short after the one before: a few
-milliseconds say nothing about a rate."""

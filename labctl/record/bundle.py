@@ -207,7 +207,8 @@ def unpack_bundle(bundle: Path, into: Path) -> Unpacked:
     except FileNotFoundError as error:
         raise JournalError(f"{bundle}: there is no such file") from error
     except (OSError, *_NO_ARCHIVE) as error:
-        raise JournalError(f"{bundle} is no bundle of labctl, or a torn one: {error}") from error
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise JournalError(f"{bundle} is no bundle of labctl, or a torn one: {why}") from error
     return Unpacked(run, manifest, _summary(run / SUMMARY_FILE), tuple(problems))
 
 

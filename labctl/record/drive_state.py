@@ -23,6 +23,28 @@ class PowerState:
 
 
 @dataclass(frozen=True, slots=True)
+class PowerMeasurement:
+    """What a drive has measured of its own power (NVMe 2.3, log page 25h), in watts.
+
+    It averages over intervals of a second each. ``generation`` counts the times that somebody had
+    it begin anew. ``bins``: lower threshold and count of each bin of its histogram that is not
+    empty.
+    """
+
+    is_on: bool
+    generation: int
+    intervals: int
+    average_watts: float | None = None
+    maximum_watts: float | None = None
+    percent_error: int | None = None
+    """The largest error that the drive states; None where it states none."""
+    is_estimated: bool = False
+    has_gaps: bool = False
+    bins: tuple[tuple[float, int], ...] = ()
+    beyond_last_bin: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LbaFormat:
     """A block format of a namespace. ``in_use``: the one it is formatted with."""
 
@@ -49,15 +71,15 @@ class PcieLink:
     @property
     def bytes_per_s(self) -> float | None:
         """What the negotiated link can carry each way, without the overhead of packets."""
-        return _carried(self.speed_gt_s, self.width)
+        return _bytes_per_s_of(self.speed_gt_s, self.width)
 
     @property
     def max_bytes_per_s(self) -> float | None:
         """The same of the best that this end of it can do."""
-        return _carried(self.max_speed_gt_s, self.max_width)
+        return _bytes_per_s_of(self.max_speed_gt_s, self.max_width)
 
 
-def _carried(speed_gt_s: float | None, width: int | None) -> float | None:
+def _bytes_per_s_of(speed_gt_s: float | None, width: int | None) -> float | None:
     """PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b to 32, 242 of 256 B at 64."""
     if speed_gt_s is None or width is None:
         return None
@@ -205,6 +227,11 @@ class DriveState:
     min_thermal_celsius: float | None = None
     max_thermal_celsius: float | None = None
     power_states: tuple[PowerState, ...] = ()
+    has_power_limit: bool = False
+    """Whether it takes a limit in watts (NVMe 2.3, feature 23h)."""
+    has_power_measurement: bool = False
+    """Whether it measures its own power over a time that the host chooses (feature 25h)."""
+    longest_measurement_minutes: int | None = None
     lba_formats: tuple[LbaFormat, ...] = ()
     link: PcieLink | None = None
     pci_address: str = ""

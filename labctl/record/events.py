@@ -22,11 +22,14 @@ class EventKind(StrEnum):
     RUN_STARTED = "run_started"
     RUN_RESUMED = "run_resumed"
     RUN_ENDED = "run_ended"
+    IMPORTED = "imported"
+    """The run was made of files that were there: which ones, and how their clocks were aligned."""
 
     PHASE_STARTED = "phase_started"
     PHASE_ENDED = "phase_ended"
     STEADY_STATE = "steady_state"
     TEMPERATURE_STEADY = "temperature_steady"
+    POINT_STATE = "point_state"
     PURGE_STARTED = "purge_started"
     PURGED = "purged"
     COOLED_DOWN = "cooled_down"
@@ -66,6 +69,7 @@ class EventKind(StrEnum):
     DRIVE_STATE = "drive_state"
     DRIVE_COUNTERS = "drive_counters"
     DRIVE_POWER = "drive_power"
+    DRIVE_MEASUREMENT = "drive_measurement"
     DRIVE_SILENT = "drive_silent"
     DRIVE_BACK = "drive_back"
 

@@ -177,6 +177,8 @@ class Header:
     """What a sensor measures, by the sensor, of those of which the rig says it."""
     calibration: UsedCalibration | None = None
     """Zeros that the analysis subtracts; None where the rig had no calibration."""
+    job: str = ""
+    """The scheduler's job that the run is of, as it was named; empty: of none."""
     format: int = FORMAT
 
     @property

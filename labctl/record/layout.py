@@ -21,6 +21,8 @@ ABOUT_FILE = "about.json"
 """A title and a note of a person's own; no number depends on it."""
 CHANNELS_DIR = "channels"
 FIO_DIR = "fio"
+IMPORT_DIR = "import"
+"""The files that an imported run was made of, untouched."""
 
 HOST_CLOCK = "host.wall"
 """The samples of the wall clock of the drive's host, which fio there prints."""
@@ -68,5 +70,5 @@ def raw_files(path: Path) -> Iterator[Path]:
     for name in (HEADER_FILE, EVENTS_FILE, ABOUT_FILE):
         if (path / name).is_file():
             yield path / name
-    for folder in (CHANNELS_DIR, FIO_DIR):
+    for folder in (CHANNELS_DIR, FIO_DIR, IMPORT_DIR):
         yield from sorted(file for file in (path / folder).rglob("*") if file.is_file())

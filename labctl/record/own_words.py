@@ -5,6 +5,7 @@ The file may be written by hand, the note as a list of lines; nothing is compute
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,26 +21,35 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """A title of one line and a note of any; empty where nothing was said."""
+    """A title of one line and a note of any; empty where nothing was written."""
 
     title: str = ""
     note: str = ""
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells them from any others: on a page it says which words the page was made with."""
+        return hashlib.sha256(f"{self.title}\0{self.note}".encode(errors="replace")).hexdigest()
+
 
 def own_words(run: Path) -> OwnWords:
-    """What was said of a run; nothing where the file is missing or cannot be read."""
+    """What a person wrote of a run; nothing where the file is missing or cannot be read."""
     try:
-        said = parse_json(read_small(run / ABOUT_FILE, _MOST_BYTES))
+        stored = parse_json(read_small(run / ABOUT_FILE, _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return OwnWords()
-    if not isinstance(said, dict):
+    if not isinstance(stored, dict):
         return OwnWords()
-    note = said.get("note", "")
-    lines = [str(line) for line in note] if isinstance(note, list) else [str(note)]
-    return OwnWords(str(said.get("title", "")), "\n".join(lines))
+    note = stored.get("note")
+    lines = note if isinstance(note, list) else [note]
+    return OwnWords(_text(stored.get("title")), "\n".join(map(_text, lines)))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def keep_own_words(run: Path, words: OwnWords) -> None:
     """Write them beside the record. Raises OSError."""
-    said = {"title": printable(words.title), "note": printable_lines(words.note).splitlines()}
-    write_atomically(run / ABOUT_FILE, json.dumps(said, ensure_ascii=False, indent=1) + "\n")
+    stored = {"title": printable(words.title), "note": printable_lines(words.note).splitlines()}
+    write_atomically(run / ABOUT_FILE, json.dumps(stored, ensure_ascii=False, indent=1) + "\n")

@@ -95,6 +95,32 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Until:
+    """When a phase ends before its ``duration_s``: once its numbers are good enough.
+
+    ``watts_pct`` and ``iops_pct``: when each is known so well, as a property of the point (k = 2).
+    With neither: when more time would not help. ``min_duration_s``: not before; None: what the
+    readings of the rig need.
+    """
+
+    watts_pct: float | None = None
+    iops_pct: float | None = None
+    min_duration_s: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it ends when more time would not help, and not at a target."""
+        return self.watts_pct is None and self.iops_pct is None
+
+    @property
+    def words(self) -> str:
+        """For a person: ``settled``, ``watts to 0.5 %, IOPS to 1 %``."""
+        targets = [("watts", self.watts_pct), ("IOPS", self.iops_pct)]
+        parts = [f"{name} to {pct:g} %" for name, pct in targets if pct is not None]
+        return ", ".join(parts) or "settled"
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """One workload at one point of the axes: one fio process; or one step of preparation.
 
@@ -126,7 +152,10 @@ class Phase:
     """The rounds end, steady or not, when they have written this much."""
     steady_temperature_s: float = 0.0
     """It ends before ``duration_s`` once its drive's temperature was steady so long (0: no)."""
+    until: Until | None = None
+    """It ends before ``duration_s`` once its numbers are good enough (None: it does not)."""
     power_state: int | None = None
+    power_limit_watts: float | None = None
     until_celsius: float | None = None
     purge_method: str = ""
     replay: Replay | None = None
@@ -157,6 +186,11 @@ class Phase:
         """How long it takes by plan: 0 of what has a limit alone."""
         limited = (Pattern.COOL, Pattern.PURGE, Pattern.PROGRAM)
         return 0.0 if self.pattern in limited else self.duration_s
+
+    @property
+    def least_s(self) -> float:
+        """How long it takes by plan at least."""
+        return self.steady_temperature_s or self.planned_s
 
     @property
     def timed(self) -> bool:
@@ -199,6 +233,8 @@ class Phase:
             parts.append(f"{self.buffer_compress_pct}% compressible")
         if self.power_state is not None:
             parts.append(f"PS{self.power_state}")
+        if self.power_limit_watts is not None:
+            parts.append(f"≤{self.power_limit_watts:g} W")
         if self.round:
             parts.append(f"round {self.round}")
         return " ".join(parts)

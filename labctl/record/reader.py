@@ -1,13 +1,13 @@
 """A run on disk, as it is read: the header, the events, and the readings of every channel.
 
 ```
-runs/<utc time>_<rig>_<plan>/
+<utc time>_<rig>_<plan>/
   run.json          header (Header)
   journal.jsonl     events, one JSON object a line: {"t": ns, "kind": …}
   channels/<name>   int64 time ns, float64 value, little endian (READING)
   channels/<name>.clock   device time, host time, round trip, all int64 ns (CLOCK_PAIR)
   channels/host.wall.clock   the same for the wall clock of a drive's host behind ssh
-  fio/<phase>/      what fio printed and logged, untouched
+  fio/<phase>/      what fio printed and logged; of all documents but the last without bins
 ```
 
 Reading never changes anything. What a crash tore off is dropped, with a line in ``problems``; texts

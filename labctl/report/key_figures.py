@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from labctl.analysis.numbers import duration, utc
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.record.events import Outcome
-from labctl.report.numbers import utc
+from labctl.record.point_end import ENDING_WORDS
 
 
 def source_words(summary: RunSummary, title: str = "") -> str:
@@ -52,6 +53,23 @@ def worst_alignment_ms(results: Iterable[PhaseResult]) -> float | None:
     return max(
         (item.alignment_ms for item in results if item.alignment_ms is not None), default=None
     )
+
+
+def points_ended(summary: RunSummary) -> str:
+    """How many points ended how, and how long they took; empty where all took their time by plan:
+    ``Points ended: 20 settled (20 s to 1 min 36 s), 2 longest time, not settled (3 min 0 s).``"""
+    parts = []
+    for ending, words in ENDING_WORDS.items():
+        seconds = [
+            item.duration_s
+            for item in summary.measured
+            if item.point_end is not None and item.point_end.ended is ending
+        ]
+        if seconds:
+            least, most = duration(min(seconds)), duration(max(seconds))
+            times = least if least == most else f"{least} to {most}"
+            parts.append(f"{len(seconds)} {words} ({times})")
+    return f"Points ended: {'; '.join(parts)}." if parts else ""
 
 
 def shared_notes(summary: RunSummary) -> dict[str, tuple[int, ...]]:

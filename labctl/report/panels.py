@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.workload import ordinal
@@ -12,6 +14,8 @@ from labctl.record.phase import Phase, format_size
 
 LARGE_BLOCK_BYTES = 64 * 1024
 """From this block size on, the work is given in bytes instead of operations."""
+_CLOSEST = 0.05
+"""Of the length of an axis: two points that are closer leave less than 10 pixels for a bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Axis:
     point: Callable[[int], str]
     """How a point is named where there is no axis title: ``QD 8``."""
     log2: bool = False
-    """Whether charts space its points by their logarithm: from 4 to 32 are three doublings."""
+    """Whether charts space its points by their logarithm, if they can: from 4 to 32 are three
+    doublings."""
 
 
 QUEUE_DEPTH = Axis(
@@ -60,21 +65,28 @@ POWER_STATE = Axis(
     lambda state: "as it was" if state < 0 else f"PS {state}",
 )
 
-_BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE)
+POWER_LIMIT = Axis(
+    "power_limit_watts",
+    "power limit (W)",
+    lambda phase: round(100 * (phase.power_limit_watts or 0.0)),
+    lambda hundredths: f"{hundredths / 100:g} W" if hundredths else "none",
+    lambda hundredths: f"≤ {hundredths / 100:g} W" if hundredths else "not limited",
+)
+
+_BY_PREFERENCE = (QUEUE_DEPTH, READ_SHARE, BLOCK_SIZE, JOBS, POWER_STATE, POWER_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class PanelPoint:
     """One phase in its panel. ``tick`` names it on the axis; points are in order.
 
-    ``place`` is where charts put it on the axis: the logarithm to the base 2 of its value, or its
-    number from 0 where the axis is none of sizes or a point comes again.
+    ``place`` is where charts put it on the axis (:func:`placed`).
     """
 
     tick: str
     name: str
     result: PhaseResult
-    place: float
+    place: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,8 @@ def _workload(phase: Phase, axis: Axis) -> str:
         parts.append(f"{phase.buffer_compress_pct}% compressible")
     if phase.power_state is not None and axis is not POWER_STATE:
         parts.append(f"PS{phase.power_state}")
+    if phase.power_limit_watts is not None and axis is not POWER_LIMIT:
+        parts.append(f"≤{phase.power_limit_watts:g} W")
     return " ".join(parts)
 
 
@@ -126,23 +140,62 @@ def axis_of(phases: Iterable[Phase]) -> Axis:
 
 def places_of(values: Sequence[int]) -> list[float]:
     """Where sizes are put on an axis: their logarithms to the base 2, rounded; their numbers from
-    0 where there is none or one comes again."""
-    if min(values, default=0) <= 0 or len(set(values)) < len(values):
+    0 where there is none."""
+    if min(values, default=0) <= 0:
         return [float(number) for number in range(len(values))]
     return [round(math.log2(value), 4) for value in values]
 
 
+def _values(axis: Axis, results: Iterable[PhaseResult]) -> list[tuple[int, int]]:
+    """The value of each phase along an axis, and how often it came so far."""
+    seen: Counter[int] = Counter()
+    found = []
+    for result in results:
+        value = axis.value(result.phase)
+        seen[value] += 1
+        found.append((value, seen[value]))
+    return found
+
+
+def _along(panel: Panel) -> list[tuple[int, int]]:
+    return _values(panel.axis, [point.result for point in panel.points])
+
+
+def placed(found: Sequence[Panel]) -> tuple[Panel, ...]:
+    """The panels with a place for each point: one value has one place in all along an axis.
+
+    Places are the logarithms of values to the base 2 where the axis is one of sizes, no point
+    comes again, and no two of a panel are closer than ``_CLOSEST``. Else they are the numbers from
+    0 on of all values that there are, with one more for each time that a value comes again.
+    """
+    places: dict[str, dict[tuple[int, int], float]] = {}
+    for axis in {panel.axis.name: panel.axis for panel in found}.values():
+        values = [_along(panel) for panel in found if panel.axis.name == axis.name]
+        known = sorted(set(chain.from_iterable(values)))
+        at = dict(zip(known, places_of([value for value, _ in known]), strict=True))
+        span = max(at.values()) - min(at.values())
+        closest = min((at[b] - at[a] for one in values for a, b in pairwise(one)), default=span)
+        if not axis.log2 or closest < _CLOSEST * span or any(again > 1 for _, again in known):
+            at = {value: float(number) for number, value in enumerate(known)}
+        places[axis.name] = at
+    return tuple(
+        replace(
+            panel,
+            points=tuple(
+                replace(point, place=places[panel.axis.name][value])
+                for point, value in zip(panel.points, _along(panel), strict=True)
+            ),
+        )
+        for panel in found
+    )
+
+
 def _points(axis: Axis, results: Iterable[PhaseResult]) -> tuple[PanelPoint, ...]:
-    seen: dict[int, int] = {}
-    points: list[PanelPoint] = []
     ordered = sorted(results, key=lambda item: axis.value(item.phase))
-    values = [axis.value(result.phase) for result in ordered]
-    places = places_of(values) if axis.log2 else [float(n) for n in range(len(values))]
-    for result, value, place in zip(ordered, values, places, strict=True):
-        seen[value] = seen.get(value, 0) + 1
-        again = f" ({ordinal(seen[value])})" if seen[value] > 1 else ""
-        tick, name = axis.tick(value) + again, axis.point(value) + again
-        points.append(PanelPoint(tick, name, result, place))
+    points: list[PanelPoint] = []
+    for result, (value, times) in zip(ordered, _values(axis, ordered), strict=True):
+        again = f" ({ordinal(times)})" if times > 1 else ""
+        points.append(PanelPoint(axis.tick(value) + again, axis.point(value) + again, result))
     return tuple(points)
 
 
@@ -166,7 +219,7 @@ def panels(results: Iterable[PhaseResult]) -> tuple[Panel, ...]:
             Panel(title=title, sweep=sweep, axis=axis, points=_points(axis, group))
             for title, group in workloads.items()
         )
-    return _with_distinct_titles(found)
+    return _with_distinct_titles(placed(found))
 
 
 def depths_and_jobs(results: Iterable[PhaseResult]) -> dict[str, list[PhaseResult]]:
@@ -185,7 +238,7 @@ def depths_and_jobs(results: Iterable[PhaseResult]) -> dict[str, list[PhaseResul
     return named
 
 
-def _with_distinct_titles(found: list[Panel]) -> tuple[Panel, ...]:
+def _with_distinct_titles(found: Sequence[Panel]) -> tuple[Panel, ...]:
     """Panels of two sweeps with the same workload get the sweep's name into their title."""
     titles = [panel.title for panel in found]
     return tuple(

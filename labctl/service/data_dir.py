@@ -1,4 +1,4 @@
-"""Where labctl keeps what is not a run: the queue, its locks, notices that wait to be sent.
+"""Where labctl keeps the queue, its locks, notices that wait to be sent, and runs.
 
 ```
 $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
@@ -8,11 +8,14 @@ $LABCTL_HOME, else $STATE_DIRECTORY (set by systemd), else ~/.local/share/labctl
   work/000007/             the job's plan, and what its runs printed
   plans/*.toml             plans that may be queued by name
   notices/*.json           notices that wait to be sent
-  runs/                    the daemon's runs
   idle/                    records of the meters between the runs
+  runs/                    runs, where one of the two variables is set
+  cache/                   what is known of runs, where one is; else in the user's cache
 ```
 
-Only its owner can read it, since it holds plans and serial numbers.
+Without a variable runs are in ``~/labctl-runs``: a person opens reports, and a browser that is a
+snap or flatpak opens nothing in a hidden folder. Only their owner can read both, since they hold
+plans and serial numbers.
 """
 
 from __future__ import annotations
@@ -23,8 +26,11 @@ from pathlib import Path
 
 from labctl.errors import LabctlError
 from labctl.record.atomic_write import write_atomically
+from labctl.report.user_cache import user_cache
 
 HOME_VARIABLE = "LABCTL_HOME"
+RUNS_FOLDER = "labctl-runs"
+"""In the person's home."""
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
 
@@ -63,13 +69,18 @@ class Home:
 
     @property
     def runs(self) -> Path:
-        """The daemon's runs."""
+        """Runs, where the data directory is named; else those that an older daemon left there."""
         return self.path / "runs"
 
     @property
     def idle(self) -> Path:
         """Records of the meters between the runs."""
         return self.path / "idle"
+
+    @property
+    def cache(self) -> Path:
+        """What is known of runs, where the data directory is named; it may be deleted."""
+        return self.path / "cache"
 
     @property
     def daemon_file(self) -> Path:
@@ -82,33 +93,45 @@ class Home:
 
     def make(self) -> None:
         """Make what is missing. Raises HomeUnusable."""
-        for folder in (
-            self.path,
-            self.queue,
-            self.rigs,
-            self.plans,
-            self.notices,
-            self.runs,
-            self.idle,
-        ):
+        for folder in (self.queue, self.rigs, self.plans, self.notices, self.idle):
             make_folder(folder)
 
 
 def find_home() -> Home:
     """The data directory of this process; it need not exist yet."""
-    configured = (
-        os.environ.get(HOME_VARIABLE) or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    )
-    if configured:
-        return Home(Path(configured).absolute())
+    if (named := named_home()) is not None:
+        return named
     data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
     return Home(data.absolute() / "labctl")
 
 
+def default_runs() -> Path:
+    """Where runs are if nobody says where; it need not exist yet."""
+    named = named_home()
+    return named.runs if named is not None else Path("~").expanduser().absolute() / RUNS_FOLDER
+
+
+def run_directory(runs: Path, name: str) -> Path:
+    """The run of this name in ``runs``, or where an older daemon has left it."""
+    path, before = runs / name, find_home().runs / name
+    return before if not path.exists() and before.exists() else path
+
+
+def named_home() -> Home | None:
+    """The data directory that a variable names."""
+    state = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    named = os.environ.get(HOME_VARIABLE) or state
+    return Home(Path(named).absolute()) if named else None
+
+
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can open. Raises HomeUnusable."""
+    """Make a folder that only its owner can open, and what is missing of the folders above it.
+
+    Raises HomeUnusable.
+    """
     try:
-        path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        for folder in (*reversed(path.parents), path):
+            folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     except OSError as error:
         raise HomeUnusable(
             f"{path}: {error.strerror or error}; {HOME_VARIABLE} names another data directory"
@@ -118,3 +141,12 @@ def make_folder(path: Path) -> None:
 def write_private(path: Path, text: str) -> None:
     """Write a small file in one step, durably; only its owner can read it. Raises OSError."""
     write_atomically(path, text, durable=True, mode=_PRIVATE_FILE)
+
+
+def cache_of_runs() -> Path | None:
+    """Where it is kept what is known of runs: in a data directory that is named, else in the user's
+    cache. None for a user without a home."""
+    if (home := named_home()) is not None:
+        return home.cache
+    cache = user_cache()
+    return None if cache is None else cache / "runs"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from labctl.record.json_values import known
 from labctl.record.layout import LAST_NS
+from labctl.sinks.schema import SCHEMA_VERSION
 
 FORMAT = 1
 
@@ -30,6 +31,8 @@ class Cursor:
     """Begin (ns) and severity of the throttle intervals that were sent while the run was on."""
     summarised: int = 0
     """Size of the events' file when the summary was sent; 0: not yet."""
+    schema: int = SCHEMA_VERSION
+    """That of what was sent."""
 
     @classmethod
     def from_json(cls, text: str) -> Cursor:
@@ -40,6 +43,7 @@ class Cursor:
             raise ValueError(str(error)) from error
         if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
             raise ValueError(f"not a cursor of format {FORMAT}")
+        data.setdefault("schema", 1)  # before it was kept
         try:
             cursor = known(cls, data)
         except (TypeError, KeyError) as error:

@@ -69,10 +69,25 @@ _REPEATABLE = (
 )
 """Numbers of a phase that have a repeatability where it is known."""
 
+COMPARED = ("watts", "iops_per_watt", "bytes_per_joule")
+"""Numbers of a phase by which runs are compared in the database."""
+
 
 def _floats(*names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names, FieldKind.FLOAT)
 
+
+def _integers(*names: str) -> dict[str, FieldKind]:
+    return dict.fromkeys(names, FieldKind.INTEGER)
+
+
+def _texts(*names: str) -> dict[str, FieldKind]:
+    return dict.fromkeys(names, FieldKind.TEXT)
+
+
+SCHEMA_VERSION = 2
+"""Of what sinks send. A run that was sent in an older one is sent again from its start: in 1 the
+axes of a phase were tags (docs/decisions/0027)."""
 
 SCHEMA: Mapping[str, Measurement] = {
     "power": Measurement(
@@ -92,43 +107,38 @@ SCHEMA: Mapping[str, Measurement] = {
         fields=_floats("iops", "bytes_per_s", "latency_mean_us"),
     ),
     "phase": Measurement(
-        tags=(
-            *_OF_A_RUN,
-            "pattern",
-            "block_size",
-            "queue_depth",
-            "jobs",
-            "read_pct",
-            "power_state",
-        ),
+        tags=(*_OF_A_RUN, "part"),
         fields={
-            "index": FieldKind.INTEGER,
-            "qd": FieldKind.INTEGER,
-            "block_size_bytes": FieldKind.INTEGER,
-            "label": FieldKind.TEXT,
-            "run_part": FieldKind.TEXT,
-            "role": FieldKind.TEXT,
-            "outcome": FieldKind.TEXT,
+            **_integers("index", "qd", "block_size_bytes", "jobs", "read_pct", "power_state"),
+            **_texts("pattern", "block_size", "label", "role", "outcome"),
             **_floats("duration_s", "watts", "watts_u", "joules", "joules_u"),
             **_floats("iops", "bytes_per_s", "iops_per_watt", "iops_per_watt_u"),
             **_floats("bytes_per_joule", "bytes_per_joule_u", "joules_per_io", "joules_per_io_u"),
             **_floats(*(f"latency_{name}" for name in _LATENCIES)),
             **_floats(*(f"latency_{op}_{name}" for op in ("read", "write") for name in _LATENCIES)),
-            **_floats("celsius_max", "throttled_s", "alignment_ms"),
+            **_floats("celsius_max", "throttled_s", "alignment_ms", "power_limit_watts"),
             "steady": FieldKind.INTEGER,
-            "throttling": FieldKind.TEXT,
+            **_texts("throttling", "throttling_why", "watts_text", "bar_label", "bar_text"),
             **_floats("unthrottled_s", "unthrottled_watts", "unthrottled_watts_u"),
             **_floats("unthrottled_iops", "unthrottled_iops_u", "at_least_watts"),
             **_floats(*(f"{name}_repeatability" for name in _REPEATABLE)),
             **_floats("cpu_busy_cores", "cpu_busiest_pct"),
         },
-        families={**_floats("watts_", "celsius_max_")},
+        families={**_floats("watts_", "celsius_max_", "max_watts_")},
+    ),
+    "point": Measurement(
+        tags=(*_OF_A_RUN, "part", "label"),
+        fields={
+            "qd": FieldKind.INTEGER,
+            **_floats(*COMPARED, *(f"{name}_repeatability" for name in COMPARED)),
+        },
     ),
     "event": Measurement(
         tags=(*_OF_A_RUN, "kind", "severity"),
         fields={
             "title": FieldKind.TEXT,
             "text": FieldKind.TEXT,
+            "phase": FieldKind.TEXT,
             "duration_s": FieldKind.FLOAT,
             "end_ms": FieldKind.INTEGER,
         },
@@ -141,16 +151,35 @@ SCHEMA: Mapping[str, Measurement] = {
             "meters_ok": FieldKind.INTEGER,
             "journal_lag_s": FieldKind.FLOAT,
             "alive": FieldKind.INTEGER,
+            **_texts("run", "drive", "plan", "phase", "load_text", "progress_text", "result_text"),
+            **_integers("phase_number", "phases", "qd"),
+            **_floats("watts", "celsius", "left_s"),
         },
     ),
 }
-"""- ``qd``: the queue depth as a number (the tag sorts as text: 1, 16, 32, 4).
-- ``run_part``: the run; for one of several drives, the run and that drive.
+"""- Tags are what a series is chosen by, and few: a phase has those of its run. With its axes, too,
+  each phase would be a series of its own, of one point in each of sixty fields.
+- ``point``: what is needed of the measured phases of runs that are over to set one run against
+  another. InfluxQL joins by tags alone, so ``label`` (without the round) is a tag here; all else
+  about a phase is in ``phase``.
+- ``qd``: the queue depth.
+- ``part``: the run; for one of several drives, the run and that drive.
+- ``watts_text``, ``bar_label``, ``bar_text``: for screens, since a database cannot round to the
+  digits that U allows: ``8.123 ± 0.034``, and over and under a bar whether the drive throttled.
+- ``load_text``, ``progress_text``: two lines of a rig's tile, since a database cannot join fields:
+  ``QD8 8.12 W 41 °C``, ``4/12, 3 min left``; ``result_text``: the last point of the run that was
+  measured, ``QD4 7.412 ± 0.031 W``.
+- ``phase`` of an event: the label of the phase in which the drive throttled.
 - ``meters_ok``: 1 when every meter gives readings, else 0.
+- ``max_watts_…``: the largest mean over any window of 100us, 1ms, 10ms, 100ms, 1s, 10s, 60s or
+  15min, of all rails and of each (``max_watts_1s``, ``max_watts_1s_12V``), with ``_u``.
 - ``unthrottled_…``: of the part of a phase that was surely not throttled.
 - ``steady``: 1 or 0; left out when the phase is idle or too short to judge.
 - ``alive``: 1, and 0 in the last heartbeat of an orderly end; a rig that stops sending heartbeats
   without a 0 is lost.
+- ``run`` … ``left_s`` of a heartbeat: what the rig does at that moment, as fields, so that the last
+  heartbeat alone says it; ``phase_number`` counts from 1 to ``phases``; ``watts`` of all rails;
+  ``celsius`` of the hottest sensor; ``left_s`` by plan.
 - ``n``: number of readings that the watts are the mean of.
 - ``end_ms``: end of a region in a chart, ms since the epoch.
 - Nominal volts and limits are beside the values so that one query draws both."""
@@ -217,9 +246,15 @@ def rig_point(
     meters_ok: bool | None = None,
     journal_lag_s: float | None = None,
     alive: bool = True,
+    at_work: Mapping[str, Value | None] | None = None,
 ) -> Point:
-    """A heartbeat of a rig; None: not known. Not ``alive``: the last one before an orderly end."""
+    """A heartbeat of a rig; None: not known. Not ``alive``: the last one before an orderly end.
+
+    ``at_work``: fields of the schema that say what the rig does now.
+    """
     fields: dict[str, Value] = {"state": state, "alive": int(alive)}
+    known = {} if at_work is None else at_work
+    fields |= {name: value for name, value in known.items() if value is not None}
     if queue_length is not None:
         fields["queue_length"] = queue_length
     if meters_ok is not None:

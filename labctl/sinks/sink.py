@@ -46,7 +46,7 @@ class Sink(Protocol):
         """Wait until everything taken is stored, however long that takes."""
 
     async def heartbeat(self, point: Point) -> None:
-        """Take a heartbeat; it may be dropped."""
+        """Take a heartbeat; it may be dropped, but not the last one (``alive`` is 0)."""
 
     def report(self) -> SinkReport:
         """What has been sent so far."""
@@ -54,11 +54,11 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredPoints:
-    """Points that a database may have: of one measurement and run, from ``first_ns`` to
-    ``last_ns``."""
+    """Points that a database may have, from ``first_ns`` to ``last_ns``: of one measurement and
+    run; None: of each."""
 
-    measurement: str
-    run: str
+    measurement: str | None
+    run: str | None
     first_ns: int
     last_ns: int
 
@@ -73,7 +73,7 @@ class Slice:
     live: bool = False
     """Made while the run is on: a bin in it may come again with more readings, and replaces this
     one then. So it has to be stored before what comes after it."""
-    replaces: StoredPoints | None = None
+    replaces: tuple[StoredPoints, ...] = ()
     """What is to be removed before: a field of a stored point can be replaced, not withdrawn."""
 
 

@@ -49,7 +49,7 @@ def starts_as_blktrace(head: bytes) -> bool:
 def queue_events(data: bytes, *, last: bool) -> tuple[QueueEvents, int, str]:
     """The events in ``data``, how many bytes were used, and what stands where no record is.
 
-    Records are read in runs without data of their own, so that few are looked at singly.
+    Records are read in runs without data of their own, so that few are read singly.
     """
     parts: list[NDArray[np.void]] = []
     at, torn = 0, ""

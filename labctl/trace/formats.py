@@ -37,7 +37,7 @@ from labctl.trace.text_formats import (
 )
 
 BLOCK_BYTES = 1 << 22
-"""How much of a file is looked at together: a few 100,000 lines."""
+"""How much of a file is read together: a few 100,000 lines."""
 
 LONGEST_LINE = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
@@ -54,7 +54,7 @@ def open_trace(path: Path) -> IoTrace:
         with _opened(path) as stream:
             head = stream.read(LONGEST_LINE)
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path} cannot be read: {error}") from error
+        raise TraceError(f"{path} cannot be read: {_why(error)}") from error
     if not head:
         raise TraceError(f"{path} is empty")
     bad, lines = BadLines(), [0]
@@ -98,11 +98,15 @@ def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
 
 
+def _why(error: OSError | EOFError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _guarded(path: Path, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     try:
         yield from chunks
     except (OSError, EOFError) as error:
-        raise TraceError(f"{path} cannot be read to its end: {error}") from error
+        raise TraceError(f"{path} cannot be read to its end: {_why(error)}") from error
 
 
 def _text_chunks(

@@ -37,6 +37,7 @@ from labctl.record.drive_state import DriveState
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import Timebase
+from tests.json_schemas import validate
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 THERMAL_VOLTS = 60e-6
@@ -158,6 +159,7 @@ def test_a_zero_is_found_stored_and_taken_off(lab: Lab, tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    validate("calibrate", json.loads(done.stdout))
     zeros = {one["channel"]: one for one in json.loads(done.stdout)["zeros"]}
     assert set(zeros) == {"i12.voltage", "v12.voltage"}
     zero = zeros["i12.voltage"]
@@ -221,7 +223,9 @@ def test_two_meters_in_series_agree_or_contradict(
     """Across a shunt and in the supply itself; with a rig whose shunt is 10 % off they do not."""
     switched(lab, 12.0, 0.35)
     assert calibrate_checks(str(lab.rig), None, 0.5, True) == 0
-    (check,) = json.loads(capsys.readouterr().out)["checks"]
+    reported = json.loads(capsys.readouterr().out)
+    validate("calibrate-compare", reported)
+    (check,) = reported["checks"]
     assert check["channels"] == ["i12.voltage", "psu.current"] and check["unit"] == "A"
     assert check["means"] == pytest.approx([0.35, 0.35], abs=0.006)
     assert check["en"] == pytest.approx(abs(check["difference"]) / check["u"]) and check["agree"]

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,11 @@ import pytest
 
 from instruments.simulated.bench import Bench
 from instruments.simulated.meter_kit.faults import Fault
+from labctl.capture.identity.nvme_pages import parse_smart_log
 from labctl.config.rig import load_rig
 from labctl.service.doctor import examination
 from tests.forked_labctl import labctl
+from tests.json_schemas import validate
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
 
@@ -50,6 +51,7 @@ def doctor(
     environment = {**os.environ, "PATH": path}
     done = labctl("doctor", rig, *words, "--runs", runs, "--json", env=environment)
     assert done.stdout, done.stderr
+    validate("doctor", json.loads(done.stdout))
     return done.returncode, json.loads(done.stdout)["checks"]
 
 
@@ -73,11 +75,9 @@ def test_a_bench_in_order_has_no_trouble_and_a_page_of_80_columns(bench: Bench) 
 
 def test_nothing_is_written_to_the_drive(bench: Bench, variant: Any) -> None:
     def written() -> int:
-        smart = subprocess.run(
-            [bench.directory / "nvme", "smart-log", bench.directory / "nvme0", "-o", "json"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return int(json.loads(smart.stdout)["host_write_commands"])
+        log = parse_smart_log((bench.directory / "nvme-state" / "log-2.bin").read_bytes())
+        assert log is not None and log.host_write_commands is not None
+        return log.host_write_commands
 
     before = written()
     code, checks = doctor(variant(), "demo")

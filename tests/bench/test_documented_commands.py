@@ -28,6 +28,10 @@ from labctl.config.site import SITE_VARIABLE
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import find_runs
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
+from labctl.store.address import StoreAddress, is_address
+from labctl.store.entries import make_store
+from labctl.store.open_place import open_place
+from tests.json_schemas import validate
 from tests.servers.influx_server import ORG, TOKEN, InfluxServer, influxd
 from tests.unit.test_docs import ROOT, commands
 
@@ -59,6 +63,17 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         (
+            "make judge-stopping",
+            'make judge-stopping STOPPING="--phases 80 --seed 20270207 --page"',
+        ),
+        "minutes; tests/judge_stopping/test_judge.py has a smaller draw",
+    ),
+    **dict.fromkeys(
+        ("make bench-hours", "make bench-hours HOURS=--page"),
+        "a quarter of an hour; tests/bench/test_end_of_points.py runs such points",
+    ),
+    **dict.fromkeys(
+        (
             "make chaos",
             "make chaos MINUTES=120 SEED=4711",
             'make chaos CHAOS="--kills 200 --page"',
@@ -83,13 +98,32 @@ ELSEWHERE = {
         ),
         "tests/bench/test_calibrate.py runs it: the drive of this lab cannot be switched off",
     ),
+    **dict.fromkeys(
+        (
+            "labctl influxdb forget --older-than 90 --bins --dry-run",
+            "labctl influxdb forget --older-than 90 --bins",
+            "labctl influxdb forget --older-than 730",
+            "labctl influxdb forget 20260101T000000Z_bench_demo",
+        ),
+        "tests/servers/test_influx_forget.py runs them with runs of that age",
+    ),
     "labctl mqtt forget my-rig.toml": "tests/servers/test_mqtt_sink.py runs it with a broker",
 }
 """Commands that are not run here, and why. Nor is what needs sudo (see test_service_unit.py), nor
 what installs labctl (see test_install_lines.py)."""
 
-LONG = {"make demo"}
-"""Commands that ``make test-long`` runs; what the demo does is tested below with a short plan."""
+LONG = {
+    "make demo",
+    "labctl run my-rig --resume 20261120T220000Z_my-rig_power-per-qd",
+    "labctl run my-rig --resume 20261121T220000Z_my-rig_power-per-qd",
+    "labctl run --resume 20261121T220000Z_my-rig_power-per-qd",
+    "labctl run my-rig power-per-qd --job nightly-2026-11-21",
+    "labctl analyse 20260101T200000Z_bench_power-per-qd",
+    'labctl analyse latest --from "step load" --to "step index"',
+    'labctl report A --title "Firmware 2" --note "after the heat sink was changed"',
+}
+"""Commands that ``make test-long`` runs: each is the same as another one with more work or another
+option. What the demo does is tested below with a short plan."""
 
 UNTIL_STOPPED = ("daemon", "idle")
 """Commands that run until they are stopped."""
@@ -103,6 +137,10 @@ class Lab:
     rig: Path
     server: InfluxServer | None
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "home" / "runs"
 
     def run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -125,12 +163,12 @@ class Lab:
 
     def cut_a_run_off(self) -> None:
         """The newest run is one that was killed in its second phase."""
-        before = find_runs(self.folder / "runs")
+        before = find_runs(self.runs)
         words = ["labctl", "run", "my-rig.toml", "short.toml"]
         process = subprocess.Popen(words, cwd=self.folder, env=self.environment)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            new = [path for path in find_runs(self.folder / "runs") if path not in before]
+            new = [path for path in find_runs(self.runs) if path not in before]
             if new and _events(new[0]).count("phase_started") > 1:
                 break
             time.sleep(0.1)
@@ -144,12 +182,14 @@ class Lab:
                 return str(self.folder / "elsewhere")
         if word.startswith("/mnt/ssd/"):
             return str(self.folder / f"on-ssd-{Path(word).name}")
-        if word.startswith("runs/") or word == "RUN":
-            fio = [run for run in find_runs(self.folder / "runs") if "measure" not in run.name]
+        if re.match(r"~/labctl-runs/|\d{8}T\d{6}Z_|RUN$", word):
+            fio = [run for run in find_runs(self.runs) if "measure" not in run.name]
             return str(fio[-1])
         if word.startswith("http://other:8086"):
             assert self.server is not None
             return f"{self.server.url}?org={ORG}&bucket=main"
+        if is_address(word):  # tests/servers/test_store.py has a real server
+            return (self.folder / "store").as_uri()
         plans = dict.fromkeys(("power-per-qd", "my-plan.toml"), "short.toml")
         return {"/tmp/bench/rig.toml": str(self.rig), **plans}.get(word, word)
 
@@ -164,6 +204,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     (folder / "rigs").mkdir()
     shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
+    (folder / "store").mkdir()
+    make_store(open_place(StoreAddress(folder=folder / "store")))
     (folder / "short.toml").write_text(SHORT_PLAN)
     (folder / "site.toml").write_text("")
     bench = folder / "bench"
@@ -173,7 +215,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         [script, "simulate", bench, "--json"], stdout=subprocess.PIPE, text=True
     )
     assert simulated.stdout is not None
-    rig = Path(json.loads(simulated.stdout.readline())["rig"])
+    ready = json.loads(simulated.stdout.readline())
+    validate("simulate", ready)
+    rig = Path(ready["rig"])
     text = rig.read_text()
     for name in ("my-rig.toml", "rigs/my-rig.toml"):
         (folder / name).write_text(called(text, "my-rig"))
@@ -198,7 +242,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     one = Lab(folder, rig, server, environment)
     made = one.run(["labctl", "run", "my-rig.toml", "short.toml"])
     assert made.returncode == 0, made.stderr
-    (run,) = find_runs(folder / "runs")
+    (run,) = find_runs(one.runs)
     for name in ("A", "B", "C", "A1", "A2", "A3", "B1", "B2", "B3"):
         shutil.copytree(run, folder / name)
     for _ in range(8):
@@ -247,6 +291,9 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
         marks = ["--marks", "step", "--", "sh", "-c", "echo step load; sleep 3; echo step index"]
         made = lab.run(["labctl", "measure", "my-rig", "--idle", "0", *marks])
         assert made.returncode == 0, made.stderr
+    if words[1] != "push" and any(map(is_address, words)):
+        pushed = lab.run(["labctl", "push", "latest", (lab.folder / "store").as_uri()])
+        assert pushed.returncode == 0, pushed.stderr
     if words[0] == "cp":
         assert (lab.folder / words[2]).parent.is_dir()
         shutil.copy(lab.folder / words[1], lab.folder / f"copied-{Path(words[2]).name}")
@@ -263,16 +310,22 @@ def test_every_command_in_the_docs_runs(lab: Lab, line: str) -> None:
 
 
 def test_what_is_not_run_here_is_still_in_the_docs() -> None:
-    assert set(ELSEWHERE) <= set(commands())
+    assert {*ELSEWHERE, *LONG} <= set(commands())
 
 
+@pytest.mark.long
 def test_the_demo_finds_the_truth_inside_its_uncertainty(lab: Lab) -> None:
-    done = lab.run(["labctl", "demo", "--plan", "short.toml", "--runs", "demos", "--json"])
+    # A voltmeter of the bench averages over half seconds: two lie wholly in a phase, however busy.
+    plan = SHORT_PLAN.replace("_s = 2", "_s = 4")
+    (lab.folder / "for-the-demo.toml").write_text(plan)
+    done = lab.run(["labctl", "demo", "--plan", "for-the-demo.toml", "--runs", "demos", "--json"])
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
+    validate("demo", reported)
     assert reported["outcome"] == "completed"
+    notes = [phase["notes"] for phase in reported["summary"]["phases"]]
     assert [item["phase"] for item in reported["truth"]] == [
         "idle before", "randread 4k QD1", "randread 4k QD4", "idle after",
-    ]  # fmt: skip
+    ], notes  # fmt: skip
     assert sum(item["inside"] for item in reported["truth"]) >= 3
     assert all(item["watts"]["u"] < 0.05 * item["true_watts"] for item in reported["truth"])

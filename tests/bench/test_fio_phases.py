@@ -18,6 +18,7 @@ import pytest
 
 from instruments.simulated.drive.ground_truth import GroundTruth
 from instruments.simulated.drive.process import DriveProcess, start_drive
+from labctl.capture.host import drive_host
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
@@ -137,6 +138,33 @@ async def test_a_drive_that_reads_as_empty_fails_the_phase(tmp_path: Path) -> No
     await fio.stop()
 
 
+async def test_an_end_while_the_output_is_full_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """labctl stands still for so long that the pipe is full. fio then ends when it is read again,
+    and takes that time for time at work."""
+    monkeypatch.setattr(drive_host, "PIPE_LIMIT", 4096)
+    target = tmp_path / "target"
+    target.write_bytes(bytes(32 << 20))
+    problems = []
+    for index, duration_s in enumerate((2.0, 6.0)):
+        fio = await FioProcess.start(
+            phase(index, duration_s=duration_s),
+            {"": Drive(target=str(target), engine="libaio", size_bytes=32 << 20)},
+            tmp_path / f"{index}",
+            Timebase(),
+            lambda *_: None,
+        )
+        await fio.wait_held()
+        fio.release()
+        await asyncio.sleep(0.2)
+        time.sleep(4.0)
+        await fio.wait_done()
+        problems.append(await fio.finish())
+        await fio.stop()
+    assert "nobody read what it printed" in problems[0] and not problems[1]
+
+
 async def done(fio: FioProcess) -> str:
     """Do a phase to its end; what went wrong, or an empty text."""
     try:
@@ -163,7 +191,10 @@ async def test_reads_that_come_back_empty_are_reported_as_a_phase_with_one_statu
     assert "is the drive still there" in await done(fio)
 
 
-@pytest.mark.parametrize("engine", ["nbd", "libaio", "io_uring"])
+@pytest.mark.parametrize(
+    "engine",
+    ["libaio", *(pytest.param(one, marks=pytest.mark.long) for one in ("nbd", "io_uring"))],
+)
 async def test_every_queue_depth_runs(
     engine: Literal["nbd", "libaio", "io_uring"], simulated: DriveProcess, tmp_path: Path
 ) -> None:
@@ -214,6 +245,7 @@ async def test_stopping_keeps_the_totals(simulated: DriveProcess, tmp_path: Path
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
+from labctl.capture.host import drive_host
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.plan import Pattern, Phase, Role
 from labctl.config.rig import Drive

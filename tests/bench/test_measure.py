@@ -29,6 +29,7 @@ from labctl.record.events import EventKind, Outcome
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.phase import Pattern
 from labctl.record.reader import RunRecord, find_runs
+from tests.json_schemas import validate
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -67,14 +68,15 @@ class Lab:
         )  # fmt: skip
         try:
             wait_for(lambda: len(self.runs()) > len(before))
-            wait_for(lambda: '"phase_started"' in (self.newest / EVENTS_FILE).read_text())
+            journal = self.newest / EVENTS_FILE
+            wait_for(lambda: journal.exists() and '"phase_started"' in journal.read_text())
             yield process
         finally:
             process.kill()
             process.wait()
 
     def runs(self) -> list[Path]:
-        return find_runs(self.folder / "runs")
+        return find_runs(self.folder / "home" / "runs")
 
     @property
     def newest(self) -> Path:
@@ -192,15 +194,21 @@ def test_a_stretch_is_named_by_marks_seconds_and_the_clock(lab: Lab) -> None:
     first, second = summary_of(lab.newest)[1].marks
     found = lab.run(*LABCTL, "analyse", run, "--from", "a1", "--to", "mark:b2", "--json")
     reported = json.loads(found.stdout)
+    validate("stretch", reported)
     assert (reported["begin_ns"], reported["end_ns"]) == (first.t_ns, second.t_ns)
     assert reported["joules"]["u"] > 0
     printed = lab.run(*LABCTL, "analyse", run, "--from", "a1", "--to", "b2").stdout.decode()
     assert "J ± U" in printed
     assert all(len(line) <= 80 for line in printed.splitlines()), printed
-    for begin, end in (("b2", "a1"), ("nothing", "b2"), ("0", "1h"), ("25:00:00", "b2")):
+    for option, begin, end in (
+        ("--to", "b2", "a1"),
+        ("--from", "nothing", "b2"),
+        ("--to", "0", "1h"),
+        ("--from", "25:00:00", "b2"),
+    ):
         refused = lab.run(*LABCTL, "analyse", run, "--from", begin, "--to", end)
         assert refused.returncode == 2, refused.stdout
-        assert b"--" in refused.stderr
+        assert f"command line: {option} = " in refused.stderr.decode()
 
 
 def test_a_program_that_fails_is_reported_with_its_code_and_its_last_words(lab: Lab) -> None:
@@ -242,12 +250,28 @@ def test_a_limit_ends_a_program_that_hangs_with_all_that_it_has_started(
     assert ended(record)["outcome"] == Outcome.COMPLETED
 
 
-def test_nothing_that_a_killed_program_left_behind_goes_on(lab: Lab, sign: str) -> None:
-    script = f"({asleep(sign)} > /dev/null 2>&1 &); sleep 1; kill -9 $$"
+@pytest.mark.parametrize("through", ["", "timeout 900 "])
+def test_nothing_that_a_killed_program_left_behind_goes_on(
+    lab: Lab, sign: str, through: str
+) -> None:
+    script = f"({through}{asleep(sign)} > /dev/null 2>&1 &); sleep 1; kill -9 $$"
     done = lab.measure("--idle", "0", "--", "sh", "-c", script)
     assert done.returncode == 1
     assert ended(RunRecord(lab.newest))["exit_code"] == -signal.SIGKILL
     wait_for(lambda: not alive(sign))
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_output_that_nobody_reads_stops_no_recording(lab: Lab, more: tuple[str, ...]) -> None:
+    script = "yes $(printf %0500d 1) | head -c 4000000; sleep 2"
+    with lab.measuring("--idle", "0", *more, "--", "sh", "-c", script) as process:
+        wait_for(lambda: '"run_ended"' in (lab.newest / EVENTS_FILE).read_text())
+        stdout, stderr = process.communicate(timeout=WITHIN_S)
+        assert process.returncode == 0
+    assert "lines not shown" in (stderr if more else stdout).decode()
+    record = RunRecord(lab.newest)
+    kept = record.fio_dir(record.header.phases[-1]) / "program.stdout"
+    assert kept.stat().st_size == 4_000_000
 
 
 def test_a_mark_is_set_from_elsewhere_and_ctrl_c_ends_the_program(lab: Lab, sign: str) -> None:
@@ -277,7 +301,8 @@ def test_a_mark_is_set_from_elsewhere_and_ctrl_c_ends_the_program(lab: Lab, sign
 def test_a_labctl_that_is_killed_takes_its_program_along(lab: Lab, sign: str) -> None:
     script = f"{asleep(sign)} & {asleep(sign)}; true"
     with lab.measuring("--idle", "0", "--", "sh", "-c", script) as process:
-        wait_for(lambda: len(alive(sign)) >= 2)
+        # as an argument of its own: that of labctl and of sh is in the script, too
+        wait_for(lambda: len(alive(f"\0{sign}\0")) == 2)
         process.kill()
         process.wait()
     wait_for(lambda: not alive(sign))
@@ -289,6 +314,7 @@ def test_a_labctl_that_is_killed_takes_its_program_along(lab: Lab, sign: str) ->
 def test_json_is_all_that_is_on_standard_output(lab: Lab) -> None:
     done = lab.measure("--idle", "0", "--json", "--", "sh", "-c", "sleep 2; echo printed")
     reported = json.loads(done.stdout)
+    validate("run", reported)
     assert reported["outcome"] == "completed"
     assert reported["summary"]["phases"][0]["phase"]["command"] == "sh -c 'sleep 2; echo printed'"
     assert b"printed" in done.stderr

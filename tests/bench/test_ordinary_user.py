@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench
+from labctl.record.reader import find_runs
 from tests.loop_device import DEVICE_BYTES, loop_device
 
 NOBODY = 65534
@@ -67,7 +69,9 @@ def rig(tmp_path: Path) -> Iterator[Path]:
 
 
 def phases_of(own: Path) -> list[dict[str, Any]]:
-    (run,) = (own / "runs").iterdir()
+    runs = own / "labctl-runs"
+    assert stat.S_IMODE(runs.stat().st_mode) == 0o700
+    (run,) = runs.iterdir()
     assert run.stat().st_uid == NOBODY
     phases: list[dict[str, Any]] = json.loads((run / "summary.json").read_text())["phases"]
     return phases
@@ -97,7 +101,7 @@ def test_an_ordinary_user_writes_over_nothing_that_others_may_have_open(
         refused = labctl(own, "run", own / "rig.toml", own / "plan.toml", "--yes")
         assert refused.returncode == 2, refused.stderr
         assert "CAP_SYS_PTRACE" in refused.stderr
-        assert not (own / "runs").exists()
+        assert find_runs(own / "labctl-runs") == []
         assert image.read_bytes().count(0) == DEVICE_BYTES
         command = ("run", own / "rig.toml", own / "plan.toml", "--yes")
         done = labctl(own, *command, capability="sys_ptrace")

@@ -13,8 +13,10 @@ import struct
 import sys
 import termios
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ from labctl.cli.meters.read import shown
 from labctl.cli.terminal.sparkline import sparkline
 from tests.bench.running_meters import TraceThread
 from tests.forked_labctl import labctl
+from tests.json_schemas import validate
 
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 METERS = (
@@ -95,6 +98,8 @@ def test_json_lines_for_a_program(rig: Path) -> None:
     done = labctl("read", str(rig), "--seconds", "3", "--json")
     assert done.returncode == 0, done.stderr
     samples = [json.loads(line) for line in done.stdout.splitlines()]
+    for sample in samples:
+        validate("read", sample)
     values = {sample["channel"]: sample for sample in samples if sample["value"] is not None}
     assert set(values) == {"v12.voltage", "i12.current", "case.t1"}
     assert values["v12.voltage"]["value"] == pytest.approx(12.05, abs=0.02)
@@ -150,6 +155,7 @@ def test_who_is_at_an_address_and_the_lines_for_a_rig(rig: Path) -> None:
     resource = port_of(rig, "v12", "resource")
     done = labctl("instruments", serial, logger, resource, "--json")
     assert done.returncode == 0, done.stderr
+    validate("instruments", json.loads(done.stdout))
     asked = {item["address"]: item for item in json.loads(done.stdout)["asked"]}
     assert asked[serial]["driver"] == "es51922"
     assert asked[serial]["rig"][:3] == [
@@ -205,6 +211,15 @@ def test_values_and_sparklines() -> None:
     assert sparkline([0.0, 0.5, 1.0]) == "▁▅█"
 
 
+def meters_of(rig: str) -> list[dict[str, Any]]:
+    """The settings of a rig's two meters, that of its volts first."""
+    read = tomllib.loads(rig)
+    (rail,) = read["rails"].values()
+    channels = rail["voltage"], rail["current"]
+    names = [one["channel"] if isinstance(one, dict) else one for one in channels]
+    return [read["instruments"][name.partition(".")[0]] for name in names]
+
+
 def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_path: Path) -> None:
     volts, amps = port_of(rig, "v12", "resource"), port_of(rig, "i12")
     words = ["--drive", str(tmp_path / "scratch"), "--size", "1m"]
@@ -212,8 +227,10 @@ def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_
     done = labctl("init", "mine", *words, "--rail", one, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "rigs" / "mine.toml").read_text()
-    assert 'driver = "scpi_dmm"' in text and 'model = "SDM3065X"' in text and "range = 20" in text
-    assert 'driver = "es51922"' in text and "range = 10" in text and f'port = "{amps}"' in text
+    of_volts, of_amps = meters_of(text)
+    assert (of_volts["driver"], of_volts["model"]) == ("scpi_dmm", "SDM3065X")
+    assert (of_volts["resource"], of_volts["range"]) == (volts, 20)
+    assert (of_amps["driver"], of_amps["port"], of_amps["range"]) == ("es51922", amps, 10)
     assert "# volts of 12V: Siglent" in text
     assert labctl("check", "rigs/mine.toml", cwd=tmp_path).returncode == 0
     again = labctl("init", "mine", *words, "--rail", one, cwd=tmp_path)
@@ -222,8 +239,9 @@ def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_
     done = labctl("init", "shunt", *words, "--rail", shunt, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "rigs" / "shunt.toml").read_text()
-    assert 'driver = "fixed_voltage"' in text and "tolerance_pct = 3" in text
-    assert "range = 0.6" in text or "range = 2" in text  # volts across the shunt
+    of_volts, of_amps = meters_of(text)
+    assert (of_volts["driver"], of_volts["tolerance_pct"]) == ("fixed_voltage", 3)
+    assert of_amps["range"] in (0.6, 2)  # volts across the shunt
 
 
 @pytest.mark.parametrize(
@@ -237,6 +255,20 @@ def test_a_rig_is_made_of_what_is_connected_and_check_accepts_it(rig: Path, tmp_
         (("--rail", "main,amps={i12},fixed=1"), "needs nominal=VOLTS"),
         (("--rail", "12V,amps=/dev/none,fixed=1"), "there is no such port"),
         (("--rail", "12V,amps=TCPIP0::127.0.0.1::9::SOCKET,fixed=1"), "refused the connection"),
+        (("--rail", "0V,amps={i12},fixed=1"), "needs nominal=VOLTS"),
+        (("--rail", "main v,amps={i12},fixed=1,nominal=5"), "made of letters, digits"),
+        (("--rail", "12V,amps={i12},fixed=0"), "fixed must be a number, more than 0"),
+        (("--rail", "12V,amps={i12},fixed=1,nominal=0"), "nominal must be a number, more than 0"),
+        (("--rail", "12V,amps={i12},fixed=1,nominal=-5"), "nominal must be a number, more than 0"),
+        (("--rail", "12V,amps={i12},fixed=1,nominal=nan"), "nominal must be a number"),
+        (("--rail", "12V,amps={i12},fixed=1,shunt=-1"), "shunt must be a number, 0 or more"),
+        (("--rail", "12V,amps=/dev/none,fixed=1", "--rail", "5V"), "needs amps=ADDRESS"),
+        (
+            ("--rail", "12V,amps=/dev/none,fixed=1", "--rail", "12V,amps=/dev/none,fixed=1"),
+            "two rails",
+        ),
+        (("--size", "4q", "--rail", "12V,amps=/dev/none,fixed=1"), "must be a size such as"),
+        (("--size", "0", "--rail", "12V,amps=/dev/none,fixed=1"), "more than 0"),
         (("--mains-hz", "55", "--rail", "12V,amps={i12},fixed=1"), "50 or 60"),
     ],
 )
@@ -247,6 +279,14 @@ def test_what_is_missing_for_a_rig_is_reported(
     done = labctl("init", "mine", "--drive", "/nowhere/scratch", *given, cwd=tmp_path)
     assert done.returncode == 2 and output in done.stderr, done.stderr
     assert not (tmp_path / "rigs").exists()
+
+
+def test_a_rig_is_written_among_the_rigs_or_nowhere(tmp_path: Path) -> None:
+    words = ("--drive", "/nowhere/scratch", "--rail", "12V,amps=/dev/none,fixed=1")
+    for name in ("../x", "a/b", "my rig"):
+        done = labctl("init", name, *words, cwd=tmp_path)
+        assert done.returncode == 2 and "made of letters, digits" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_person_is_asked_for_drive_meters_and_rails(rig: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from instruments.simulated.meter_kit.config import MeterConfig
 from instruments.simulated.meters.registry import DRIVERS
 from tests.bench.running_meters import Running, read_count, running_meters, started
 from tests.bench.test_power_sensor import SETTINGS as POWER_SENSOR
+from tests.bench.test_quarch import meter as quarch_meter
 from tests.bench.test_scpi_meters import METERS as SCPI
 from tests.bench.test_serial_meters import METERS as SERIAL
 
@@ -23,6 +24,7 @@ CONFIGS = {
     **{name: SCPI[name] for name in ("stamped", "hp", "owon", "psu")},
     **{meter.name: meter for meter in SERIAL if meter.name in ("bm", "plug", "chip")},
     "ps": MeterConfig(name="ps", kind="powersensor3", point="frame_numbers", settings=POWER_SENSOR),
+    "ppm": quarch_meter("frame_numbers", stripe_us=1024),
     "i12": MeterConfig(
         name="i12",
         kind="truevolt",
@@ -36,7 +38,7 @@ CONFIGS = {
         },
     ),
 }
-COUNT = {"ps": 5_000, "i12": 40, "stamped": 20, "chip": 10}
+COUNT = {"ps": 5_000, "ppm": 1_500, "i12": 40, "stamped": 20, "chip": 10}
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,11 @@ import pytest
 
 from instruments import drivers
 from instruments.errors import ConnectionLost, NoAnswer, SettingRefused, WrongInstrument
-from instruments.reading import Status
+from instruments.reading import EPOCH_NS, Status
 from instruments.simulated.bench import Bench, BenchConfig
 from instruments.simulated.meter_kit.config import MeterConfig
 from tests.bench.running_meters import (
+    CASE_CELSIUS,
     VOLTS_12,
     Running,
     amps,
@@ -100,6 +101,19 @@ METERS = {
             },
         ),
         MeterConfig(
+            name="thermistor",
+            kind="dmm6500_temperature",
+            point="case",
+            settings={
+                "model": "DMM6500",
+                "sensor": "thermistor",
+                "sensor_type": "10000",
+                "interval_s": 0.05,
+                "accuracy_pct_of_reading": 0.0,
+                "accuracy_floor": 0.1,
+            },
+        ),
+        MeterConfig(
             name="psu",
             kind="dp832",
             point="12V",
@@ -172,6 +186,7 @@ def test_the_dead_mans_switch_is_armed_again_in_time(create: Any) -> None:
         lambda read: any(b.blocks for b in read) and np.ptp(numbers(read)[0]) > 6e9,
     )
     assert {status.status for status in reported(batches)} <= {Status.LOST, Status.MEMORY_OVERFLOW}
+    assert len(np.unique(numbers(batches)[0] // EPOCH_NS)) == 1, "the buffer was not cleared"
 
 
 @pytest.mark.parametrize("name", POLLED)
@@ -259,6 +274,19 @@ def test_a_supply_and_its_switch(create: Any) -> None:
     numbers_again(instrument)
     with pytest.raises(SettingRefused, match="power_cycle = true"):
         started(create("psu")).switch(on=False)
+
+
+def test_a_thermistor_at_a_multimeter(create: Any, running: Running) -> None:
+    instrument = started(create("thermistor"))
+    (channel,) = instrument.channels
+    batches = read_count(instrument, 5)
+    assert not reported(batches)
+    assert np.all(np.abs(numbers(batches)[1] - CASE_CELSIUS) < channel.accuracy.limit(40.0))
+    with running.having("thermistor", "open_sensor"):
+        statuses_until(instrument, Status.OPEN_SENSOR)
+    running.inject("thermistor", "moved")
+    statuses_until(instrument, Status.WRONG_FUNCTION)
+    numbers_again(instrument)
 
 
 def test_a_bench_of_other_meters(tmp_path: Path) -> None:

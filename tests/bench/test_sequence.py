@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +15,15 @@ from instruments.simulated.drive.process import DriveProcess, start_drive
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases import sequence as phase_sequence
 from labctl.capture.phases.fio_process import FioProcess
-from labctl.capture.phases.sequence import PhaseSequence
+from labctl.capture.phases.sequence import Pause, PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.plan import load_plan, parse_plan
 from labctl.config.rig_file import Drive
-from labctl.errors import Refused, RunFailed
-from labctl.record.phase import Pattern, Phase, Role
+from labctl.errors import GuardTripped, Refused, RunFailed
+from labctl.fio.results import last_document
+from labctl.fio.status import status_of, unfinished
+from labctl.record.phase import Pattern, Phase, Role, Until
+from labctl.record.point_end import PointState
 from labctl.record.timebase import Timebase
 from tests.bench.test_fio_phases import fios_below
 from tests.fio_result import final_result
@@ -69,6 +73,8 @@ class Starter:
     on_purge: Callable[[], None] | None = None
     checked: list[int] = field(default_factory=list)
     mounted_meanwhile: bool = False
+    good_after_s: float = 1.0
+    point_ns: int = 0
 
     async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         self.checked.append(phase.index)
@@ -81,8 +87,8 @@ class Starter:
             raise RunFailed("the drive cannot be purged")
         self.on_purge()
 
-    async def set_power_state(self, wanted: int | None) -> None:
-        self.states.append(wanted)
+    async def set_power(self, state: int | None, limit_watts: float | None) -> None:
+        self.states.append(state)
 
     async def settings_found(self) -> list[dict[str, Any]]:
         return []
@@ -92,6 +98,13 @@ class Starter:
 
     def watts(self) -> float | None:
         return None
+
+    def point_began(self, phase: Phase, t_ns: int) -> None:
+        self.point_ns = t_ns
+
+    def point_state(self) -> PointState | None:
+        good = self.timebase.now_ns() - self.point_ns > self.good_after_s * 1e9
+        return PointState(keeps=() if good else ("rises or falls",))
 
     async def start_fio(self, phase: Phase) -> FioProcess:
         if phase.index in self.refused:
@@ -358,7 +371,81 @@ async def test_a_phase_ends_when_the_temperature_is_steady(
     ((kind, data),) = listener.others
     assert (kind, data["reached"], data["celsius"]) == ("temperature_steady", True, 52.0)
     (ended,) = listener.ended
-    assert ended["outcome"] == "completed"
+    assert ended["outcome"] == "completed", ended["reason"]
     assert ended["end_ns"] - ended["begin_ns"] < 60e9
     result = final_result((tmp_path / "fio" / planned[0].slug / "stdout").read_text())
     assert result is not None and result.read is not None and result.error == ""
+
+
+async def test_points_end_when_they_are_good_enough_and_lose_nothing(
+    simulated: DriveProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fio's last document comes, with its bins, whole I/Os and the runtime of the phase; the fio of
+    the next phase is held ready by then. A fill is not cut."""
+    planned = [
+        Phase(0, Role.PREPARE, "fill", Pattern.WRITE, 0.0, 1 << 20, 8, 1, 0, 1 << 28),
+        *(replace(one, index=one.index + 1, until=Until()) for one in phases(3, 60.0)),
+    ]
+    planned[2] = replace(planned[2], jobs=3, pattern=Pattern.RANDRW, read_pct=70)
+    planned[3] = replace(planned[3], until=Until(iops_pct=1.0))
+    one, listener = sequence(simulated, tmp_path, planned)
+    end_early, held = FioProcess.end_early, []
+
+    async def noted(self: FioProcess) -> None:
+        waiting = [fio for fio in one._pool if fio.release_ns is None and fio.output.held.is_set()]
+        held.append((self.phase.index, [fio.phase.index for fio in waiting]))
+        await end_early(self)
+
+    monkeypatch.setattr(FioProcess, "end_early", noted)
+    await one.carry_out(StopRequest())
+    assert set(listener.outcomes.values()) == {"completed"}, listener.ended
+    assert held == [(1, [2]), (2, [3]), (3, [])]
+    ends = {item["index"]: item for item in listener.ended}
+    assert "point" not in ends[0]
+    assert [ends[n]["point"]["ended"] for n in (1, 2, 3)] == ["settled", "settled", "target"]
+    for phase in planned[1:]:
+        end = ends[phase.index]
+        span_ns = end["end_ns"] - end["begin_ns"]
+        assert 1e9 < span_ns < 50e9
+        text = (tmp_path / "fio" / phase.slug / "stdout").read_text()
+        status = status_of(last_document(text) or {})
+        assert (status.runtime_ms, status.total_ios) == (end["runtime_ms"], end["total_ios"])
+        assert not unfinished(status, phase.block_size_bytes)
+        assert abs(status.runtime_ms * 1e6 - span_ns) <= 2 * end["boundary_u_ns"] + 2e6
+        assert '"bins"' in text[text.rindex('"jobs"') :]
+        result = final_result(text)
+        assert result is not None and result.error == ""
+    assert fios_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["stop", "pause", "kill"])
+async def test_an_end_at_the_very_moment_when_a_point_is_good_enough(
+    simulated: DriveProcess, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ends the phase while its fio is asked to do its last I/Os: none is left, and the
+    phase is told by one of the outcomes that a run goes on from."""
+    planned = [replace(one, until=Until()) for one in phases(2, 60.0)]
+    one, listener = sequence(simulated, tmp_path, planned)
+    stop = StopRequest()
+    end_early = FioProcess.end_early
+
+    async def meanwhile(self: FioProcess) -> None:
+        if self.phase.index == 0 and not listener.ended:
+            match kind:
+                case "stop":
+                    stop.ask("aborted", "enough", 130)
+                case "pause":
+                    one.pause(Pause("hot", 100.0, 1.0))
+                case "kill":
+                    self.kill()
+        await end_early(self)
+
+    monkeypatch.setattr(FioProcess, "end_early", meanwhile)
+    with contextlib.suppress(GuardTripped):  # nothing tells the temperature of this drive
+        await asyncio.wait_for(one.carry_out(stop), 60)
+    wanted = {"stop": "interrupted", "pause": "interrupted", "kill": "failed"}[kind]
+    assert listener.ended[0]["index"] == 0
+    assert listener.ended[0]["outcome"] in (wanted, "completed")
+    if kind == "kill":
+        assert listener.outcomes == {0: "failed", 1: "completed"}
+    assert fios_below(tmp_path) == []

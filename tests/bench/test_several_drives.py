@@ -55,7 +55,7 @@ def test_each_drive_gets_its_own_watts_and_work(tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    (path,) = find_runs(tmp_path / "runs")
+    (path,) = find_runs(tmp_path / "home" / "runs")
     record = RunRecord(path)
     summary = summarise(record)
     for name, one in summary.drives.items():

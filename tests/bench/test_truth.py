@@ -18,7 +18,7 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
-from labctl.analysis.results import RunSummary
+from labctl.analysis.results import EdgeLag, RunSummary
 from labctl.analysis.run.summary import summarise
 from labctl.cli.run.demo import DemoComparison, compare
 from labctl.record.layout import CLOCK_PAIR
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[int, dict[str, object], dict[str, Mapping[str, Any]]]] = 
 }
 
 
-SHORT = ("as shipped", IDEAL_METERS)  # the other cases are for make test-long
+SHORT = (IDEAL_METERS,)  # the other cases are for make test-long
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +140,7 @@ def test_the_truth_lies_inside_the_stated_uncertainty(run_of: Callable[[str], Ra
     assert len(outside) <= 0.05 * len(comparisons), outside
 
 
+@pytest.mark.long
 def test_whatever_errors_the_meters_have_the_truth_lies_inside(
     run_of: Callable[[str], Ran], tmp_path: Path
 ) -> None:
@@ -147,12 +148,12 @@ def test_whatever_errors_the_meters_have_the_truth_lies_inside(
     gain, floor and shunt anywhere within nine tenths of their limits."""
     ran = run_of(IDEAL_METERS)
     rng = np.random.default_rng(7)
-    inside = []
+    inside, phases = [], len(ran.comparisons)
     for number in range(150):
         summary = summarise(read_by_other_meters(ran.record, tmp_path / str(number), rng))
         compared = compare(summary, ran.truth, ran.record.header.anchor)
         inside += [item.inside for item in compared]
-    assert len(inside) == 900
+    assert len(inside) == 150 * phases >= 150 * 5
     assert np.mean(inside) >= 0.95
 
 
@@ -186,8 +187,18 @@ def test_the_uncertainty_is_not_bought_by_being_vague(run_of: Callable[[str], Ra
 def test_alignment_is_stated_and_the_data_agree_with_it(ran: Ran) -> None:
     """How small it is on a machine with time to spare is a figure of ``make bench``."""
     assert None not in [result.alignment_ms for result in ran.summary.phases]
-    for lag in ran.summary.edge_lags:  # each with its own clock: a voltmeter's is none of the watts
-        assert lag.consistent, lag
+    assert all(lag.consistent for lag in ran.summary.edge_lags), ran.summary.edge_lags
+
+
+def lags_of(ran: Ran) -> list[EdgeLag]:
+    """Those of more edges than one, which has no scatter."""
+    return [lag for lag in ran.summary.edge_lags if lag.edges >= 2]
+
+
+@pytest.mark.long
+def test_lags_are_found_at_all(run_of: Callable[[str], Ran]) -> None:
+    """In one of the runs: a busy machine may leave another with an edge or none."""
+    assert any(lags_of(run_of(name)) for name in CASES)
 
 
 def test_phases_follow_one_another_without_idle_time(ran: Ran) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.config.rig_file import Drive
-from labctl.fio.documents import jobs_of
+from labctl.fio.documents import documents, jobs_of
 from labctl.fio.percentiles import PERCENTILES
 from labctl.fio.results import last_document
 from labctl.record.phase import Pattern, Phase, Role
@@ -65,11 +65,15 @@ def test_they_are_those_of_all_ios_or_their_bounds_hold_these(tmp_path: Path, fo
     assert bool(result.read.latency_bounds_us) == (form == "json")
 
 
-async def test_of_several_drives_labctl_asks_for_bins(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [{"": 8 << 20}, {"left": 8 << 20, "right": 32 << 20}])
+async def test_labctl_keeps_the_bins_of_the_last_document_alone(
+    tmp_path: Path, sizes: dict[str, int]
+) -> None:
     drives = {}
-    for name, size in (("left", 8 << 20), ("right", 32 << 20)):
-        (tmp_path / name).write_bytes(bytes(size))
-        drives[name] = Drive(target=str(tmp_path / name), engine="libaio", size_bytes=size)
+    for name, size in sizes.items():
+        target = tmp_path / f"target{name}"
+        target.write_bytes(bytes(size))
+        drives[name] = Drive(target=str(target), engine="libaio", size_bytes=size)
     phase = Phase(0, Role.MEASURE, "s", Pattern.RANDRW, 1.0, 4096, 8, 1, 70)
     fio = await FioProcess.start(phase, drives, tmp_path / "0", Timebase(), lambda *_: None)
     await fio.wait_held()
@@ -85,7 +89,16 @@ async def test_of_several_drives_labctl_asks_for_bins(tmp_path: Path) -> None:
         for job in jobs_of(document):
             table = job[name]["lat_ns"]["bins"]
             bins += np.repeat([int(ns) for ns in table], list(table.values())).tolist()
-        assert len(bins) == side.total_ios
+        assert len(bins) == side.total_ios == sum(side.latency_histogram.values())
         for percent, us in side.latency_percentiles_us.items():
             expected = np.percentile(bins, float(percent), method="inverted_cdf")
             assert us == pytest.approx(float(expected) * 1e-3)
+    assert fio.output.printed["stdout_bytes"] == len(text.encode())
+    *before, again = documents(text)
+    assert len(before) > 1 and again == document
+    for job in (job for one in before for job in jobs_of(one)):
+        for side in (job["read"], job["write"]):  # one that has completed no I/O yet has none
+            assert side["lat_ns"].get("bins", {}) == {}
+    without = final_result(text[: text.rindex("\n{")])
+    assert without is not None and without.read is not None
+    assert without.read.total_ios == result.read.total_ios and not without.read.latency_histogram

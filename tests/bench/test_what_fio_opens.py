@@ -564,6 +564,7 @@ def test_a_run_asks_for_what_a_device_needs_by_whatever_name(
         assert not runs.exists() and not (tmp_path / "EXECUTED").exists()
 
 
+@pytest.mark.long
 def test_a_run_on_a_scratch_file(bench: Bench, tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/dev/shm") as memory,

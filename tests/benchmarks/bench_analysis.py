@@ -163,13 +163,13 @@ def _write_channel(
             part["v"] = level + 0.01 * level * noise[: len(at)]
             part["v"] += steps * (np.floor(host * 1e-9 / case.phase_s) % 2)
             part.tofile(stream)
-    looks = np.empty(int(case.seconds), CLOCK_PAIR)
-    moment = (np.arange(len(looks)) + 0.5) * 1e9
-    looks["device_ns"] = (moment * (1 - drift)).astype(np.int64) + 5_000_000_000
-    looks["round_trip_ns"] = 200_000 + rng.integers(0, 300_000, len(looks))
-    late = rng.uniform(0.1, 0.9, len(looks)) * looks["round_trip_ns"]
-    looks["host_ns"] = EPOCH_NS + (moment + late).astype(np.int64)
-    looks.tofile(file.with_name(file.name + ".clock"))
+    clock_samples = np.empty(int(case.seconds), CLOCK_PAIR)
+    moment = (np.arange(len(clock_samples)) + 0.5) * 1e9
+    clock_samples["device_ns"] = (moment * (1 - drift)).astype(np.int64) + 5_000_000_000
+    clock_samples["round_trip_ns"] = 200_000 + rng.integers(0, 300_000, len(clock_samples))
+    late = rng.uniform(0.1, 0.9, len(clock_samples)) * clock_samples["round_trip_ns"]
+    clock_samples["host_ns"] = EPOCH_NS + (moment + late).astype(np.int64)
+    clock_samples.tofile(file.with_name(file.name + ".clock"))
 
 
 def measure(case: Case) -> list[Figure]:

@@ -24,7 +24,7 @@ from tests.servers.influx_server import ORG, InfluxServer, influxd
 LABCTL = (sys.executable, "-m", "labctl.cli.main")
 TARGET_S = 2.0
 BIN_S = 1.0
-LOOK_EVERY_S = 0.05
+READ_EVERY_S = 0.05
 PLAN = """
 name = "live"
 idle_before_s = 10
@@ -48,7 +48,7 @@ def ages(server: InfluxServer, process: subprocess.Popen[bytes]) -> list[float]:
             if middle_ns > newest.get(rail, 0):
                 newest[rail] = middle_ns
                 found.append((now_ns - middle_ns) / 1e9 + BIN_S / 2)
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(READ_EVERY_S)
     return found
 
 

@@ -119,8 +119,8 @@ def against_socket(what: str, drive: DriveProcess, at_most: float, promised: flo
     """Show how long a random read takes against a bare socket."""
     pairs = in_turns(lambda: 1 / measure(drive, "randread", "4k", DEPTH).iops, socket_s, 3)
     why = "a Python process that answers as many bytes; the rest is NBD, model and truth"
-    said = None if promised is None else 1 / promised
-    show(judged(what, pairs, at_most, an_io, "a bare socket", why, promised=said))
+    promised_s = None if promised is None else 1 / promised
+    show(judged(what, pairs, at_most, an_io, "a bare socket", why, promised=promised_s))
 
 
 def idle_cpu(drive: DriveProcess) -> Pairs:

@@ -1,6 +1,6 @@
 """A PowerSensor3 at 20 kHz and eight channels through a pseudo terminal, as an owner reads it.
 
-``LABCTL_BENCH_MINUTES`` says for how long: 0.25 unless told, 10 for the figure of the issue.
+``LABCTL_BENCH_MINUTES`` says for how long: 0.25 by default, 10 for the figure.
 """
 
 from __future__ import annotations

@@ -109,17 +109,17 @@ def judged(
 ) -> Figure:
     """A figure that is judged by its ratio to ``control``.
 
-    ``unit`` writes a value of either side. ``promised``: the absolute value of DESIGN.md, said
+    ``unit`` writes a value of either side. ``promised``: the absolute value of DESIGN.md, printed
     beside it.
     """
     own, beside = statistics.median(pairs.own), statistics.median(pairs.control)
-    said = "" if promised is None else f" (promised on a quiet machine: ≤ {unit(promised)})"
+    promise = "" if promised is None else f" (promised on a quiet machine: ≤ {unit(promised)})"
     return Figure(
         what=what,
         target=f"≤ {at_most:.3g} ×",
         measured=str(pairs),
         reached=pairs.ratio <= at_most,
-        absolute=f"{unit(own)}; {control}: {unit(beside)}{said}",
+        absolute=f"{unit(own)}; {control}: {unit(beside)}{promise}",
         why=why,
     )
 

@@ -155,16 +155,16 @@ class Chaos:
         time.sleep(0.2)
 
 
-def chaos(folder: Path, asked: argparse.Namespace, seed: int) -> tuple[Chaos, list[str], float]:
+def chaos(folder: Path, options: argparse.Namespace, seed: int) -> tuple[Chaos, list[str], float]:
     """Do it; what was wrong, in words, and how many minutes it took."""
     with Place.made(folder) as place, HeldUp() as late:
         print("\n".join(f"here is {words}" for words in place.missing()))
-        done = Chaos(place, random.Random(seed), set(asked.spare), asked.keep)
+        done = Chaos(place, random.Random(seed), set(options.spare), options.keep)
         began = time.monotonic()
         wrong: list[str] = []
-        while time.monotonic() < began + 60 * asked.minutes and done.kills < asked.kills:
+        while time.monotonic() < began + 60 * options.minutes and done.kills < options.kills:
             try:
-                found = done.job(late, asked.kills)
+                found = done.job(late, options.kills)
             except KeyboardInterrupt:
                 break
             for words in found:
@@ -180,10 +180,10 @@ def chaos(folder: Path, asked: argparse.Namespace, seed: int) -> tuple[Chaos, li
         place.daemon.end()
         wrong += [f"left in the end: {one}" for one in _left(place)]
         for word in ("Traceback", "unexpected"):
-            wrong += [f"the daemon's log has {word}"] * (word in place.daemon.messages())
-        if wrong and asked.keep is not None:
-            asked.keep.mkdir(parents=True, exist_ok=True)
-            shutil.copy(place.daemon.log, asked.keep / "daemon.log")
+            wrong += [f"the daemon's log has {word}"] * (word in place.daemon.log())
+        if wrong and options.keep is not None:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            shutil.copy(place.daemon.log_file, options.keep / "daemon.log")
     return done, wrong, elapsed_s / 60
 
 
@@ -208,20 +208,20 @@ def main() -> int:
     )
     parser.add_argument("--page", action="store_true", help="renew the table of docs/trust.md")
     parser.add_argument("--keep", type=Path, help="keep the runs of what went wrong here")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # what was done so far is told
-    seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
+        signal.signal(number, signal.default_int_handler)  # what was done so far is printed
+    seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="labctl-chaos-") as name:
         folder = Path(name)
-        done, wrong, minutes = chaos(folder, asked, seed)
+        done, wrong, minutes = chaos(folder, options, seed)
     lines = kills_table(done.troubles, done.agreement, wrong)
-    told = f"seed {seed}, {minutes:.0f} minutes: "
-    told += f"{done.jobs} jobs, {done.runs} runs, {done.kills} kills."
-    print("\n".join([told, *lines]))
-    if asked.page:
-        page.renew("kills", [f"{page.day()}, {told}", "", *lines], by="make chaos")
+    heading = f"seed {seed}, {minutes:.0f} minutes: "
+    heading += f"{done.jobs} jobs, {done.runs} runs, {done.kills} kills."
+    print("\n".join([heading, *lines]))
+    if options.page:
+        page.renew("kills", [f"{page.day()}, {heading}", "", *lines], by="make chaos")
     print("chaos: " + ("FAILED" if wrong else "all well"))
     return bool(wrong)
 

@@ -41,7 +41,7 @@ BUSY_S = 0.05
 """So late were threads of this machine in the second before: it is busy."""
 EXCUSED_FOR_S = 20.0
 """A meter that had a fault so long ago may not be back."""
-LOOKED_AT_S = 3.0
+LOSS_WITHIN_S = 3.0
 """Around a trouble that no run died of: what it cost shows within this time."""
 SHIPPED_WITHIN_S = 120.0
 REMOTE = "drive_temp"
@@ -134,8 +134,8 @@ def judge_run(
         wrong += miscounted(record)
     cost_of(record, troubles, done)
     for trouble in troubles:
-        looked_at_ns = trouble.at_ns + int(LOOKED_AT_S * NS_PER_S) * (trouble.what != "run killed")
-        limit_s = limit_of(late.between(trouble.at_ns - NS_PER_S, looked_at_ns))
+        end_ns = trouble.at_ns + int(LOSS_WITHIN_S * NS_PER_S) * (trouble.what != "run killed")
+        limit_s = limit_of(late.between(trouble.at_ns - NS_PER_S, end_ns))
         wrong += [
             f"{trouble}: {name} lost {seconds * 1000:.0f} ms of readings"
             for name, seconds in trouble.lost_s.items()
@@ -187,20 +187,20 @@ def _excused(
     for other in troubles:
         ago_s = (trouble.at_ns - other.until_ns) / NS_PER_S
         of_meter = other.meter in ("all", instrument) and ago_s < EXCUSED_FOR_S
-        # what is read over the lost connection is lost with it, and told
+        # what is read over the lost connection is lost with it, and reported
         of_meter |= other.what.startswith("ssh") and instrument == REMOTE and ago_s < EXCUSED_FOR_S
-        of_all = other.what in ("run stopped", "disk full") and ago_s < LOOKED_AT_S
+        of_all = other.what in ("run stopped", "disk full") and ago_s < LOSS_WITHIN_S
         if ago_s > -EXCUSED_FOR_S and (of_meter or (of_all and other is not trouble)):
             return True
     at_ns = record.header.anchor.from_monotonic_ns(trouble.at_ns)
-    told = [
+    reported = [
         event
         for event in record.events
         if event.data.get("channel") == channel
-        and abs(event.t_ns - at_ns) < LOOKED_AT_S * NS_PER_S
+        and abs(event.t_ns - at_ns) < LOSS_WITHIN_S * NS_PER_S
         and event.kind in (EventKind.STATUS_BEGAN, EventKind.STATUS)
     ]
-    if told:  # events count its readings that were no numbers
+    if reported:  # events count its readings that were no numbers
         return True
     connected = [
         event.kind
@@ -216,7 +216,7 @@ def _holes(record: RunRecord, trouble: Trouble, troubles: Sequence[Trouble]) -> 
     """Of each channel, the longest time around a trouble without a reading that was due."""
     anchor = record.header.anchor
     next_ns = min((one.at_ns for one in troubles if one.at_ns > trouble.at_ns), default=1 << 62)
-    begin, end = trouble.at_ns, min(trouble.at_ns + int(LOOKED_AT_S * NS_PER_S), next_ns)
+    begin, end = trouble.at_ns, min(trouble.at_ns + int(LOSS_WITHIN_S * NS_PER_S), next_ns)
     begin_ns, end_ns = anchor.from_monotonic_ns(begin), anchor.from_monotonic_ns(end)
     starts = [
         event.t_ns
@@ -279,9 +279,9 @@ def _difference(stored: Stored, expected: Stored) -> list[str]:
             first = min(key for key in only if key[0] == name)
             lines.append(f"the database: {count} × {name} {words}, first {first} {where[first]}")
     for key in sorted(expected.keys() & stored.keys()):
-        has, said = stored[key], expected[key]
-        if has != said:
-            both = dict(has.items() - said.items()), dict(said.items() - has.items())
+        has, wanted = stored[key], expected[key]
+        if has != wanted:
+            both = dict(has.items() - wanted.items()), dict(wanted.items() - has.items())
             lines.append(f"the database: {key} has {both[0]}, not {both[1]}")
     return lines
 

@@ -17,6 +17,7 @@ import pytest
 
 from instruments.simulated.bench import Bench, configure
 from instruments.transports.ssh import CONFIG_VARIABLE
+from labctl.errors import NOT_NOW
 from labctl.service.data_dir import HOME_VARIABLE, Home
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
@@ -31,8 +32,6 @@ DISK_BYTES = 4 << 30
 """Of memory, and only as far as it is used. With less, runs would wait for room."""
 DISCARD = "http://127.0.0.1:9"
 """Where there is no InfluxDB: nobody listens on the discard port."""
-DAEMON_REFUSED = 2
-"""Its exit code while a run of the daemon before it still holds the rig."""
 BEGIN_AGAIN_S = 1.0
 """Pause before a daemon that has ended is started again, as systemd does."""
 
@@ -41,7 +40,7 @@ Made = TypeVar("Made")
 
 @dataclass
 class Place:
-    """``with Place.made(folder) as place:``; what is missing on this machine is None, and told."""
+    """``with Place.made(folder) as place:``; what is missing on this machine is None."""
 
     folder: Path
     bench: Bench
@@ -133,9 +132,9 @@ class Place:
             return
         if process is not None:
             killed = process.returncode == -signal.SIGKILL
-            if not killed and process.returncode != DAEMON_REFUSED:
+            if not killed and process.returncode != NOT_NOW:
                 self.wrong.append(f"the daemon ended by itself with {process.returncode}")
-            if process.returncode == DAEMON_REFUSED and time.monotonic() - self._killed_s > 90:
+            if process.returncode == NOT_NOW and time.monotonic() - self._killed_s > 90:
                 self.wrong.append("the daemon is refused although no run can be left")
                 self._killed_s = time.monotonic()
             time.sleep(0.0 if killed else BEGIN_AGAIN_S)

@@ -66,7 +66,7 @@ def begin(rig: Path, plan: str, folder: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def told(path: Path, kind: str) -> list[dict[str, Any]]:
+def data_of(path: Path, kind: str) -> list[dict[str, Any]]:
     return [event.data for event in RunRecord(path).events if event.kind == kind]
 
 
@@ -76,7 +76,7 @@ def measuring(process: subprocess.Popen[str], folder: Path, role: str, count: in
     while time.monotonic() < deadline and process.poll() is None:
         for path in find_runs(folder / "runs"):
             phases = RunRecord(path).header.phases
-            begun = [phases[data["index"]].role for data in told(path, "phase_started")]
+            begun = [phases[data["index"]].role for data in data_of(path, "phase_started")]
             if begun.count(Role(role)) >= count:
                 return path
         time.sleep(0.5)
@@ -91,18 +91,18 @@ def finished(process: subprocess.Popen[str], path: Path) -> tuple[int, str, dict
     return process.returncode, output + errors, json.loads((path / "summary.json").read_text())
 
 
-def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
+def test_a_prepared_sweep_records_the_drives_identity_and_that_it_got_too_hot(
     vm: DutVm, rig: Path, tmp_path: Path
 ) -> None:
     process = begin(rig, PREPARED, tmp_path)
     path = measuring(process, tmp_path, "measure", 3)
     vm.set_critical_warning(0x02)
     try:
-        code, said, summary = finished(process, path)
+        code, messages, summary = finished(process, path)
     finally:
         vm.set_critical_warning(0)
-    assert code == 0, said
-    assert [data["method"] for data in told(path, "purged")] == ["format"]
+    assert code == 0, messages
+    assert [data["method"] for data in data_of(path, "purged")] == ["format"]
     assert [item["outcome"] for item in summary["phases"]] == ["completed"] * len(summary["phases"])
     fill = next(item for item in summary["phases"] if item["phase"]["sweep"] == "fill")
     assert fill["write"]["total_ios"] * 128 * 1024 == DRIVE_BYTES
@@ -119,7 +119,7 @@ def test_a_prepared_sweep_tells_what_the_drive_is_and_that_it_got_too_hot(
     readings = record.readings("drive_temp.composite")
     assert len(readings) > 10
     assert set(readings["v"].tolist()) == {49.85}
-    moved = [data["moved"] for data in told(path, "drive_counters")]
+    moved = [data["moved"] for data in data_of(path, "drive_counters")]
     assert {"critical_warning": [0, 2]} in moved
 
 
@@ -129,24 +129,24 @@ def test_a_line_that_goes_dead_ends_fio_in_the_machine_and_the_phase_comes_again
     vm.run(f"systemd-run -q --unit=watch sh -c {shlex.quote(WATCH)}")
     process = begin(rig, READS, tmp_path)
     path = measuring(process, tmp_path, "measure", 1)
-    with vm.network_unplugged():  # at once: a look over ssh may take as long as the phase
+    with vm.network_unplugged():  # at once: one sample over ssh may take as long as the phase
         time.sleep(20)
-    code, said, summary = finished(process, path)
+    code, messages, summary = finished(process, path)
     seen = vm.run("systemctl stop watch; cat /root/watch").splitlines()
     dead = [line.split()[1:] for line in seen if line.startswith("0")]
     assert dead[0] != []  # at work when the line went dead
     assert dead[-1] == []  # ended by the machine itself, while nothing could reach it
-    assert code == 0, said
-    assert len(told(path, "host_lost")) == 1, said
-    assert [data["rebooted"] for data in told(path, "host_back")] == [False]
+    assert code == 0, messages
+    assert len(data_of(path, "host_lost")) == 1, messages
+    assert [data["rebooted"] for data in data_of(path, "host_back")] == [False]
     assert_one_phase_came_again(path, summary)
     assert vm.fios() == set()
 
 
 def assert_one_phase_came_again(path: Path, summary: dict[str, Any]) -> None:
-    cut_off = [item for item in told(path, "phase_ended") if item["outcome"] == "interrupted"]
+    cut_off = [item for item in data_of(path, "phase_ended") if item["outcome"] == "interrupted"]
     assert len(cut_off) == 1, cut_off
-    started = [item["index"] for item in told(path, "phase_started")]
+    started = [item["index"] for item in data_of(path, "phase_started")]
     assert started.count(cut_off[0]["index"]) == 2
     assert {item["outcome"] for item in summary["phases"]} == {"completed"}
 
@@ -158,10 +158,10 @@ def test_a_host_that_loses_power_is_waited_for_and_the_phase_comes_again(
     path = measuring(process, tmp_path, "measure", 1)
     vm.kill()
     vm.start()
-    code, said, summary = finished(process, path)
-    assert code == 0, said
-    assert len(told(path, "host_lost")) == 1, said
-    assert [data["rebooted"] for data in told(path, "host_back")] == [True]
+    code, messages, summary = finished(process, path)
+    assert code == 0, messages
+    assert len(data_of(path, "host_lost")) == 1, messages
+    assert [data["rebooted"] for data in data_of(path, "host_back")] == [True]
     assert_one_phase_came_again(path, summary)
     assert vm.fios() == set()
 
@@ -173,11 +173,11 @@ def test_a_drive_that_is_pulled_ends_the_run_and_what_was_measured_stays(
     path = measuring(process, tmp_path, "measure", 2)
     try:
         vm.run("echo 1 > /sys/class/nvme/nvme0/device/remove")
-        code, said, summary = finished(process, path)
+        code, messages, summary = finished(process, path)
     finally:
         vm.run("echo 1 > /sys/bus/pci/rescan; udevadm settle")
-    assert code == 1, said
-    assert "is the drive connected?" in said
+    assert code == 1, messages
+    assert "is the drive connected?" in messages
     outcomes = [item["outcome"] for item in summary["phases"]]
     assert outcomes == ["completed", "completed", "failed"], outcomes
-    assert told(path, "drive_silent") and vm.fios() == set()
+    assert data_of(path, "drive_silent") and vm.fios() == set()

@@ -35,7 +35,7 @@ def connection(machine: DutVm, tmp_path_factory: pytest.TempPathFactory) -> Iter
     subprocess.run([*ssh, "-O", "exit", HOST], check=True, capture_output=True)
 
 
-class Asked:
+class TargetCheck:
     """labctl's question whether the drive may be written to."""
 
     def __init__(self, bench: Bench, connection: Path, runs: Path) -> None:
@@ -54,12 +54,12 @@ class Asked:
 
 
 @pytest.fixture
-def asked(bench: Bench, vm: DutVm, connection: Path, tmp_path: Path) -> Asked:
-    return Asked(bench, connection, tmp_path / "runs")
+def check(bench: Bench, vm: DutVm, connection: Path, tmp_path: Path) -> TargetCheck:
+    return TargetCheck(bench, connection, tmp_path / "runs")
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "said"),
+    ("begin", "end", "reason"),
     [
         pytest.param(
             f"mkfs.ext4 -q {DRIVE} && mount {DRIVE} /mnt",
@@ -119,78 +119,82 @@ def asked(bench: Bench, vm: DutVm, connection: Path, tmp_path: Path) -> Asked:
     ],
 )  # fmt: skip
 def test_a_drive_in_use_is_refused_and_allowed_again_after_it(
-    vm: DutVm, asked: Asked, begin: str, end: str, said: str
+    vm: DutVm, check: TargetCheck, begin: str, end: str, reason: str
 ) -> None:
     try:
         vm.run(begin)
-        refusal = asked.refused(target=f'"{BY_ID}"')
-        assert said in refusal, refusal
+        refusal = check.refused(target=f'"{BY_ID}"')
+        assert reason in refusal, refusal
     finally:
         vm.run(f"{end}; {WIPE}")
-    assert asked.refused() == ""
+    assert check.refused() == ""
 
 
-def test_a_drive_that_nothing_uses_may_be_written_by_either_name(vm: DutVm, asked: Asked) -> None:
+def test_a_drive_that_nothing_uses_may_be_written_by_either_name(
+    vm: DutVm, check: TargetCheck
+) -> None:
     for target in (DRIVE, BY_ID):
-        assert asked.refused(target=f'"{target}"') == ""
-        assert asked.refused(target=f'"{target}"', whole_drive=True) == ""
+        assert check.refused(target=f'"{target}"') == ""
+        assert check.refused(target=f'"{target}"', whole_drive=True) == ""
 
 
-def test_another_serial_and_the_systems_disk_are_refused(vm: DutVm, asked: Asked) -> None:
-    refusal = asked.refused(serial='"DUTVM0002"')
+def test_another_serial_and_the_systems_disk_are_refused(vm: DutVm, check: TargetCheck) -> None:
+    refusal = check.refused(serial='"DUTVM0002"')
     assert "has serial DUTVM0001, the rig names DUTVM0002" in refusal
-    assert "needs drive.serial" in asked.refused(serial='""')
-    assert "drive.destructive" in asked.refused(destructive="false")
+    assert "needs drive.serial" in check.refused(serial='""')
+    assert "drive.destructive" in check.refused(destructive="false")
     system = {"target": '"/dev/vda"', "serial": f'"{SYSTEM_SERIAL}"'}
-    assert "on the system's disk (/ lives on it)" in asked.refused(**system)
+    assert "on the system's disk (/ lives on it)" in check.refused(**system)
 
 
-def test_a_partition_stands_for_its_drive_only_where_it_is_alone(vm: DutVm, asked: Asked) -> None:
+def test_a_partition_stands_for_its_drive_only_where_it_is_alone(
+    vm: DutVm, check: TargetCheck
+) -> None:
     first = {"target": f'"{DRIVE}p1"'}
     try:
         vm.run(PARTITIONS)
-        assert "which also has nvme0n1p2" in asked.refused(**first)
+        assert "which also has nvme0n1p2" in check.refused(**first)
         vm.run(f"sfdisk -q --delete {DRIVE} 2 && udevadm settle")
-        assert asked.refused(**first) == ""
-        assert "acts on the whole drive" in asked.refused(whole_drive=True, **first)
+        assert check.refused(**first) == ""
+        assert "acts on the whole drive" in check.refused(whole_drive=True, **first)
     finally:
         vm.run(WIPE)
 
 
 def test_another_namespace_in_use_forbids_what_acts_on_the_whole_drive(
-    vm: DutVm, asked: Asked
+    vm: DutVm, check: TargetCheck
 ) -> None:
     try:
         vm.run(f"mkfs.ext4 -q {SECOND_NAMESPACE} && mount {SECOND_NAMESPACE} /mnt")
-        assert "mounted on /mnt" in asked.refused(whole_drive=True)
-        assert asked.refused() == ""
+        assert "mounted on /mnt" in check.refused(whole_drive=True)
+        assert check.refused() == ""
     finally:
         vm.run(f"umount /mnt; wipefs -qa {SECOND_NAMESPACE}")
 
 
 def test_a_claim_of_another_namespace_forbids_what_acts_on_the_whole_drive(
-    vm: DutVm, asked: Asked
+    vm: DutVm, check: TargetCheck
 ) -> None:
     """As ZFS claims its members: no mount, no holder."""
     claim = f"perl -e 'sysopen F, \"{SECOND_NAMESPACE}\", 0202 or die; sleep 600'"
     try:
         vm.run(f"systemd-run -q --unit=other {claim} && sleep 2")
-        refusal = asked.refused(whole_drive=True)
+        refusal = check.refused(whole_drive=True)
         assert f"{SECOND_NAMESPACE}, of one drive with {DRIVE}, is in use" in refusal
-        assert asked.refused() == ""
+        assert check.refused() == ""
     finally:
         vm.run("systemctl stop other")
 
 
-def test_what_is_no_drive_is_named_as_such(vm: DutVm, asked: Asked) -> None:
+def test_what_is_no_drive_is_named_as_such(vm: DutVm, check: TargetCheck) -> None:
     scratch = {"target": '"/root/scratch"', "size_bytes": '"64M"'}
-    assert asked.refused(**scratch) == ""
-    assert "character device" in asked.refused(target='"/dev/nvme0"')
-    assert "is the drive connected?" in asked.refused(target='"/dev/nvme7n1"')
-    assert "block device" in asked.refused(target='"/root"')
+    assert check.refused(**scratch) == ""
+    assert "character device" in check.refused(target='"/dev/nvme0"')
+    assert "is the drive connected?" in check.refused(target='"/dev/nvme7n1"')
+    assert "block device" in check.refused(target='"/root"')
     try:
         # what dd leaves when the drive is not there: a file in the machine's memory
         vm.run("dd if=/dev/zero of=/dev/nvme9n1 bs=1M count=1 2>&1")
-        assert "is the drive connected?" in asked.refused(target='"/dev/nvme9n1"')
+        assert "is the drive connected?" in check.refused(target='"/dev/nvme9n1"')
     finally:
         vm.run("rm -f /dev/nvme9n1")

@@ -51,13 +51,13 @@ def test_a_user_without_root_measures_what_his_group_may_read(
     somebody = SshMachine(USERS_HOST)
     text = rig_text(bench).replace(f'host = "{HOST}"', f'host = "{USERS_HOST}"')
     rig = parse_rig(text, "rig.toml")
-    for phase, said in (
+    for phase, reason in (
         (READ, "have the user join its group (disk)"),
         (WRITE, "cannot be seen; run labctl there as root"),
     ):
         with pytest.raises(Refused) as refused:
             check_target(rig, [phase], tmp_path / "runs", somebody)
-        assert said in str(refused.value)
+        assert reason in str(refused.value)
     vm.run(f"usermod -aG disk {USER}")
     check_target(rig, [READ], tmp_path / "runs", somebody)
     (tmp_path / "rig.toml").write_text(text)
@@ -74,7 +74,7 @@ def test_a_user_without_root_measures_what_his_group_may_read(
     assert all("run labctl as root there" in line for line in state.problems), state.problems
 
 
-def test_a_host_without_the_tools_still_tells_who_the_drive_is(vm: DutVm) -> None:
+def test_a_host_without_the_tools_still_identifies_the_drive(vm: DutVm) -> None:
     tools = "nvme smartctl"
     vm.run(f"cd /usr/sbin && for one in {tools}; do mv $one /root/; done")
     try:

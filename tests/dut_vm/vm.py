@@ -131,8 +131,10 @@ Host {HOST} {USERS_HOST}
                 return
             time.sleep(1.0)
         self.kill()
-        said = (self._directory / "qemu.log").read_text() + self.console.read_text(errors="replace")
-        raise RuntimeError(f"the test machine did not come up:\n{said[-2000:]}")
+        output = (self._directory / "qemu.log").read_text() + self.console.read_text(
+            errors="replace"
+        )
+        raise RuntimeError(f"the test machine did not come up:\n{output[-2000:]}")
 
     def kill(self) -> None:
         """The power goes: no process in it learns of it, and nothing answers any more."""
@@ -180,7 +182,7 @@ Host {HOST} {USERS_HOST}
 
     @contextlib.contextmanager
     def network_unplugged(self) -> Iterator[None]:
-        """Nothing passes the line inside, in either direction, and neither end is told."""
+        """Nothing passes the line inside, in either direction, and neither end is notified."""
         assert self._monitor is not None
         self._monitor.execute("set_link", name="net", up=False)
         try:

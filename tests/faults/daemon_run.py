@@ -55,11 +55,11 @@ class DaemonProcess:
         self.queue = Queue(self.home)
         self._rigs = [str(rig) for rig in rigs]
         self._environment = {**environment(home), **variables}
-        self.log = home.parent / f"{home.name}.log"
+        self.log_file = home.parent / f"{home.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
+        with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "labctl.cli.main", "daemon", *self._rigs],
                 stdout=log, stderr=log, env=self._environment,
@@ -83,13 +83,13 @@ class DaemonProcess:
         assert self.process is not None
         return self.process.wait(60)
 
-    def messages(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
+    def log(self) -> str:
+        return self.log_file.read_text() if self.log_file.exists() else ""
 
     def until(self, reached: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         deadline = time.monotonic() + within_s
         while not reached():
-            assert time.monotonic() < deadline, (self.messages(), self.queue.jobs())
+            assert time.monotonic() < deadline, (self.log(), self.queue.jobs())
             time.sleep(0.1)
 
     def until_over(self, number: int, within_s: float = WITHIN_S) -> Job:

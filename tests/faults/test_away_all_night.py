@@ -43,6 +43,7 @@ port = {port}
 """
 
 
+@pytest.mark.long
 async def test_all_of_it_is_sent_when_they_are_back(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,9 +67,9 @@ def test_it_does_job_after_job_and_refuses_others_meanwhile(
         run = daemon.until_in_phase(first, 1)
         assert daemon.process is not None
         pid = str(daemon.process.pid)
-        by_hand = labctl(home, "run", str(bench.rig), str(plan), code=2)
+        by_hand = labctl(home, "run", str(bench.rig), str(plan), code=75)
         assert f"pid {pid}" in by_hand.stderr and "queue add" in by_hand.stderr
-        another = labctl(home, "daemon", str(bench.rig), code=2)
+        another = labctl(home, "daemon", str(bench.rig), code=75)
         assert f"pid {pid}" in another.stderr and "Traceback" not in another.stderr
         assert daemon.until_over(first).state is JobState.DONE
         assert daemon.until_over(second).state is JobState.DONE
@@ -79,6 +79,26 @@ def test_it_does_job_after_job_and_refuses_others_meanwhile(
     assert len(runs) == 2
     labctl(home, "run", str(bench.rig), str(plan), "--runs", str(tmp_path / "r"))
     assert [path for path, mode in modes_below(tmp_path / "r") if mode & 0o002] == []
+
+
+@pytest.mark.long
+def test_a_mark_is_set_in_the_job_that_is_on(bench: Bench, home: Path, tmp_path: Path) -> None:
+    (number,) = queued(home, bench.rig, plan_file(tmp_path, seconds=5))
+    with DaemonProcess(home, bench.rig) as daemon:
+        run = daemon.until_in_phase(number, 1)
+        marked = labctl(home, "mark", "fan", "off").stdout
+        assert marked.endswith(f" in {run.name}: fan off\n")
+        labctl(home, "mark", "fan on", "--rig", RunRecord(run).header.rig_name)
+        elsewhere = labctl(home, "mark", "fan on", "--rig", "another", code=2)
+        assert "nothing runs" in elsewhere.stderr
+        assert daemon.until_over(number).state is JobState.DONE
+    assert texts_of_marks(run) == ["fan off", "fan on"]
+    marks = [one["text"] for one in json.loads((run / "summary.json").read_text())["marks"]]
+    assert marks == ["fan off", "fan on"]
+
+
+def texts_of_marks(run: Path) -> list[str]:
+    return [event["text"] for event in events_of(run) if event["kind"] == "mark"]
 
 
 def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
@@ -93,7 +113,7 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
             daemon.until(lambda run=run: not fios_below(run), 60)  # type: ignore[misc]
             daemon.start()
         job = daemon.until_over(number)
-    assert job.state is JobState.DONE, daemon.messages()
+    assert job.state is JobState.DONE, daemon.log()
     outcomes = [attempt.outcome for attempt in job.attempts]
     assert outcomes == [
         AttemptOutcome.INTERRUPTED,
@@ -104,6 +124,7 @@ def test_killed_in_the_middle_nothing_works_on_and_the_job_is_done_by_the_next(
     assert_completed_once(run)
 
 
+@pytest.mark.long
 def test_a_plan_that_must_be_in_one_piece_begins_anew(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +140,7 @@ def test_a_plan_that_must_be_in_one_piece_begins_anew(
     assert_completed_once(second)
 
 
+@pytest.mark.long
 def test_with_a_rig_that_was_changed_since_it_begins_anew(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -134,9 +156,9 @@ def test_with_a_rig_that_was_changed_since_it_begins_anew(
         rig.write_text(rig.read_text() + limits)
         daemon.start()
         second = daemon.until_in_phase(number, 1, attempt=2)
-        assert daemon.until_over(number).state is JobState.DONE, daemon.messages()
+        assert daemon.until_over(number).state is JobState.DONE, daemon.log()
     assert first != second
-    assert "begins anew" in daemon.messages() and "limits.hours" in daemon.messages()
+    assert "begins anew" in daemon.log() and "limits.hours" in daemon.log()
     assert_completed_once(second)
 
 
@@ -163,6 +185,7 @@ def test_a_cancelled_job_is_stopped_and_the_next_begins(
         assert daemon.until_over(second).state is JobState.DONE
 
 
+@pytest.mark.long
 def test_a_job_for_another_drive_is_refused_and_the_next_is_done(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -187,6 +210,7 @@ def test_a_job_that_cannot_begin_fails_with_its_reason_after_its_retries(
     assert job.state is JobState.FAILED and "fio is not installed" in job.reason
 
 
+@pytest.mark.long
 def test_a_report_that_cannot_be_written_has_nothing_measured_again(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -196,7 +220,7 @@ def test_a_report_that_cannot_be_written_has_nothing_measured_again(
         (run / PAGE_FILE).mkdir(mode=0o700)
         job = daemon.until_over(number)
         assert job.state is JobState.DONE and len(job.attempts) == 1
-        assert f"{run.name} has no report" in daemon.messages()
+        assert f"{run.name} has no report" in daemon.log()
     assert_completed_once(run)
 
 
@@ -225,6 +249,7 @@ def test_systemd_is_notified_when_it_is_ready_alive_reloading_and_stopping(
     assert any(line.startswith("MONOTONIC_USEC=") for line in heard)
 
 
+@pytest.mark.long
 def test_a_daemon_stopped_for_a_while_goes_on_where_it_was(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -258,7 +283,7 @@ def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
         while not (home / "rigs").is_dir() or not list((home / "rigs").glob("*.json")):
             assert hand.poll() is None
             time.sleep(0.05)
-        refused = labctl(home, "daemon", str(bench.rig), code=2)
+        refused = labctl(home, "daemon", str(bench.rig), code=75)
         assert f"pid {hand.pid}" in refused.stderr
         hand.send_signal(signal.SIGINT)
         assert hand.wait(WITHIN_S) == 130
@@ -267,6 +292,7 @@ def test_a_run_by_hand_keeps_the_daemon_away_until_it_has_ended(
         assert daemon.end() == 0
 
 
+@pytest.mark.long
 def test_between_jobs_the_meters_are_recorded_and_given_up_for_the_next_job(
     bench: Bench, home: Path, tmp_path: Path
 ) -> None:
@@ -275,10 +301,12 @@ def test_between_jobs_the_meters_are_recorded_and_given_up_for_the_next_job(
         daemon.until(lambda: bool(find_runs(idle)))
         (first,) = find_runs(idle)
         daemon.until(lambda: RunRecord(first).readings("i12.voltage").size > 100)
+        labctl(home, "mark", "lid open")
         (number,) = queued(home, bench.rig, plan_file(tmp_path))
         assert daemon.until_over(number).state is JobState.DONE
         daemon.until(lambda: len(find_runs(idle)) == 2)
         assert daemon.end() == 0
+    assert texts_of_marks(first) == ["lid open"]
     for path in find_runs(idle):
         record = RunRecord(path)
         assert record.problems == [] and record.header.phases == ()

@@ -48,9 +48,9 @@ def test_killed_at_random_instants_no_job_is_lost_and_no_fio_left(
                 daemon.start()
             kills += 1
         for job in daemon.queue.jobs():
-            assert daemon.until_over(job.id, 900).state is JobState.DONE, daemon.messages()
+            assert daemon.until_over(job.id, 900).state is JobState.DONE, daemon.log()
         daemon.end()
-    assert "Traceback" not in daemon.messages() and "unexpected" not in daemon.messages()
+    assert "Traceback" not in daemon.log() and "unexpected" not in daemon.log()
     assert fios_below(daemon.home.runs) == []
     runs = {path.name for path in find_runs(daemon.home.runs)}
     for job in daemon.queue.jobs():

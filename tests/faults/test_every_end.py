@@ -27,6 +27,7 @@ from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sampling import DriveSamples
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
+from labctl.capture.run import clock_watch
 from labctl.capture.run.drive_actions import RigActions
 from labctl.capture.run.expand import planned_work
 from labctl.capture.run.guard import Guard
@@ -38,6 +39,7 @@ from labctl.errors import JournalError, RunFailed
 from labctl.record import journal as journals
 from labctl.record.events import Event
 from labctl.record.journal import Journal
+from labctl.record.marks import ask_for_mark
 from labctl.record.reader import RunRecord, find_runs
 from labctl.service.daemon import idle
 from tests.bench.test_fio_phases import fios_below
@@ -287,3 +289,24 @@ async def test_an_idle_record_whose_journal_fails_is_not_completed(
     (path,) = find_runs(tmp_path)
     end = RunRecord(path).end
     assert end is not None and end.data["outcome"] == "failed"
+
+
+async def test_marks_of_the_last_second_of_an_idle_record_are_in_it(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_watch, "CHECK_EVERY_S", 3600.0)
+    stop = asyncio.Event()
+    recording = asyncio.create_task(
+        idle.record_idle(load_rig(bench.rig), tmp_path, [], print, stop)
+    )
+    while not (found := find_runs(tmp_path)) or not len(
+        RunRecord(found[0]).readings("v12.voltage")
+    ):
+        assert not recording.done()
+        await asyncio.sleep(0.1)
+    ask_for_mark(found[0], "the last")
+    stop.set()
+    await recording
+    assert [one.data["text"] for one in RunRecord(found[0]).events if one.kind == "mark"] == [
+        "the last"
+    ]

@@ -106,6 +106,7 @@ def test_each_costs_its_phase_alone(bench: Bench, tmp_path: Path) -> None:
     assert f"4 of {len(depths) + 2} phases" in str(end.data["reason"])
 
 
+@pytest.mark.long
 def test_where_the_plan_says_so_the_run_ends_with_it(bench: Bench, tmp_path: Path) -> None:
     depths = [WELL_AT, ERRORS_AT, CRASH_AT]
     more = 'when_phase_fails = "end"'
@@ -204,7 +205,9 @@ duration_s = 1
 """
 
 
-@pytest.mark.parametrize("more", ["", 'when_phase_fails = "end"'])
+@pytest.mark.parametrize(
+    "more", ["", pytest.param('when_phase_fails = "end"', marks=pytest.mark.long)]
+)
 def test_output_that_cannot_be_kept_fails_its_phase(tmp_path: Path, more: str) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text(PLAN.format(more=more))

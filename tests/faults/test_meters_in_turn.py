@@ -62,6 +62,7 @@ def with_power(bench: Bench) -> None:
     )
 
 
+@pytest.mark.long
 def test_each_comes_back_with_its_gap_and_the_others_lose_nothing(tmp_path: Path) -> None:
     with Bench(tmp_path / "bench", configure(overrides=SLOW)) as bench:
         run = Interruptible(bench.rig, plan_file(tmp_path, 600, "[8]"), tmp_path / "runs")
@@ -98,6 +99,8 @@ def test_each_comes_back_with_its_gap_and_the_others_lose_nothing(tmp_path: Path
     ):  # between two gaps each reading by the meter's clock
         info, stamps = record.channel(name), np.asarray(record.readings(name)["t"])
         assert miscounted_of(stamps, info.interval_s, info.aperture_s, ()) == []
-    told_of = {line.partition(": lost ")[0] for line in run.summary().problems if ": lost " in line}
-    assert told_of == set(names)
+    in_problems = {
+        line.partition(": lost ")[0] for line in run.summary().problems if ": lost " in line
+    }
+    assert in_problems == set(names)
     assert run.summary().phases[1].iops

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,6 @@ from labctl.service.queue.store import Queue, QueueError
 from tests.unit.service.queue.test_store import attempt, job, numbers
 
 pytestmark = pytest.mark.fault
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"cannot mount a small tmpfs here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
 def fill(folder: Path) -> Path:
@@ -65,7 +50,7 @@ def test_on_a_read_only_disk_the_queue_can_be_seen_and_not_changed(small_disk: P
     queue = Queue(Home(small_disk / "home"))
     queue.add(job)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    looked = Queue(Home(small_disk / "home"))
-    assert numbers(looked) == [1]
+    reopened = Queue(Home(small_disk / "home"))
+    assert numbers(reopened) == [1]
     with pytest.raises(QueueError, match="Read-only"):
-        looked.cancel(1)
+        reopened.cancel(1)

@@ -37,32 +37,33 @@ def queued(home: Path, rig: Path, plan: Path) -> int:
     return int(job["id"])
 
 
+@pytest.mark.long
 def test_with_the_data_directory_on_it_the_job_goes_on_when_it_was_repaired(
     bench: Bench, disk: FailingDisk, tmp_path: Path
 ) -> None:
     home = disk.point / "home"
     number = queued(home, bench.rig, plan_file(tmp_path, seconds=4))
     daemon = DaemonProcess(home, bench.rig)
-    daemon.log = tmp_path / "daemon.log"
+    daemon.log_file = tmp_path / "daemon.log"
     with daemon:
         run = daemon.until_in_phase(number, 2)
         with (run / "journal.jsonl").open("rb") as journal:
             before = journal.read()
             os.fsync(journal.fileno())  # what was written a moment ago may not be synced yet
         disk.fail()
-        daemon.until(lambda: READ_ONLY in daemon.messages())
+        daemon.until(lambda: READ_ONLY in daemon.log())
         daemon.until(lambda: not fios_below(run))
         assert_seen_and_not_changed(home, bench.rig, tmp_path)
         record = RunRecord(run)
         assert record.problems == [] and len(record.readings("i12.voltage")) > 100
         assert daemon.end() == 0
-        assert daemon.messages().count(READ_ONLY) < 6, daemon.messages()
+        assert daemon.log().count(READ_ONLY) < 6, daemon.log()
         disk.repair()
         assert (run / "journal.jsonl").read_bytes().startswith(before)
         daemon.start()
         job = daemon.until_over(number)
-    assert job.state is JobState.DONE, daemon.messages()
-    assert "Traceback" not in daemon.messages() and "unexpected" not in daemon.messages()
+    assert job.state is JobState.DONE, daemon.log()
+    assert "Traceback" not in daemon.log() and "unexpected" not in daemon.log()
     assert {attempt.run for attempt in job.attempts} == {run.name}
     assert_completed_once(run)
     assert_times_ascend(run)
@@ -111,6 +112,7 @@ def read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.long
 def test_with_the_queue_alone_on_it_the_run_ends_and_its_job_is_settled_later(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -120,11 +122,11 @@ def test_with_the_queue_alone_on_it_the_run_ends_and_its_job_is_settled_later(
         run = daemon.until_in_phase(number, 1)
         with read_only(home / "queue"):
             daemon.until(lambda: events_of(run)[-1]["kind"] == "run_ended")
-            daemon.until(lambda: READ_ONLY in daemon.messages())
+            daemon.until(lambda: READ_ONLY in daemon.log())
             time.sleep(7)  # it tries again after five
-            assert daemon.messages().count(READ_ONLY) == 1, daemon.messages()
+            assert daemon.log().count(READ_ONLY) == 1, daemon.log()
             assert daemon.queue.job(number).state is JobState.RUNNING
         job = daemon.until_over(number)
         assert job.state is JobState.DONE and len(job.attempts) == 1
-        daemon.until(lambda: "all is well again" in daemon.messages())
+        daemon.until(lambda: "all is well again" in daemon.log())
     assert_completed_once(run)

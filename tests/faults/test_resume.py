@@ -36,10 +36,7 @@ from tests.faults.resumed_run import (
     lost_before,
     plan_file,
 )
-from tests.faults.test_runs import small_disk
 from tests.soak.counts import CHANNEL, miscounted
-
-__all__ = ["small_disk"]
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
@@ -110,6 +107,7 @@ def assert_nothing_lost(
             assert seconds < LOST_S + held_up.before(kill_ns), (name, seconds)
 
 
+@pytest.mark.long
 def test_after_a_loss_of_power_it_goes_on_in_another_boot(
     bench: Bench, folder: Path, tmp_path: Path
 ) -> None:
@@ -137,6 +135,7 @@ def test_after_a_loss_of_power_it_goes_on_in_another_boot(
     assert summary.outcome == "completed"
 
 
+@pytest.mark.long
 def test_ended_by_a_person_it_may_still_go_on(bench: Bench, tmp_path: Path) -> None:
     run = Interruptible(bench.rig, plan_file(tmp_path, 2, "[1, 8]"), tmp_path / "runs")
     run.go_on()
@@ -177,6 +176,7 @@ def test_other_meters_another_drive_and_a_plan_that_forbids_are_refused(
     assert events_file(run.path) == before
 
 
+@pytest.mark.long
 def test_stopped_for_some_seconds_it_goes_on_by_itself(bench: Bench, tmp_path: Path) -> None:
     """SIGSTOP of labctl alone, for longer than what fio prints fits into a usual pipe: fio works
     on, meters with a memory lose nothing, what the others lost is counted."""
@@ -204,6 +204,7 @@ def test_stopped_for_some_seconds_it_goes_on_by_itself(bench: Bench, tmp_path: P
     assert summary.phases[1].iops is not None and summary.phases[1].iops > 100
 
 
+@pytest.mark.long
 def test_after_a_full_disk_was_freed_it_goes_on(
     bench: Bench, tmp_path: Path, small_disk: Path
 ) -> None:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -372,20 +371,6 @@ def test_a_drive_that_vanishes_ends_the_run_as_failed(plan: Path, tmp_path: Path
     assert end is not None and end.data["outcome"] == "failed"
     assert "randread" in str(end.data["reason"])
     assert "Traceback" not in errors
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if made.returncode:
-        pytest.skip(f"cannot mount a small tmpfs here: {made.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
 def test_a_full_disk_ends_the_run_with_one_message_and_keeps_the_record(

@@ -99,10 +99,10 @@ def test_killed_at_each_stage_it_is_done_once(resume: str, tmp_path: Path) -> No
         daemon.until_last(run, "run_ended", None, 4)
         daemon.kill_run(number)  # in the report
         job = daemon.until_over(number)
-        assert job.state is JobState.DONE, daemon.messages()
+        assert job.state is JobState.DONE, daemon.log()
         daemon.until(lambda: (run / PAGE_FILE).exists())
         assert not rigs_in_use(daemon.home) and fios_below(daemon.home.runs) == []
-    assert "Traceback" not in daemon.messages() and "unexpected" not in daemon.messages()
+    assert "Traceback" not in daemon.log() and "unexpected" not in daemon.log()
     outcomes = [attempt.outcome for attempt in job.attempts]
     assert len(outcomes) >= 5 and outcomes[-1] is AttemptOutcome.COMPLETED
     assert set(outcomes[:-1]) == {AttemptOutcome.INTERRUPTED}

@@ -51,66 +51,70 @@ def main() -> int:
     parser.add_argument("--misses", action="store_true", help="print the phases that missed")
     parser.add_argument("--list", action="store_true", help="print the names of the regimes")
     parser.add_argument("regimes", nargs="*", help="parts of their names; left out: all")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     chosen = [
         one for one in REGIMES
-        if not asked.regimes or any(word in one.name for word in asked.regimes)
+        if not options.regimes or any(word in one.name for word in options.regimes)
     ]  # fmt: skip
-    if asked.list:
+    if options.list:
         print(*(one.name for one in chosen), sep="\n")
         return 0
-    if asked.page and asked.regimes:
+    if options.page and options.regimes:
         parser.error("--page is of all regimes")
-    seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
+    seed = secrets.randbelow(10**6) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    parts = asked.part or (("numbers",) if asked.regimes else PARTS)
+    parts = options.part or (("numbers",) if options.regimes else PARTS)
     began = time.monotonic()
     if "numbers" in parts:
-        rows = _numbers(chosen, seed, asked)
-        if asked.page:
+        rows = _numbers(chosen, seed, options)
+        if options.page:
             page.renew("uncertainties", page.numbers(rows, seed))
     if "gate" in parts:
-        found = _gate(seed, asked)
-        if asked.page:
+        found = _gate(seed, options)
+        if options.page:
             page.renew("gate", page.gate(found, seed))
     if "throttling" in parts:
-        words = ["--runs", str(asked.throttling_runs), "--first", str(seed)]
-        words += ["--page"] if asked.page else []
+        words = ["--runs", str(options.throttling_runs), "--first", str(seed)]
+        words += ["--page"] if options.page else []
         subprocess.run([sys.executable, "-m", "tests.judge_throttling", *words], check=True)
     print(f"{time.monotonic() - began:.0f} s")
     return 0
 
 
-def _numbers(chosen: list[Regime], seed: int, asked: argparse.Namespace) -> list[Row]:
-    print(f"at least {asked.phases} phases of each of {len(chosen)} regimes\n{HEAD}")
+def _numbers(chosen: list[Regime], seed: int, options: argparse.Namespace) -> list[Row]:
+    print(f"at least {options.phases} phases of each of {len(chosen)} regimes\n{HEAD}")
     rows: list[Row] = []
-    for found, said in judge_all(chosen, seed, asked.phases, asked.workers):
+    for found, statements in judge_all(chosen, seed, options.phases, options.workers):
         for row in found:
             print(row.line(), flush=True)
         rows += found
-        if asked.misses:
-            _tell(
-                [one for one in said if one.missed or (one.value is None and not found[0].refused)]
+        if options.misses:
+            _print_misses(
+                [
+                    one
+                    for one in statements
+                    if one.missed or (one.value is None and not found[0].refused)
+                ]
             )
     return rows
 
 
-def _tell(said: list[Statement]) -> None:
-    for one in said:
+def _print_misses(statements: list[Statement]) -> None:
+    for one in statements:
         print(
             f"      run {one.run} phase {one.phase} {one.quantity}: {one.value} ± {one.u}, "
             f"truth {one.truth:.5g}; {'; '.join(one.notes)}"
         )
 
 
-def _gate(seed: int, asked: argparse.Namespace) -> dict[str, Counter[str]]:
-    print(f"{asked.trials} trials of each kind\n{page.GATE_HEAD}")
+def _gate(seed: int, options: argparse.Namespace) -> dict[str, Counter[str]]:
+    print(f"{options.trials} trials of each kind\n{page.GATE_HEAD}")
     found = {kind: Counter[str]() for kind in VARIES}
-    tasks = [(kind, seed, number) for kind in VARIES for number in range(asked.trials)]
-    with multiprocessing.get_context("forkserver").Pool(asked.workers) as pool:
-        for (kind, _, number), said in zip(tasks, pool.imap(trial_of, tasks), strict=True):
-            found[kind] += said
-            if number == asked.trials - 1:
+    tasks = [(kind, seed, number) for kind in VARIES for number in range(options.trials)]
+    with multiprocessing.get_context("forkserver").Pool(options.workers) as pool:
+        for (kind, _, number), counts in zip(tasks, pool.imap(trial_of, tasks), strict=True):
+            found[kind] += counts
+            if number == options.trials - 1:
                 print(page.gate({kind: found[kind]}, seed)[-1], flush=True)
     return found
 

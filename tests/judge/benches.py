@@ -37,7 +37,7 @@ class Regime:
     quantities: tuple[str, ...] = ("watts",)
     blind: bool = False
     """Locked to its meter, which no analysis of the readings can see: right is a U that holds,
-    or a number without one, and wrong what misses with nothing told."""
+    or a number without one, and wrong what misses without a note."""
 
 
 def meter(rng: Rng, channel: str, rail: str, sees: str, **other: Any) -> Meter:
@@ -101,7 +101,7 @@ def simple(
     span: tuple[float, float] = (20.0, 40.0), watts: tuple[float, float] = (3.0, 10.0),
     idle: bool = True, scene: dict[str, Any] | None = None, **meters: Any,
 ) -> Scene:  # fmt: skip
-    """One 12 V rail, two meters of 10 S/s with 20 ms of integration, unless told otherwise."""
+    """One 12 V rail, two meters of 10 S/s with 20 ms of integration by default."""
     rail = rail or twelve(rng)
     return Scene(
         works(rng, shape, phases, span, watts, idle), [rail], pair(rng, rail, **meters),

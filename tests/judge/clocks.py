@@ -1,4 +1,4 @@
-"""Clocks of instruments: what they show when, and what looks at them tell."""
+"""Clocks of instruments: what they show when, and the pairs of times that a run records of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HostClock:
         off = self.always_late_s + 0.8 * self.u_s * rng.uniform(-1, 1)
         return on_timebase(t + off + 0.2 * self.u_s * rng.uniform(-1, 1, len(t)))
 
-    def looks(self, seconds: float, rng: np.random.Generator) -> None:
+    def pairs(self, seconds: float, rng: np.random.Generator) -> None:
         return None
 
 
@@ -55,7 +55,7 @@ class DeviceClock:
     every_s: float = 1.0
     trip_s: tuple[float, float, float] = (0.0003, 0.002, 0.001)
     """Shortest and longest of the even part of a round trip, mean of its exponential rest."""
-    absurd_look: bool = False
+    absurd_pair: bool = False
     only_sends: bool = False
     u_s: float = 0.0
 
@@ -72,23 +72,23 @@ class DeviceClock:
     def stamps(self, t: Floats, rng: np.random.Generator) -> Times:
         return np.asarray(np.rint(self.shows(t) * 1e9), np.int64)
 
-    def looks(self, seconds: float, rng: np.random.Generator) -> Times:
+    def pairs(self, seconds: float, rng: np.random.Generator) -> Times:
         """Rows of device time, host time and round trip, ns."""
-        asked = np.arange(0.2, seconds, self.every_s)
-        asked = asked + rng.uniform(0, 0.05, len(asked))
+        asked_s = np.arange(0.2, seconds, self.every_s)
+        asked_s = asked_s + rng.uniform(0, 0.05, len(asked_s))
         least, most, rest = self.trip_s
-        trip = rng.uniform(least, most, len(asked)) + rng.exponential(rest, len(asked))
-        moment = asked + trip * rng.uniform(0.05, 0.95, len(asked))
+        trip = rng.uniform(least, most, len(asked_s)) + rng.exponential(rest, len(asked_s))
+        moment = asked_s + trip * rng.uniform(0.05, 0.95, len(asked_s))
         if self.only_sends:
-            moment = asked
+            moment = asked_s
         shown = self.shows(moment)
         if self.tick_s:
             shown = np.floor(shown / self.tick_s) * self.tick_s
         device = np.rint(shown * 1e9).astype(np.int64)
-        if self.absurd_look:
+        if self.absurd_pair:
             device[int(rng.integers(len(device)))] += round(rng.uniform(-3, 3) * 1e9)
-        round_trip = np.zeros(len(asked)) if self.only_sends else np.rint(trip * 1e9) + 2
-        return np.stack([device, on_timebase(asked + trip), round_trip.astype(np.int64)], axis=1)
+        round_trip = np.zeros(len(asked_s)) if self.only_sends else np.rint(trip * 1e9) + 2
+        return np.stack([device, on_timebase(asked_s + trip), round_trip.astype(np.int64)], axis=1)
 
 
 def quartz(rng: np.random.Generator, **other: object) -> DeviceClock:

@@ -49,7 +49,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Told:
+class PhaseTruth:
     """The truth of one phase."""
 
     seconds: float
@@ -63,7 +63,7 @@ class Told:
         return self.watts * self.seconds
 
 
-def write(root: Path, scene: Scene, rng: np.random.Generator) -> tuple[Path, list[Told]]:
+def write(root: Path, scene: Scene, rng: np.random.Generator) -> tuple[Path, list[PhaseTruth]]:
     """The run's directory and, by phase, the truth."""
     path = root / scene.run
     (path / "channels").mkdir(parents=True)
@@ -83,18 +83,18 @@ def write(root: Path, scene: Scene, rng: np.random.Generator) -> tuple[Path, lis
         ios = work.iops * work.seconds
         if work.pace is not None:
             ios *= float(work.pace.integral().mean(0.0, work.seconds))
-        truth.append(Told(work.seconds, float(total.mean(begin, end)), round(ios), begin))
+        truth.append(PhaseTruth(work.seconds, float(total.mean(begin, end)), round(ios), begin))
     events: list[dict[str, Any]] = [_event(0.0, "run_started")]
     seen = {rail.name: rail.seen(rail.amps(drawn)) for rail in scene.rails}
     for meter in scene.meters:
         events += _channel(path / "channels", meter, seen[meter.rail][meter.sees], rng, seconds)
     phases = [_phase(index, work) for index, work in enumerate(scene.works)]
-    for index, (work, told) in enumerate(zip(scene.works, truth, strict=True)):
+    for index, (work, true) in enumerate(zip(scene.works, truth, strict=True)):
         printed: dict[str, int] = {}
         if work.iops:
             slug = f"{index:03d}_randread-4k-qd{phases[index]['queue_depth']}"
-            printed = _fio(path, slug, told, scene.fio_pace)
-        events += _phase_events(index, told, scene.boundary_u_s, rng, printed)
+            printed = _fio(path, slug, true, scene.fio_pace)
+        events += _phase_events(index, true, scene.boundary_u_s, rng, printed)
     events.append(_event(seconds, "run_ended", outcome="completed", reason=""))
     events.sort(key=lambda item: item["t"])
     lines = "".join(json.dumps(event) + "\n" for event in events)
@@ -120,15 +120,15 @@ def _channel(
     shown = readings(meter, truth, rng, seconds)
     stamps = meter.clock.stamps(shown.t, rng)
     (folder / meter.channel).write_bytes(_pairs(stamps, shown.values))
-    looks = meter.clock.looks(seconds, rng)
-    if looks is not None:
-        (folder / f"{meter.channel}.clock").write_bytes(looks.astype("<i8").tobytes())
+    pairs = meter.clock.pairs(seconds, rng)
+    if pairs is not None:
+        (folder / f"{meter.channel}.clock").write_bytes(pairs.astype("<i8").tobytes())
     events = []
-    for begin, end, count in shown.untold:
-        told = {"channel": meter.channel, "status": meter.beyond, "detail": ""}
-        events.append(_event(begin + 0.01, "status_began", **told))
+    for begin, end, count in shown.statuses:
+        status = {"channel": meter.channel, "status": meter.beyond, "detail": ""}
+        events.append(_event(begin + 0.01, "status_began", **status))
         span = {"begin_ns": int(on_timebase(begin + 0.01)), "end_ns": int(on_timebase(end + 0.01))}
-        events.append(_event(end + 0.01, "status", **told, count=count, **span))
+        events.append(_event(end + 0.01, "status", **status, count=count, **span))
     return events
 
 
@@ -143,9 +143,9 @@ def _phase(index: int, work: Work) -> dict[str, Any]:
 
 
 def _phase_events(
-    index: int, told: Told, u_s: float, rng: np.random.Generator, printed: dict[str, int]
+    index: int, true: PhaseTruth, u_s: float, rng: np.random.Generator, printed: dict[str, int]
 ) -> list[dict[str, Any]]:
-    begin, end = told.begin_s, told.begin_s + told.seconds
+    begin, end = true.begin_s, true.begin_s + true.seconds
     edges = [at + rng.uniform(-1, 1) * u_s for at in (begin, end)]
     ended = {
         "index": index, "outcome": "completed", "reason": "",
@@ -156,21 +156,21 @@ def _phase_events(
     return [started, _event(end + 0.01, "phase_ended", **ended)]
 
 
-def _fio(path: Path, slug: str, told: Told, pace: float) -> dict[str, int]:
+def _fio(path: Path, slug: str, true: PhaseTruth, pace: float) -> dict[str, int]:
     """What fio printed; and what the phase's end says of it."""
-    runtime_ms = round(told.seconds * pace * 1000)
+    runtime_ms = round(true.seconds * pace * 1000)
     side = {
-        "io_bytes": told.ios * 4096, "io_kbytes": told.ios * 4, "total_ios": told.ios,
-        "iops": told.ios / runtime_ms * 1000, "runtime": runtime_ms,
-        "lat_ns": {"min": 20_000, "max": 900_000, "mean": 80_000.0, "N": told.ios},
-        "clat_ns": {"min": 19_000, "max": 899_000, "mean": 79_000.0, "N": told.ios},
+        "io_bytes": true.ios * 4096, "io_kbytes": true.ios * 4, "total_ios": true.ios,
+        "iops": true.ios / runtime_ms * 1000, "runtime": runtime_ms,
+        "lat_ns": {"min": 20_000, "max": 900_000, "mean": 80_000.0, "N": true.ios},
+        "clat_ns": {"min": 19_000, "max": 899_000, "mean": 79_000.0, "N": true.ios},
     }  # fmt: skip
     job = {"jobname": "phase", "error": 0, "job_runtime": runtime_ms, "read": side}
     folder = path / "fio" / slug
     folder.mkdir(parents=True)
     text = json.dumps({"fio version": "fio-3.33", "jobs": [job]})
     (folder / "stdout").write_text(text)
-    return {"stdout_bytes": len(text), "runtime_ms": runtime_ms, "total_ios": told.ios}
+    return {"stdout_bytes": len(text), "runtime_ms": runtime_ms, "total_ios": true.ios}
 
 
 def _live(path: Path, scene: Scene, begins: Sequence[float], rng: np.random.Generator) -> None:
@@ -212,12 +212,12 @@ def _header(scene: Scene, phases: list[dict[str, Any]]) -> dict[str, Any]:
     rails = []
     for rail in scene.rails:
         by = {meter.sees: meter.channel for meter in scene.meters if meter.rail == rail.name}
-        told = {"volts_at": "supply"} if "supply" in by else {}
+        declared = {"volts_at": "supply"} if "supply" in by else {}
         rails.append({
             "name": rail.name, "nominal_volts": rail.volts,
             "voltage": by.get("volts") or by["supply"],
             "current": by.get("amps") or by["drop"], "tolerance_pct": 10.0,
-            **told, **rail.told,
+            **declared, **rail.declared,
         })  # fmt: skip
     return {
         "format": 1, "run_id": scene.run, "rig_name": "judge", "plan_name": "judged",

@@ -17,7 +17,7 @@ import numpy as np
 
 import labctl
 from tests.judge.benches import Regime
-from tests.judge.disk import Told, write
+from tests.judge.disk import PhaseTruth, write
 from tests.judge.own import OWN
 from tests.judge.regimes import ORDINARY
 from tests.judge.scoring import Row, Statement, rows
@@ -40,7 +40,7 @@ BOUND = re.compile(r"at least ([\d.]+) W")
 
 
 def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
-    """What is said of the phases with work of one run (or of the idle one, where that is all)."""
+    """The statements on the phases with work of one run (or of the idle one, where that is all)."""
     words = [seed, run, zlib.crc32(regime.name.encode())]
     rng = np.random.default_rng(words)
     scene = regime.draw(rng, regime.phases)
@@ -54,23 +54,23 @@ def run_of(regime: Regime, seed: int, run: int) -> list[Statement]:
         return again
     idle = truth[0] if scene.works[0].role == "idle_before" else None
     return [
-        _statement(run, index, quantity, told, idle, table, notes[index])
-        for index, (work, told) in enumerate(zip(scene.works, truth, strict=True))
+        _statement(run, index, quantity, true, idle, table, notes[index])
+        for index, (work, true) in enumerate(zip(scene.works, truth, strict=True))
         if work.role == "measure"
         for quantity in regime.quantities
     ]
 
 
 def _statement(
-    run: int, index: int, quantity: str, told: Told, idle: Told | None,
+    run: int, index: int, quantity: str, true: PhaseTruth, idle: PhaseTruth | None,
     table: dict[str, Any], notes: tuple[str, ...],
 ) -> Statement:  # fmt: skip
     value, u = (table[name][index] if name in table else None for name in COLUMNS[quantity])
     truth = {
-        "watts": told.watts,
-        "joules": told.joules,
-        "above idle": told.watts - (idle.watts if idle else 0.0),
-        "IOPS/W": told.ios / told.joules,
+        "watts": true.watts,
+        "joules": true.joules,
+        "above idle": true.watts - (idle.watts if idle else 0.0),
+        "IOPS/W": true.ios / true.joules,
     }[quantity]
     bounds = [float(found) for note in notes for found in BOUND.findall(note)]
     at_least = (
@@ -78,9 +78,9 @@ def _statement(
         and u is None
         and any(word in note for note in notes for word in ONE_SIDED)
     )
-    told_least = max(bounds, default=None) if quantity == "watts" else None
+    noted_least_watts = max(bounds, default=None) if quantity == "watts" else None
     return Statement(
-        run, index, quantity, truth, _number(value), _number(u), at_least, notes, told_least
+        run, index, quantity, truth, _number(value), _number(u), at_least, notes, noted_least_watts
     )
 
 
@@ -108,10 +108,10 @@ def _number(value: Any) -> float | None:
 
 def judge(regime: Regime, seed: int, phases: int) -> tuple[list[Row], list[Statement]]:
     """The rows of a regime of at least so many phases."""
-    said: list[Statement] = []
+    statements: list[Statement] = []
     for run in range(-(-phases // regime.phases)):
-        said += run_of(regime, seed, run)
-    return rows(regime, said), said
+        statements += run_of(regime, seed, run)
+    return rows(regime, statements), statements
 
 
 def _one(task: tuple[str, int, int]) -> tuple[str, list[Statement]]:
@@ -126,14 +126,14 @@ def judge_all(
     tasks = [
         (regime.name, seed, run) for regime in chosen for run in range(-(-phases // regime.phases))
     ]
-    said: dict[str, list[Statement]] = {regime.name: [] for regime in chosen}
+    statements: dict[str, list[Statement]] = {regime.name: [] for regime in chosen}
     left = {regime.name: -(-phases // regime.phases) for regime in chosen}
     with multiprocessing.get_context("forkserver").Pool(workers) as pool:
         for name, found in pool.imap(_one, tasks):
-            said[name] += found
+            statements[name] += found
             left[name] -= 1
             if not left[name]:
-                yield rows(named(name), said[name]), said.pop(name)
+                yield rows(named(name), statements[name]), statements.pop(name)
 
 
 def named(name: str) -> Regime:

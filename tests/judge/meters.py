@@ -93,7 +93,7 @@ class Shown:
     t: Floats
     """True middles of the windows, s."""
     values: Floats
-    untold: list[tuple[float, float, int]]
+    statuses: list[tuple[float, float, int]]
     """Begin, end and number of readings that were a status."""
 
 
@@ -119,16 +119,16 @@ def readings(meter: Meter, truth: Integral, rng: np.random.Generator, seconds: f
         if held.any():
             values = np.where(held, values[int(held.argmax())], values)
     keep = np.ones(len(t), np.bool_)
-    untold: list[tuple[float, float, int]] = []
+    statuses: list[tuple[float, float, int]] = []
     if meter.full_scale is not None and meter.beyond == "clip":
         values = np.minimum(values, meter.full_scale)
     elif meter.full_scale is not None:
         over = values > meter.full_scale
-        untold = _stretches(t, over)
+        statuses = _stretches(t, over)
         keep &= ~over
     if meter.leaves is not None:
         keep &= ~meter.leaves(rng, t, values)
-    return Shown(t[keep], values[keep], untold)
+    return Shown(t[keep], values[keep], statuses)
 
 
 def _stretches(t: Floats, over: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
@@ -152,7 +152,7 @@ class Rail:
     """Of the drive's watts."""
     shunt_ohm: float = 0.0
     """True resistance of the shunt or ammeter in series."""
-    told: dict[str, object] = field(default_factory=dict)
+    declared: dict[str, object] = field(default_factory=dict)
     """What the rig says about it beside its channels."""
 
     def amps(self, watts: Steps) -> Steps:

@@ -79,7 +79,7 @@ def _swing_stated(forgets_s: float) -> Draw:
 
     def draw(rng: Rng, phases: int) -> Scene:
         share, watts = 0.05, (3.0, 10.0)
-        rail = twelve(rng, told={"load_swing_amps": 8 * share * watts[1] / 11.5})
+        rail = twelve(rng, declared={"load_swing_amps": 8 * share * watts[1] / 11.5})
 
         def shape(rng: Rng, seconds: float, watts: float) -> Steps:
             return level(seconds, watts) * restless(rng, seconds, share, forgets_s)
@@ -123,11 +123,11 @@ def warm_shunt(rng: Rng, phases: int) -> Scene:
     ppm, celsius = float(rng.uniform(-50, 50)), float(rng.uniform(20, 45))
     off = float(rng.uniform(-1, 1)) * 0.001
     true = 0.05 * (1 + off + ppm * 1e-6 * (celsius - 25))
-    told: dict[str, object] = {
+    declared: dict[str, object] = {
         "shunt_ohm": 0.05, "shunt_tolerance_pct": 0.1, "shunt_ppm_per_kelvin_limit": 50.0,
         "shunt_celsius": [20.0, 45.0],
     }  # fmt: skip
-    rail = replace(twelve(rng), shunt_ohm=true, told=told)
+    rail = replace(twelve(rng), shunt_ohm=true, declared=declared)
     meters = [
         meter(rng, "v12.voltage", rail.name, "volts"),
         meter(rng, "i12.voltage", rail.name, "drop", limits=(0.0005, 1e-5)),
@@ -137,8 +137,10 @@ def warm_shunt(rng: Rng, phases: int) -> Scene:
 
 def before_the_ammeter(rng: Rng, phases: int) -> Scene:
     """Volts on the supply's side of an ammeter of 0.1 Ω ± 10 %."""
-    told: dict[str, object] = {"burden_ohm": 0.1, "burden_tolerance_pct": 10.0}
-    rail = replace(twelve(rng), shunt_ohm=0.1 * (1 + 0.1 * float(rng.uniform(-1, 1))), told=told)
+    declared: dict[str, object] = {"burden_ohm": 0.1, "burden_tolerance_pct": 10.0}
+    rail = replace(
+        twelve(rng), shunt_ohm=0.1 * (1 + 0.1 * float(rng.uniform(-1, 1))), declared=declared
+    )
     meters = [
         meter(rng, "v12.voltage", rail.name, "supply"),
         meter(rng, "i12.current", rail.name, "amps"),

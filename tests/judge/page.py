@@ -14,13 +14,13 @@ from tests.judge.scoring import COVER, Row
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
 
-def renew(name: str, lines: Sequence[str], by: str = "make judge") -> None:
+def renew(name: str, lines: Sequence[str], by: str = "make judge", page: Path = PAGE) -> None:
     """Put the lines between the marks of the table called ``name``, which the command makes."""
     begin, end = f"<!-- {name}: made by {by} -->", f"<!-- end of {name} -->"
-    text = PAGE.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     table = "\n".join([begin, "", *lines, "", end])
     found = re.sub(f"{re.escape(begin)}.*{re.escape(end)}", lambda _: table, text, flags=re.DOTALL)
-    PAGE.write_text(found, encoding="utf-8")
+    page.write_text(found, encoding="utf-8")
 
 
 def numbers(rows: Sequence[Row], seed: int) -> list[str]:
@@ -70,20 +70,20 @@ GATE_HEAD = (
 
 
 def gate(found: dict[str, Counter[str]], seed: int) -> list[str]:
-    trials = min(said["trials"] for said in found.values())
+    trials = min(counts["trials"] for counts in found.values())
     lines = [
         f"{day()}, seed {seed}, {trials} trials each.",
         "",
         GATE_HEAD,
         "|---|---|---|---|---|",
     ]
-    for kind, said in found.items():
+    for kind, counts in found.items():
         shares = [
-            f"{said[key] / said['trials']:.0%}"
+            f"{counts[key] / counts['trials']:.0%}"
             for key in ("one: alarm", "three: alarm", "one: found", "three: found")
         ]
-        untold = said["one: open"] / said["trials"]
-        shares[2] += f" ({untold:.0%} *cannot be told*)" if untold else ""
+        undecided = counts["one: open"] / counts["trials"]
+        shares[2] += f" ({undecided:.0%} *cannot be told*)" if undecided else ""
         lines.append(f"| {kind} | {' | '.join(shares)} |")
     return lines
 

@@ -89,11 +89,11 @@ def _scene(
 
 
 def trial(kind: str, seed: int, number: int) -> Counter[str]:
-    """One pair and one triple each, equal and apart: what the gate said."""
+    """One pair and one triple each, equal and apart: the gate's verdicts, counted."""
     rng = np.random.default_rng([seed, number, zlib.crc32(kind.encode())])
     rail = twelve(rng)
     meters = pair(rng, rail)
-    said: Counter[str] = Counter(trials=1)
+    counts: Counter[str] = Counter(trials=1)
     with tempfile.TemporaryDirectory(prefix="labctl-judge-") as folder:
         sides: dict[str, list[Path]] = {}
         for side, change in (("A", 1.0), ("B", 1.0), ("C", CHANGE)):
@@ -105,15 +105,17 @@ def trial(kind: str, seed: int, number: int) -> Counter[str]:
         for word, chosen in (("one", one), ("three", sides)):
             equal = _gate(chosen["A"], chosen["B"], 0)
             apart = _gate(chosen["A"], chosen["C"], 0)
-            said[f"{word}: alarm"] += _failed(equal)
-            said[f"{word}: significant"] += any(
+            counts[f"{word}: alarm"] += _failed(equal)
+            counts[f"{word}: significant"] += any(
                 cell["difference"] == "significant"
                 for row in equal["rows"]
                 for cell in row["cells"]
             )
-            said[f"{word}: found"] += _failed(apart)
-            said[f"{word}: open"] += not _failed(apart) and "undecided" in json.dumps(apart["gate"])
-    return said
+            counts[f"{word}: found"] += _failed(apart)
+            counts[f"{word}: open"] += not _failed(apart) and "undecided" in json.dumps(
+                apart["gate"]
+            )
+    return counts
 
 
 def trial_of(task: tuple[str, int, int]) -> Counter[str]:
@@ -121,8 +123,8 @@ def trial_of(task: tuple[str, int, int]) -> Counter[str]:
     return trial(*task)
 
 
-def _failed(told: dict[str, Any]) -> bool:
-    return not told["gate"]["passed"]
+def _failed(comparison: dict[str, Any]) -> bool:
+    return not comparison["gate"]["passed"]
 
 
 def _gate(base: list[Path], other: list[Path], allowed_pct: float) -> dict[str, Any]:
@@ -133,8 +135,8 @@ def _gate(base: list[Path], other: list[Path], allowed_pct: float) -> dict[str, 
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     if result.exit_code not in (0, 1):
         raise RuntimeError(result.output)
-    told: dict[str, Any] = json.loads(result.stdout)
-    return told
+    comparison: dict[str, Any] = json.loads(result.stdout)
+    return comparison
 
 
 def _sides(base: list[Path], other: list[Path]) -> list[str]:

@@ -41,7 +41,7 @@ def lost(share: float) -> Leaves:
 
 
 def pushed(rng: Rng, phases: int) -> Scene:
-    """Integrated without pause, told when done, stamped half an interval before they come."""
+    """Integrated without pause, sent when done, stamped half an interval before they come."""
     every = float(rng.uniform(0.5, 2.0))
     late = _Pushed(u_s=every, always_late_s=float(rng.uniform(0.0, 0.1)))
     shape = shapes.noisy(float(rng.choice([0.0, 0.3, 5.0])))
@@ -122,7 +122,7 @@ def restarted_clocks(rng: Rng, phases: int) -> Scene:
 
 def absurd_clocks(rng: Rng, phases: int) -> Scene:
     return simple(
-        rng, phases, shapes.one_step, span=(5, 10), amps_clock=quartz(rng, absurd_look=True)
+        rng, phases, shapes.one_step, span=(5, 10), amps_clock=quartz(rng, absurd_pair=True)
     )
 
 
@@ -163,12 +163,14 @@ def _scan(
         starts = starts[starts < seconds - 1.0]
     share = 1.0 if gain_at_limit else float(rng.uniform(0, 1))
     gain = share * float(rng.choice([-1, 1])) * 0.0005
-    clock, meters, told = quartz(rng), [], []
+    clock, meters, shunted = quartz(rng), [], []
     for number, rail in enumerate(rails):
         shunt = 0.02
         true = shunt * (1 + float(rng.uniform(-1, 1)) * 0.0005)
-        told.append(
-            replace(rail, shunt_ohm=true, told={"shunt_ohm": shunt, "shunt_tolerance_pct": 0.05})
+        shunted.append(
+            replace(
+                rail, shunt_ohm=true, declared={"shunt_ohm": shunt, "shunt_tolerance_pct": 0.05}
+            )
         )
         for k, sees in enumerate(("volts", "drop")):
             limits = (0.0005, 0.0005) if sees == "volts" else (0.0005, 5e-6)
@@ -180,7 +182,7 @@ def _scan(
                 interval_s=every, aperture_s=slot * 0.8, full_scale=scale, gain=gain, clock=clock,
                 moments=starts + (2 * number + k) * slot,
             ))  # fmt: skip
-    return Scene(drawn, told, meters)
+    return Scene(drawn, shunted, meters)
 
 
 def shared_daq(rng: Rng, phases: int) -> Scene:

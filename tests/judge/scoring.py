@@ -27,7 +27,7 @@ class Statement:
     """None: no two-sided uncertainty is stated."""
     at_least: bool
     notes: tuple[str, ...] = ()
-    told_least: float | None = None
+    noted_least_watts: float | None = None
     """Watts that its notes say were drawn at least."""
 
     @property
@@ -40,7 +40,7 @@ class Statement:
         if self.two_sided:
             assert self.value is not None and self.u is not None
             return abs(self.value - self.truth) > self.u
-        least = self.value if self.at_least else self.told_least
+        least = self.value if self.at_least else self.noted_least_watts
         return least is not None and least > self.truth * (1 + 2e-3)
 
 
@@ -95,17 +95,17 @@ def _pct(value: float) -> str:
     return f"{value:>7.2%}" if math.isfinite(value) else f"{'–':>7}"
 
 
-def rows(regime: Regime, said: Sequence[Statement]) -> list[Row]:
+def rows(regime: Regime, statements: Sequence[Statement]) -> list[Row]:
     return [
-        _row(regime, quantity, [one for one in said if one.quantity == quantity])
+        _row(regime, quantity, [one for one in statements if one.quantity == quantity])
         for quantity in regime.quantities
     ]
 
 
-def _row(regime: Regime, quantity: str, said: Sequence[Statement]) -> Row:
+def _row(regime: Regime, quantity: str, statements: Sequence[Statement]) -> Row:
     refused = regime.refused or regime.blind
-    given = [one for one in said if one.two_sided]
-    scored = said if refused else given
+    given = [one for one in statements if one.two_sided]
+    scored = statements if refused else given
     right = [not one.missed for one in scored]
     errors = np.array([one.value - one.truth for one in given if one.value is not None])
     us = np.array([one.u for one in given if one.u is not None])
@@ -116,8 +116,8 @@ def _row(regime: Regime, quantity: str, said: Sequence[Statement]) -> Row:
         regime=regime.name,
         quantity=quantity,
         refused=refused,
-        phases=len(said),
-        given=len(given) / max(len(said), 1),
+        phases=len(statements),
+        given=len(given) / max(len(statements), 1),
         cover=float(np.mean(right)) if right else (1.0 if refused else 0.0),
         cover_u=_chance(scored, right),
         median_u=float(np.median(us / np.abs(truths))) if len(us) else math.nan,
@@ -126,7 +126,7 @@ def _row(regime: Regime, quantity: str, said: Sequence[Statement]) -> Row:
     )
 
 
-def _chance(said: Sequence[Statement], right: Sequence[bool]) -> float:
+def _chance(statements: Sequence[Statement], right: Sequence[bool]) -> float:
     """Twice the standard error of the cover. Phases of a run share their meters' errors: the
     larger of the binomial's and of what the runs differ by counts (Cochran, ch. 9)."""
     if not right:
@@ -134,7 +134,7 @@ def _chance(said: Sequence[Statement], right: Sequence[bool]) -> float:
     cover = float(np.mean(right))
     plain = max(cover * (1 - cover), COVER * (1 - COVER)) / len(right)
     runs: dict[int, list[bool]] = {}
-    for one, held in zip(said, right, strict=True):
+    for one, held in zip(statements, right, strict=True):
         runs.setdefault(one.run, []).append(held)
     off = [sum(held) - cover * len(held) for held in runs.values()]
     clustered = float(np.square(off).sum()) / len(right) ** 2

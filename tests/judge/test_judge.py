@@ -95,8 +95,8 @@ WIDEST = {
 @pytest.mark.parametrize("name", WIDEST)
 def test_the_truth_is_inside_u_and_u_is_no_wider_than_needed(name: str) -> None:
     regime = named(name)
-    said = [one for run in range(RUNS) for one in run_of(regime, SEED, run)]
-    for row in rows(regime, said):
+    statements = [one for run in range(RUNS) for one in run_of(regime, SEED, run)]
+    for row in rows(regime, statements):
         assert row.given >= 0.95, row.line()
         assert row.cover + row.cover_u >= 0.95, row.line()
         if row.quantity == "watts":
@@ -105,6 +105,6 @@ def test_the_truth_is_inside_u_and_u_is_no_wider_than_needed(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["20 s"])
 def test_the_gate_passes_equal_repeats_and_finds_five_per_cent(kind: str) -> None:
-    said = trial(kind, SEED, 0)
-    assert not said["three: alarm"] and said["three: found"]
-    assert not said["one: alarm"], "one run each cannot tell"
+    counts = trial(kind, SEED, 0)
+    assert not counts["three: alarm"] and counts["three: found"]
+    assert not counts["one: alarm"], "one run each cannot tell"

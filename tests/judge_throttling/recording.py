@@ -24,7 +24,7 @@ VOLTS, OHMS = 12.0, 0.03
 
 @dataclass(frozen=True)
 class Equipment:
-    """What looks on."""
+    """What records the drive."""
 
     meter_hz: float = 10.0
     sensor: bool = True
@@ -36,7 +36,7 @@ class Equipment:
     counts: bool = False
     """The drive counts its throttling; else its counters stay 0."""
     host_load: bool = True
-    tells_power_state: bool = False
+    reports_power_state: bool = False
     status_jitter_s: float = 0.01
 
 
@@ -80,9 +80,11 @@ def write(
     ):
         writer.event("phase_started", int(ns(begin - 0.004)), index=index)
         if index:
-            looks = np.arange(begin + 0.5, end - 0.3, 0.5)
-            looks = _awake(looks + rng.exponential(sees.status_jitter_s, len(looks)), drive)
-            edges = np.concatenate([[begin], looks, [end]])
+            statuses = np.arange(begin + 0.5, end - 0.3, 0.5)
+            statuses = _awake(
+                statuses + rng.exponential(sees.status_jitter_s, len(statuses)), drive
+            )
+            edges = np.concatenate([[begin], statuses, [end]])
             side = "write" if phase.writes else "read"
             rates = done.means(edges[:-1], edges[1:])
             writer.readings("fio", Block(f"{side}.iops", ns((edges[1:] + edges[:-1]) / 2), rates))
@@ -99,7 +101,7 @@ def write(
             reason="",
         )
     _counters(writer, drive, course, sees)
-    if drive.cap is not None and sees.tells_power_state:
+    if drive.cap is not None and sees.reports_power_state:
         writer.event("power_state", int(ns(2.5)), state=0)
         watts_most = round(drive.cap.watts, 1)
         writer.event("power_state", int(ns(drive.cap.begin_s)), state=2, max_watts=watts_most)
@@ -130,7 +132,7 @@ def _awake(t: Floats, drive: Drive) -> Floats:
 def _write_fio(folder: Path, side: str, iops: float, seconds: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ios = round(iops * seconds)
-    told = {
+    of_side = {
         "io_bytes": ios * 4096,
         "io_kbytes": ios * 4,
         "total_ios": ios,
@@ -138,12 +140,12 @@ def _write_fio(folder: Path, side: str, iops: float, seconds: float) -> None:
         "runtime": round(seconds * 1000),
         "lat_ns": {"max": 900_000, "mean": 80_000.0, "N": ios},
     }
-    job = {"jobname": "p", "error": 0, "job_runtime": round(seconds * 1000), side: told}
+    job = {"jobname": "p", "error": 0, "job_runtime": round(seconds * 1000), side: of_side}
     (folder / "stdout").write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
 
 
 def _counters(writer: journal.Journal, drive: Drive, course: Course, sees: Equipment) -> None:
-    """Looked at each 10 s; told at the begin, at the end, and when something moved."""
+    """Sampled each 10 s; recorded at the begin, at the end, and when something moved."""
     held = course.held_back & sees.counts
     count = np.concatenate([[0], np.cumsum(np.diff(held.astype(int), prepend=0) > 0)])
     seconds = np.concatenate([[0.0], np.cumsum(held)]) * STEP_S
@@ -157,14 +159,14 @@ def _counters(writer: journal.Journal, drive: Drive, course: Course, sees: Equip
             "thm_temp2_total_time": 0,
         }
 
-    looks = _awake(np.arange(1.0, course.seconds, 10.0), drive).tolist()
-    writer.event("drive_state", int(ns(looks[0])), when="before", smart=at(looks[0]))
-    for one, two in itertools.pairwise(looks):
+    samples = _awake(np.arange(1.0, course.seconds, 10.0), drive).tolist()
+    writer.event("drive_state", int(ns(samples[0])), when="before", smart=at(samples[0]))
+    for one, two in itertools.pairwise(samples):
         before, now = at(one), at(two)
         moved = {name: [before[name], now[name]] for name in now if now[name] != before[name]}
         if moved:
-            told = {"since_ns": int(ns(one)), "moved": moved, "counters": now}
-            writer.event("drive_counters", int(ns(two)), **told)
+            change = {"since_ns": int(ns(one)), "moved": moved, "counters": now}
+            writer.event("drive_counters", int(ns(two)), **change)
     writer.event("drive_state", int(ns(course.seconds)), when="after", smart=at(course.seconds))
 
 

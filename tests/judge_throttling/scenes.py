@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -164,10 +165,10 @@ def _shifted(rng: np.random.Generator) -> Scene:
     )
 
 
-def _lasting(rng: np.random.Generator) -> Scene:
-    """Down once, and not up again before the end of the phase."""
+def _lasting(rng: np.random.Generator, writes: bool | None = None) -> Scene:
+    """Down once, and not up again before the end of the phase; ``writes`` None: some do."""
     level = float(rng.uniform(0.3, 0.75))
-    works = _works(rng, 1, 80, 160, bool(rng.random() < 0.4))
+    works = _works(rng, 1, 80, 160, bool(rng.random() < 0.4) if writes is None else writes)
     return _hot(rng, lambda at: TwoPoint(at, at - 40.0, level), works)
 
 
@@ -321,7 +322,7 @@ def _power_cap(rng: np.random.Generator) -> Scene:
     return _capped(rng, False)
 
 
-def _capped(rng: np.random.Generator, told: bool) -> Scene:
+def _capped(rng: np.random.Generator, reported: bool) -> Scene:
     """Cool, and at most so many watts from a moment in the first phase to one in the last."""
     works = _works(rng, 2, 60, 100, again=False)
     drive = _drive(rng, works)
@@ -330,7 +331,16 @@ def _capped(rng: np.random.Generator, told: bool) -> Scene:
     end = 8.0 + works[0].seconds + float(rng.uniform(0.3, 0.7)) * works[1].seconds
     cap = Cap(watts, 8.0 + float(rng.uniform(0.3, 0.6)) * works[0].seconds, end)
     scene = _cool(rng, replace(drive, cap=cap))
-    return replace(scene, sees=replace(scene.sees, tells_power_state=told))
+    return replace(scene, sees=replace(scene.sees, reports_power_state=reported))
+
+
+def _cap_at_an_end(rng: np.random.Generator) -> Scene:
+    """Cool, and at most so many watts in the last seconds of the first phase; free in the rest."""
+    works = _works(rng, 5, 20, 80)
+    drive = _drive(rng, works)
+    watts = drive.idle_watts + drive.busy_watts + works[0].watts * float(rng.uniform(0.35, 0.75))
+    end = 8.0 + works[0].seconds
+    return _cool(rng, replace(drive, cap=Cap(watts, end - float(rng.uniform(4, 10)), end)))
 
 
 def _clean(rng: np.random.Generator) -> Scene:
@@ -390,6 +400,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Scene]] = {
     "drive answers nothing": _silent_drive,
     "power state told": _power_state,
     "power cap, not told": _power_cap,
+    "power cap at an end": _cap_at_an_end,
     "clean, cool": _clean,
     "clean, warm": _clean_warm,
     "clean, drifting": _clean_drifting,
@@ -398,5 +409,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Scene]] = {
     "collection, no warning": _unwarned(_collection_warm),
     "busy host, no warning": _unwarned(_busy_host),
     "power cap, no warning": _unwarned(_power_cap),
+    "saw, writing, no warning": _unwarned(_saw_writing),
+    "lasting step, writing, no warning": _unwarned(partial(_lasting, writes=True)),
     "clean, no warning": _unwarned(_clean_drifting),
 }

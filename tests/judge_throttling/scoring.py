@@ -36,7 +36,8 @@ class Score:
     """wanted, placed, found (placed under its cause or as unknown), and one of told, open, wrong,
     missed."""
     phases: Counter[str] = field(default_factory=Counter)
-    """all, accused, invented, "none seen" where it throttled, off by 20 %."""
+    """all, accused, whole (without a true stretch of any cause), invented (stretches in those),
+    throttled, "none seen" of these, off by 20 %."""
     edges_s: list[float] = field(default_factory=list)
     off: list[float] = field(default_factory=list)
     """Of each phase with throttling: error of its throttled time, as a share of that phase."""
@@ -92,18 +93,18 @@ class Score:
             and verdicts[true.phase].verdict == "cannot be excluded"
         )
         if _shared(right, true) >= half:
-            told = "told"
+            outcome = "told"
         elif _shared(others, true) >= half:
-            told = "wrong"
+            outcome = "wrong"
         elif _shared(unknown, true) >= half:
-            told = "open"
+            outcome = "open"
         else:
-            told = "open" if heat_open else "missed"
-        self.stretches[told] += 1
-        if told != "told" or not known:
+            outcome = "open" if heat_open else "missed"
+        self.stretches[outcome] += 1
+        if outcome != "told" or not known:
             self.notes.append(
                 f"{name}: phase {true.phase} {true.cause} {true.begin_s:.1f}–{true.end_s:.1f} "
-                f"{told}: {[(i.cause, *(round(s, 1) for s in _seconds(i))) for i in found]}"
+                f"{outcome}: {[(i.cause, *(round(s, 1) for s in _seconds(i))) for i in found]}"
             )
 
     def _phase(
@@ -117,24 +118,25 @@ class Score:
     ) -> None:
         self.phases["all"] += 1
         grid = np.arange(span[0], span[1], 0.05)
-        true, said = np.zeros(len(grid), np.bool_), np.zeros(len(grid), np.bool_)
+        true, found_at = np.zeros(len(grid), np.bool_), np.zeros(len(grid), np.bool_)
         for one in truth:
             if one.cause in THROTTLING:
                 true |= (grid >= one.begin_s) & (grid < one.end_s)
         for item in found:
             if item.cause in THROTTLING:
                 begin, end = _seconds(item)
-                said |= (grid >= begin) & (grid < end)
-        true_s, said_s = true.sum() * 0.05, said.sum() * 0.05
-        if said_s > FALSE_S and true_s == 0:
+                found_at |= (grid >= begin) & (grid < end)
+        true_s, found_s = true.sum() * 0.05, found_at.sum() * 0.05
+        if found_s > FALSE_S and true_s == 0:
             self.phases["accused"] += 1
-            self.notes.append(f"{name}: phase {index} accused of {said_s:.1f} s")
-        if found and not truth:
-            self.phases["invented"] += 1
+            self.notes.append(f"{name}: phase {index} accused of {found_s:.1f} s")
+        if not truth:
+            self.phases["whole"] += 1
+            self.phases["invented"] += bool(found)
         if true_s > COUNTED_S:
             self.phases["throttled"] += 1
-            self.off.append(float((true != said).mean()))
-            self.phases["off"] += abs(said_s - true_s) > max(0.2 * true_s, FALSE_S)
+            self.off.append(float((true != found_at).mean()))
+            self.phases["off"] += abs(found_s - true_s) > max(0.2 * true_s, FALSE_S)
             verdict = verdicts.get(index)
             if verdict is not None and verdict.verdict == "none seen":
                 self.phases["none seen"] += 1
@@ -172,12 +174,14 @@ class Score:
         throttled = phases["throttled"]
         none = f"{phases['none seen']} of {throttled}"
         accused = f"{phases['accused']} of {phases['all'] - throttled}"
-        return f"| {kind} | {wanted} | {' | '.join(shares)} | {none} | {accused} |"
+        invented = f"{phases['invented']} of {phases['whole']}"
+        return f"| {kind} | {wanted} | {' | '.join(shares)} | {none} | {accused} | {invented} |"
 
 
 PAGE_HEAD = (
-    "| class | stretches | placed | found | told | open | wrong | missed | none seen | accused |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+    "| class | stretches | placed | found | told | open | wrong | missed | none seen | accused "
+    "| invented |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 HEAD = (

@@ -15,11 +15,18 @@ Step = tuple[str, str | Exception | None]
 IDN = ("*IDN?", "KEITHLEY INSTRUMENTS,MODEL DMM6500,04340543,1.0.01b")
 NO_ERROR = ("SYST:ERR?", '0,"No error;0;0 0"')
 POLL = 'TRAC:ACT:STAR? "defbuffer1";:TRAC:ACT:END? "defbuffer1"'
-ARM: list[Step] = [
-    ('TRIG:LOAD "DurationLoop",600,0.08,"defbuffer1"', None),
-    ("INIT", None),
-    NO_ERROR,
-]
+ARM: list[Step] = [("INIT", None), NO_ERROR]
+
+
+def loop(delay: str, count: int, measure: str = "MDIG") -> list[Step]:
+    return [
+        ('TRIG:LOAD "Empty"', None),
+        (f"TRIG:BLOC:DEL:CONS 1,{delay}", None),
+        (f'TRIG:BLOC:{measure} 2,"defbuffer1"', None),
+        (f"TRIG:BLOC:BRAN:COUN 3,{count},1", None),
+    ]
+
+
 COMMANDS: list[Step] = [
     ("ABOR", None),
     ("*RST", None),
@@ -44,7 +51,7 @@ CHECKS: list[Step] = [
     ("SYST:LFR?", "50"),
     ('TRAC:POIN? "defbuffer1"', "100"),
 ]
-START = [*COMMANDS, *CHECKS, *ARM]
+START = [*COMMANDS, *CHECKS, *loop("0.08", 6000), *ARM]
 
 
 def settings(**changes: Any) -> Dmm6500Settings:
@@ -200,6 +207,32 @@ def test_the_dead_man_is_armed_again_and_the_gap_is_counted() -> None:
         assert (lost.status, lost.count, lost.t_ns) == (Status.LOST, 3, 1_000_000_000)
 
 
+def test_a_buffer_that_somebody_cleared_is_a_loss_and_a_new_epoch() -> None:
+    with ExpectedExchange(
+        *START,
+        (POLL, "1;20"),
+        values_from(1, [0.1 * i for i in range(20)]),
+        (POLL, "1;4"),
+        values_from(1, [0.0, 0.1, 0.2, 0.3]),
+    ) as line:
+        clock = Clock()
+        instrument = meter(line, clock)
+        instrument.start()
+        instrument.read()
+        clock.now_ns += 1_000_000_000
+        batch = instrument.read()
+        (lost,) = batch.statuses
+        assert (lost.status, lost.count, lost.t_ns) == (Status.LOST, 6, 2_000_000_000)
+        assert times(batch)[0] == EPOCH_NS
+
+
+def test_a_dmm7510_has_another_word_for_the_block_that_measures() -> None:
+    accuracy = {"accuracy_pct_of_reading": 0.01, "accuracy_floor": 1e-4}
+    steps = [*COMMANDS, *CHECKS, *loop("0.08", 6000, "MEAS"), *ARM]
+    with ExpectedExchange(*steps) as line:
+        meter(line, model="DMM7510", **accuracy).start()
+
+
 def test_a_meter_that_stopped_by_itself_is_started_again() -> None:
     with ExpectedExchange(
         *START,
@@ -229,8 +262,8 @@ def test_the_delay_is_tuned_to_the_interval() -> None:
         (POLL, "1;10"),
         values_from(1, late),
         ("ABOR", None),
-        ('TRIG:LOAD "DurationLoop",600,0.078,"defbuffer1"', None),
-        *ARM[1:],
+        *loop("0.078", 6000),
+        *ARM,
     ) as line:
         instrument = meter(line)
         instrument.start()
@@ -238,11 +271,11 @@ def test_the_delay_is_tuned_to_the_interval() -> None:
 
 
 def test_an_interval_that_is_too_short_is_refused() -> None:
-    arm = [('TRIG:LOAD "DurationLoop",600,0,"defbuffer1"', None), *ARM[1:]]
     with ExpectedExchange(
         *COMMANDS,
         *CHECKS,
-        *arm,
+        *loop("0", 30_000),
+        *ARM,
         (POLL, "1;10"),
         values_from(1, [0.025 * i for i in range(10)]),
     ) as line:

@@ -224,6 +224,27 @@ def test_an_automatic_range_is_reported_once_a_change(family: str) -> None:
     assert [values(batch) for batch in batches] == [[12.34], [1.234], [1.235]]
 
 
+@pytest.mark.parametrize(
+    ("shown", "range_", "expected"),
+    [
+        (("0321", "DC", "A", "p2"), 10.0, [3.21]),  # the 10 A range: its display ends at 40 or 60
+        (("0321", "DC", "A", "p2"), 20.0, [3.21]),
+        (("0321", "DC", "A", "p1"), 10.0, [0.321]),
+        (("0321", "DC", "A", "p2"), 6.0, []),
+        (("0321", "DC", "A", "p3"), 10.0, []),  # 400 A: of a clamp
+        (("0321", "DC", "V"), 1000.0, [321.0]),
+        (("0321", "DC", "V"), 400.0, []),
+    ],
+)
+def test_the_largest_ranges_have_the_names_on_the_meter(
+    family: str, shown: tuple[str, ...], range_: float, expected: list[float]
+) -> None:
+    function = "current" if "A" in shown else "voltage"
+    instrument, line = meter(family, FRAMES[family](*shown), function=function, range=range_)
+    with line:
+        assert values(instrument.read()) == pytest.approx(expected)
+
+
 def test_a_low_battery_is_reported_once(family: str) -> None:
     low = FRAMES[family]("1234", "DC", "V", "p2", "BAT")
     instrument, line = meter(family, low, low)

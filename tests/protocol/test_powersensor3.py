@@ -13,12 +13,12 @@ from instruments.drivers.powersensor3_frames import (
     FrameTimeline,
     Layout,
     find_layout,
-    pack_frames,
     parse_sensor,
     split_frames,
 )
 from instruments.errors import ConnectionLost, NoAnswer, ProtocolError, SettingRefused
 from instruments.reading import EPOCH_NS, Batch, Status
+from instruments.simulated.meters.powersensor3 import pack_frames
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 ALL = Layout(tuple(range(8)))

@@ -24,10 +24,12 @@ AUTO_ZERO = {
     "34465A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "34470A": ["VOLT:DC:ZERO:AUTO ONCE"],
     "2000": ["SYST:AZER:STAT OFF"],
+    "2015": ["SYST:AZER:STAT OFF"],
     "8845A": ["ZERO:AUTO ONCE"],
     "8846A": ["ZERO:AUTO ONCE"],
     "generic": [],
 }
+KEITHLEYS = ("2000", "2015")
 NO_TABLE = ("SDM3045X", "34410A", "34411A", "2000", "generic")
 RANGE = {"SDM3045X": 60.0, "SDM3055": 20.0, "SDM3065X": 20.0}
 
@@ -58,12 +60,14 @@ KEITHLEY_2000 = (
 
 
 def start(model: str = "SDM3065X", range_: str = "20") -> list[Step]:
-    hp = (f"CONF:VOLT:DC {range_}", "VOLT:DC:NPLC 1")
+    hp: tuple[str, ...] = (f"CONF:VOLT:DC {range_}", "VOLT:DC:NPLC 1")
+    if model == "generic":
+        hp = ("CONF:VOLT:DC", f"VOLT:DC:RANG {range_}", "VOLT:DC:NPLC 1")
     return [
         ("*RST", None),
         ("*CLS", None),
         ("*OPC?", "1"),
-        *((command, None) for command in (KEITHLEY_2000 if model == "2000" else hp)),
+        *((command, None) for command in (KEITHLEY_2000 if model in KEITHLEYS else hp)),
         *((command, None) for command in AUTO_ZERO[model]),
         ("TRIG:SOUR IMM", None),
         ("*OPC?", "1"),
@@ -80,9 +84,9 @@ def meter(line: ExpectedExchange, clock: Clock | None = None, **changes: Any) ->
 
 def last_words(model: str) -> list[Step]:
     """On LAN. ABOR is in no list of commands of a 34401A, whose SYST:LOC is for RS-232."""
-    local = [] if model in ("34401A", "2000") else ["SYST:LOC"]
+    local = [] if model in ("34401A", *KEITHLEYS) else ["SYST:LOC"]
     abort = [] if model in ("34401A", "8845A", "8846A", "generic") else ["ABOR"]
-    panel = ["INIT:CONT ON"] if model == "2000" else []  # else its panel stays idle after *RST
+    panel = ["INIT:CONT ON"] if model in KEITHLEYS else []  # else its panel stays idle after *RST
     return [(command, None) for command in abort + panel + local]
 
 

@@ -10,6 +10,7 @@ import pytest
 from labctl.config.site import SITE_VARIABLE
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
 from tests.servers.influx_server import InfluxServer, InfluxServer1, influxd, influxd1, kinds
+from tests.servers.mqtt_server import Mosquitto
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,16 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def bucket(influx: InfluxServer, request: pytest.FixtureRequest) -> str:
-    """A bucket of its own for each test."""
-    name = str(request.node.name)[:60]
+    """A bucket of its own for each test. 1.x takes its name for a pattern of files."""
+    name = str(request.node.name).translate({ord("["): "-", ord("]"): None})[:60]
     influx.make_bucket(name)
     return name
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker of its own for each test."""
+    server = Mosquitto(tmp_path / "broker")
+    server.start()
+    yield server
+    server.kill()

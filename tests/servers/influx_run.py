@@ -79,6 +79,8 @@ class MadeRun:
     rig_text: str = ""
     more_events: tuple[tuple[float, str, dict[str, Any]], ...] = ()
     ends: bool = True
+    phases: tuple[Phase, ...] | None = None
+    """None: an idle one and a measured one, each half of the run."""
     epoch_ns: int = EPOCH_NS
     seed: int = 1
 
@@ -102,7 +104,7 @@ class MadeRun:
             if not name.startswith("fio.")
         )
         middle = max(self.seconds / 2, 1.0)
-        phases = (
+        two = (
             Phase(0, Role.IDLE_BEFORE, "idle", Pattern.IDLE, middle),
             Phase(1, Role.MEASURE, "s", Pattern.RANDREAD, middle, 4096, 32, 1),
         )
@@ -112,7 +114,7 @@ class MadeRun:
             plan_name="made-up",
             rig_text=self.rig_text,
             plan_text="",
-            phases=phases,
+            phases=two if self.phases is None else self.phases,
             channels=infos,
             rails=self.rails,
             temperatures={self.sensor: "drive.composite"}
@@ -132,16 +134,16 @@ class MadeRun:
         readings = np.empty(len(t), READING)
         readings["t"], readings["v"] = host, values
         pairs = np.empty(0, CLOCK_PAIR)
-        looked = np.empty(0)
+        sampled_s = np.empty(0)
         if meter.device:
             readings["t"] = self._device(meter, t)
-            looked = np.arange(0.02, self.seconds, 0.5)
-            trip = rng.uniform(0.0002, 0.001, len(looked))
-            pairs = np.empty(len(looked), CLOCK_PAIR)
-            pairs["device_ns"] = self._device(meter, looked + trip * 0.4)
-            pairs["host_ns"] = self.epoch_ns + np.rint((looked + trip) * S).astype(np.int64)
+            sampled_s = np.arange(0.02, self.seconds, 0.5)
+            trip = rng.uniform(0.0002, 0.001, len(sampled_s))
+            pairs = np.empty(len(sampled_s), CLOCK_PAIR)
+            pairs["device_ns"] = self._device(meter, sampled_s + trip * 0.4)
+            pairs["host_ns"] = self.epoch_ns + np.rint((sampled_s + trip) * S).astype(np.int64)
             pairs["round_trip_ns"] = np.rint(trip * S).astype(np.int64)
-        return {"t": t, "host": host, "readings": readings, "sampled_s": looked, "pairs": pairs}
+        return {"t": t, "host": host, "readings": readings, "sampled_s": sampled_s, "pairs": pairs}
 
     @staticmethod
     def _device(meter: Meter, t: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -173,14 +175,15 @@ class MadeRun:
                 },
             )
 
-        events = [
-            (0.0, "run_started", {}),
+        of_two = [
             (0.5, "phase_started", {"index": 0}),
             ended(0, 0.5, middle),
             (middle + 0.01, "phase_started", {"index": 1}),
             ended(1, middle + 0.01, end),
-            *self.more_events,
         ]
+        events = [(0.0, "run_started", {}), *self.more_events]
+        if self.phases is None:
+            events += of_two
         if self.ends:
             events.append((self.seconds, "run_ended", {"outcome": "completed", "reason": ""}))
         return events

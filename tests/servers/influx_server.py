@@ -41,11 +41,7 @@ def influxd() -> str | None:
 
 @functools.cache
 def influxd1() -> str | None:
-    """The binary of 1.x: ``$INFLUXD1``, or on PATH.
-
-    Where Go is installed: ``go install github.com/influxdata/influxdb/cmd/influxd@v1.8.10`` with
-    ``GOTOOLCHAIN=go1.20.14``.
-    """
+    """The binary of 1.x: ``$INFLUXD1``, or on PATH."""
     candidates = (os.environ.get("INFLUXD1"), shutil.which("influxd1"), shutil.which("influxd"))
     return next((found for found in candidates if found and _is_1(found)), None)
 
@@ -66,7 +62,7 @@ def _is_1(binary: str) -> bool:
 
 
 @functools.cache
-def _is_before_1_8(binary: str) -> bool:
+def is_before_1_8(binary: str) -> bool:
     """Whether it lacks the write address of 2.x; not a build that does not know its version."""
     message = subprocess.run(
         [binary, "version"], capture_output=True, text=True, check=False
@@ -200,7 +196,7 @@ class InfluxServer1(InfluxServer):
     relay: Relay | None = None
 
     def start(self) -> None:
-        if _is_before_1_8(influxd1() or "") and self.relay is None:
+        if is_before_1_8(influxd1() or "") and self.relay is None:
             self.relay = Relay(self.port, self.own_port)
         super().start()
 

@@ -1,4 +1,4 @@
-"""Runs that are told to a broker while they grow."""
+"""Runs that are published to a broker while they grow."""
 
 from __future__ import annotations
 

@@ -113,13 +113,13 @@ class Mosquitto:
 
 
 class Listener:
-    """Hears everything below a topic, through any number of restarts of the broker."""
+    """Receives everything below a topic, through any number of restarts of the broker."""
 
     def __init__(self, server: Mosquitto, topic: str = "#", **login: Any) -> None:
-        self.heard: list[tuple[str, bytes, bool]] = []
+        self.received: list[tuple[str, bytes, bool]] = []
         """Topic, payload, retained."""
         self.ids: Counter[str] = Counter()
-        """How often each event was told."""
+        """How often each event was published."""
         self.subscribed = asyncio.Event()
         self._server = server
         self._topic = topic
@@ -156,7 +156,7 @@ class Listener:
             await asyncio.sleep(0.05)
 
     def _take(self, topic: str, payload: bytes, retain: bool) -> None:
-        self.heard.append((topic, payload, retain))
+        self.received.append((topic, payload, retain))
         if "/event/" in topic:
             self.ids[json.loads(payload)["id"]] += 1
         self._news.set()
@@ -171,23 +171,23 @@ class Listener:
         await self.until(lambda: len(self.ids) == count)
 
     async def until_reported(self, topic: str) -> None:
-        await self.until(lambda: any(name == topic for name, _, _ in self.heard))
+        await self.until(lambda: any(name == topic for name, _, _ in self.received))
 
     def last(self) -> dict[str, bytes]:
-        """What was said last on each topic."""
-        return {topic: payload for topic, payload, _ in self.heard}
+        """The last payload of each topic."""
+        return {topic: payload for topic, payload, _ in self.received}
 
-    def said(self, topic: str) -> list[dict[str, Any]]:
-        """The objects told on a topic, or below it when it ends in /."""
+    def objects_on(self, topic: str) -> list[dict[str, Any]]:
+        """The objects published on a topic, or below it when it ends in /."""
         return [
             json.loads(payload)
-            for name, payload, _ in self.heard
+            for name, payload, _ in self.received
             if name == topic or (topic.endswith("/") and name.startswith(topic))
         ]
 
 
 async def retained(server: Mosquitto, topic: str = "#", **login: Any) -> dict[str, bytes]:
-    """What a subscriber that comes now is told at once."""
+    """What a subscriber that comes now receives at once."""
     found: dict[str, bytes] = {}
     async with aiomqtt.Client("127.0.0.1", server.port, timeout=3.0, **login) as client:
         await client.subscribe(topic, qos=0)

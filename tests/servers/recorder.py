@@ -66,7 +66,7 @@ class TcpRecorder:
     """Accepts every connection, keeps its first bytes and answers as an MQTT broker would."""
 
     def __init__(self) -> None:
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._thread = threading.Thread(target=self._listen, daemon=True)
@@ -80,7 +80,7 @@ class TcpRecorder:
             with connection:
                 connection.settimeout(10)
                 with contextlib.suppress(OSError):
-                    self.heard.append(connection.recv(4096))
+                    self.received.append(connection.recv(4096))
                     connection.sendall(CONNACK)
 
     def __enter__(self) -> TcpRecorder:

@@ -71,9 +71,9 @@ def test_more_than_usual_is_refused_unless_the_site_allows_it(
     (home.plans / "day.toml").write_text(LONG.format(25 * 3600))
     (home.plans / "hour.toml").write_text(LONG.format(3600))
     for number, (plan, repeat) in enumerate([("day", 1), ("hour", 30)]):
-        said = say(commander, id=str(number), do="add", plan=plan, repeat=repeat)
-        assert not said["ok"] and "hours (the limit is 24)" in said["reason"]
-        assert "large_commands" in said["reason"]
+        reply = say(commander, id=str(number), do="add", plan=plan, repeat=repeat)
+        assert not reply["ok"] and "hours (the limit is 24)" in reply["reason"]
+        assert "large_commands" in reply["reason"]
     assert Queue(home).jobs() == []
     free = Commander(
         home,
@@ -89,8 +89,8 @@ def test_a_fill_of_a_drive_of_unknown_size_is_refused(home: Home, tmp_path: Path
     lines = RIG.read_text().splitlines(keepends=True)
     rig.write_text("".join(line for line in lines if not line.startswith("size_bytes")))
     files = {"nvme-adapter": str(rig)}
-    said = say(Commander(home, files, allowed), do="add", plan="write")
-    assert not said["ok"] and "unknown size" in said["reason"] and Queue(home).jobs() == []
+    reply = say(Commander(home, files, allowed), do="add", plan="write")
+    assert not reply["ok"] and "unknown size" in reply["reason"] and Queue(home).jobs() == []
 
 
 def test_a_site_that_takes_no_commands_any_more_refuses_them(home: Home) -> None:
@@ -113,8 +113,8 @@ def test_a_rig_of_several_drives_takes_commands(home: Home) -> None:
     two = RIG.with_name("two-drives.toml")
     commander = Commander(home, {"two-drives": str(two)}, allowed)
     assert say(commander, "two-drives", id="a", do="add", plan="minute")["jobs"] == [1]
-    said = say(commander, "two-drives", id="b", do="add", plan="day")
-    assert not said["ok"] and "hours (the limit is 24)" in said["reason"]
+    reply = say(commander, "two-drives", id="b", do="add", plan="day")
+    assert not reply["ok"] and "hours (the limit is 24)" in reply["reason"]
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_a_rig_of_several_drives_takes_commands(home: Home) -> None:
 def test_no_plan_outside_the_plans_folder_can_be_named(
     commander: Commander, home: Home, plan: str
 ) -> None:
-    said = say(commander, do="add", plan=plan)
-    assert not said["ok"] and Queue(home).jobs() == []
-    assert "root:" not in said["reason"]
+    reply = say(commander, do="add", plan=plan)
+    assert not reply["ok"] and Queue(home).jobs() == []
+    assert "root:" not in reply["reason"]
 
 
 def test_only_jobs_of_its_own_rig_can_be_cancelled(commander: Commander, home: Home) -> None:
     say(commander, id="a", do="add", plan="demo")
     files = {"sata-12v-5v": str(EXAMPLES / "sata-12v-5v.toml")}
     other = Commander(home, files, allowed)
-    said = say(other, "sata-12v-5v", id="b", do="cancel", job=1)
-    assert not said["ok"] and Queue(home).job(1).state is JobState.QUEUED
+    reply = say(other, "sata-12v-5v", id="b", do="cancel", job=1)
+    assert not reply["ok"] and Queue(home).job(1).state is JobState.QUEUED
     assert not say(commander, "elsewhere", id="c", do="pause")["ok"]
 
 
@@ -165,9 +165,9 @@ _VALUES = (
 def test_objects_of_any_shape_are_answered_and_can_be_sent(
     commander: Commander, values: dict[str, Any]
 ) -> None:
-    said = commander.answer("nvme-adapter", json.dumps(values).encode())
-    assert isinstance(said["ok"], bool)
-    assert json.loads(json.dumps(said, allow_nan=False)) == said
+    reply = commander.answer("nvme-adapter", json.dumps(values).encode())
+    assert isinstance(reply["ok"], bool)
+    assert json.loads(json.dumps(reply, allow_nan=False)) == reply
 
 
 def test_a_wrong_command_is_refused_under_its_own_id_when_that_can_be_read(

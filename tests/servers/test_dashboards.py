@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -10,7 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from dashboards import PROVISIONING_DIR
 from dashboards.sample import Lab, lab
 from dashboards.stack.native import NativeStack, Ports
 from dashboards.stack.programs import grafana_command
-from tests.servers.dashboard_viewer import DASHBOARDS, DAY_MS, Database, Viewer, empty_queries
+from tests.servers.dashboard_viewer import DASHBOARDS, DAY_MS, Database, Viewer, missing_columns
 from tests.servers.influx_server import InfluxServer1, free_port, influxd, kinds
 
 
@@ -80,8 +81,11 @@ def database(request: pytest.FixtureRequest) -> SampleDatabase:
 
 
 @pytest.mark.parametrize("uid", DASHBOARDS)
-def test_every_query_of_every_panel_returns_rows(database: SampleDatabase, uid: str) -> None:
-    assert empty_queries(Viewer(database, uid)) == []
+def test_every_column_of_every_query_has_a_value(database: SampleDatabase, uid: str) -> None:
+    """Of the six places of Compare the sample fills three; a drive is over its limit or below."""
+    empty = re.compile(r"Difference .* [C-E]: no rows|[^%]* [D-F]: no rows|Heat B: no rows")
+    missing = missing_columns(Viewer(database, uid))
+    assert [one for one in missing if not empty.fullmatch(one)] == []
 
 
 @pytest.mark.parametrize("uid", DASHBOARDS)
@@ -101,22 +105,19 @@ def test_variables_list_what_is_in_the_time_range_and_nothing_else(
     database: SampleDatabase,
 ) -> None:
     runs = {str(phase["run"]) for phase in database.lab.phases}
-    recent = {run for run in runs if "bench-1" in run}
+    of_bench_1 = {run for run in runs if "bench-1" in run}
     wide = Viewer(database, "labctl-power-per-qd")
     assert set(wide.options["run"]) == runs
     assert wide.options["run"] == sorted(runs, reverse=True), "the newest run comes first"
     assert wide.options["rig"] == ["bench-1", "bench-2"]
+    assert wide.options["over"][0] == min(runs), "a run to compare with: the first"
     assert wide.options["drive"] == ["SN 001/A=1"], "those of the chosen run"
     assert wide.options["workload"] == ["randread 4k", "write 128k"]
     assert wide.options["rail"] == ["12V", "3V3"]
-    narrow = Viewer(database, "labctl-rig-live")
-    assert narrow.options == {
-        "rig": ["bench-1"],
-        "drive": ["SN 001/A=1"],
-        "run": [max(recent, key=lambda run: run)],
-    }
+    live = Viewer(database, "labctl-rig-live")
+    assert live.options == {"rig": [*STATES]}, "the silent ones, too"
     other = Viewer(database, "labctl-power-per-qd", rig=["bench-2"])
-    assert set(other.options["run"]) == runs - recent
+    assert set(other.options["run"]) == runs - of_bench_1
 
 
 def test_power_per_queue_depth_is_what_was_written(database: SampleDatabase) -> None:
@@ -128,22 +129,22 @@ def test_power_per_queue_depth_is_what_was_written(database: SampleDatabase) -> 
         for phase in database.lab.phases
         if phase["run"] == run and phase["role"] == "measure"
     }
-    viewer = Viewer(database, "labctl-power-per-qd", run=[run])
     panels = {
-        "Watts per queue depth": ("watts_12V", "watts_3V3"),
-        "Uncertainty per queue depth": ("watts_12V_u", "watts_3V3_u", "watts_u"),
-        "IOPS per watt": ("iops_per_watt",),
-        "Latency per queue depth": ("latency_mean_us", "latency_p99_us"),
-        "Throttled time per phase": ("throttled_s",),
-        "Temperature per phase": ("celsius_max",),
+        ("Total watts ± U", "A"): ("bar_text",),
+        ("Watts of each rail", "B"): ("watts_12V", "watts_3V3"),
+        ("IOPS per watt", "A"): ("iops_per_watt",),
+        ("Latency per queue depth", "A"): ("latency_mean_us",),
     }
-    for title, fields in panels.items():
-        found = {row["label"]: row for row in viewer.rows(title)}
-        assert found.keys() == written.keys(), title
+    by_bar = {phase["bar_label"]: phase for phase in written.values() if "4k" in phase["label"]}
+    viewer = Viewer(database, "labctl-power-per-qd", run=[run], workload=["randread 4k"])
+    for (title, ref), fields in panels.items():
+        found = {row["bar_label"]: row for row in viewer.rows(title, ref)}
+        assert found.keys() == by_bar.keys(), title
         for label, row in found.items():
             assert {name: row[name] for name in fields} == {
-                name: written[label][name] for name in fields
+                name: by_bar[label][name] for name in fields
             }
+    viewer = Viewer(database, "labctl-power-per-qd", run=[run])
     for row in viewer.rows("Every phase"):
         if row["label"] in written:
             shown = {name: value for name, value in row.items() if name not in ("time", "steady")}
@@ -159,35 +160,150 @@ def test_power_per_queue_depth_is_what_was_written(database: SampleDatabase) -> 
 
 def test_one_workload_holds_no_other(database: SampleDatabase) -> None:
     viewer = Viewer(database, "labctl-power-per-qd", workload=["write 128k"])
-    labels = {row["label"] for row in viewer.rows("Watts per queue depth")}
-    assert labels == {"write 128k QD1", "write 128k QD4", "write 128k QD32"}
-    depths = {row["qd"] for row in viewer.rows("Watts per queue depth")}
+    labels = {row["bar_label"] for row in viewer.rows("Total watts ± U")}
+    assert labels == {"QD1", "QD4", "QD32 throttled"}
+    depths = {row["qd"] for row in viewer.rows("Total watts ± U")}
     assert depths == {1, 4, 32}, "a number: it sorts as one"
 
 
-def test_the_overview_says_when_each_rig_was_last_heard_of(database: SampleDatabase) -> None:
-    viewer = Viewer(database, "labctl-overview")
-    rigs = {row["rig"]: row for row in viewer.rows("Rigs")}
-    ages_s = {rig: (database.now_ms - row["time"]) / 1000 for rig, row in rigs.items()}
-    assert ages_s["bench-1"] < 31
-    assert ages_s["bench-2"] == pytest.approx(3600, abs=31)
-    assert (rigs["bench-1"]["state"], rigs["bench-1"]["meters_ok"]) == ("running", 0)
-    outcomes = {row["rig"]: row for row in viewer.rows("Last outcome")}
-    assert outcomes["bench-2"]["severity"] == "error"
-    assert outcomes["bench-1"]["title"] == "run completed"
-    assert "bench-1" in outcomes["bench-1"]["run"]
+def test_a_phase_without_a_rail_keeps_its_place_and_has_no_bar(database: SampleDatabase) -> None:
+    viewer = Viewer(database, "labctl-power-per-qd", rig=["bench-2"], workload=["randread 4k"])
+    tiles = {row["bar_label"]: row["bar_text"] for row in viewer.rows("Total watts ± U")}
+    places = {row["bar_label"] for row in viewer.rows("Watts of each rail")}
+    bars = {row["bar_label"] for row in viewer.rows("Watts of each rail", "B")}
+    assert tiles.keys() == places
+    assert places - bars == {"QD2"}
+    assert tiles["QD2"].startswith("≥ ")
 
 
-def test_compare_puts_runs_or_drives_side_by_side(database: SampleDatabase) -> None:
+STATES = {"bench-1": 3, "bench-2": 1, "bench-3": 0, "bench-4": 4}
+"""Running; silent, although the last that it said was "idle"; ended in order; recording idle."""
+
+
+def test_a_tile_says_what_its_rig_does(database: SampleDatabase) -> None:
+    overview = Viewer(database, "labctl-overview")
+    assert overview.options["rig"] == [*STATES]
+    for rig, state in STATES.items():
+        tile = overview.at(rig=rig)
+        assert [row[rig] for row in tile.rows("", "A")] == [state]
+        on_its_page = Viewer(database, "labctl-rig-live", rig=[rig])
+        assert [row["state"] for row in on_its_page.rows("State")] == [state]
+    running, silent, ended, idle = (overview.at(rig=rig) for rig in STATES)
+    (load,) = running.rows("", "B")
+    assert re.fullmatch(r"QD32 \d+\.\d W \d\d °C", load["now"])
+    assert re.fullmatch(r"10/10, \d+ min left", load["phase"])
+    (job,) = running.rows("", "C")
+    assert (job["drive"], job["plan"]) == ("SN 001/A=1", "power-per-qd")
+    assert running.rows("", "D")[0]["throttled"] > database.now_ms - DAY_MS
+    assert running.rows("", "E")[0]["last run"] == "run completed"
+    assert silent.rows("", "B") == [], "what it drew when it was last heard of is not now"
+    assert silent.rows("", "E")[0]["last run"] == "run failed"
+    assert ended.rows("", "D") == ended.rows("", "E") == []
+    (load,) = idle.rows("", "B")
+    assert load["now"] == "1.10 W 38 °C"
+    (job,) = idle.rows("", "C")
+    assert (job["drive"], job["plan"]) == (None, "idle"), "no name, and not that of another drive"
+    assert idle.rows("", "E")[0]["last run"] == "run interrupted", "not that of an idle record"
+
+
+def test_throttling_counts_by_when_it_ended(database: SampleDatabase) -> None:
+    """It is stored with the time of its begin."""
+    for seconds, shown in ((3600, 1), (3610, 0)):
+        then = replace(database, now_ms=database.now_ms + 1000 * seconds)
+        assert len(Viewer(then, "labctl-overview").at(rig="bench-1").rows("", "D")) == shown
+
+
+def test_an_idle_record_is_no_run(database: SampleDatabase) -> None:
+    overview = Viewer(database, "labctl-overview")
+    assert [row["count"] for row in overview.rows("Runs")] == [2]
+    (newest,) = Viewer(database, "labctl-rig-live", rig=["bench-1"]).rows("Run")
+    assert newest["run"].endswith("bench-1_power-per-qd")
+    of_idle = Viewer(database, "labctl-rig-live", rig=["bench-4"])
+    assert of_idle.rows("Run") == [], "its run is older than a day"
+
+
+def test_throttling_is_listed_with_phase_cause_seconds_and_evidence(
+    database: SampleDatabase,
+) -> None:
+    for uid in ("labctl-overview", "labctl-rig-live", "labctl-power-per-qd"):
+        viewer = Viewer(database, uid)
+        (found, *_) = viewer.rows("Throttling", kind="table")
+        assert (found["phase"], found["duration_s"]) == ("write 128k QD32", 10)
+        assert found["title"] == "throttled: hot" and "71 °C" in found["text"]
+        (doubtful, *_) = viewer.rows("Throttling", "B", kind="table")
+        assert doubtful["phase"] == "randread 4k QD16"
+        assert doubtful["title"] == "cannot be excluded" and doubtful["text"]
+
+
+def test_heat_is_either_below_or_over_the_limit(database: SampleDatabase) -> None:
+    viewer = Viewer(database, "labctl-rig-live")
+    (over,) = viewer.rows("Heat")
+    assert over["over WCTEMP"] == pytest.approx(13.8, abs=0.5)
+    assert viewer.rows("Heat", "B") == []
+
+
+def test_what_is_of_now_was_heard_within_the_last_heartbeats(database: SampleDatabase) -> None:
+    """Nor is it the sum of two drives, of which one has taken the place of the other."""
+    live = Viewer(database, "labctl-rig-live")
+    (power,) = live.rows("Power now")
+    load = Viewer(database, "labctl-overview").at(rig="bench-1").rows("", "B")[0]["now"]
+    assert f"{power['total']:.3g} W" in load
+    later = Viewer(replace(database, now_ms=database.now_ms + 30_000), "labctl-rig-live")
+    assert [later.rows("Power now"), *(later.rows("Heat", ref) for ref in "AB")] == [[], [], []]
+
+
+def test_compare_puts_the_newest_runs_side_by_side_in_order(database: SampleDatabase) -> None:
     viewer = Viewer(database, "labctl-compare")
-    found = viewer.rows("Energy per gigabyte")
-    assert {row["series"] for row in found} == {str(p["run"]) for p in database.lab.phases}
+    runs = sorted({str(phase["run"]) for phase in database.lab.phases})
+    assert set(viewer.options["newest"]) == set(runs)
+    assert [viewer.options[f"r{number}"] for number in range(1, 5)] == [[run] for run in runs] + [
+        []
+    ]
     written = {(p["run"], p["label"]): p for p in database.lab.phases}
-    for row in found:
-        bytes_per_joule = written[row["series"], row["label"]]["bytes_per_joule"]
-        assert row["value"] == pytest.approx(1e9 / float(bytes_per_joule))
-    viewer.values["by"] = "drive"
-    assert {row["series"] for row in viewer.rows("Watts")} == {"SN 001/A=1", "SN-002"}
+    for place, run in enumerate(runs):
+        ref, slot = "ABC"[place], f"r{place + 1}"
+        found = {row["label"]: row[slot] for row in viewer.rows("Energy per gigabyte", ref)}
+        assert found
+        for label, value in found.items():
+            bytes_per_joule = written[run, label].get("bytes_per_joule")
+            assert value == (bytes_per_joule and pytest.approx(1e9 / float(bytes_per_joule)))
+        (named,) = viewer.rows("Runs", ref)
+        assert (named["no"], named["run"]) == (place + 1, run)
+    chosen = Viewer(database, "labctl-compare", run=runs[1:2])
+    assert [chosen.options[f"r{number}"] for number in (1, 2)] == [[runs[1]], []]
+    assert viewer.rows("Watts", "D") == []
+
+
+def test_a_run_that_was_resumed_is_one_run(database: SampleDatabase) -> None:
+    """A phase during which it was cut off began, has no result, and was done again."""
+    (resumed,) = {str(phase["run"]) for phase in database.lab.phases if phase["rig"] == "bench-2"}
+    begun = database.rows(f'SELECT "label", "outcome" FROM "phase" WHERE "run" = \'{resumed}\'')
+    assert [row["label"] for row in begun if not row["outcome"]] == [
+        "idle before",
+        "randread 4k QD1",
+    ]
+    compare = Viewer(database, "labctl-compare", run=[resumed])
+    assert [compare.options[f"r{number}"] for number in (1, 2)] == [[resumed], []]
+    for panel in ("Watts", "IOPS", "Numbers"):
+        labels = [row["label"] for row in compare.rows(panel)]
+        assert sorted(labels) == sorted({*labels}) and "randread 4k QD1" in labels, panel
+    bars = Viewer(database, "labctl-power-per-qd", run=[resumed], workload=["randread 4k"])
+    for panel in ("Total watts ± U", "Watts of each rail", "Watts of two runs"):
+        assert [row["qd"] for row in bars.rows(panel)] == [1, 2, 4, 8, 16], panel
+    for panel in ("Every phase", "More of every phase"):
+        labels = [row["label"] for row in bars.rows(panel)]
+        assert sorted(labels) == sorted({*labels}) and "idle before" in labels, panel
+
+
+def test_differences_are_against_the_first_run_with_the_repeatability_of_both(
+    database: SampleDatabase,
+) -> None:
+    viewer = Viewer(database, "labctl-compare")
+    rows = {row["label"]: row for row in viewer.rows("Difference against the first run, %")}
+    assert rows["randread 4k QD4"]["r2"] == pytest.approx(0.0)
+    assert rows["randread 4k QD4"]["± r2"] == pytest.approx(0.5 * 2**0.5)
+    assert "randread 4k QD2" not in rows, "the first run has no total there"
+    assert viewer.rows("Difference against the first run, %", "C") == [], "there is no fourth run"
 
 
 def test_alert_rules_fire_for_whom_they_should(database: SampleDatabase) -> None:
@@ -205,10 +321,12 @@ def test_alert_rules_fire_for_whom_they_should(database: SampleDatabase) -> None
         return dict(values)
 
     assert last_of_each_rig("labctl-over-wctemp")["bench-1"] > 0
-    assert last_of_each_rig("labctl-meter-silent") == {"bench-1": 1}
+    assert last_of_each_rig("labctl-meter-silent") == {"bench-1": 1, "bench-4": 0}
     assert last_of_each_rig("labctl-run-failed") == {}, "that run failed yesterday"
     heartbeats = last_of_each_rig("labctl-heartbeat-lost")
-    assert heartbeats == {"bench-1": pytest.approx(-1, abs=1.1), "bench-2": 1, "bench-3": 0}
+    for rig in ("bench-1", "bench-4"):
+        assert heartbeats.pop(rig) < 0.75, "what the rule fires above"
+    assert heartbeats == {"bench-2": 1, "bench-3": 0}
 
 
 _TAGS = ("time", "rig", "drive")
@@ -247,7 +365,9 @@ def test_grafana_shows_every_panel_without_an_error(
     ]
     page = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True).stdout
     panels = list(Viewer(sample_2, uid).panels())
-    assert not {panel["title"] for panel in panels if panel["title"] not in page}
+    assert not {
+        title for panel in panels if "$" not in (title := panel["title"]) and title not in page
+    }
     empty = {panel["fieldConfig"]["defaults"]["noValue"] for panel in panels}
     assert not {text for text in empty if " " in text and text in page}
     for trouble in ("No data", "Panel plugin not found", "Panel status error", "An error occurred"):

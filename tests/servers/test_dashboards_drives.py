@@ -39,26 +39,34 @@ async def test_several_drives_are_shown_one_at_a_time_and_all_together_first(
         assert sorted(row["iops"] for row in rows) == iops
 
 
+async def test_a_verdict_is_that_of_all_drives_and_is_listed_once(database: Database) -> None:
+    """With the name of the drive in its words; each drive's own are in the database beside it."""
+    for uid in ("labctl-rig-live", "labctl-overview", "labctl-power-per-qd"):
+        viewer = Viewer(database, uid, rig=["bench"])
+        listed = viewer.rows("Throttling", "B", kind="table")
+        found = [(row["phase"], row["text"].partition(":")[0]) for row in listed]
+        assert found == [("randread 4k QD4", "left"), ("randread 4k QD2", "left")], uid
+
+
 RUN = "2026-01-01T00-00-00Z_bench_made-up"
 
 
 LEFT, RIGHT = [1000, 2000], [4000, 8000]
-BARS: list[tuple[str, list[str], dict[str, list[int]]]] = [
-    ("run_part", [], {RUN: [5000, 10000]}),
-    ("drive", [], {TOGETHER: [5000, 10000]}),
-    ("run_part", ["S-left"], {f"{RUN} S-left": LEFT}),
-    ("run_part", ["S-left", "S-right"], {f"{RUN} S-left": LEFT, f"{RUN} S-right": RIGHT}),
-    ("drive", ["S-left", "S-right"], {"S-left": LEFT, "S-right": RIGHT}),
+BARS: list[tuple[list[str], dict[str, list[int]]]] = [
+    ([], {RUN: [5000, 10000]}),
+    (["S-left"], {f"{RUN} S-left": LEFT}),
+    (["S-left", "S-right"], {f"{RUN} S-left": LEFT, f"{RUN} S-right": RIGHT}),
 ]
-"""What stands side by side, the chosen drives (none: "All"), and the IOPS of each bar."""
+"""The chosen drives (none: "All"), what stands side by side, and the IOPS of each bar."""
 
 
 async def test_compare_never_mixes_a_run_with_its_parts(database: Database) -> None:
-    for side_by_side, drives, bars in BARS:
+    for drives, bars in BARS:
         viewer = Viewer(database, "labctl-compare", **({"drive": drives} if drives else {}))
-        viewer.values["by"] = side_by_side
-        found: dict[str, list[float]] = {}
-        for row in viewer.rows("IOPS"):
-            found.setdefault(row["series"], []).append(row["value"])
-        assert {name: sorted(values) for name, values in found.items()} == bars
+        found = {}
+        for place, slot in enumerate(("r1", "r2", "r3")):
+            rows = viewer.rows("IOPS", "ABC"[place])
+            for name in viewer.options[slot]:
+                found[name] = sorted(row[slot] for row in rows)
+        assert found == bars
         assert len(viewer.rows("Numbers")) == 2 * len(bars)

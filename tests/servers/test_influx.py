@@ -40,7 +40,9 @@ async def test_a_run_and_everything_twice(
     (shipped,) = await ship(run.path, [sink_of(run.path, influx, bucket, [])])
     expected = points_of(run.path)
     assert_same(influx.points(bucket), expected)
-    assert {key[0] for key in expected} == {"power", "temperature", "io", "phase", "event"}
+    assert {key[0] for key in expected} == {
+        *("power", "temperature", "io", "phase", "point", "event")
+    }
     await ship(run.path, [sink_of(run.path, influx, bucket, [], from_start=True)])
     assert_same(influx.points(bucket), expected)
     assert shipped.report.rejected == 0
@@ -65,6 +67,22 @@ async def test_what_the_whole_run_withdrew_is_no_longer_stored(
     assert stored.pop(kept) == of_another_run.fields
     assert_same(stored, expected)
     assert reported == []
+
+
+async def test_a_phase_of_an_older_schema_is_replaced(
+    influx: InfluxServer, bucket: str, tmp_path: Path
+) -> None:
+    """Its axes were tags: beside the same phase as it is now it would count twice."""
+    run = synthetic_run.build(tmp_path, synthetic_run.Bench())
+    expected = points_of(run.path)
+    (name, tags, t_ns), _ = next(item for item in expected.items() if item[0][0] == "phase")
+    old_tags = {**dict(tags), "pattern": "randread", "queue_depth": "8", "jobs": "1"}
+    old = Point(name, old_tags, t_ns, {"watts": 7.0})
+    settings = InfluxSettings(url=influx.url, org=ORG, bucket=bucket)
+    async with InfluxWriter(settings, tmp_path / "rejects", print, QUICK) as writer:
+        await writer.store([str(line(old))])
+    await ship(run.path, [sink_of(run.path, influx, bucket, [])])
+    assert_same(influx.points(bucket), expected)
 
 
 async def test_a_bin_that_comes_again_is_never_overtaken_by_what_it_was(tmp_path: Path) -> None:

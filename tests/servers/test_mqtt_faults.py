@@ -36,14 +36,6 @@ pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PAT
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    server = Mosquitto(tmp_path / "broker")
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Mosquitto]:
     server = Mosquitto(tmp_path / "broker", with_password=True)
     server.start()
@@ -143,7 +135,7 @@ async def test_the_last_will_after_sigkill_and_the_rest_sent_later(
         run.grow(1e9)
         await ship(run.path, [sink_of(run, broker, [], live=False)])
         await listener.until_ids(events_of(run))
-        assert b"online" not in [text for _, text, _ in listener.heard[-5:]]
+        assert b"online" not in [text for _, text, _ in listener.received[-5:]]
         state = json.loads((await retained(broker))["labctl/bench/state"])
         assert (state["state"], state["outcome"]) == ("idle", "completed")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,12 @@ from instruments.instrument import Instrument
 from instruments.reading import Batch, Block, ClockPair, Status
 from labctl.capture.meters.acquisition import Owner, State
 from tests.servers.mqtt_server import PASSWORD, USER, Mosquitto, mosquitto
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")
 
 TOPIC = "tele/plug 1/SENSOR"
 WITHIN_S = 20.0
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    server = Mosquitto(tmp_path / "broker")
-    server.start()
-    yield server
-    server.kill()
 
 
 def plug(server: Mosquitto, **changes: Any) -> Instrument:
@@ -65,13 +57,6 @@ def next_of(instrument: Instrument) -> Batch:
         if batch.blocks or batch.statuses:
             return batch
     raise AssertionError("nothing was read")
-
-
-def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_values_at_the_time_of_their_arrival(broker: Mosquitto) -> None:

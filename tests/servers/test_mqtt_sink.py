@@ -1,4 +1,4 @@
-"""What a real Mosquitto is told of a run."""
+"""What a real Mosquitto receives of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from labctl.service.runs.shipping import ship
 from labctl.sinks.mqtt.retained_topics import forget
 from labctl.sinks.mqtt.sink import MqttSink
 from labctl.sinks.mqtt.topics import level
+from tests.json_schemas import validate
 from tests.servers.influx_run import MadeRun, S
 from tests.servers.mqtt_run import (
     LIMIT_S,
@@ -37,14 +37,6 @@ from tests.unit.several_drives import several
 pytestmark = pytest.mark.skipif(mosquitto() is None, reason="no mosquitto on PATH or in /usr/sbin")
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    server = Mosquitto(tmp_path / "broker")
-    server.start()
-    yield server
-    server.kill()
-
-
 async def test_each_of_several_drives_is_reported_below_its_name(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
@@ -56,10 +48,10 @@ async def test_each_of_several_drives_is_reported_below_its_name(
         for kind in ("drive/left/io/read", "drive/right/io/read", "io/read"):
             await listener.until_reported(f"labctl/bench/{kind}")
         base = "labctl/bench/drive"
-        await listener.until(lambda: len(listener.said(f"{base}/right/result")) >= 3)
-        left = {one["index"]: one for one in listener.said(f"{base}/left/result")}
-        right = {one["index"]: one for one in listener.said(f"{base}/right/result")}
-        whole = {one["index"]: one for one in listener.said("labctl/bench/result")}
+        await listener.until(lambda: len(listener.objects_on(f"{base}/right/result")) >= 3)
+        left = {one["index"]: one for one in listener.objects_on(f"{base}/left/result")}
+        right = {one["index"]: one for one in listener.objects_on(f"{base}/right/result")}
+        whole = {one["index"]: one for one in listener.objects_on("labctl/bench/result")}
         last = {name: json.loads(text) for name, text in listener.last().items() if b"{" in text}
     assert (left[2]["iops"], right[2]["iops"], whole[2]["iops"]) == (2000, 8000, 10000)
     assert (right[2]["name"], right[2]["drive"]) == ("right", "S-right")
@@ -81,6 +73,7 @@ async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> Non
             assert now["labctl/bench/availability"] == b"online"
             state = json.loads(now["labctl/bench/state"])
             assert (state["state"], state["rig"], state["run"]) == ("running", "bench", run.run_id)
+            assert "labctl/bench/last_run" not in now, "it is not over"
             phase = json.loads(now["labctl/bench/phase"])
             assert (phase["active"], phase["index"], phase["phases"]) == (True, 0, 2)
             assert "labctl/bench/power/12V" not in now, "a live value is nothing for later"
@@ -88,20 +81,24 @@ async def test_a_run_as_it_is_followed(broker: Mosquitto, tmp_path: Path) -> Non
             await listener.until_reported(f"labctl/bench/{kind}")
         await listener.until_ids(events_of(run))
         await listener.until(
-            lambda: {result["index"] for result in listener.said("labctl/bench/result")} == {0, 1}
+            lambda: (
+                {result["index"] for result in listener.objects_on("labctl/bench/result")} == {0, 1}
+            )
         )
         last = {name: json.loads(text) for name, text in listener.last().items() if b"{" in text}
     after = await retained(broker)
     assert after["labctl/bench/availability"] == b"offline"
     state = json.loads(after["labctl/bench/state"])
     assert (state["state"], state["outcome"]) == ("idle", "completed")
+    last_run = json.loads(after["labctl/bench/last_run"])
+    assert (last_run["run"], last_run["outcome"]) == (run.run_id, "completed")
     assert json.loads(after["labctl/bench/phase"])["active"] is False
     power = last["labctl/bench/power/12V"]
     assert power["watts"] == pytest.approx(12 * 0.5, rel=0.2)
     assert power["watts_min"] <= power["watts"] <= power["watts_max"]
     assert last["labctl/bench/temperature/composite"]["celsius"] == pytest.approx(50, rel=0.3)
     assert last["labctl/bench/io/read"]["iops"] == pytest.approx(1e5, rel=0.3)
-    results = {result["index"]: result for result in listener.said("labctl/bench/result")}
+    results = {result["index"]: result for result in listener.objects_on("labctl/bench/result")}
     assert results[1]["queue_depth"] == 32 and results[1]["watts_12V"] > 0
     ids = listener.ids
     assert len(ids) == events_of(run) and set(ids.values()) == {1}
@@ -126,6 +123,34 @@ async def test_an_old_run_does_not_speak_for_the_rig(broker: Mosquitto, tmp_path
         assert reported["labctl/bench/availability"] == b"online"
 
 
+async def test_a_record_of_an_idle_rig_is_no_run(broker: Mosquitto, tmp_path: Path) -> None:
+    """What came of the last run stays known while the meters are recorded without one."""
+    run = MadeRun(tmp_path, run_id="a-run").whole()
+    idle = MadeRun(tmp_path, run_id="a_idle", epoch_ns=run.epoch_ns + 60 * S, phases=())
+    async with asyncio.timeout(LIMIT_S), Listener(broker) as listener:
+        await ship(run.path, [sink_of(run, broker, [], live=False)])
+        async with Grown(idle, sink_of(idle, broker, [])):
+            idle.grow(4.0)
+            await listener.until_reported("labctl/bench/heartbeat")
+        await ship(idle.path, [sink_of(idle, broker, [], live=False)])
+        await listener.until_ids(events_of(run) + events_of(idle))
+        states = listener.objects_on("labctl/bench/state")
+    assert {one["state"] for one in states if one["run"] == "a_idle"} == {"idle"}
+    last_run = json.loads((await retained(broker))["labctl/bench/last_run"])
+    assert (last_run["run"], last_run["outcome"]) == ("a-run", "completed")
+
+
+async def test_a_run_sent_late_says_how_it_ended_unless_a_later_one_did(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    first = MadeRun(tmp_path, run_id="first").whole()
+    second = MadeRun(tmp_path, run_id="second", epoch_ns=first.epoch_ns + 3600 * S).whole()
+    for run in (second, first):
+        await ship(run.path, [sink_of(run, broker, [], live=False)])
+    last_run = json.loads((await retained(broker))["labctl/bench/last_run"])
+    assert last_run["run"] == "second"
+
+
 async def test_who_else_goes_offline_does_not_take_this_one_along(
     broker: Mosquitto, tmp_path: Path
 ) -> None:
@@ -139,7 +164,7 @@ async def test_who_else_goes_offline_does_not_take_this_one_along(
         async with Grown(other, sink_of(other, broker, [])):
             pass
         topic = "labctl/bench/availability"
-        await listener.until(lambda: (topic, b"offline", False) in listener.heard)
+        await listener.until(lambda: (topic, b"offline", False) in listener.received)
         await listener.until(lambda: listener.last()[topic] == b"online")
     assert (await retained(broker))["labctl/bench/availability"] == b"offline"
 
@@ -194,13 +219,13 @@ async def test_names_of_any_kind(broker: Mosquitto, tmp_path: Path) -> None:
                 run.grow(2.0)
                 base = f"labctl/{level(text)}"
                 await listener.until_reported(f"{base}/power/{level(text)}")
-            mine = {name for name, _, _ in listener.heard if name.startswith(f"{base}/")}
+            mine = {name for name, _, _ in listener.received if name.startswith(f"{base}/")}
             assert all(topic.count("/") <= 3 for topic in mine)
             await listener.until_reported(f"{base}/event/{level(text)}")
             await listener.until_reported(f"{base}/state")
-            (event,) = listener.said(f"{base}/event/{level(text)}")
+            (event,) = listener.objects_on(f"{base}/event/{level(text)}")
             assert event["kind"] == text and len(event["text"].encode()) <= 4_096
-            assert listener.said(f"{base}/state")[-1]["rig"] == text
+            assert listener.objects_on(f"{base}/state")[-1]["rig"] == text
 
 
 async def test_values_that_are_no_numbers(broker: Mosquitto, tmp_path: Path) -> None:
@@ -212,9 +237,9 @@ async def test_values_that_are_no_numbers(broker: Mosquitto, tmp_path: Path) -> 
         await ship(run.path, [sink_of(run, broker, [])], over=asyncio.Event())
         await listener.until_reported("labctl/bench/power/12V")
         await listener.until_ids(events_of(run))
-    for text in [text for _, text, _ in listener.heard if b"{" in text]:
+    for text in [text for _, text, _ in listener.received if b"{" in text]:
         json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert "watts" not in listener.said("labctl/bench/power/12V")[-1]
+    assert "watts" not in listener.objects_on("labctl/bench/power/12V")[-1]
 
 
 async def test_home_assistant_learns_of_the_rig_and_forgets_it(
@@ -229,17 +254,17 @@ async def test_home_assistant_learns_of_the_rig_and_forgets_it(
             announced = await retained(broker, "homeassistant/#")
         kinds = Counter(topic.split("/")[1] for topic in announced)
         assert kinds == {"sensor": 2 * 3 + 1 + 3, "binary_sensor": 1}
-        said = listener.last()
+        last = listener.last()
         for topic, text in announced.items():
             entity = json.loads(text)
             assert topic.split("/")[3] in entity["unique_id"]
             assert entity["availability_topic"] == "labctl/bench/availability"
-            assert entity["state_topic"] in said, topic
+            assert entity["state_topic"] in last, topic
             assert entity["device"]["identifiers"] == ["labctl_bench"]
         watts = json.loads(announced["homeassistant/sensor/labctl_bench/12V_watts/config"])
         assert (watts["device_class"], watts["unit_of_measurement"]) == ("power", "W")
         assert watts["value_template"] == "{{ value_json.watts | default('None') }}"
-        assert "watts" in json.loads(said[watts["state_topic"]])
+        assert "watts" in json.loads(last[watts["state_topic"]])
         kept = await retained(broker, "#")
         assert kept.keys() > announced.keys()
         assert await forget(settings_of(broker), "another") == 0
@@ -262,7 +287,9 @@ async def test_the_command_forgets_a_rig_that_has_no_file(
         assert kept
         await asyncio.to_thread(forget_rig, "gone, long ago", json_output=True)
         assert await retained(broker, "#") == {}
-    assert json.loads(capsys.readouterr().out)["forgotten"] == len(kept)
+    reported = json.loads(capsys.readouterr().out)
+    validate("mqtt-forget", reported)
+    assert reported["forgotten"] == len(kept)
 
 
 def test_the_command_without_a_broker_says_what_to_write() -> None:

@@ -22,14 +22,14 @@ class Receiver:
     """An HTTP server that takes whatever comes."""
 
     def __init__(self, port: int = 0) -> None:
-        self.heard: list[tuple[str, bytes]] = []
+        self.received: list[tuple[str, bytes]] = []
         self.answer = 200
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                receiver.heard.append((self.path, self.rfile.read(length)))
+                receiver.received.append((self.path, self.rfile.read(length)))
                 self.send_response(receiver.answer)
                 self.send_header("Content-Length", "2")
                 self.end_headers()
@@ -82,7 +82,7 @@ def test_each_kind_of_notice_reaches_a_webhook(
     sender = notices(folder, f"json://127.0.0.1:{receiver.port}/hook")
     sender.add(kind, "bench: short failed", "job 7: fio died")
     sender.deliver_once()
-    ((path, body),) = receiver.heard
+    ((path, body),) = receiver.received
     message = json.loads(body)
     assert path == "/hook"
     assert message["title"] == "bench: short failed" and message["message"] == "job 7: fio died"
@@ -93,7 +93,7 @@ def test_a_notice_reaches_ntfy(receiver: Receiver, folder: Path) -> None:
     sender = notices(folder, f"ntfy://127.0.0.1:{receiver.port}/lab")
     sender.add(NoticeKind.GUARD_TRIPPED, "bench: too hot", "82 °C")
     sender.deliver_once()
-    message = json.loads(receiver.heard[0][1])
+    message = json.loads(receiver.received[0][1])
     assert (
         message["topic"] == "lab"
         and message["title"] == "bench: too hot"
@@ -136,7 +136,7 @@ def test_while_the_network_is_away_a_notice_waits_and_then_comes_once(folder: Pa
         make_due(folder)
         again.deliver_once()
         again.deliver_once()
-        assert len(server.heard) == 1
+        assert len(server.received) == 1
     finally:
         server.stop()
     assert waiting(folder) == []
@@ -150,7 +150,7 @@ def test_who_has_a_notice_does_not_get_it_again_because_another_has_not(
     for _ in range(3):
         make_due(folder)
         sender.deliver_once()
-    assert len(receiver.heard) == 1
+    assert len(receiver.received) == 1
 
 
 def test_a_server_that_refuses_is_asked_again_with_pauses(receiver: Receiver, folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_server_that_refuses_is_asked_again_with_pauses(receiver: Receiver, fo
     sender.add(NoticeKind.FAILED, "title", "text")
     sender.deliver_once()
     sender.deliver_once()
-    assert len(receiver.heard) == 1  # the second look came too early
+    assert len(receiver.received) == 1  # the second look came too early
     receiver.answer = 200
     make_due(folder)
     sender.deliver_once()

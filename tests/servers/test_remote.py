@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.screen import Screen
 
+from labctl.cli.overnight import status
 from labctl.cli.overnight.watch import REMOTE_KEYS, ScreenState, remote_screen
 from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.runs.shipping import ship
-from labctl.service.status.broker_rigs import MOST_NAMES, RemoteRigs
+from labctl.service.status.broker_rigs import MOST_NAMES, MOST_RIGS, RemoteRigs
 from labctl.sinks.follow.phase_points import started_point
 from labctl.sinks.mqtt.messages import RigMessages
 from tests.forked_labctl import labctl
+from tests.json_schemas import validate
 from tests.servers.influx_run import MadeRun
 from tests.servers.mqtt_run import sink_of
 from tests.servers.mqtt_server import Mosquitto, free_port, mosquitto
@@ -35,9 +38,12 @@ async def test_a_rig_that_reported_itself_is_shown(tmp_path: Path) -> None:
         run = MadeRun(tmp_path / "runs").whole()
         await ship(run.path, [sink_of(run, server, [], live=False)])
         done = labctl("status", "--broker", f"127.0.0.1:{server.port}")
-        assert done.returncode == 0 and "bench: " in done.stdout, done.stderr
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("1 rig: 1 offline\nrig ") and "completed" in done.stdout
         data = json.loads(labctl("status", "--broker", f"127.0.0.1:{server.port}", "--json").stdout)
+        validate("status-broker", data)
         assert data[0]["rig"] == "bench" and data[0]["state"]["plan"]
+        assert (data[0]["condition"], data[0]["last_run"]["outcome"]) == ("offline", "completed")
     finally:
         server.kill()
 
@@ -48,7 +54,7 @@ def test_a_broker_that_is_away_is_one_message() -> None:
     assert "cannot be reached" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("broker", ["host:99999999", "host:x", "host:²", "host:-1", ""])
+@pytest.mark.parametrize("broker", ["host:99999999", "host:x", "host:²", "host:-1"])
 def test_an_address_that_is_none_is_one_message(broker: str) -> None:
     done = labctl("status", "--broker", broker)
     assert done.returncode == 2 and "HOST[:PORT]" in done.stderr, done.stderr
@@ -88,8 +94,40 @@ def shown(rigs: RemoteRigs) -> str:
     """The picture of ``labctl watch --broker`` on a terminal of 80 by 24."""
     out = io.StringIO()
     console = Console(file=out, width=80, height=24, color_system=None)
-    console.print(Screen(remote_screen(rigs.rigs(), ScreenState())))
+    console.print(Screen(remote_screen(rigs, ScreenState())))
     return out.getvalue()
+
+
+def test_of_many_rigs_those_that_need_somebody_are_on_the_screen() -> None:
+    rigs = RemoteRigs("labctl")
+    for number in range(40):
+        rigs.take(f"labctl/bench-{number:02d}/availability", b"online")
+        rigs.take(f"labctl/bench-{number:02d}/state", b'{"state": "running"}')
+    rigs.take("labctl/bench-33/heartbeat", b'{"t_ns": 5, "meters_ok": true}')
+    lines = shown(rigs).splitlines()
+    assert lines[0].startswith("40 rigs: 1 in trouble, 39 running")
+    assert lines[2].startswith("bench-33") and "SILENT" in lines[2]
+    assert "more lines" in "".join(lines) and lines[23].strip() == REMOTE_KEYS
+
+
+def test_a_rig_that_is_left_out_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rigs = RemoteRigs("labctl")
+    for number in range(MOST_RIGS):
+        rigs.take(f"labctl/bench-{number:03d}/availability", b"online")
+    assert shown(rigs).startswith("200 rigs: ")
+    rigs.take("labctl/one-more/state", b'{"state": "running"}')  # lost: it would be the first
+    lines = shown(rigs).splitlines()
+    assert lines[0].startswith("! more than 200 rigs") and lines[1].startswith("200 rigs: ")
+    monkeypatch.setattr(status, "LISTEN_S", 0.0)
+    listener = SimpleNamespace(rigs=rigs, close=lambda: None)
+    monkeypatch.setattr(status, "listen", lambda broker, errors: listener)
+    status.print_status("broker")
+    assert capsys.readouterr().out.splitlines()[0] == lines[0].rstrip()
+    status.print_status("broker", json_output=True)
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)) == 200 and err == f"{lines[0].rstrip()}\n"
 
 
 @pytest.mark.parametrize("role", list(Role))

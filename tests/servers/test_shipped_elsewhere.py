@@ -65,9 +65,9 @@ class Place:
             message = (error.stderr or b"").decode()
             return subprocess.CompletedProcess(error.args, 124, "", message)
 
-    def nothing_told(self) -> None:
-        """The stranger's servers heard of nobody."""
-        assert (self.theirs.tokens, self.broker.heard) == ([], [])
+    def nothing_received(self) -> None:
+        """The stranger's servers received nothing."""
+        assert (self.theirs.tokens, self.broker.received) == ([], [])
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_runs_go_where_this_machine_says_with_its_token(place: Place, rig: str) 
     run = place.record(influx(place.theirs.url) + mqtt(place.broker.port, 'user = "u"\n'))
     done = place.labctl("ship", str(run))
     assert done.returncode == 0, done.stderr
-    place.nothing_told()
+    place.nothing_received()
     assert place.ours.tokens and set(place.ours.tokens) == {f"Token {SITE_TOKEN}"}
 
 
@@ -122,10 +122,10 @@ def test_no_file_that_a_record_names_is_opened(place: Place, named: str) -> None
     (run / "relative").write_text(PRECIOUS)
     alone = place.labctl("ship", str(run), cwd=run)
     assert alone.returncode == 2 and "--to" in alone.stderr, alone.stderr
-    place.nothing_told()
+    place.nothing_received()
     place.site(influx(place.ours.url))
     assert place.labctl("ship", str(run), cwd=run).returncode == 0
-    place.nothing_told()
+    place.nothing_received()
     assert set(place.ours.tokens) == {""}
 
 
@@ -145,7 +145,7 @@ def test_secrets_without_an_address_stay_here(place: Place, site: str) -> None:
     done = place.labctl("ship", str(run))
     assert done.returncode == 2 and "sinks." in done.stderr, done.stderr
     assert SITE_TOKEN not in done.stderr + done.stdout
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_a_password_for_the_broker_stays_with_the_broker(place: Place) -> None:
@@ -155,8 +155,8 @@ def test_a_password_for_the_broker_stays_with_the_broker(place: Place) -> None:
         place.site(mqtt(own.port, f'user = "lab"\npassword_file = "{secret}"\n'))
         run = place.record(mqtt(place.broker.port, 'user = "theirs"\n'))
         place.labctl("ship", str(run))
-        place.nothing_told()
-        assert any(SITE_TOKEN.encode() in message for message in own.heard)
+        place.nothing_received()
+        assert any(SITE_TOKEN.encode() in message for message in own.received)
 
 
 @pytest.mark.skipif(mosquitto() is None, reason="mosquitto is not installed")
@@ -172,8 +172,8 @@ async def test_the_sites_broker_gets_a_strangers_run(place: Place) -> None:
         async with Listener(server, username=USER, password=PASSWORD) as listener:
             done = await asyncio.to_thread(place.labctl, "ship", str(run))
             assert done.returncode == 0, done.stderr
-            assert any(topic.startswith("labctl/bench/") for topic, _, _ in listener.heard)
-        place.nothing_told()
+            assert any(topic.startswith("labctl/bench/") for topic, _, _ in listener.received)
+        place.nothing_received()
     finally:
         server.kill()
 
@@ -187,7 +187,7 @@ def test_a_rig_that_is_named_says_where(place: Place) -> None:
         done = place.labctl("ship", str(run), "--rig", name, "--from-start")
         assert done.returncode == 0, done.stderr
         assert set(place.ours.tokens[before:]) == {f"Token {SITE_TOKEN}"}
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_a_rig_inside_of_the_record_is_not_this_machines(place: Place) -> None:
@@ -196,7 +196,7 @@ def test_a_rig_inside_of_the_record_is_not_this_machines(place: Place) -> None:
     (run / "rigs" / "bench.toml").write_text(RIG + influx(place.theirs.url))
     place.environment[TOKEN_VARIABLE] = SITE_TOKEN
     assert place.labctl("ship", ".", cwd=run).returncode == 2
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_an_address_that_is_typed_gets_what_belongs_to_it(place: Place) -> None:
@@ -212,7 +212,7 @@ def test_an_address_that_is_typed_gets_what_belongs_to_it(place: Place) -> None:
         assert set(typed.tokens) == {"", "Token typed"}
     done = place.labctl("ship", str(run), "--to", f"{place.ours.url}?bucket=other")
     assert set(place.ours.tokens) == {f"Token {SITE_TOKEN}"}
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_a_rigs_other_server_does_not_get_the_sites_token(place: Place) -> None:
@@ -236,7 +236,7 @@ def test_a_redirection_gets_no_token(place: Place) -> None:
         done = place.labctl("ship", str(run))
         assert set(moved.tokens) == {f"Token {SITE_TOKEN}"}
         assert "307" in done.stderr
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_a_bundle_is_only_read(place: Place) -> None:
@@ -247,7 +247,7 @@ def test_a_bundle_is_only_read(place: Place) -> None:
     done = place.labctl("verify", str(bundle))
     assert done.returncode == 0, done.stdout + done.stderr
     assert place.labctl("ship", str(bundle)).returncode == 1
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_what_is_kept_until_it_was_shipped_is_decided_without_asking_anybody(place: Place) -> None:
@@ -259,11 +259,13 @@ def test_what_is_kept_until_it_was_shipped_is_decided_without_asking_anybody(pla
     place.rig("")
     place.labctl("tidy", "--runs", str(run.parent), "--delete-after", "1")
     assert not run.exists(), "the rig of this machine sends nothing"
-    place.nothing_told()
+    place.nothing_received()
 
 
 def test_another_broker_than_the_sites_does_not_get_its_password(place: Place) -> None:
     secret = place.file("password", SITE_TOKEN)
     place.site(mqtt(1, f'user = "lab"\npassword_file = "{secret}"\n'))
     place.labctl("status", "--broker", f"127.0.0.1:{place.broker.port}")
-    assert place.broker.heard and not any(SITE_TOKEN.encode() in it for it in place.broker.heard)
+    assert place.broker.received and not any(
+        SITE_TOKEN.encode() in it for it in place.broker.received
+    )

@@ -105,11 +105,11 @@ def lines_of(kind: str, seed: int, busy: bool) -> Iterator[str]:
     for item in summary.measured:
         begin_ns = to_monotonic(item.begin_ns)
         true = joined_levels(truth, begin_ns, to_monotonic(item.end_ns))
-        told = ", ".join(
+        spans = ", ".join(
             f"{(a - begin_ns) / 1e9:.1f} to {(b - begin_ns) / 1e9:.1f} s" for a, b in true
         )
         judged = item.throttling.verdict if item.throttling is not None else ""
-        yield f"{kind} {seed} {item.phase.label}: throttled {told or 'never'}; {judged}"
+        yield f"{kind} {seed} {item.phase.label}: throttled {spans or 'never'}; {judged}"
         for one in summary.throttling:
             if one.phase_index == item.phase.index:
                 low, high = ((t - item.begin_ns) / 1e9 for t in (one.begin_ns, one.end_ns))

@@ -37,19 +37,19 @@ def miscounted_of(
         numbers = np.rint((inside * 1e-9 - aperture_s / 2) / interval_s).astype(int)
         missing += int(numbers[-1]) + 1 - int(numbers[0]) - len(np.unique(numbers))
         twice += len(numbers) - len(np.unique(numbers))
-    told = sum(
+    counted = sum(
         int(event.data.get("count", 0))
         for event in events
         if event.kind == "status" and event.data.get("channel") == CHANNEL
     )
     lines = [f"{twice} readings of {CHANNEL} are there twice"] * bool(twice)
-    # A kill takes the count of a status that was on with it: then holes may be more than told.
-    if missing > told and not told_nothing_of_end(events):
-        lines.append(f"{missing} readings of {CHANNEL} are missing, {told} are told")
+    # A kill takes the count of a status that was on with it: then more may be missing than counted.
+    if missing > counted and not cut_off_in_a_status(events):
+        lines.append(f"{missing} readings of {CHANNEL} are missing, {counted} are counted")
     return lines
 
 
-def told_nothing_of_end(events: Sequence[Event]) -> bool:
+def cut_off_in_a_status(events: Sequence[Event]) -> bool:
     """Whether a status of the channel was on when the run was cut off."""
     kinds = [
         event.kind

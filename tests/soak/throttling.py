@@ -27,8 +27,8 @@ def table(title: str, found: Score) -> str:
     """What was found, by cause, and what was missed or made up, a line each."""
     lines = [f"{title}; longer than 3 s, begin and end within 2 s"]
     for cause, wanted in found.wanted.items():
-        placed, told = found.placed[cause] / wanted, found.recall(cause)
-        lines.append(f"  {cause:<20} {wanted:>5} found {placed:6.1%} cause told {told:6.1%}")
+        placed, recalled = found.placed[cause] / wanted, found.recall(cause)
+        lines.append(f"  {cause:<20} {wanted:>5} found {placed:6.1%} cause told {recalled:6.1%}")
     lines.append(f"  made up {len(found.invented)}, called throttling {len(found.accused)}")
     return "\n".join([*lines, *(f"  {line}" for line in (*found.missed, *found.accused))])
 

@@ -17,7 +17,16 @@ from typing import Self
 import psutil
 import pytest
 
+from instruments.simulated.bench import Bench
+
 HOST = "bench"
+
+
+def rig_on_host(bench: Bench, folder: Path) -> Path:
+    """The rig of a bench with its drive on that host, as a file in ``folder``."""
+    file = folder / "rig.toml"
+    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
+    return file
 
 
 class Sshd:
@@ -110,6 +119,13 @@ KbdInteractiveAuthentication no
                 if process.name().startswith("sshd"):
                     sessions.append(process)
         return sessions
+
+    def wait_for_no_session(self) -> None:
+        """A client that has ended is one that sshd has yet to see."""
+        deadline = time.monotonic() + 20
+        while left := self.sessions():
+            assert time.monotonic() < deadline, left
+            time.sleep(0.05)
 
     def signal_sessions(self, number: signal.Signals) -> None:
         """Send a signal to every process that serves a connection."""

@@ -12,7 +12,7 @@ from labctl.config.plan import load_plan
 from labctl.config.rig import Rig, load_rig
 from labctl.service.doctor.checks import Level
 from labctl.service.doctor.examination import examine
-from tests.ssh.sshd import HOST, Sshd
+from tests.ssh.sshd import HOST, Sshd, rig_on_host
 
 pytestmark = pytest.mark.bench
 
@@ -25,19 +25,17 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture
 def rig(bench: Bench, tmp_path: Path) -> Rig:
-    file = tmp_path / "rig.toml"
-    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
-    return load_rig(file)
+    return load_rig(rig_on_host(bench, tmp_path))
 
 
 def test_the_host_is_asked_and_its_clock_measured(sshd: Sshd, rig: Rig, tmp_path: Path) -> None:
     plan, _ = load_plan("demo")
     found = examine(rig, plan, tmp_path / "runs")
     assert found.exit_code == 0, found.checks
-    said = {check.subject: check for check in found.checks if check.level is Level.OK}
-    assert f"{HOST} is 0.00" in said["clock"].text
+    good = {check.subject: check for check in found.checks if check.level is Level.OK}
+    assert f"{HOST} is 0.00" in good["clock"].text
     assert any(check.text.startswith("fio-") for check in found.checks)
-    assert sshd.sessions() == []
+    sshd.wait_for_no_session()
 
 
 def test_a_host_that_is_away_is_one_trouble_and_the_meters_are_still_checked(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from instruments.simulated.bench import Bench, configure
+from labctl.capture.host import remote_host
 from labctl.capture.host.programs import Programs
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.stopping import StopRequest
@@ -23,11 +24,13 @@ from labctl.capture.run.run import Run
 from labctl.capture.run.run_end import StoppedBeforehand
 from labctl.config.plan import parse_plan
 from labctl.config.rig import load_rig
+from labctl.errors import NOT_NOW
+from labctl.record.events import EventKind
 from labctl.record.reader import RunRecord, find_runs
 from tests.faults.conftest import SLOW
 from tests.faults.resumed_run import WITHIN_S
 from tests.faults.test_runs import command
-from tests.ssh.sshd import HOST, Sshd
+from tests.ssh.sshd import HOST, Sshd, rig_on_host
 from tests.ssh.test_runs_over_ssh import nothing_left
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
@@ -70,14 +73,12 @@ def in_loop(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
 
 
 def made(bench: Bench, tmp_path: Path) -> Run:
-    file = tmp_path / "rig.toml"
-    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
-    rig, plan = load_rig(file), parse_plan(PLAN, "one.toml")
+    rig, plan = load_rig(rig_on_host(bench, tmp_path)), parse_plan(PLAN, "one.toml")
     work = planned_work(rig, plan)
     return Run(rig, plan, PLAN, work, tmp_path / "runs", lambda event: None)
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_whatever_raises_nothing_is_left_there(
     bench: Bench,
     tmp_path: Path,
@@ -106,31 +107,36 @@ async def test_whatever_raises_nothing_is_left_there(
     assert in_loop == []
 
 
-async def test_a_stop_during_the_first_connection_ends_it(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other end takes the connection, and then says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The port of a host that takes the connection, and then sends nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
         config = tmp_path / "config"
         config.write_text(
-            f"Host {HOST}\n HostName 127.0.0.1\n Port {silent.getsockname()[1]}\n"
+            f"Host {HOST}\n HostName 127.0.0.1\n Port {server.getsockname()[1]}\n"
             " UserKnownHostsFile /dev/null\n"
         )
         monkeypatch.setenv("LABCTL_SSH_CONFIG", str(config))
-        run = await asyncio.to_thread(made, bench, tmp_path)
-        stop = StopRequest()
-        task: asyncio.Task[Any] = asyncio.create_task(run.execute(stop))
-        connection, _ = await asyncio.to_thread(silent.accept)
-        stop.ask("aborted", "Ctrl-C", 130)
-        with pytest.raises(StoppedBeforehand, match="Ctrl-C"):
-            await task
-        connection.close()
+        yield server
+
+
+async def test_a_stop_during_the_first_connection_ends_it(
+    bench: Bench, tmp_path: Path, silent: socket.socket
+) -> None:
+    run = await asyncio.to_thread(made, bench, tmp_path)
+    stop = StopRequest()
+    task: asyncio.Task[Any] = asyncio.create_task(run.execute(stop))
+    connection, _ = await asyncio.to_thread(silent.accept)
+    stop.ask("aborted", "Ctrl-C", 130)
+    with pytest.raises(StoppedBeforehand, match="Ctrl-C"):
+        await task
+    connection.close()
     assert find_runs(tmp_path / "runs") == []
 
 
 @pytest.mark.parametrize("sized", [True, False])
 def test_ctrl_c_works_from_the_first_connection_on(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sized: bool
+    bench: Bench, tmp_path: Path, silent: socket.socket, sized: bool
 ) -> None:
     """The first question is for the drive's size, where the rig does not say it."""
     text = bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"')
@@ -142,25 +148,41 @@ def test_ctrl_c_works_from_the_first_connection_on(
     rig, plan = tmp_path / "rig.toml", tmp_path / "one.toml"
     rig.write_text(text)
     plan.write_text(PLAN)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        config = tmp_path / "config"
-        config.write_text(
-            f"Host {HOST}\n HostName 127.0.0.1\n Port {silent.getsockname()[1]}\n"
-            " UserKnownHostsFile /dev/null\n"
-        )
-        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(config))
-        process = subprocess.Popen(
-            command(rig, plan, tmp_path / "runs"),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        silent.settimeout(WITHIN_S)
-        connection, _ = silent.accept()
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=WITHIN_S)
-        connection.settimeout(WITHIN_S)
-        while connection.recv(1000):  # until its ssh is gone
-            pass
-        connection.close()
+    process = subprocess.Popen(
+        command(rig, plan, tmp_path / "runs"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    silent.settimeout(WITHIN_S)
+    connection, _ = silent.accept()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WITHIN_S)
+    connection.settimeout(WITHIN_S)
+    while connection.recv(1000):  # until its ssh is gone
+        pass
+    connection.close()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors and "no answer" not in errors
     assert find_runs(tmp_path / "runs") == []
+
+
+@pytest.mark.long
+async def test_a_host_that_is_lost_and_does_not_come_back_is_for_a_later_try(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_host, "BACK_WITHIN_S", 1.0)
+    with Sshd(tmp_path / "sshd") as server:
+        monkeypatch.setenv("LABCTL_SSH_CONFIG", str(server.config))
+        run = await asyncio.to_thread(made, bench, tmp_path)
+        running = asyncio.create_task(run.execute(StopRequest()))
+
+        def working() -> bool:
+            events = [] if run.path is None else RunRecord(run.path).events
+            return any(event.kind == EventKind.PHASE_STARTED for event in events)
+
+        while not running.done() and not working():
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(server.stop)
+        outcome = await running
+    assert outcome.exit_code == NOT_NOW, outcome
+    end = RunRecord(outcome.path).end
+    assert end is not None and end.data["outcome"] == "failed"

@@ -21,7 +21,7 @@ from labctl.record.reader import RunRecord, find_runs
 from labctl.service.doctor.checks import Level
 from labctl.service.doctor.examination import examine
 from tests.faults.test_runs import kinds, run
-from tests.ssh.sshd import HOST, Sshd
+from tests.ssh.sshd import Sshd, rig_on_host
 
 pytestmark = [
     pytest.mark.bench,
@@ -57,12 +57,10 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture
 def rig(bench: Bench, tmp_path: Path) -> Path:
-    file = tmp_path / "rig.toml"
-    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
-    return file
+    return rig_on_host(bench, tmp_path)
 
 
-def asked_and_measured(
+def examined_and_measured(
     rig: Path, login: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[str], RunRecord]:
     """Warnings of the doctor, and what a run recorded that came to its end all the same."""
@@ -93,8 +91,8 @@ def asked_and_measured(
 def test_without_root_the_drives_own_log_is_lost_and_nothing_else(
     rig: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, record = asked_and_measured(rig, SOMEBODY, monkeypatch)
-    assert [line for line in said if "run labctl as root there" in line], said
+    warnings, record = examined_and_measured(rig, SOMEBODY, monkeypatch)
+    assert [line for line in warnings if "run labctl as root there" in line], warnings
     state = record.header.drive_state
     assert state is not None and state.smart is None
     assert [line for line in state.problems if "not permitted" in line], state.problems
@@ -109,9 +107,9 @@ def test_without_its_tools_the_drives_own_log_is_lost_and_nothing_else(
     tools = f'tools = "{bench.directory}"\n'
     assert tools in rig.read_text()
     rig.write_text(rig.read_text().replace(tools, ""))
-    said, record = asked_and_measured(rig, WITHOUT_TOOLS, monkeypatch)
-    assert [line for line in said if "install nvme-cli" in line], said
-    assert [line for line in said if "install smartmontools" in line], said
+    warnings, record = examined_and_measured(rig, WITHOUT_TOOLS, monkeypatch)
+    assert [line for line in warnings if "install nvme-cli" in line], warnings
+    assert [line for line in warnings if "install smartmontools" in line], warnings
     state = record.header.drive_state
     assert state is not None and state.smart is None
     assert len(state.problems) == 2

@@ -17,14 +17,16 @@ from labctl.capture.host import remote_host
 from labctl.capture.host.keeper import Keeper
 from labctl.capture.host.machine import TIMED_OUT
 from labctl.capture.host.remote_host import RemoteHost
-from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.host.ssh import HostUnreachable, script
 from labctl.errors import RunFailed
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
-from tests.unit.capture.host.test_programs import LONG, WITHIN_S, until
+from tests.unit.capture.host.test_programs import WITHIN_S, until
 
 pytestmark = pytest.mark.fault
 
+LONG = "86399.7"
+"""No other module sleeps for so long: its programs are looked for by it on the whole machine."""
 RUNS_ONE = f"""
 import asyncio, time
 from labctl.capture.host.remote_host import RemoteHost
@@ -95,6 +97,53 @@ async def test_a_program_ends_with(sshd: Sshd, how: str) -> None:
         await host.close()
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"cd / && exec sleep {LONG}",
+        f"timeout 100000 sleep {LONG} & wait",
+        f"cd /; bash -c 'set -m; sleep {LONG} & wait'",
+    ],
+)
+@pytest.mark.parametrize("how", ["silent", "connection", "kill"])
+async def test_wherever_it_went_it_ends_with(
+    sshd: Sshd, tmp_path: Path, script: str, how: str
+) -> None:
+    """In another directory and in a process group of its own."""
+    host = RemoteHost(HOST, Timebase().now_ns)
+    await host.connect()
+    try:
+        process = await host.spawn(("sh", "-c", script), tmp_path)
+        assert await until_async(sleepers)
+        if how == "silent":  # no heartbeat comes any more
+            sshd.signal_sessions(signal.SIGSTOP)
+        elif how == "connection":
+            sshd.signal_sessions(signal.SIGKILL)
+        else:
+            process.kill()
+        assert await until_async(lambda: not sleepers())
+    finally:
+        sshd.signal_sessions(signal.SIGCONT)
+        await host.close()
+
+
+@pytest.mark.parametrize("name", ["started.sh", "program.sh"])
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_program_that_comes_after_its_keeper_has_ended_does_not_start(
+    tmp_path: Path, name: str, has_ended: bool
+) -> None:
+    """A keeper that has ended has removed its directory; one that is about to has said so."""
+    keeper, ran = tmp_path / "labctl-run-1", tmp_path / "ran"
+    if not has_ended:
+        keeper.mkdir()
+        (keeper / "over").touch()
+    words = ["sh", "-c", script(name), "labctl", str(keeper), "h1", "touch", str(ran)]
+    done = subprocess.run(words, capture_output=True, timeout=WITHIN_S)
+    assert done.returncode == 73
+    assert not ran.exists()
+    assert keeper.exists() is not has_ended
+
+
 async def test_without_its_connection_no_program_is_started(sshd: Sshd) -> None:
     host = RemoteHost(HOST, Timebase().now_ns)
     await host.connect()
@@ -130,7 +179,7 @@ async def test_files_and_commands_of_any_size_get_there(sshd: Sshd, tmp_path: Pa
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), ValueError("unforeseen")])
-async def test_a_reconnection_that_fails_is_told_in_time_and_ends_in_order(
+async def test_a_reconnection_that_fails_is_reported_in_time_and_ends_in_order(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     host = RemoteHost(HOST, Timebase().now_ns)
@@ -150,7 +199,7 @@ async def test_a_reconnection_that_fails_is_told_in_time_and_ends_in_order(
         await host.close()
 
 
-async def test_a_watch_that_fails_is_told_and_ends_in_order(
+async def test_a_watch_that_fails_is_reported_and_ends_in_order(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = RemoteHost(HOST, Timebase().now_ns)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from instruments.errors import ConnectionLost, NoAnswer
+from instruments import drivers
+from instruments.errors import ConnectionLost, NoAnswer, SettingRefused
 from instruments.reading import Status
 from labctl.config.rig import parse_rig
 from tests.ssh.sshd import HOST, Sshd
@@ -76,3 +77,46 @@ def test_a_cut_connection_is_a_lost_instrument_that_comes_back(
     with pytest.raises(ConnectionLost, match="is sshd running there"):
         sensors.open()
     sensors.close()
+
+
+def test_an_ina228_of_another_host(sshd: Sshd, tmp_path: Path) -> None:
+    """Its device tree, its joules, and a kernel that reckons with another shunt."""
+    chip = tmp_path / "hwmon7"
+    node = chip / "device" / "of_node"
+    node.mkdir(parents=True)
+    for name, text in (
+        ("name", "ina228"),
+        ("in0_input", "18"),
+        ("in1_input", "12000"),
+        ("curr1_input", "1200"),
+        ("energy1_input", "5000000"),
+    ):
+        (chip / name).write_text(text + "\n")
+    (node / "shunt-resistor").write_bytes((15_000).to_bytes(4, "big"))
+    settings = {
+        "host": HOST,
+        "model": "ina228",
+        "directory": f"{tmp_path}/hwmon*",
+        "shunt_ohm": 0.015,
+        "shunt_tolerance_pct": 0.5,
+        "current_from": "energy",
+        "voltage_pct_of_reading": 0.1,
+        "voltage_floor_volts": 0.005,
+        "current_pct_of_reading": 0.05,
+        "current_floor_amps": 0.0005,
+    }
+    monitor = drivers.create("r12", "ina2xx", settings, time.monotonic_ns)
+    assert monitor.open().notes == (f"{HOST}:{chip}",)
+    monitor.start()
+    before = monitor.read().blocks
+    (chip / "energy1_input").write_text("8000000\n")
+    volts, amps = monitor.read().blocks
+    assert [block.channel for block in before] == ["voltage"]
+    assert volts.values.tolist() == [12.0]
+    assert 0 < amps.values[0] < 3.0 / 12.0 / 0.01, "3 J in the time since, which is 0.1 s or more"
+    monitor.close()
+    other = drivers.create("r12", "ina2xx", settings | {"shunt_ohm": 0.01}, time.monotonic_ns)
+    other.open()
+    with pytest.raises(SettingRefused, match="the device tree says another shunt"):
+        other.start()
+    other.close()

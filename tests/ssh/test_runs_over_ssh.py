@@ -13,12 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from instruments.simulated.bench import Bench
+from instruments.simulated.bench import Bench, configure
 from instruments.simulated.drive.ground_truth import GroundTruth
+from labctl.errors import NOT_NOW
 from labctl.record.reader import RunRecord, find_runs
+from tests.bench.test_end_of_points import EVEN
 from tests.faults.resumed_run import assert_completed_once, assert_times_ascend
 from tests.faults.test_runs import begun, kinds, run
-from tests.ssh.sshd import HOST, Sshd
+from tests.ssh.sshd import HOST, Sshd, rig_on_host
 
 pytestmark = [pytest.mark.bench, pytest.mark.fault]
 
@@ -56,9 +58,7 @@ def server(tmp_path: Path, hosted: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def rig(bench: Bench, tmp_path: Path, server: Sshd) -> Path:
-    file = tmp_path / "rig.toml"
-    file.write_text(bench.rig.read_text().replace('host = "local"', f'host = "{HOST}"'))
-    return file
+    return rig_on_host(bench, tmp_path)
 
 
 def plan(tmp_path: Path, seconds: float) -> Path:
@@ -118,6 +118,36 @@ def test_a_run_over_ssh_is_as_one_here(
         before = truth.operations(begin - 50_000_000, end + 50_000_000)["reads"]
         assert seen == pytest.approx(item["read"]["total_ios"], rel=0.02)
         assert before >= seen
+    assert nothing_left(hosted)
+
+
+@pytest.mark.long
+def test_a_point_over_ssh_ends_when_it_is_good_enough(
+    hosted: Path, tmp_path: Path, server: Sshd
+) -> None:
+    """fio's last document comes over the wire, and the drive saw as many reads as it counts."""
+    file = tmp_path / "until.toml"
+    until = "until_pct = { watts = 5 }\nmin_duration_s = 4\n"
+    file.write_text(until + PLAN.format(seconds=600))
+    with Bench(tmp_path / "even", configure(43, EVEN)) as even:
+        rig = rig_on_host(even, tmp_path)
+        done = run(rig, file, tmp_path / "runs")
+        assert done.returncode == 0, done.stderr
+        assert even.drive is not None
+        truth = GroundTruth(even.drive.truth)
+    (path,) = find_runs(tmp_path / "runs")
+    anchor = RunRecord(path).header.anchor
+    measured = [
+        item
+        for item in json.loads((path / "summary.json").read_text())["phases"]
+        if item["phase"]["role"] == "measure"
+    ]
+    assert len(measured) == 3
+    for item in measured:
+        assert item["outcome"] == "completed" and item["point_end"]["ended"] == "target"
+        begin, end = (anchor.to_monotonic_ns(item[key]) for key in ("begin_ns", "end_ns"))
+        seen = truth.operations(begin, end)["reads"]
+        assert seen == pytest.approx(item["read"]["total_ios"], rel=0.02)
     assert nothing_left(hosted)
 
 
@@ -189,6 +219,7 @@ def test_killed_and_resumed_at_once_it_ends_what_was_left_and_completes(
     assert nothing_left(hosted)
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_the_totals(rig: Path, hosted: Path, tmp_path: Path) -> None:
     process = begun(rig, plan(tmp_path, 20), tmp_path / "runs", phases=2)
     time.sleep(1.5)
@@ -202,6 +233,14 @@ def test_ctrl_c_keeps_the_totals(rig: Path, hosted: Path, tmp_path: Path) -> Non
     assert nothing_left(hosted)
 
 
+def test_a_host_that_is_away_is_for_a_later_try(server: Sshd, rig: Path, tmp_path: Path) -> None:
+    server.stop()
+    done = run(rig, plan(tmp_path, 3), tmp_path / "runs")
+    assert done.returncode == NOT_NOW, done.stderr
+    assert "is sshd running there" in done.stderr and "Traceback" not in done.stderr
+    assert find_runs(tmp_path / "runs") == []
+
+
 def test_a_host_without_fio_or_room_is_one_message(
     bench: Bench, rig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +249,7 @@ def test_a_host_without_fio_or_room_is_one_message(
     for name in ("sh", "env", "date", "mkdir", "rm", "cat", "sleep", "uname"):
         found = subprocess.run(["which", name], capture_output=True, text=True, check=True)
         (tools / name).symlink_to(found.stdout.strip())
-    for environment, code, told in (
+    for environment, code, message in (
         ({"PATH": str(tools)}, 2, f"fio is not installed on {HOST}"),
         ({"TMPDIR": "/no/such/folder"}, 1, "temporary files cannot be written"),
     ):
@@ -218,5 +257,5 @@ def test_a_host_without_fio_or_room_is_one_message(
             monkeypatch.setenv("LABCTL_SSH_CONFIG", str(other.config))
             done = run(rig, plan(tmp_path, 3), tmp_path / "runs")
         assert done.returncode == code, done.stderr
-        assert told in done.stderr and "Traceback" not in done.stderr
+        assert message in done.stderr and "Traceback" not in done.stderr
     assert find_runs(tmp_path / "runs") == []

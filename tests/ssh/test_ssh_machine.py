@@ -13,7 +13,7 @@ from labctl.capture.host.machine import LocalMachine
 from labctl.capture.host.remote_host import RemoteHost
 from labctl.capture.host.ssh import HostRefused, HostUnreachable, SshMachine
 from labctl.capture.identity.node import stat_path
-from labctl.errors import RunFailed
+from labctl.errors import NOT_NOW, RunFailed
 from labctl.record.timebase import Timebase
 from tests.ssh.sshd import HOST, Sshd
 
@@ -49,8 +49,10 @@ def test_programs_files_and_paths_are_those_of_the_local_machine(
         ["printf", "%s|", "two words", "$HOME", "it's", "*", ""],
         ["sh", "-c", "echo out; echo err >&2; exit 3"],
         ["sh", "-c", "exit 255"],
+        ["printf", r"\377\000\200\n\r\n"],
     ):
         assert remote.run(argv) == local.run(argv)
+    assert remote.run(["printf", r"\377\000\200\n\r\n"]).raw == b"\xff\x00\x80\n\r\n"
     assert remote.run(["no-such-program"]).exit_code == 127
     assert remote.run(["sleep", "20"], timeout_s=1.0).exit_code == 124
 
@@ -159,7 +161,7 @@ def test_what_is_wrong_is_one_message_that_says_what_to_do(
     sshd.stop()
     with pytest.raises(HostUnreachable, match="is sshd running there") as caught:
         machine.read_texts(["/proc/version"])
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == NOT_NOW
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostRefused, match="install the OpenSSH client"):
         machine.run(["true"])

@@ -18,4 +18,4 @@ def test_a_filesystem_over_there_is_checked(sshd: Sshd, tmp_path: Path) -> None:
         assert [path.name for path in point.iterdir()] == ["lost+found"]
     assert found.verdict is TrimVerdict.WORKS
     assert found.after is not None and found.after.zeros == 2 * MIB
-    assert sshd.sessions() == []
+    sshd.wait_for_no_session()

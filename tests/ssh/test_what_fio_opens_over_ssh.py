@@ -65,7 +65,7 @@ async def host(hosted: Path) -> AsyncIterator[RemoteHost]:
 
 
 async def start(scene: Scene, host: RemoteHost, drive: Drive, swap: Swap | None) -> FioProcess:
-    """As a run does it: what is there is looked at, and fio is started for that."""
+    """As a run does it: what is there is checked, and fio is started for that."""
     place = await asyncio.to_thread(find_place, drive.target, host.machine)
     if swap is not None:
         swap(scene, Path(drive.target))
@@ -74,6 +74,7 @@ async def start(scene: Scene, host: RemoteHost, drive: Drive, swap: Swap | None)
     )
 
 
+@pytest.mark.long
 async def test_what_is_something_else_when_fio_is_started_is_not_opened(
     scene: Scene, host: RemoteHost
 ) -> None:
@@ -97,6 +98,7 @@ async def test_nothing_is_taken_for_a_scratch_file_that_is_to_be_made(
             await start(scene, host, scene.drive(str(file)), swap)
 
 
+@pytest.mark.long
 async def test_what_is_swapped_while_fio_is_held_makes_no_difference(
     scene: Scene, host: RemoteHost
 ) -> None:
@@ -114,7 +116,7 @@ async def test_what_is_swapped_while_fio_is_held_makes_no_difference(
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ('exec 5<> {device}; exec {real} "$@"', "it has {device} "),
         ('{real} "$@" 5<> {device}', "it has {device} "),
@@ -122,14 +124,14 @@ async def test_what_is_swapped_while_fio_is_held_makes_no_difference(
     ],
 )
 async def test_a_fio_that_holds_something_else_is_never_released(
-    scene: Scene, host: RemoteHost, bin_folder: Path, script: str, told: str
+    scene: Scene, host: RemoteHost, bin_folder: Path, script: str, message: str
 ) -> None:
     words = {"real": "/usr/bin/fio", "device": scene.device}
     (bin_folder / "fio").write_text(f"#!/bin/sh\n{script.format(**words)}\n")
     (bin_folder / "fio").chmod(0o755)
     (scene.folder / "scratch").write_bytes(bytes(BYTES))
     fio = await start(scene, host, scene.drive(), None)
-    with pytest.raises(Refused, match=told.format(**words)):
+    with pytest.raises(Refused, match=message.format(**words)):
         await fio.wait_held()
     await stopped(fio)
     assert not any((scene.folder / "scratch").read_bytes())

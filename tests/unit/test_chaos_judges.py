@@ -1,4 +1,4 @@
-"""What ``make chaos`` judges by: what is lost or differs is told, and nothing else."""
+"""What ``make chaos`` judges by: what is lost or differs is reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_same_points_differ_in_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "message"),
     [
         ({}, "1 × phase is missing"),
         (PHASE | point("event", 6, title="x"), "1 × event should not be there"),
@@ -33,9 +33,9 @@ def test_the_same_points_differ_in_nothing() -> None:
         (PHASE | point("phase", 1, watts=3.0, outcome="interrupted"), "should not be there"),
     ],
 )
-def test_what_differs_is_told(stored: Stored, told: str) -> None:
+def test_what_differs_is_reported(stored: Stored, message: str) -> None:
     (line,) = _difference(stored, PHASE)
-    assert told in line
+    assert message in line
 
 
 def test_what_the_database_marks_as_withdrawn_is_no_difference() -> None:

@@ -17,12 +17,13 @@ from labctl.config.plan import parse_plan
 from labctl.config.rail import Current, Rail
 from labctl.config.rig import load_rig
 from labctl.config.rig_file import Drive, Limits
+from labctl.errors import INTERRUPTED, NOT_NOW, GuardTripped, LabctlError, Refused
 from tests.forked_labctl import labctl
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))]
-GROUPS = ("mqtt", "queue", "trace")
+GROUPS = ("influxdb", "mqtt", "queue", "trace")
 """Commands that have commands of their own."""
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -53,7 +54,7 @@ def test_every_command_in_the_docs_exists_with_its_options(line: str) -> None:
     """They are run in tests/bench/test_documented_commands.py."""
     words = shlex.split(line)
     if words[0] == "make":
-        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert words[1] in targets
     elif words[0] == "cp":
         assert (ROOT / words[1]).is_file()
@@ -184,3 +185,12 @@ def test_every_key_of_a_rig_stands_in_the_docs(model: type[BaseModel]) -> None:
     assert [
         name for name in model.model_fields if f"`{name}" not in page and name not in page
     ] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/slurm.md"])
+def test_both_tables_of_exit_codes_have_all_of_them(page: str) -> None:
+    text = (ROOT / page).read_text().partition("## Exit codes")[2].partition("\n## ")[0]
+    raised = (LabctlError.exit_code, Refused.exit_code, GuardTripped.exit_code)
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
+        0, *raised, NOT_NOW, INTERRUPTED,
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is told of a mistake never holds a secret."""
+"""No message of a mistake holds a secret."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_the_password_of_an_address_is_masked(value: str) -> None:
-    told = str(Mistake("f", "url", value, "must be another"))
-    assert SECRET not in told and "***@" in told
+    message = str(Mistake("f", "url", value, "must be another"))
+    assert SECRET not in message and "***@" in message
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_what_holds_no_password_is_shown(value: object) -> None:
         f'[sinks.mqtt]\nhost = "host"\npassword = "{SECRET}"\n',
     ],
 )
-def test_no_command_tells_a_secret_that_stands_where_it_must_not(
+def test_no_command_prints_a_secret_that_stands_where_it_must_not(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "rig.toml"
     file.write_text(RIG + text)
     with pytest.raises(ConfigurationError) as caught:
         check(file, json_output=True)
-    told = capsys.readouterr().out
-    assert json.loads(told)["mistakes"]
+    output = capsys.readouterr().out
+    assert json.loads(output)["mistakes"]
     with pytest.raises(ConfigurationError) as read:
         influx_settings(text, "rig")
         mqtt_settings(text, "rig")
-    assert SECRET not in told + str(caught.value) + str(read.value)
+    assert SECRET not in output + str(caught.value) + str(read.value)
 
 
 @pytest.mark.parametrize("address", [f"http://me:{SECRET}@x?bucket=b", f"http://x?p={SECRET}"])

@@ -206,6 +206,6 @@ def test_a_daemon_file_and_a_place_of_addresses_that_are_none(tmp_path: Path) ->
         for wrong in WRONG:
             home.daemon_file.write_text(json.dumps({**good, key: wrong}))
             daemon_info(home)
-    told: list[str] = []
-    assert _addresses(ServiceSettings(notify_file="a\0b"), told.append) == ()
-    assert len(told) == 1
+    messages: list[str] = []
+    assert _addresses(ServiceSettings(notify_file="a\0b"), messages.append) == ()
+    assert len(messages) == 1

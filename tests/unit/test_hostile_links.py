@@ -87,8 +87,10 @@ def test_so_does_every_command(run: Path, outside: Path, tmp_path: Path, words: 
     for name in ("charts", "review", "sinks"):
         (run / name).symlink_to(outside)
     before = seen(outside)
-    said = [word.replace("~", " ") for word in words.format(run=run, root=run.parent).split()]
-    done = labctl(*said, cwd=tmp_path, env={**os.environ, "LABCTL_HOME": str(tmp_path / "home")})
+    arguments = [word.replace("~", " ") for word in words.format(run=run, root=run.parent).split()]
+    done = labctl(
+        *arguments, cwd=tmp_path, env={**os.environ, "LABCTL_HOME": str(tmp_path / "home")}
+    )
     assert "Traceback" not in done.stderr
     # a table wraps where its column ends
     assert "is a link" in " ".join((done.stderr + done.stdout).split())

@@ -68,18 +68,18 @@ typable = [text for text in NOT_ALLOWED if "\ud800" not in text]
 def test_a_name_is_refused_where_it_is_typed(name: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parse_plan(PLAN.format(name=toml(name)), "my.toml")
-    told = str(error.value)
-    assert told.startswith("my.toml: sweeps[0].name = ") and "control characters" in told
-    assert printable(told) == told
+    message = str(error.value)
+    assert message.startswith("my.toml: sweeps[0].name = ") and "control characters" in message
+    assert printable(message) == message
 
 
 @pytest.mark.parametrize("key", typable)
 def test_so_is_a_key_at_any_depth(key: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         parse_toml(f"[instruments.v12.options]\na = [[{{ {toml(key)} = 1 }}]]\n", "rig.toml")
-    told = str(error.value)
-    assert told.startswith("rig.toml: instruments.v12.options.a[0][0].")
-    assert printable(told) == told
+    message = str(error.value)
+    assert message.startswith("rig.toml: instruments.v12.options.a[0][0].")
+    assert printable(message) == message
 
 
 def test_every_such_text_of_a_file_is_named_at_once() -> None:
@@ -97,14 +97,14 @@ def test_what_a_plan_says_of_itself_may_have_several_lines() -> None:
         parse_plan(f"summary = {toml(HOSTILE[0])}\n{text}", "p")
 
 
-# -- what is told of them
+# -- what is printed of them
 
 
 def test_a_mistake_is_shown_short_and_on_its_line() -> None:
     long = "x" * 100_000
-    told = str(Mistake("f\x1b", f"k\n{long}", long, f"Input tag '{long}' is none"))
-    assert len(told) < 2_000 and printable(told) == told
-    assert "100002 characters" in told  # with its quotes
+    message = str(Mistake("f\x1b", f"k\n{long}", long, f"Input tag '{long}' is none"))
+    assert len(message) < 2_000 and printable(message) == message
+    assert "100002 characters" in message  # with its quotes
     many = str(Mistake("f", "k", list(range(100_000)), "must be one"))
     assert len(many) < 2_000 and many.endswith("must be one")
     assert str(Mistake("f", "k", "short", "is none")) == "f: k = 'short': is none"
@@ -144,8 +144,8 @@ def test_an_event_of_a_record_is_read_printable(name: str) -> None:
 def test_what_needs_no_cleaning_comes_back_as_it_was() -> None:
     for text in ("Größe µ 固态硬盘 😀", "C:\\new", 'a "b"', "a/b", ""):
         for ascii_only in (True, False):
-            told = json.dumps({"a": [text], text: text}, ensure_ascii=ascii_only)
-            assert parse_json(told) == {"a": [text], text: text}
+            encoded = json.dumps({"a": [text], text: text}, ensure_ascii=ascii_only)
+            assert parse_json(encoded) == {"a": [text], text: text}
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +185,8 @@ def spoil(run: Path) -> None:
     for name in HOSTILE:
         more = {"t": EPOCH_NS + 10**10, "instrument": name, "reason": name, "channel": name}
         for kind in (name, "instrument_lost", "status_began", "not_restored", "mark"):
-            said = {"status": name, "detail": name, "text": name, "source": name}
-            events.insert(-1, {**more, "kind": kind, **said})
+            texts = {"status": name, "detail": name, "text": name, "source": name}
+            events.insert(-1, {**more, "kind": kind, **texts})
     (run / EVENTS_FILE).write_text("".join(json.dumps(event) + "\n" for event in events))
     (run / "fio" / "odd\x1b\n").write_text("")
     own = {"title": everything, "note": everything}
@@ -277,10 +277,10 @@ COMMANDS = (
 def test_no_command_passes_it_on(runs: Path) -> None:
     for words in COMMANDS:
         done = labctl(*words, cwd=runs)
-        told = done.stderr.decode()
-        assert done.returncode in (0, 1, 2), (words, told)
-        assert "Traceback" not in told and "panic" not in told, (words, told)
-        for output in (done.stdout.decode(), told):
+        errors = done.stderr.decode()
+        assert done.returncode in (0, 1, 2), (words, errors)
+        assert "Traceback" not in errors and "panic" not in errors, (words, errors)
+        for output in (done.stdout.decode(), errors):
             assert not TROUBLE.search(output), (words, ascii(TROUBLE.search(output)))
             forged = [line for line in output.splitlines() if line.startswith("labctl: forged")]
             assert not forged, words

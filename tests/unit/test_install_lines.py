@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from instruments.drivers.joulescope import LIBRARY
 from instruments.drivers.mqtt import PAHO
 from instruments.transports.visa_line import BUS_LIBRARIES
 from labctl.installed import Extra
@@ -130,3 +131,4 @@ def test_extras_are_for_commands_or_for_developers() -> None:
 
 def test_the_driver_asks_for_the_library_that_the_extra_has() -> None:
     assert PAHO in EXTRAS["mqtt"]
+    assert LIBRARY in EXTRAS["joulescope"]

@@ -72,10 +72,12 @@ def test_pipx_is_told_where_an_environment_is_that_it_would_not_find(environment
     ("extra", "module"),
     [
         (Extra.INFLUX, "influxdb_client"),
+        (Extra.JLS, "pyjls"),
         (Extra.MQTT, "aiomqtt"),
         (Extra.NOTIFY, "apprise"),
         (Extra.PARQUET, "pyarrow"),
         (Extra.QUERY, "duckdb"),
+        (Extra.STORE, "obstore"),
     ],
 )
 def test_an_extra_that_is_there_is_not_asked_for(extra: Extra, module: str) -> None:

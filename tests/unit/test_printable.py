@@ -49,11 +49,11 @@ def test_twice_is_once(text: str) -> None:
 
 @given(anything)
 def test_json_is_read_printable_however_it_is_written(text: str) -> None:
-    """Most JSON is seen to need nothing before its texts are looked at."""
+    """Most JSON is seen to need nothing before its texts are checked."""
     escaped = json.dumps(text)
     everything = "".join(f"\\u{unit:04X}" for unit in _units(text))
-    for told in (escaped, json.dumps(text, ensure_ascii=False), f'"{everything}"'):
-        assert parse_json(told) == printable(json.loads(told))
+    for encoded in (escaped, json.dumps(text, ensure_ascii=False), f'"{everything}"'):
+        assert parse_json(encoded) == printable(json.loads(encoded))
 
 
 def _units(text: str) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from labctl.record.events import Event, EventKind
 from tests.soak.counts import CHANNEL, miscounted_of
 from tests.soak.resources import Use, grown
 
-LOOKS, EVERY_S = 300, 4.0
+SAMPLES, EVERY_S = 300, 4.0
 INTERVAL_S, APERTURE_S = 0.011, 0.004
 
 
@@ -25,38 +25,38 @@ def flat(seed: int = 1) -> list[Use]:
     rng = random.Random(seed)
     return [
         Use(
-            resident_bytes=(60 << 20) + min(look, 50) * 200_000 + rng.randrange(1 << 20),
+            resident_bytes=(60 << 20) + min(number, 50) * 200_000 + rng.randrange(1 << 20),
             descriptors=20 + rng.randrange(4),
             threads=6 + rng.randrange(3),
             children=1 + rng.randrange(2),
-            cpu_s=look * EVERY_S * 0.01,
+            cpu_s=number * EVERY_S * 0.01,
         )
-        for look in range(LOOKS)
+        for number in range(SAMPLES)
     ]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_daemon_that_only_works_is_flat(seed: int) -> None:
-    assert grown(flat(seed), LOOKS * EVERY_S) == []
+    assert grown(flat(seed), SAMPLES * EVERY_S) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "each_look"),
+    ("name", "each_sample"),
     [("resident_bytes", 120_000), ("descriptors", 0.06), ("threads", 0.06), ("children", 0.05)],
 )
-def test_a_leak_is_told(name: str, each_look: float) -> None:
+def test_a_leak_is_reported(name: str, each_sample: float) -> None:
     """A descriptor for every job of a minute, or 1.8 MB a minute."""
     leaking = [
-        replace(use, **{name: getattr(use, name) + int(look * each_look)})
-        for look, use in enumerate(flat())
+        replace(use, **{name: getattr(use, name) + int(number * each_sample)})
+        for number, use in enumerate(flat())
     ]
-    (told,) = grown(leaking, LOOKS * EVERY_S)
-    assert told.startswith(f"{name} grew from")
+    (line,) = grown(leaking, SAMPLES * EVERY_S)
+    assert line.startswith(f"{name} grew from")
 
 
-def test_a_busy_daemon_is_told() -> None:
-    busy = [replace(use, cpu_s=look * EVERY_S * 0.2) for look, use in enumerate(flat())]
-    assert "20% of a processor" in " ".join(grown(busy, LOOKS * EVERY_S))
+def test_a_busy_daemon_is_reported() -> None:
+    busy = [replace(use, cpu_s=number * EVERY_S * 0.2) for number, use in enumerate(flat())]
+    assert "20% of a processor" in " ".join(grown(busy, SAMPLES * EVERY_S))
 
 
 def test_what_a_process_uses_is_read_of_itself() -> None:
@@ -91,14 +91,14 @@ def test_every_reading_of_two_epochs_adds_up() -> None:
     assert judged(np.concatenate([stamps(range(500)), stamps(range(40, 90), epoch=1)])) == []
 
 
-def test_a_reading_that_is_missing_is_told_unless_an_event_told_of_it() -> None:
+def test_a_missing_reading_is_reported_unless_an_event_counts_it() -> None:
     hole = stamps([*range(100), *range(103, 200)])
-    assert judged(hole) == [f"3 readings of {CHANNEL} are missing, 0 are told"]
-    assert judged(hole, status(2)) == [f"3 readings of {CHANNEL} are missing, 2 are told"]
+    assert judged(hole) == [f"3 readings of {CHANNEL} are missing, 0 are counted"]
+    assert judged(hole, status(2)) == [f"3 readings of {CHANNEL} are missing, 2 are counted"]
     assert judged(hole, status(3)) == []
 
 
-def test_a_reading_that_is_there_twice_is_told() -> None:
+def test_a_reading_that_is_there_twice_is_reported() -> None:
     assert judged(stamps([0, 1, 2, 2, 3])) == [f"1 readings of {CHANNEL} are there twice"]
 
 

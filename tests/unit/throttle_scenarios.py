@@ -287,9 +287,9 @@ class Score:
     wanted: Counter[str] = field(default_factory=Counter)
     """True stretches longer than 3 s, by cause."""
     placed: Counter[str] = field(default_factory=Counter)
-    """Of them those found with begin and end within 2 s, whatever the cause said."""
-    told: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """True cause and cause said, of those placed."""
+    """Of them those found with begin and end within 2 s, whatever their cause."""
+    causes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """True cause and stated cause, of those placed."""
     errors_s: list[float] = field(default_factory=list)
     """Of begins and ends that were placed."""
     invented: list[str] = field(default_factory=list)
@@ -321,10 +321,10 @@ class Score:
             right = _NAMES.get(true.cause, (true.cause,))
             best = next((item for item in fits if item.cause in right), fits[0])
             self.placed[true.cause] += 1
-            said = true.cause if best.cause in right else best.cause
-            self.told[true.cause, said] += 1
+            stated = true.cause if best.cause in right else best.cause
+            self.causes[true.cause, stated] += 1
             self.errors_s += [best.begin_s - true.begin_s, best.end_s - true.end_s]
-            if said != true.cause:
+            if stated != true.cause:
                 self.missed.append(f"{name}: {_words(true)} called {best.cause}")
         for item in found:
             if not any(_meet(item, true) for true in run.truth):
@@ -337,7 +337,7 @@ class Score:
 
     def recall(self, cause: str) -> float:
         """Share of the stretches of a cause that were placed and called so."""
-        return self.told[cause, cause] / max(self.wanted[cause], 1)
+        return self.causes[cause, cause] / max(self.wanted[cause], 1)
 
 
 _NAMES = {"steady_state": ("write_cache", "garbage_collection")}

@@ -112,7 +112,7 @@ class Driven:
     ends_s: list[float]
     statuses: list[list[tuple[float, int, int]]]
     counters: list[tuple[float, dict[str, int]]]
-    """Looks at the counters: s since the run began, and what they said."""
+    """Samples of the counters: s since the run began, and their values."""
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,15 @@ def drive(parameters: Parameters, bench: VirtualBench) -> Driven:
 def _work(
     ssd: DriveModel, work: Work, rng: random.Random, tick: Any, jitter_s: float
 ) -> list[tuple[float, int, int]]:
-    """Keep the queue full for the time of the phase; what fio's statuses said."""
+    """Keep the queue full for the time of the phase; fio's statuses."""
     begin_ns = ssd.t_ns
     end_ns = begin_ns + round(work.duration_s * 1e9)
     stall_ns = (end_ns, end_ns)
     if work.stall is not None:
         at, lasts = work.stall
         stall_ns = (begin_ns + round(at * 1e9), begin_ns + round((at + lasts) * 1e9))
-    looks = _looks(begin_ns, end_ns, stall_ns, rng, jitter_s)
-    look_ns = next(looks)
+    reports = _report_times(begin_ns, end_ns, stall_ns, rng, jitter_s)
+    report_ns = next(reports)
     statuses: list[tuple[float, int, int]] = []
     sequential = work.pattern in (Pattern.READ, Pattern.WRITE)
     block, position = work.block_bytes, 0
@@ -228,9 +228,9 @@ def _work(
         now, kind = heapq.heappop(due)
         while ssd.t_ns + TICK_NS <= now:
             tick()
-        while look_ns <= now:
-            statuses.append((look_ns * 1e-9, reads, writes))
-            look_ns = next(looks)
+        while report_ns <= now:
+            statuses.append((report_ns * 1e-9, reads, writes))
+            report_ns = next(reports)
         ssd.complete(kind, block, now)
         if kind < 2:
             reads += 1
@@ -246,7 +246,7 @@ def _work(
     return statuses
 
 
-def _looks(
+def _report_times(
     begin_ns: int, end_ns: int, stall_ns: tuple[int, int], rng: random.Random, jitter_s: float
 ) -> Iterator[int]:
     """When fio reports: each 0.5 s, a little late, and not while the host stands still."""
@@ -331,18 +331,18 @@ def _phase(
 
 
 def _counters(writer: journal.Journal, driven: Driven, counts: bool) -> None:
-    """Everything before and after the run, and in between what moved since the look before."""
-    looks = [
+    """Everything before and after the run, and in between what moved since the sample before."""
+    samples = [
         (EPOCH_NS + round(when * 1e9), seen if counts else dict.fromkeys(seen, 0))
         for when, seen in driven.counters
     ]
-    writer.event("drive_state", looks[0][0], when="before", smart=looks[0][1])
-    for (since_ns, before), (t_ns, now) in itertools.pairwise(looks):
+    writer.event("drive_state", samples[0][0], when="before", smart=samples[0][1])
+    for (since_ns, before), (t_ns, now) in itertools.pairwise(samples):
         moved = {name: [before[name], now[name]] for name in now if now[name] != before[name]}
         if moved:
-            told = {"since_ns": since_ns, "moved": moved, "counters": now}
-            writer.event("drive_counters", t_ns, **told)
-    writer.event("drive_state", looks[-1][0], when="after", smart=looks[-1][1])
+            change = {"since_ns": since_ns, "moved": moved, "counters": now}
+            writer.event("drive_counters", t_ns, **change)
+    writer.event("drive_state", samples[-1][0], when="after", smart=samples[-1][1])
 
 
 def _truth(driven: Driven, bench: VirtualBench) -> tuple[Stretch, ...]:

@@ -13,7 +13,7 @@ import sys
 import venv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import Distribution, PathDistribution, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -72,7 +72,10 @@ def install(wheel: Path, folder: Path) -> InstalledWheel:
     link(base.values(), site)
     extras = {}
     for extra in found.metadata.get_all("Provides-Extra") or ():
-        added = closure(found, extra)
+        try:
+            added = closure(found, extra)
+        except PackageNotFoundError:  # an extra for one meter that is not installed here
+            continue
         extras[extra] = folder / "extras" / extra
         extras[extra].mkdir(parents=True)
         link((added[name] for name in added if name not in base), extras[extra])

@@ -124,7 +124,7 @@ def lab(wheel: InstalledWheel, tmp_path_factory: pytest.TempPathFactory) -> Iter
     )
     made = one.run("run {rig} {plan}")
     assert made.returncode == 0, made.stdout + made.stderr
-    names["run"] = str(find_runs(folder / "runs")[0])
+    names["run"] = str(find_runs(folder / "labctl-runs")[0])
     yield one
     simulated.send_signal(signal.SIGINT)
     simulated.communicate(timeout=30)
@@ -141,7 +141,7 @@ def every_command() -> list[str]:
 
 
 @pytest.mark.parametrize("command", every_command())
-def test_every_command_tells_its_options(lab: Lab, command: str) -> None:
+def test_every_command_lists_its_options(lab: Lab, command: str) -> None:
     done = lab.run(f"{command} --help")
     assert done.returncode == 0 and done.stdout.startswith("Usage: labctl"), done.stderr
 
@@ -157,6 +157,8 @@ NOTHING_MISSING = {
     "review {run}": "",
     "compare {run} {run}": "",
     "repeats {run}": "",
+    "trend": "undecided",
+    "judge {run} --limits ocp-2.6": "UNDECIDED",
     "bundle {run} -o it.labctl.zip && verify it.labctl.zip": "",
     "status": "no daemon",
     "morning": "no job ran",
@@ -174,7 +176,7 @@ NOTHING_MISSING = {
     "range {rig}": "",
     "read {rig} --seconds 2": "v12.voltage",
     "calibrate {rig} --show": "never calibrated",
-    "record-session {rig} i12 --seconds 2 --to said.txt && play-session said.txt": "readings",
+    "record-session {rig} i12 --seconds 2 --to i12.session && play-session i12.session": "readings",
     "queue add {rig} {plan} && queue list && queue show 1 && queue move 1 1": "queued",
     "queue pause bench": "no further job",
     "queue resume bench": "begin again",
@@ -194,6 +196,7 @@ REFUSED = {
 """Commands that have nothing to do here, and why."""
 
 NEEDS = {
+    "import psu.csv --fio fio": (Extra.PARQUET,),
     "run {sending} {plan}": (Extra.INFLUX, Extra.MQTT),
     "doctor {sending}": (Extra.INFLUX, Extra.MQTT),
     "check {sending}": (Extra.INFLUX, Extra.MQTT),
@@ -202,7 +205,12 @@ NEEDS = {
     "ship {run} --to {database}": (Extra.INFLUX,),
     "status --broker {away}": (Extra.MQTT,),
     "mqtt forget {sending}": (Extra.MQTT,),
+    "influxdb forget a-run --to {database}": (Extra.INFLUX,),
     "query 'SELECT 1'": (Extra.QUERY,),
+    "compact": (Extra.QUERY,),
+    "push {run} s3://lab/runs": (Extra.STORE, Extra.QUERY),
+    "push {run} file:///tmp": (Extra.QUERY,),
+    "pull latest s3://lab/runs": (Extra.STORE,),
     "tidy --export-after 0": (Extra.PARQUET,),
     "tidy --budget 1t --archive elsewhere": (Extra.PARQUET,),
 }
@@ -216,19 +224,19 @@ def test_every_command_is_tried() -> None:
     lines = (*NOTHING_MISSING, *REFUSED, *NEEDS, *UNTIL_STOPPED)
     tried = [command for line in lines for command in line.split(" && ")]
     for command in every_command():
-        is_group = command in ("", "queue", "mqtt", "trace")
+        is_group = command in ("", "queue", "mqtt", "influxdb", "trace")
         assert is_group or any(re.match(rf"{command}\b", line) for line in tried), command
 
 
 @pytest.mark.parametrize("line", NOTHING_MISSING)
 def test_commands_without_extras_work(lab: Lab, line: str) -> None:
-    said = ""
+    output = ""
     for command in line.split(" && "):
         done = lab.run(command)
-        said += done.stdout + done.stderr
-        assert "Traceback" not in said, said
-        assert done.returncode == 0, said
-    assert NOTHING_MISSING[line] in said
+        output += done.stdout + done.stderr
+        assert "Traceback" not in output, output
+        assert done.returncode == 0, output
+    assert NOTHING_MISSING[line] in output
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -240,7 +248,7 @@ def test_commands_that_have_nothing_to_do_say_so(lab: Lab, line: str) -> None:
 
 
 def is_asked_for(extras: tuple[Extra, ...], done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether all that is said is one line that asks for these extras alone."""
+    """Whether all that is printed is one line that asks for these extras alone."""
     asked = re.findall(r"needs the extra (\w+)", done.stderr)
     return done.returncode == 2 and done.stderr.count("\n") == 1 and asked == list(extras)
 
@@ -273,26 +281,27 @@ def test_with_one_extra_the_others_are_asked_for(lab: Lab, extra: Extra, line: s
 
 
 @pytest.mark.parametrize(
-    ("line", "extras", "code", "said"),
+    ("line", "extras", "code", "words"),
     [
         ("query 'SELECT count(*) AS runs FROM runs'", (Extra.QUERY,), 0, "runs"),
         ("tidy --export-after 0 --dry-run", (Extra.PARQUET,), 0, "0.0 MB would be freed"),
         ("tidy --export-after 0", (Extra.PARQUET,), 0, "0.0 MB freed"),
         ("status --broker {away}", (Extra.MQTT,), 1, "cannot be reached"),
         ("mqtt forget {sending}", (Extra.MQTT,), 1, "{away}"),
+        ("influxdb forget a-run --to {database}", (Extra.INFLUX,), 1, "cannot be asked"),
         ("check {sending}", (Extra.INFLUX, Extra.MQTT), 0, "without mistakes"),
         ("doctor {sending}", (Extra.INFLUX, Extra.MQTT), 0, "a run is kept"),
         ("run {sending} {plan}", (Extra.INFLUX, Extra.MQTT), 0, "QD 4"),
     ],
 )
 def test_with_its_extras_a_command_works(
-    lab: Lab, line: str, extras: tuple[Extra, ...], code: int, said: str
+    lab: Lab, line: str, extras: tuple[Extra, ...], code: int, words: str
 ) -> None:
     done = lab.run(line, *extras)
-    told = done.stdout + done.stderr
-    assert "Traceback" not in told, told
-    assert done.returncode == code, told
-    assert said.format(**lab.names) in told
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output, output
+    assert done.returncode == code, output
+    assert words.format(**lab.names) in output
 
 
 @pytest.mark.parametrize("extra", ["", *Extra])
@@ -304,30 +313,30 @@ def test_the_first_commands_work_with_any_extra_or_none(lab: Lab, line: str, ext
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
 
 
-def test_a_meter_behind_a_broker_tells_what_it_needs(lab: Lab) -> None:
+def test_a_meter_behind_a_broker_names_what_it_needs(lab: Lab) -> None:
     done = lab.run("doctor {room}")
-    said = " ".join(done.stdout.split())
+    output = " ".join(done.stdout.split())
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
-    assert f"add it: {lab.wheel.python} -m pip install 'paho-mqtt" in said
-    said = lab.run("doctor {room}", Extra.MQTT).stdout
-    assert "paho-mqtt" not in said and "trouble  room" in said
+    assert f"add it: {lab.wheel.python} -m pip install 'paho-mqtt" in output
+    output = lab.run("doctor {room}", Extra.MQTT).stdout
+    assert "paho-mqtt" not in output and "trouble  room" in output
 
 
-def test_the_daemon_tells_what_it_cannot_do_and_works(lab: Lab) -> None:
+def test_the_daemon_reports_what_it_cannot_do_and_works(lab: Lab) -> None:
     daemon = lab.start("daemon {sending}")
-    told = []
+    lines = []
     assert daemon.stdout is not None
     for line in daemon.stdout:
-        told.append(line)
+        lines.append(line)
         if "no commands over MQTT" in line:
             break
     daemon.send_signal(signal.SIGINT)
-    told.append(daemon.communicate(timeout=60)[0])
-    said = "".join(told)
-    assert daemon.returncode == 0, said
-    assert "Traceback" not in said and "unexpected" not in said, said
-    assert re.search(r"no notices: sending notices needs the extra notify, .*'apprise", said)
-    assert re.search(r"no commands over MQTT: .* needs the extra mqtt, .*'aiomqtt", said)
+    lines.append(daemon.communicate(timeout=60)[0])
+    output = "".join(lines)
+    assert daemon.returncode == 0, output
+    assert "Traceback" not in output and "unexpected" not in output, output
+    assert re.search(r"no notices: sending notices needs the extra notify, .*'apprise", output)
+    assert re.search(r"no commands over MQTT: .* needs the extra mqtt, .*'aiomqtt", output)
 
 
 def test_an_idle_record_is_made_until_ctrl_c(lab: Lab) -> None:
@@ -335,8 +344,8 @@ def test_an_idle_record_is_made_until_ctrl_c(lab: Lab) -> None:
     while not list(lab.folder.glob(f"idle/*/{EVENTS_FILE}")) and idle.poll() is None:
         time.sleep(0.1)
     idle.send_signal(signal.SIGINT)
-    said = idle.communicate(timeout=60)[0]
-    assert idle.returncode == 0 and "Traceback" not in said, said
+    output = idle.communicate(timeout=60)[0]
+    assert idle.returncode == 0 and "Traceback" not in output, output
     assert len(find_runs(lab.folder / "idle")) == 1
 
 
@@ -365,6 +374,7 @@ def test_the_dashboards_are_made_where_their_library_is(lab: Lab) -> None:
 OPTIONAL = {
     "labctl.sinks.influxdb.writer": "influx",
     "labctl.sinks.influxdb.sink": "influx",
+    "labctl.sinks.influxdb.stored_runs": "influx",
     "labctl.sinks.mqtt.retained_topics": "mqtt",
     "labctl.sinks.mqtt.connection": "mqtt",
     "labctl.sinks.mqtt.sink": "mqtt",

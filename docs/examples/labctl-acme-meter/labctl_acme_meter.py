@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from instruments.driver_kit.base_settings import DriverSettings
+from instruments.driver_kit.serial_sign import SerialSign
 from instruments.drivers import Driver
 from instruments.errors import NoAnswer, ProtocolError, WrongInstrument
 from instruments.reading import (
@@ -52,6 +53,12 @@ def parse_line(text: str) -> float | Status:
     if match[1] != "DCV":
         return Status.WRONG_FUNCTION
     return Status.OVERLOAD if match[2] == "OL" else float(match[2].removesuffix(" V"))
+
+
+def find_identity(data: bytes) -> str:
+    """Its name among the bytes so far; empty: not yet. ``labctl instruments PORT`` asks for it."""
+    match = _IDENTITY.search(data.decode("ascii", errors="replace"))
+    return match[0] if match else ""
 
 
 class Acme42:
@@ -136,5 +143,5 @@ class Acme42:
         return [(line.decode("ascii", errors="replace").strip(), now_ns) for line in whole]
 
 
-DRIVER = Driver(AcmeSettings, Acme42)
+DRIVER = Driver(AcmeSettings, Acme42, SerialSign("Acme 42", FORMAT, b"?", find_identity))
 """What the entry point leads to."""

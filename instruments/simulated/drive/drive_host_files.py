@@ -1,78 +1,111 @@
 """Fakes the host's view of the simulated drive: a hwmon directory and an ``nvme`` command.
 
-Layouts: the kernel's ``Documentation/hwmon/sysfs-interface`` and ``nvme`` hwmon driver;
-``nvme-print-json.c`` of nvme-cli 2. Temperatures are millidegrees Celsius in the one and whole
+Layouts: the kernel's ``Documentation/hwmon/sysfs-interface`` and ``nvme`` hwmon driver; what
+nvme-cli prints with ``--raw-binary``. Temperatures are millidegrees Celsius in the one and whole
 kelvins in the other.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from instruments.simulated.drive.model import DriveModel
-from instruments.simulated.drive.state_ring import replace_text
+from instruments.simulated.drive.nvme_structures import (
+    IdentifyController,
+    IdentifyNamespace,
+    LbaFormat,
+    SmartLog,
+    counter,
+    power,
+)
+from instruments.simulated.drive.own_power_meter import OwnPowerMeter
+from instruments.simulated.drive.state_ring import replace_bytes, replace_text
 
 _KELVIN = 273.15
 _DATA_UNIT_BYTES = 512_000  # NVMe base specification, SMART log: thousands of 512 bytes
 _MINUTE_NS, _SECOND_NS = 60_000_000_000, 1_000_000_000
-
-_UNKNOWN_OF_POWER_STATE = (
-    "max_power_scale non-operational_state entry_lat exit_lat read_tput read_lat write_tput "
-    "write_lat active_power active_power_work active_scale"
-)
+_BLOCK_SHIFT = 9
+_HAS_POWER_LIMIT, _HAS_POWER_MEASUREMENT = 1 << 20, 1 << 21
+_WATTS_PER_UNIT = {1: 0.0001, 2: 0.01}
+_POWER_STATE, _POWER_LIMIT, _POWER_MEASUREMENT = 0x02, 0x23, 0x25
+"""Features; the last is the log page, too."""
+_SMART = 0x02
 
 _SHIM = """#!/bin/sh
 # Answers as nvme-cli does, for the simulated drive of this directory.
 state=$(dirname "$0")/nvme-state
 command=$1
 [ $# -gt 0 ] && shift
-json=no
-device=
-feature=
-value=
+device= feature= value= page= bytes= raw=no opcode= cdw10= cdw13=0
 while [ $# -gt 0 ]; do
     case $1 in
-        -o | --output-format) [ "$2" = json ] && json=yes; shift ;;
-        -ojson | --output-format=json) json=yes ;;
-        -f | --feature-id) feature=$2; shift ;;
-        --feature-id=*) feature=${1#*=} ;;
-        -V | --value) value=$2; shift ;;
+        -b | --raw-binary) raw=yes ;;
+        --feature-id=*) feature=$((${1#*=})) ;;
         --value=*) value=${1#*=} ;;
+        --log-id=*) page=$((${1#*=})) ;;
+        --log-len=*) bytes=${1#*=} ;;
+        --opcode=*) opcode=$((${1#*=})) ;;
+        --cdw10=*) cdw10=$((${1#*=})) ;;
+        --cdw13=*) cdw13=$((${1#*=})) ;;
         -*) ;;
         *) device=$1 ;;
     esac
-    [ $# -gt 0 ] && shift
+    shift
 done
+if [ -z "$device" ]; then
+    echo "$command: Invalid argument" >&2
+    exit 22
+fi
+if [ ! -x "$state" ]; then
+    echo "$device: Permission denied" >&2
+    exit 1
+fi
+set_feature() {
+    if [ ! -e "$state/feature-$1" ] || { [ "$1" = 2 ] && ! grep -qx "$2" "$state/power-states"; }
+    then
+        echo "NVMe status: Invalid Field in Command(0x2002)" >&2
+        exit 1
+    fi
+    name=feature
+    [ "$1" = 37 ] && name=command
+    echo "$2" > "$state/.$name-$1" && mv "$state/.$name-$1" "$state/$name-$1"
+    tries=0
+    while [ -e "$state/command-37" ]; do  # until the drive has taken it up
+        tries=$((tries + 1))
+        [ $tries -gt 1000 ] && exit 1
+        sleep 0.01
+    done
+}
 case $command in
-    smart-log | id-ctrl)
-        if [ -z "$device" ]; then
-            echo "$command: Invalid argument" >&2
-            exit 22
-        fi ;;
-    list) ;;
-    get-feature | set-feature)
-        if [ -z "$device" ] || [ "$feature" != 2 ]; then
-            echo "the simulated nvme has power management only: -f 2 and a device" >&2
+    id-ctrl | id-ns) file=$command ;;
+    get-log) file=log-$page ;;
+    set-feature) set_feature "$feature" "$value"; exit 0 ;;
+    admin-passthru)
+        if [ "$opcode" != 9 ]; then
+            echo "the simulated nvme passes Set Features only: --opcode=0x09" >&2
             exit 22
         fi
-        if [ "$command" = set-feature ]; then
-            if ! grep -qx "$value" "$state/power-states"; then
-                echo "NVMe status: Invalid Field in Command(0x2002)" >&2
-                exit 1
-            fi
-            echo "$value" > "$state/.power-state" && mv "$state/.power-state" "$state/power-state"
+        set_feature "$cdw10" "$cdw13"
+        exit 0 ;;
+    get-feature)
+        if [ ! -e "$state/feature-$feature" ]; then
+            echo "NVMe status: Invalid Field in Command(0x2002)" >&2
+            exit 1
         fi
-        printf '%s:0x02 (Power Management), Current value:0x%08x\\n' \\
-            "$command" "$(cat "$state/power-state")"
+        printf 'get-feature:0x%02x (Feature), Current value:0x%08x\\n' \\
+            "$feature" "$(cat "$state/feature-$feature")"
         exit 0 ;;
     *) echo "ERROR: Invalid sub-command '$command' for global command nvme" >&2; exit 1 ;;
 esac
-if [ $json = no ]; then
-    echo "the simulated nvme answers in JSON only: -o json" >&2
+if [ $raw = no ]; then
+    echo "the simulated nvme answers in bytes only: --raw-binary" >&2
     exit 22
 fi
-exec cat "$state/$command.json"
+if [ ! -e "$state/$file.bin" ]; then
+    echo "NVMe status: Invalid Log Page(0x109)" >&2
+    exit 1
+fi
+exec head -c "${bytes:-4096}" "$state/$file.bin"
 """
 
 
@@ -81,6 +114,8 @@ class DriveHostFiles:
 
     def __init__(self, directory: Path, ssd: DriveModel) -> None:
         self._ssd = ssd
+        own = ssd.parameters.own_power
+        self._own_power = None if own is None else OwnPowerMeter(ssd, own)
         self._hwmon = directory / "hwmon"
         self._state = directory / "nvme-state"
         self._hwmon.mkdir()
@@ -94,11 +129,15 @@ class DriveHostFiles:
             ("temp2_label", "Sensor 1"),
         ):
             (self._hwmon / name).write_text(text + "\n", encoding="ascii")
-        self._write_json("id-ctrl", self._id_ctrl())
-        self._write_json("list", self._list())
+        self._write_page("id-ctrl", bytes(self._controller()))
+        self._write_page("id-ns", bytes(self._namespace()))
         count = 1 + len(ssd.parameters.identity.lower_max_power_watts)
         replace_text(self._state / "power-states", "".join(f"{n}\n" for n in range(count)))
-        replace_text(self._state / "power-state", f"{ssd.power_state}\n")
+        self._set_feature(_POWER_STATE, ssd.power_state)
+        self._set_feature(_POWER_LIMIT, 0)
+        if self._own_power is not None:
+            self._set_feature(_POWER_MEASUREMENT, 0)
+            self._write_page(f"log-{_POWER_MEASUREMENT}", self._own_power.page())
         self.update_temperatures()
         self.update_smart_log()
         shim = directory / "nvme"
@@ -113,91 +152,99 @@ class DriveHostFiles:
         ):
             replace_text(self._hwmon / name, f"{round(celsius * 1000)}\n")
 
-    def read_power_state(self) -> None:
-        """Set the drive's power state to the one that the host has set."""
-        self._ssd.power_state = int((self._state / "power-state").read_text(encoding="ascii"))
+    def read_features(self) -> None:
+        """Take up what the host has set, and complete an interval of the own measurement."""
+        self._ssd.power_state = self._feature(_POWER_STATE) & 0x1F
+        limit = self._feature(_POWER_LIMIT)
+        unit = _WATTS_PER_UNIT.get(limit >> 16 & 0b11)
+        self._ssd.power_limit_watts = None if unit is None else (limit & 0xFFFF) * unit or None
+        own = self._own_power
+        if own is None:
+            return
+        command = self._state / f"command-{_POWER_MEASUREMENT}"
+        changed = own.advance()
+        if command.exists():
+            value = int(command.read_text(encoding="ascii"))
+            own.set(value)
+            self._set_feature(_POWER_MEASUREMENT, value)
+            changed = True
+        if changed:
+            self._write_page(f"log-{_POWER_MEASUREMENT}", own.page())
+            command.unlink(missing_ok=True)
 
     def update_smart_log(self) -> None:
-        """Write the answer of ``nvme smart-log``."""
-        self._write_json("smart-log", self._smart_log())
+        """Write what the SMART log gives."""
+        self._write_page(f"log-{_SMART}", bytes(self._smart_log()))
 
-    def _write_json(self, command: str, content: dict[str, object]) -> None:
-        replace_text(self._state / f"{command}.json", json.dumps(content, indent=2) + "\n")
+    def _write_page(self, name: str, page: bytes) -> None:
+        replace_bytes(self._state / f"{name}.bin", page)
 
-    def _smart_log(self) -> dict[str, object]:
+    def _set_feature(self, feature: int, value: int) -> None:
+        replace_text(self._state / f"feature-{feature}", f"{value}\n")
+
+    def _feature(self, feature: int) -> int:
+        return int((self._state / f"feature-{feature}").read_text(encoding="ascii"))
+
+    def _smart_log(self) -> SmartLog:
         ssd = self._ssd
         identity, heat = ssd.parameters.identity, ssd.parameters.thermal
         written = identity.bytes_written_before + ssd.written_bytes
         hours = identity.power_on_hours + sum(ssd.level_ns) / (60 * _MINUTE_NS)
-        light, heavy = (1, 2) if ssd.parameters.throttle.counted else (0, 0)
-        return {
-            "critical_warning": 2 if ssd.composite_celsius >= heat.warning_celsius else 0,
-            "temperature": _kelvin(ssd.composite_celsius),
-            "avail_spare": 100,
-            "spare_thresh": 10,
-            "percent_used": min(written * 100 // identity.endurance_bytes, 255),
-            "endurance_grp_critical_warning_summary": 0,
-            "data_units_read": -(-ssd.read_bytes // _DATA_UNIT_BYTES),
-            "data_units_written": -(-written // _DATA_UNIT_BYTES),
-            "host_read_commands": ssd.reads,
-            "host_write_commands": ssd.writes,
-            "controller_busy_time": ssd.busy_ns // _MINUTE_NS,
-            "power_cycles": identity.power_cycles,
-            "power_on_hours": int(hours),
-            "unsafe_shutdowns": 0,
-            "media_errors": 0,
-            "num_err_log_entries": 0,
-            "warning_temp_time": ssd.warning_ns // _MINUTE_NS,
-            "critical_comp_time": ssd.critical_ns // _MINUTE_NS,
-            "temperature_sensor_1": _kelvin(ssd.case_celsius),
-            "thm_temp1_trans_count": ssd.transitions[light],
-            "thm_temp2_trans_count": ssd.transitions[heavy],
-            "thm_temp1_total_time": ssd.level_ns[light] // _SECOND_NS if light else 0,
-            "thm_temp2_total_time": ssd.level_ns[heavy] // _SECOND_NS if heavy else 0,
-        }
+        log = SmartLog(
+            critical_warning=2 if ssd.composite_celsius >= heat.warning_celsius else 0,
+            composite_kelvin=_kelvin(ssd.composite_celsius),
+            available_spare=100,
+            spare_threshold=10,
+            percentage_used=min(written * 100 // identity.endurance_bytes, 255),
+            data_units_read=counter(-(-ssd.read_bytes // _DATA_UNIT_BYTES)),
+            data_units_written=counter(-(-written // _DATA_UNIT_BYTES)),
+            host_reads=counter(ssd.reads),
+            host_writes=counter(ssd.writes),
+            busy_minutes=counter(ssd.busy_ns // _MINUTE_NS),
+            power_cycles=counter(identity.power_cycles),
+            power_on_hours=counter(int(hours)),
+            warning_minutes=ssd.warning_ns // _MINUTE_NS,
+            critical_minutes=ssd.critical_ns // _MINUTE_NS,
+            interval_power=0 if self._own_power is None else power(self._own_power.interval_watts),
+        )
+        log.sensor_kelvin[0] = _kelvin(ssd.case_celsius)
+        if ssd.parameters.throttle.counted:
+            log.thermal_transitions[:] = ssd.transitions[1:]
+            log.thermal_seconds[:] = [ns // _SECOND_NS for ns in ssd.level_ns[1:]]
+        return log
 
-    def _id_ctrl(self) -> dict[str, object]:
+    def _controller(self) -> IdentifyController:
         p = self._ssd.parameters
         powers = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
-        state = dict.fromkeys(_UNKNOWN_OF_POWER_STATE.split(), 0)
-        state |= {"idle_power": round(p.power.idle_watts * 100), "idle_scale": 2}
-        return {
-            "vid": 0,
-            "ssvid": 0,
-            "sn": p.identity.serial.ljust(20),
-            "mn": p.identity.model.ljust(40),
-            "fr": p.identity.firmware.ljust(8),
-            "mdts": 5,
-            "cntlid": 0,
-            "ver": 0x10300,
-            "npss": len(powers) - 1,
-            "wctemp": _kelvin(p.thermal.warning_celsius),
-            "cctemp": _kelvin(p.thermal.critical_celsius),
-            "tnvmcap": p.identity.capacity_bytes,
-            "unvmcap": 0,
-            "hctma": 1,
-            "mntmt": _kelvin(p.throttle.light.leave_celsius),
-            "mxtmt": _kelvin(p.throttle.heavy.enter_celsius),
-            "nn": 1,
-            # in 0.01 W: scale 0
-            "psds": [{"max_power": round(watts * 100), **state} for watts in powers],
-        }
+        measures = 0 if self._own_power is None else _HAS_POWER_MEASUREMENT
+        found = IdentifyController(
+            serial_number=p.identity.serial.ljust(20).encode("ascii"),
+            model_number=p.identity.model.ljust(40).encode("ascii"),
+            firmware_revision=p.identity.firmware.ljust(8).encode("ascii"),
+            version=0x20300,
+            controller_attributes=_HAS_POWER_LIMIT | measures,
+            power_states_minus_one=len(powers) - 1,
+            warning_kelvin=_kelvin(p.thermal.warning_celsius),
+            critical_kelvin=_kelvin(p.thermal.critical_celsius),
+            total_capacity=counter(p.identity.capacity_bytes),
+            host_thermal_management=1,
+            minimum_thermal_kelvin=_kelvin(p.throttle.light.leave_celsius),
+            maximum_thermal_kelvin=_kelvin(p.throttle.heavy.enter_celsius),
+            namespaces=1,
+        )
+        for descriptor, watts in zip(found.power_states, powers, strict=False):
+            descriptor.maximum_power = round(watts * 100)  # in 0.01 W: scale 0
+            descriptor.idle_power = round(p.power.idle_watts * 100)
+            descriptor.idle_power_scale = 2 << 6
+        return found
 
-    def _list(self) -> dict[str, object]:
-        identity = self._ssd.parameters.identity
-        device = {
-            "NameSpace": 1,
-            "DevicePath": "/dev/nvme0n1",
-            "Firmware": identity.firmware,
-            "Index": 0,
-            "ModelNumber": identity.model,
-            "SerialNumber": identity.serial,
-            "UsedBytes": identity.capacity_bytes,
-            "MaximumLBA": identity.capacity_bytes // 512,
-            "PhysicalSize": identity.capacity_bytes,
-            "SectorSize": 512,
-        }
-        return {"Devices": [device]}
+    def _namespace(self) -> IdentifyNamespace:
+        blocks = self._ssd.parameters.identity.capacity_bytes >> _BLOCK_SHIFT
+        found = IdentifyNamespace(
+            size_blocks=blocks, capacity_blocks=blocks, used_blocks=blocks, deallocate_features=1
+        )
+        found.formats[0] = LbaFormat(data_shift=_BLOCK_SHIFT)
+        return found
 
 
 def _kelvin(celsius: float) -> int:

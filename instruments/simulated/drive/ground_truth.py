@@ -63,14 +63,13 @@ class GroundTruthWriter:
     def flush(self, bursts: Sequence[Burst]) -> None:
         """Hand what was collected, and ``bursts`` that have ended, to the kernel."""
         ended = [(burst.begin_ns, burst.end_ns, burst.operations) for burst in bursts]
-        for file, rows, dtype in (
-            (self._ticks, self._waiting, TICK),
-            (self._bursts, ended, _BURST),
-        ):
+        count = len(self._waiting)  # another thread may append meanwhile
+        waiting = self._waiting[:count]
+        del self._waiting[:count]
+        for file, rows, dtype in ((self._ticks, waiting, TICK), (self._bursts, ended, _BURST)):
             if rows:
                 file.write(np.array(rows, dtype=dtype).tobytes())
                 file.flush()
-        self._waiting = []
 
     def close(self) -> None:
         """Close the files."""

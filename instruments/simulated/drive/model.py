@@ -127,6 +127,8 @@ class DriveModel:
         self._rail_3v3 = _RailSupply(p.rails.rail_3v3)
 
         self.power_state = 0
+        self.power_limit_watts: float | None = None
+        """None: not limited beyond its power state."""
         self._power_limits = (p.identity.max_power_watts, *p.identity.lower_max_power_watts)
         self._power_share = 1.0  # of its speed, that the power state leaves
         self._mean_watts = power.idle_watts
@@ -279,6 +281,11 @@ class DriveModel:
             self.written_bytes,
         )
 
+    @property
+    def joules(self) -> float:
+        """Drawn from both rails since the start."""
+        return self._rail_12v.joules + self._rail_3v3.joules
+
     def ended_bursts(self) -> list[Burst]:
         """Bursts that have ended since the last call."""
         ended, self._ended = self._ended, []
@@ -362,11 +369,13 @@ class DriveModel:
         self.throttle_level = level
 
     def _hold_power(self, watts: float) -> None:
-        """In a lower power state, slow down until the mean stays at its limit."""
+        """In a lower power state or below a limit, slow down until the mean stays at that."""
         self._mean_watts += (watts - self._mean_watts) * _POWER_WEIGHT
-        if self.power_state == 0:
+        most_watts = math.inf if self.power_state == 0 else self._power_limits[self.power_state]
+        most_watts = min(most_watts, self.power_limit_watts or math.inf)
+        if most_watts == math.inf:
             self._power_share = 1.0
-        elif self._mean_watts > self._power_limits[self.power_state]:
+        elif self._mean_watts > most_watts:
             self._power_share = max(self._power_share * _SLOWER, _SLOWEST)
         else:
             self._power_share = min(self._power_share * _FASTER, 1.0)

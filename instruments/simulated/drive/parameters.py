@@ -146,6 +146,15 @@ class Power(_Section):
     """Time constant of the board's capacitors, which spread the energy of an operation."""
 
 
+class OwnPower(_Section):
+    """The power measurement of the drive itself."""
+
+    gain: Positive = 1.0
+    """What it reads, as a multiple of what the drive draws."""
+    percent_error: Annotated[int, Field(ge=0, le=100)] = 5
+    """The largest error that it states, in percent."""
+
+
 class RailParameters(_Section):
     """One supply, as it arrives at the drive."""
 
@@ -233,6 +242,8 @@ class Parameters(_Section):
     write_cache: WriteCache
     garbage_collection: GarbageCollection
     power: Power
+    own_power: OwnPower | None = None
+    """None: it does not measure itself."""
     rails: RailsParameters
     thermal: Thermal
     throttle: Throttle

@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -36,11 +37,14 @@ _COMMAND_TICKS = 20
 _SMART_TICKS = 500
 _PR_SET_PDEATHSIG, _PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
 _START_TIMEOUT_S: Final = 20.0
-_STOP_TIMEOUT_S: Final = 5.0
 
 
 class SimulatedDrive:
-    """The model, and the files that follow it; the NBD server calls ``advance``."""
+    """The model, and the files that follow it; the NBD server calls ``advance``.
+
+    Files are written by a thread: on a busy disk a write has taken seconds, in which no request
+    would have been answered.
+    """
 
     def __init__(self, directory: Path, parameters: Parameters, seed: int) -> None:
         start_ns = time.monotonic_ns()
@@ -49,6 +53,8 @@ class SimulatedDrive:
         self._ground_truth = GroundTruthWriter(directory / "truth", parameters, seed)
         self._host_files = DriveHostFiles(directory, self.ssd)
         self._ticks = 0
+        self._files = ThreadPoolExecutor(1, "files")
+        self._pending: dict[Callable[[], None], Future[None]] = {}
 
     def advance(self, now_ns: int) -> int:
         """Run the ticks that end by ``now_ns``; when the next one ends."""
@@ -59,16 +65,28 @@ class SimulatedDrive:
             self._ground_truth.append(tick)
             self._ticks += 1
             if self._ticks % _COMMAND_TICKS == 0:
-                self._host_files.read_power_state()
+                self._soon(self._host_files.read_features)
             if self._ticks % _FLUSH_TICKS == 0:
-                self._ground_truth.flush(ssd.ended_bursts())
-                self._host_files.update_temperatures()
+                self._soon(self._flush)
                 if self._ticks % _SMART_TICKS == 0:
-                    self._host_files.update_smart_log()
+                    self._soon(self._host_files.update_smart_log)
         return ssd.t_ns + TICK_NS
+
+    def _soon(self, write: Callable[[], None]) -> None:
+        """Have the thread do it, unless it has not done so since the last time."""
+        before = self._pending.get(write)
+        if before is None or before.done():
+            if before is not None:
+                before.result()  # raises what went wrong
+            self._pending[write] = self._files.submit(write)
+
+    def _flush(self) -> None:
+        self._ground_truth.flush(self.ssd.ended_bursts())
+        self._host_files.update_temperatures()
 
     def close(self) -> None:
         """Write the rest of the ground truth and close the files."""
+        self._files.shutdown()
         self._ground_truth.flush(self.ssd.ended_bursts())
         self._ground_truth.close()
         self._state_ring.close()
@@ -113,7 +131,7 @@ class DriveProcess:
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 5 s."""
-        end_process(self.process, _STOP_TIMEOUT_S)
+        end_process(self.process)
 
     def __enter__(self) -> Self:
         return self

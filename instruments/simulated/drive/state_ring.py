@@ -128,6 +128,11 @@ class StateReader:
 
 def replace_text(path: Path, text: str) -> None:
     """Put a new file with ``text`` in the place of the old one, at once."""
+    replace_bytes(path, text.encode("ascii"))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Put a new file with ``content`` in the place of the old one, at once."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="ascii")
+    new.write_bytes(content)
     new.replace(path)

@@ -24,8 +24,9 @@ Point = Literal[
     "rails",
     "frame_numbers",
 ]
-"""Where a meter is connected. An Extech, a supply and an INA226 have volts and amps of one rail;
-a PowerSensor3 has all ``rails``, or sends its test pattern."""
+"""Where a meter is connected. An Extech, a supply and an INA2xx have volts and amps of one rail;
+a PowerSensor3 and a Quarch module have all ``rails``, or send their test pattern; a
+PMD2 has them, too, and a PMD-USB only 12 V."""
 
 
 class MeterConfig(BaseModel):
@@ -39,6 +40,7 @@ class MeterConfig(BaseModel):
         "dmm6500",
         "sdm3065x",
         "34401a",
+        "8846a",
         "keithley2000",
         "dm3058",
         "xdm1041",
@@ -46,10 +48,17 @@ class MeterConfig(BaseModel):
         "ut61e",
         "k204",
         "powersensor3",
+        "quarch",
         "vc820",
         "bm257",
         "extech380803",
+        "wt310e",
+        "daq6510",
+        "dmm6500_temperature",
+        "pmd2",
+        "pmd_usb",
         "ina226",
+        "ina228",
     ]
     point: Point
     settings: dict[str, Any] = {}
@@ -62,7 +71,7 @@ class MeterConfig(BaseModel):
     error_scale: Annotated[float, Field(ge=0, le=1)] = 1.0
     """1: gain, offset and shunt anywhere within their limits; 0: a perfect meter."""
     memory: Annotated[int, Field(gt=0)] | None = None
-    """Reading memory of a Truevolt or a DMM6500, if not its model's."""
+    """Reading memory of a Truevolt or a DMM6500, if not its model's; stripes that QIS can hold."""
     tcp_port: Annotated[int, Field(ge=0, lt=65536)] = 0
     """0: any free one."""
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.ranges import ranges_of
 from instruments.simulated.meter_kit.scpi_server import (
     ILLEGAL_VALUE,
     NODES,
@@ -54,10 +54,10 @@ class DcMeter(ScpiServer):
         """``called`` is the model in its identity, if not ``model``."""
         super().__init__(parts, maker, called or model, firmware)
         self.model = model
-        self.clock = parts.clock()
+        self.clock = parts.new_clock()
         self._parts = parts
         self._probe = parts.probe()
-        self._rng = parts.rng("noise")
+        self._rng = parts.new_rng("noise")
         self.autorange = False
         self.preset()
         for node, function in NODES:
@@ -69,6 +69,7 @@ class DcMeter(ScpiServer):
             self.on(f"{optional}:NPLC", self._set_nplc)
             self.on_query(f"{optional}:NPLC", lambda: f"{self.nplc:+.8E}")
         self.on_query("[SENSe:]FUNCtion[:ON]", self._query_function)
+        self.on("[SENSe:]FUNCtion[:ON]", self._set_function)
         self.ignore("TRIGger:SOURce")
         self.on("*RST", self._reset)
         self.on("ABORt", self._abort)
@@ -104,7 +105,7 @@ class DcMeter(ScpiServer):
         async def configure(parameters: str) -> None:
             await self._abort("")
             self.function = function
-            ranges = specifications.allowed_ranges(self.model, function)
+            ranges = ranges_of(self.model, function)
             first = parameters.split(",")[0].strip() or "AUTO"
             extremes = {"AUTO": ranges[-1], "MAX": ranges[-1], "MIN": ranges[0], "DEF": ranges[-1]}
             self._choose_range(parse_number(first, extremes))
@@ -112,7 +113,7 @@ class DcMeter(ScpiServer):
         return configure
 
     def _choose_range(self, wanted: float) -> None:
-        ranges = specifications.allowed_ranges(self.model, self.function)
+        ranges = ranges_of(self.model, self.function)
         fitting = [value for value in ranges if value >= wanted * (1 - 1e-9)]
         if not fitting:
             raise OUT_OF_RANGE
@@ -128,7 +129,7 @@ class DcMeter(ScpiServer):
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
         """Begin a fault; MOVED selects the next larger range at once."""
         if fault is Fault.MOVED:
-            ranges = specifications.allowed_ranges(self.model, self.function)
+            ranges = ranges_of(self.model, self.function)
             self.range = min((r for r in ranges if r > self.range), default=ranges[0])
             return
         await super().begin_fault(fault, seconds)
@@ -149,7 +150,7 @@ class DcMeter(ScpiServer):
 
     def _choose_function(self, function: str) -> None:
         self.function = function
-        self.range = max(specifications.allowed_ranges(self.model, function))
+        self.range = max(ranges_of(self.model, function))
 
     async def _set_function(self, parameters: str) -> None:
         self._choose_function("current" if "CURR" in parameters.upper() else "voltage")

@@ -41,6 +41,7 @@ class Fault(StrEnum):
     STUCK = "stuck"
     LATE = "late"
     MOVED = "moved"
+    UNPLUGGED = "unplugged"
 
 
 class Faults:

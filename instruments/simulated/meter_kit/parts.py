@@ -38,12 +38,12 @@ class MeterParts:
         """The meter's name."""
         return self.config.name
 
-    def clock(self) -> MeterClock:
-        """Its clock, which begins now."""
+    def new_clock(self) -> MeterClock:
+        """A clock with the meter's offset and drift, which begins now: one meter has one."""
         return MeterClock(self.config.clock_offset_s, self.config.drift_ppm)
 
-    def rng(self, purpose: str) -> np.random.Generator:
-        """Random numbers for one purpose: the same for every start of a bench."""
+    def new_rng(self, purpose: str) -> np.random.Generator:
+        """Random numbers for one purpose, from their beginning: the same for every start."""
         return rng_of(self.seed, self.name, purpose)
 
     def probe(self) -> Probe:
@@ -55,7 +55,7 @@ class MeterParts:
         """Gain and offset anywhere within the limits of ``accuracy``, and noise."""
         scale = self.config.error_scale
         share = SHARE_OF_LIMITS * scale
-        gain, offset = self.rng(purpose).uniform(-share, share, 2)
+        gain, offset = self.new_rng(purpose).uniform(-share, share, 2)
         return Errors(gain * accuracy.of_reading, offset * accuracy.floor, noise * scale)
 
     def range_errors(self, model: str, function: str, range_: float, noise: float) -> Errors:

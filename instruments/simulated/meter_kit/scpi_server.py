@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections.abc import Awaitable, Callable
 
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.tcp_server import TcpServer
 
 Handler = Callable[[str], Awaitable[str | None]]
 """Takes the parameters; an answer for a query, None for a command."""
@@ -18,7 +18,7 @@ NODES = (("VOLTage", "voltage"), ("CURRent", "current"))
 _QUEUE_LENGTH = 20
 _LATE_S = 1.9
 """Longer than any driver waits."""
-_NODE = re.compile(r"(\[)?:?(\*?[A-Za-z]+)(\])?")
+_NODE = re.compile(r"(\[)?:?(\*?[A-Za-z]+\d*)(\])?")
 
 
 class ScpiError(Exception):
@@ -40,9 +40,9 @@ def header_pattern(notation: str) -> re.Pattern[str]:
     """A pattern for SCPI notation: ``[SENSe:]VOLTage[:DC]:RANGe``, long and short forms."""
     pattern = ""
     for opened, node, closed in _NODE.findall(notation.replace(":]", "]").replace("[:", "[")):
-        short = re.match(r"\*?[A-Z]+", node)
+        short = re.match(r"(\*?[A-Z]+)[a-z]*(\d*)", node)
         assert short is not None
-        words = {re.escape(node.upper()), re.escape(short[0])}
+        words = {re.escape(node.upper()), re.escape(short[1] + short[2])}
         step = f":(?:{'|'.join(sorted(words, key=len, reverse=True))})"
         pattern += f"(?:{step})?" if opened and closed else step
     return re.compile(pattern)
@@ -145,48 +145,19 @@ class ScpiInterpreter:
         return f'{error.code},"{error.message}"'
 
 
-class ScpiServer(ScpiInterpreter):
+class ScpiServer(ScpiInterpreter, TcpServer):
     """One that listens on 127.0.0.1."""
 
     def __init__(self, parts: MeterParts, maker: str, model: str, firmware: str = "1.0") -> None:
-        super().__init__(parts.name, maker, model, firmware, Faults())
-        self._port = parts.config.tcp_port
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._return_task: asyncio.Task[None] | None = None
+        TcpServer.__init__(self, parts)
+        ScpiInterpreter.__init__(self, parts.name, maker, model, firmware, self.faults)
 
-    async def start(self) -> dict[str, str]:
-        """Listen; the VISA resource."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=1 << 20
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
-        return {"resource": f"TCPIP0::127.0.0.1::{self._port}::SOCKET"}
+    def address(self, port: int) -> dict[str, str]:
+        """The VISA resource."""
+        return {"resource": f"TCPIP0::127.0.0.1::{port}::SOCKET"}
 
-    async def stop(self) -> None:
-        """Stop listening and drop the clients."""
-        if self._return_task is not None:
-            self._return_task.cancel()
-        if self._server is not None:
-            self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-    async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Begin a fault; DISCONNECT closes the socket for that time."""
-        self.faults.begin(fault, seconds)
-        if fault is Fault.DISCONNECT:
-            await self.stop()
-            self._return_task = asyncio.create_task(
-                self._return_after(seconds), name=f"{self.name} back"
-            )
-
-    async def _return_after(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        await self.start()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer each line."""
         try:
             while line := await reader.readline():
                 answer = await self.answer(line.decode("ascii", errors="replace"))
@@ -198,7 +169,3 @@ class ScpiServer(ScpiInterpreter):
                 await writer.drain()
         except (ConnectionError, ValueError):  # gone, or a line without end
             pass
-        finally:
-            self._writers.discard(writer)
-            with contextlib.suppress(Exception):
-                writer.close()

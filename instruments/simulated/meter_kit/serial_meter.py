@@ -24,9 +24,9 @@ class SerialMeter:
     def __init__(self, parts: MeterParts) -> None:
         self.name = parts.name
         self.faults = Faults()
-        self.clock = parts.clock()
+        self.clock = parts.new_clock()
         self._link = parts.directory / f"tty-{self.name}"
-        self._rng = parts.rng("noise")
+        self._rng = parts.new_rng("noise")
         self._ends: tuple[int, int] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from instruments.drivers import brymen_bm25x
 from instruments.simulated.meter_kit.lcd_meter import LcdMeter, Symbols, segments_of, with_symbols
+
+_SIZE: Final = 15
+_FIRST_BYTE: Final = 0x02
+_SEGMENTS: Final = bytes((0xBE, 0xA0, 0xDA, 0xF8, 0xE4, 0x7C, 0x7E, 0xA8, 0xFE, 0xFC))
+"""Of the digits from 0 to 9: the maker's protocol."""
+_LETTER_L: Final = 0x16
+_BYTE_S: Final = 10 / 9600
 
 _SYMBOLS: Final[Symbols] = {
     "AUTO": (1, 8),
@@ -25,9 +31,9 @@ _SYMBOLS: Final[Symbols] = {
 
 def brymen_frame(digits: str, symbols: set[str]) -> bytes:
     """The frame of a display with four ``digits`` and ``symbols``."""
-    frame = bytearray(brymen_bm25x.PLACES)
-    frame[0] = brymen_bm25x.FIRST_BYTE
-    all_segments = segments_of(digits, brymen_bm25x.SEGMENTS, brymen_bm25x.LETTER_L)
+    frame = bytearray(16 * place for place in range(_SIZE))
+    frame[0] = _FIRST_BYTE
+    all_segments = segments_of(digits, _SEGMENTS, _LETTER_L)
     for i, segments in enumerate(all_segments):
         frame[3 + 2 * i] |= segments & 0x0E
         frame[4 + 2 * i] |= segments >> 4
@@ -37,9 +43,9 @@ def brymen_frame(digits: str, symbols: set[str]) -> bytes:
 class Bm257Meter(LcdMeter):
     """A BM257."""
 
-    counts = brymen_bm25x.COUNTS
+    counts = 6000
     driver = "brymen_bm25x"
-    frame_s = len(brymen_bm25x.PLACES) * brymen_bm25x.FORMAT.byte_s
+    frame_s = _SIZE * _BYTE_S
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:
         """See :class:`LcdMeter`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,10 @@ class _Run:
         return self.begun + (index + 1) * self.step_ns - self.aperture_ns - _OVERHEAD_S * 1e9
 
 
+def _is_delay(seconds: float) -> bool:
+    return seconds == 0 or 167e-9 <= seconds <= 1e4
+
+
 class Dmm6500Meter(DcMeter):
     """Stamps each reading at the end of its window; nothing is erased by reading."""
 
@@ -48,7 +53,6 @@ class Dmm6500Meter(DcMeter):
         super().__init__(parts, "DMM6500", "KEITHLEY INSTRUMENTS", "MODEL DMM6500", "1.7.12b")
         self.on_query("*LANG", lambda: "SCPI")
         self.on_query("SYSTem:LFRequency", lambda: "50")
-        self.on("[SENSe:]FUNCtion[:ON]", self._set_function)
         self.ignore(
             "[SENSe:]AZERo:ONCE",
             *(f"[SENSe:]{node}[:DC]:AZERo[:STATe]" for node, _ in NODES),
@@ -63,6 +67,10 @@ class Dmm6500Meter(DcMeter):
         self.on_query("TRACe:ACTual:END", self._query_last)
         self.on("TRACe:DATA", self._data, query=True)
         self.on("TRIGger:LOAD", self._load)
+        self.on("TRIGger:BLOCk:BUFFer:CLEar", self._block("clear"))
+        self.on("TRIGger:BLOCk:DELay:CONStant", self._block("delay"))
+        self.on("TRIGger:BLOCk:MDIGitize", self._block("measure"))
+        self.on("TRIGger:BLOCk:BRANch:COUNter", self._block("repeat"))
         self.on_query("TRIGger:STATe", self._query_state)
         self.on("INITiate[:IMMediate]", self._initiate)
 
@@ -72,7 +80,8 @@ class Dmm6500Meter(DcMeter):
         self.nplc = 1.0
         self._runs: list[_Run] = []
         self._running = False
-        self._loop: tuple[float, float] | None = None
+        self._blocks: dict[int, tuple[str, tuple[str, ...]]] = {}
+        """The trigger model: what each block does, by its number, and its further parameters."""
 
     def _total(self) -> int:
         """Readings since the buffer was cleared."""
@@ -88,12 +97,17 @@ class Dmm6500Meter(DcMeter):
         return self._begin_of(index) + self.aperture_ns
 
     async def _initiate(self, _parameters: str) -> None:
-        if self._loop is None:
+        blocks = dict(self._blocks.values())
+        if "measure" not in blocks:
             raise ILLEGAL_VALUE
-        duration_s, delay_s = self._loop
+        if "clear" in blocks:
+            await self._clear_buffer("")
+        delay_s = float(blocks["delay"][0]) if "delay" in blocks else 0.0
         step_ns = (delay_s + _OVERHEAD_S) * 1e9 + self.aperture_ns
         begun = self.clock.now() + _TRIGGER_S * 1e9
-        most = math.floor(duration_s * 1e9 / step_ns)
+        most = int(blocks["repeat"][0]) if "repeat" in blocks else 1
+        if "duration" in blocks:
+            most = math.floor(float(blocks["duration"][0]) * 1e9 / step_ns)
         self._runs.append(_Run(self._total(), begun, step_ns, self.aperture_ns, most))
         self._running = True
 
@@ -103,14 +117,30 @@ class Dmm6500Meter(DcMeter):
             self._running = False
 
     async def _load(self, parameters: str) -> None:
-        fields = [field.strip() for field in parameters.split(",")]
-        if fields[0].strip('"').upper() != "DURATIONLOOP":
+        name, *fields = (field.strip() for field in parameters.split(","))
+        name = name.strip("\"'").upper()
+        if name not in ("EMPTY", "DURATIONLOOP"):
             raise ILLEGAL_VALUE
-        duration_s = parse_number(fields[1], {})
-        delay_s = parse_number(fields[2], {}) if len(fields) > 2 else 0.0
-        if not 500e-9 <= duration_s <= 1e5 or not (delay_s == 0 or 167e-9 <= delay_s <= 1e4):
-            raise OUT_OF_RANGE
-        self._loop = (duration_s, delay_s)
+        self._blocks = {}
+        if name == "DURATIONLOOP":
+            duration_s = parse_number(fields[0], {})
+            delay = fields[1] if len(fields) > 1 else "0"
+            if not 500e-9 <= duration_s <= 1e5 or not _is_delay(parse_number(delay, {})):
+                raise OUT_OF_RANGE
+            # In the firmware the models SimpleLoop and LoopUntilEvent begin with this block.
+            loop = (("clear", ()), ("delay", (delay,)), ("measure", ()), ("duration", (fields[0],)))
+            self._blocks = dict(enumerate(loop, 1))
+
+    def _block(self, kind: str) -> Callable[[str], Awaitable[None]]:
+        async def define(parameters: str) -> None:
+            number, *fields = (field.strip() for field in parameters.split(","))
+            if kind == "delay" and not _is_delay(parse_number(fields[0], {})):
+                raise OUT_OF_RANGE
+            if kind == "repeat" and int(fields[1]) not in self._blocks:
+                raise ILLEGAL_VALUE
+            self._blocks[int(parse_number(number, {}))] = (kind, tuple(fields))
+
+        return define
 
     async def _clear_buffer(self, _parameters: str) -> None:
         self._runs = []

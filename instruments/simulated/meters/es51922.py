@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from instruments.drivers import es51922
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.serial_meter import PushingMeter
 
@@ -45,7 +44,7 @@ class Ut61eMeter(PushingMeter):
     """A UT61E with automatic range."""
 
     driver = "es51922"
-    frame_s = es51922.FRAME_BYTES * es51922.FORMAT.byte_s
+    frame_s = 14 * 10 / 19_200  # 7O1
 
     def frame(self, value: float) -> bytes:
         """See :func:`ut61e_frame`; without a number its digits are none."""

@@ -7,7 +7,6 @@ import time
 
 import numpy as np
 
-from instruments.drivers import extech380803
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.probe import Probe
@@ -58,7 +57,7 @@ class ExtechMeter(SerialMeter):
             float(errors.apply(await probe.means(*window), self._rng, 1e-6)[0])
             for probe, errors in self._sensors
         ]
-        await asyncio.sleep(extech380803.REPLY_BYTES * extech380803.FORMAT.byte_s)
+        await asyncio.sleep(20 * 10 / 9600)
         reply = bytearray(extech_reply(volts * amps, amps, volts, 1.0))
         if self.faults.has(Fault.NAN):
             reply[2:4] = b"\xff\xff"

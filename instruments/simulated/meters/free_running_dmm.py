@@ -8,10 +8,11 @@ import time
 
 import numpy as np
 
-from instruments.driver_kit import specifications
+from instruments.simulated.meter_kit.clock import MeterClock
 from instruments.simulated.meter_kit.dc_meter import OVER_RANGE, parse_number
 from instruments.simulated.meter_kit.faults import Fault, Faults
 from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.ranges import ranges_of
 from instruments.simulated.meter_kit.scpi_server import (
     ILLEGAL_VALUE,
     NODES,
@@ -38,14 +39,14 @@ _CHANGE_S = 0.4
 class FreeRunningConverter:
     """Converts one window after another; the last one that is over is its reading."""
 
-    def __init__(self, parts: MeterParts, model: str, faults: Faults) -> None:
+    def __init__(self, parts: MeterParts, clock: MeterClock, model: str, faults: Faults) -> None:
         self.function = "voltage"
         self.rate = "S"
         self._model = model
         self._parts = parts
         self._probe = parts.probe()
-        self._clock = parts.clock()
-        self._seed = int(parts.rng("noise").integers(1 << 31))
+        self._clock = clock
+        self._seed = int(parts.new_rng("noise").integers(1 << 31))
         self._faults = faults
         self._stuck: float | None = None
         self.range = self.ranges[-1]
@@ -53,7 +54,7 @@ class FreeRunningConverter:
     @property
     def ranges(self) -> tuple[float, ...]:
         """Of its function, ascending."""
-        return specifications.allowed_ranges(self._model, self.function)
+        return ranges_of(self._model, self.function)
 
     def choose(self, function: str, range_: float | None = None) -> None:
         """Another function or range. Raises ScpiError."""
@@ -92,7 +93,7 @@ class Dm3058Meter(ScpiServer):
 
     def __init__(self, parts: MeterParts) -> None:
         super().__init__(parts, "Rigol Technologies", "DM3058", "01.01")
-        self._meter = FreeRunningConverter(parts, "DM3058", self.faults)
+        self._meter = FreeRunningConverter(parts, parts.new_clock(), "DM3058", self.faults)
         self._language = "AGILENT"
         self._ready = 0.0
         self.on("CMDSET", self._set_language)
@@ -181,7 +182,7 @@ class Xdm1041Meter(SerialMeter):
 
     def __init__(self, parts: MeterParts) -> None:
         super().__init__(parts)
-        self._meter = FreeRunningConverter(parts, "XDM1041", self.faults)
+        self._meter = FreeRunningConverter(parts, self.clock, "XDM1041", self.faults)
         self._scpi = ScpiInterpreter(parts.name, "OWON", "XDM1041", "V4.1.0,3", self.faults)
         self._buffer = b""
         self._messages: asyncio.Queue[str] = asyncio.Queue()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from instruments.drivers import fs9721
 from instruments.simulated.meter_kit.lcd_meter import LcdMeter, Symbols, segments_of, with_symbols
+
+_SIZE: Final = 14
+_SEGMENTS: Final = bytes((0x7D, 0x05, 0x5B, 0x1F, 0x27, 0x3E, 0x7E, 0x15, 0x7F, 0x3F))
+"""Of the digits from 0 to 9: the chip's data sheet."""
+_LETTER_L: Final = 0x68
+_BYTE_S: Final = 10 / 2400
 
 _SYMBOLS: Final[Symbols] = {
     "DC": (0, 4),
@@ -26,8 +31,8 @@ _SYMBOLS: Final[Symbols] = {
 
 def fs9721_frame(digits: str, symbols: set[str]) -> bytes:
     """The frame of a display with four ``digits`` and ``symbols``."""
-    frame = bytearray(fs9721.PLACES)
-    for i, segments in enumerate(segments_of(digits, fs9721.SEGMENTS, fs9721.LETTER_L)):
+    frame = bytearray(16 * (place + 1) for place in range(_SIZE))
+    for i, segments in enumerate(segments_of(digits, _SEGMENTS, _LETTER_L)):
         frame[1 + 2 * i] |= segments >> 4
         frame[2 + 2 * i] |= segments & 0x0F
     return with_symbols(frame, symbols | {"RS232"}, _SYMBOLS)
@@ -36,9 +41,9 @@ def fs9721_frame(digits: str, symbols: set[str]) -> bytes:
 class Vc820Meter(LcdMeter):
     """A VC820."""
 
-    counts = fs9721.COUNTS
+    counts = 4000
     driver = "fs9721"
-    frame_s = len(fs9721.PLACES) * fs9721.FORMAT.byte_s
+    frame_s = _SIZE * _BYTE_S
 
     def encode(self, digits: str, symbols: set[str]) -> bytes:
         """See :class:`LcdMeter`."""

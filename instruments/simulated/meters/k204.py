@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 
-from instruments.drivers import k204
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.serial_meter import HandheldMeter
 
 _OPEN_COUNT = 0x7FFF
+_REPLY_BYTES = 45
 
 
 def k204_reply(celsius: list[float | None], hold: bool = False, low_battery: bool = False) -> bytes:
     """The reply of a K204 with these temperatures; None is an open input."""
-    reply = bytearray(k204.REPLY_BYTES)
+    reply = bytearray(_REPLY_BYTES)
     reply[0], reply[44] = 0x02, 0x03
     reply[1] = 0x80 | (0x20 if hold else 0) | (0x40 if low_battery else 0)
     for i, value in enumerate(celsius):
@@ -48,7 +48,7 @@ class K204Meter(HandheldMeter):
         broken = (Fault.OPEN_SENSOR, Fault.OVERLOAD, Fault.NAN)
         if any(self.faults.has(fault) for fault in broken):
             celsius = None
-        await asyncio.sleep(k204.REPLY_BYTES * k204.FORMAT.byte_s)
+        await asyncio.sleep(_REPLY_BYTES * 10 / 9600)
         self.send(
             k204_reply(
                 [celsius, None, None, None],

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 import time
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instruments.drivers.powersensor3_frames import (
-    ADC_VOLTS,
-    CONFIG,
-    INTERVAL_US,
-    LEVEL_MAX,
-    SENSORS,
-    pack_frames,
-)
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
 from instruments.simulated.meter_kit.probe import Probe
 from instruments.simulated.meter_kit.serial_meter import SerialMeter
 
 VERSION: Final = b"F411-1.5.0\r\n"
+SENSORS: Final = 8
+INTERVAL_US: Final = 50.0
+LEVEL_MAX: Final = 1023
+ADC_VOLTS: Final = 3.3
+CONFIG: Final = struct.Struct("<16s16sff?")
+"""Frames, levels and the sensor table of firmware 1.5.0 (nlesc-recruit/PowerSensor3)."""
 _STOPPED: Final = b"\xff\x3f\xff\x3f"
 _SEND_EVERY_S: Final = 0.002
 _HOLDS_BYTES: Final = 640 << 10
@@ -46,6 +46,23 @@ _POINTS: Final = ("12V.current", "12V.voltage", "3V3.current", "3V3.voltage")
 _CURRENT: Final = ("MLX91221-10A", 1.65, 0.132)
 _VOLTAGE: Final = (("12V", 0.2), ("3V3", 0.6), ("spare", 0.2), ("spare", 0.6))
 """Type, vref and V/A of the current sensors; name and gain of the voltage sensors of each pair."""
+
+
+def pack_frames(
+    stamps: Sequence[int] | NDArray[np.int64],
+    levels: NDArray[np.int64],
+    marked: NDArray[np.bool_] | None = None,
+) -> bytes:
+    """Frames of all eight sensors: timestamp packet, then a packet for each sensor."""
+    t = np.asarray(stamps, np.int64) % 1024
+    rows = np.empty((len(t), 2 + 2 * SENSORS), np.uint8)
+    rows[:, 0] = 0xF0 | t >> 6
+    rows[:, 1] = 0x40 | t & 0x3F
+    rows[:, 2::2] = 0x80 | np.arange(SENSORS) << 4 | levels >> 6
+    rows[:, 3::2] = levels & 0x3F
+    if marked is not None:
+        rows[:, 3] |= np.where(marked, 0x40, 0).astype(np.uint8)
+    return rows.tobytes()
 
 
 class SensorPattern(Protocol):

@@ -7,10 +7,10 @@ import time
 
 import numpy as np
 
-from instruments.driver_kit import specifications
 from instruments.simulated.meter_kit.dc_meter import DcMeter
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
+from instruments.simulated.meter_kit.ranges import ranges_of
 from instruments.simulated.meter_kit.scpi_server import NODES, ScpiError
 
 _TRIGGER_DELAY_S = 1e-3
@@ -23,6 +23,7 @@ INIT_IGNORED = ScpiError(-213, "Init ignored")
 _MAKERS_AND_NPLC = {
     "SDM3065X": ("Siglent Technologies", (0.005, 0.05, 0.5, 1.0, 10.0, 100.0)),
     "34401A": ("HEWLETT-PACKARD", (0.02, 0.2, 1.0, 10.0, 100.0)),
+    "8846A": ("FLUKE", (0.02, 0.2, 1.0, 10.0, 100.0)),
     "2000": ("KEITHLEY INSTRUMENTS INC.", (0.01, 10.0)),
 }
 
@@ -58,7 +59,7 @@ class PolledMeter(DcMeter):
 
     async def _measure_on_another_range(self, answer: str, begin: float) -> str:
         value = abs(float(answer))
-        ranges = specifications.allowed_ranges(self.model, self.function)
+        ranges = ranges_of(self.model, self.function)
         fitting = [range_ for range_ in ranges if range_ >= value]
         if not fitting or fitting[0] == self.range:
             return answer
@@ -76,7 +77,6 @@ class Keithley2000Meter(PolledMeter):
         super().__init__(parts, "2000", "MODEL 2000", "A20 /A02")
         self._continuous = True
         self.on("INITiate:CONTinuous", self._set_continuous)
-        self.on("[SENSe:]FUNCtion", self._set_function)
         self.on("SYSTem:AZERo[:STATe]", self._need_idle)
         self.ignore("FORMat:ELEMents", "TRIGger:COUNt", "SAMPle:COUNt")
         for node, _ in NODES:

@@ -21,8 +21,8 @@ class Dp832Supply(ScpiServer):
 
     def __init__(self, parts: MeterParts) -> None:
         super().__init__(parts, "RIGOL TECHNOLOGIES", "DP832", "00.01.16")
-        self._clock = parts.clock()
-        self._rng = parts.rng("noise")
+        self._clock = parts.new_clock()
+        self._rng = parts.new_rng("noise")
         self._sensors = [
             (
                 Probe(parts.state, f"{parts.config.point}.{name}"),

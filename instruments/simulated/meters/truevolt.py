@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from instruments.driver_kit import specifications
-from instruments.drivers import truevolt
 from instruments.simulated.meter_kit.dc_meter import DcMeter, parse_number
 from instruments.simulated.meter_kit.faults import Fault
 from instruments.simulated.meter_kit.parts import MeterParts
@@ -18,6 +17,24 @@ from instruments.simulated.meter_kit.scpi_server import (
     STALE,
 )
 
+_NPLC_34461A = (0.02, 0.2, 1.0, 10.0, 100.0)
+_NPLC_34465A = (0.001, 0.002, 0.006, 0.02, 0.06, 0.2, 1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What distinguishes the models (Keysight 5991-1983EN), told without the driver's tables."""
+
+    memory: int
+    nplc_choices: tuple[float, ...]
+    has_timer: bool
+
+
+_MODELS = {
+    "34461A": _Model(10_000, _NPLC_34461A, has_timer=False),
+    "34465A": _Model(50_000, _NPLC_34465A, has_timer=True),
+    "34470A": _Model(50_000, _NPLC_34465A, has_timer=True),
+}
 _FREE_RUN_OVERHEAD_S = 1.3e-3
 _TIMER_MARGIN_S = 100e-6
 
@@ -29,15 +46,15 @@ class TruevoltMeter(DcMeter):
 
     def __init__(self, parts: MeterParts) -> None:
         model = str(parts.config.settings["model"])
-        self._facts = truevolt.MODELS[model]
-        self.nplc_choices = specifications.NPLC[model]
+        self._facts = _MODELS[model]
+        self.nplc_choices = self._facts.nplc_choices
         self._memory = parts.config.memory or self._facts.memory
         super().__init__(parts, model, "Keysight Technologies")
         self.ignore("TRIGger:DELay", *(f"[SENSe:]{node}[:DC]:ZERO:AUTO" for node, _ in NODES))
         self.on("TRIGger:COUNt", self._set_trigger_count)
         self.on("SAMPle:COUNt", self._set_sample_count)
         self.on_query("SAMPle:COUNt", lambda: f"{self._sample_count:+.8E}")
-        if self._facts.timed:
+        if self._facts.has_timer:
             self.on("SAMPle:SOURce", self._set_source)
             self.on("SAMPle:TIMer", self._set_timer)
             self.on("SAMPle:TIMer", self._query_timer, query=True)
@@ -64,9 +81,10 @@ class TruevoltMeter(DcMeter):
         self._timer_s = 1.0
 
     async def begin_fault(self, fault: Fault, seconds: float) -> None:
-        """Have a fault; a memory overflow loses what is in the memory, now."""
+        """Have a fault; a memory overflow loses all but the newest reading in the memory, now: it
+        overwrites the oldest, and never empties it under a driver that has just counted them."""
         if fault is Fault.MEMORY_OVERFLOW:
-            self._taken += self._stored()
+            self._taken += max(self._stored() - 1, 0)
             self._overflowed = True
             return
         await super().begin_fault(fault, seconds)
@@ -110,7 +128,7 @@ class TruevoltMeter(DcMeter):
         self._trigger_count = parse_number(parameters, {"INF": math.inf, "INFINITY": math.inf})
 
     async def _set_sample_count(self, parameters: str) -> None:
-        most = 1e9 if self._facts.timed else 1e6
+        most = 1e9 if self._facts.has_timer else 1e6
         count = parse_number(parameters, {"MIN": 1.0, "MAX": most})
         if not 1 <= count <= most:
             raise OUT_OF_RANGE

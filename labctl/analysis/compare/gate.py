@@ -16,6 +16,8 @@ that the side is worse than it. All limits at all points are judged together: a 
 sides fails about one time in forty by chance. When only the scatter reaches over a
 limit it is undecided, which passes unless the gate is strict. One run a side breaks no limit, as it
 does not show how runs differ: beyond a limit it is undecided.
+
+The same limits hold for a series of runs (:func:`check_trend`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -37,9 +39,12 @@ from labctl.analysis.compare.comparison import (
 )
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis, judge_pairs
+from labctl.analysis.compare.trend_results import Series, Trend, TrendRow
 from labctl.analysis.stats.rotation import LEVEL
 from labctl.errors import ConfigurationError, Mistake
 from labctl.toml_reading import mistakes_of, parse_toml
+
+R = TypeVar("R", ComparedRow, TrendRow)
 
 QUANTITY_NAMES = tuple(quantity.name for quantity in QUANTITIES)
 IN_KELVIN = frozenset(quantity.name for quantity in QUANTITIES if not quantity.in_parts)
@@ -191,21 +196,7 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
     Raises ConfigurationError when a limit is about no point at all: a gate that checks nothing
     must not pass.
     """
-    asked: list[tuple[ComparedRow, GateLimit]] = []
-    mistakes = []
-    for number, limit in enumerate(gate.limits):
-        rows = [
-            row
-            for row in comparison.quantity(limit.quantity)
-            if fnmatchcase(row.point, limit.points) and row.cells[0].value is not None
-        ]
-        if not rows:
-            allowed = f"no point with {limit.quantity} fits; the runs have: "
-            allowed += "; ".join(dict.fromkeys(row.point for row in comparison.rows))
-            mistakes.append(Mistake("gate", f"limits[{number}].points", limit.points, allowed))
-        asked += [(row, limit) for row in rows]
-    if mistakes:
-        raise ConfigurationError(mistakes)
+    asked = _asked([row for row in comparison.rows if row.cells[0].value is not None], gate)
     sides = range(1, len(comparison.sides))
     chances = {side: _chances(asked, side, len(sides)) for side in sides}
     checks = [
@@ -214,6 +205,54 @@ def check_gate(comparison: Comparison, gate: Gate) -> GateResult:
         for side in sides
     ]
     return GateResult(tuple(checks), gate.strict)
+
+
+def check_trend(trend: Trend, gate: Gate) -> GateResult:
+    """Every limit at every point that it is about, in each series: the level of the newest run
+    against that of the first.
+
+    A change that was found is held against the limit with what a change must exceed to count.
+    Where none was found, a limit that one could hide in is undecided. Raises ConfigurationError as
+    :func:`check_gate`.
+    """
+    whose = [(row, series) for series in trend.series for row in series.rows]
+    series_of = {id(row): series for row, series in whose}
+    asked = _asked([row for row, _ in whose], gate)
+    checks = tuple(_check_level(row, series_of[id(row)], limit.worse) for row, limit in asked)
+    return GateResult(checks, gate.strict)
+
+
+def _check_level(row: TrendRow, series: Series, limit: float) -> GateCheck:
+    where = (series.runs[-1].run_id, row.point, row.quantity, "%", limit)
+    if row.values[-1] is None:
+        return GateCheck(*where, None, None, GateVerdict.MISSING)
+    if row.newest is None:
+        return GateCheck(*where, 0.0, None, GateVerdict.UNDECIDED, Basis.REPEATS)
+    worse, u = -row.better * row.newest.value * 100.0, row.newest.u * 100.0
+    verdict = GateVerdict.UNDECIDED if worse + u > limit else GateVerdict.PASSED
+    if worse - u > limit:
+        verdict = GateVerdict.BROKEN
+    return GateCheck(*where, worse, u, verdict, Basis.REPEATS)
+
+
+def _asked(rows: Sequence[R], gate: Gate) -> list[tuple[R, GateLimit]]:
+    """Each row with each limit on it. Raises ConfigurationError for a limit on none."""
+    asked: list[tuple[R, GateLimit]] = []
+    mistakes = []
+    for number, limit in enumerate(gate.limits):
+        fitting = [
+            row
+            for row in rows
+            if row.quantity == limit.quantity and fnmatchcase(row.point, limit.points)
+        ]
+        if not fitting:
+            allowed = f"no point with {limit.quantity} fits; the runs have: "
+            allowed += "; ".join(dict.fromkeys(row.point for row in rows))
+            mistakes.append(Mistake("gate", f"limits[{number}].points", limit.points, allowed))
+        asked += [(row, limit) for row in fitting]
+    if mistakes:
+        raise ConfigurationError(mistakes)
+    return asked
 
 
 def _chances(

@@ -7,7 +7,8 @@ no scatter and no number of repeats shows it.
 
 from __future__ import annotations
 
-from labctl.analysis.results import Component, PhaseResult
+from labctl.analysis.compare.conditions import meters_of
+from labctl.analysis.results import COVERAGE_FACTOR, Component, PhaseResult
 from labctl.analysis.stats.uncertainty import combined, student_factor
 from labctl.record.header import Header
 
@@ -20,7 +21,7 @@ def same_instruments(one: Header, other: Header) -> bool:
 
     A meter that did not say who it is counts as another one.
     """
-    mine, theirs = _meters(one), _meters(other)
+    mine, theirs = meters_of(one), meters_of(other)
     return mine == theirs and all(mine.values()) and one.rails == other.rails
 
 
@@ -28,12 +29,6 @@ def same_zeros(one: Header, other: Header) -> bool:
     """Whether both runs subtract the same zeros."""
     mine = one.calibration.zeros if one.calibration else ()
     return mine == (other.calibration.zeros if other.calibration else ())
-
-
-def _meters(header: Header) -> dict[str, str]:
-    channels = [name for rail in header.rails for name in (rail.voltage, rail.current)]
-    names = {channel.partition(".")[0] for channel in channels}
-    return {name: header.identities.get(name, "") for name in sorted(names)}
 
 
 def limits_of(result: PhaseResult, *, zeros_only: bool = False) -> float:
@@ -48,6 +43,21 @@ def limits_of(result: PhaseResult, *, zeros_only: bool = False) -> float:
     ]
     u, dof = combined(lines)
     return student_factor(dof) * u / result.watts.value
+
+
+def own_doubt(result: PhaseResult) -> float:
+    """The standard uncertainty (k = 1) of the watts of a phase that is this run's alone, as a part
+    of them: its scatter, readings that were lost, the clocks; nothing of the instruments."""
+    if result.watts is None or result.watts.value <= 0:
+        return 0.0
+    lines = [
+        line
+        for rail in result.rails.values()
+        for line in rail.budget
+        if not line.name.startswith(_OF_METERS)
+    ]
+    again = (result.watts.repeatability or 0.0) / COVERAGE_FACTOR
+    return max(combined(lines)[0], again) / result.watts.value
 
 
 def _of_zero(line: Component) -> bool:

@@ -1,7 +1,8 @@
-"""The same work in each power state of the drive: what a lower limit costs, and what it saves."""
+"""The same work in each power state or at each power limit of the drive: what that costs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,13 +13,15 @@ from labctl.analysis.workload import completed_with_io, workload_name
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """One work in one state. The parts are of the lowest-numbered state, which may draw most.
+    """One work in one state, or at one limit. The parts are of what may draw most: the
+    lowest-numbered state, no limit or the highest.
 
     ``watts_part`` has U (k = 2), the meters' gains taken out as far as they cancel.
     """
 
     workload: str
-    power_state: int
+    power_state: int | None
+    power_limit_watts: float | None
     phase_index: int
     iops: float
     watts: Estimate | None
@@ -28,30 +31,32 @@ class StateRow:
 
 
 def power_state_table(results: Sequence[PhaseResult]) -> tuple[StateRow, ...]:
-    """Every work that was done in two or more states.
+    """Every work that was done in two or more states, or at two or more limits.
 
     A work that was done again in one state counts once, the first time.
     """
-    found: dict[str, dict[int, PhaseResult]] = {}
+    found: dict[str, dict[tuple[int, float], PhaseResult]] = {}
     for item in results:
-        state = item.phase.power_state
-        if state is not None and completed_with_io(item):
+        state, limit = item.phase.power_state, item.phase.power_limit_watts
+        if (state is not None or limit is not None) and completed_with_io(item):
             name = workload_name(item.phase, state=False)
-            found.setdefault(name, {}).setdefault(state, item)
+            place = state or 0, -(math.inf if limit is None else limit)
+            found.setdefault(name, {}).setdefault(place, item)
     rows = []
-    for name, by_state in found.items():
-        if len(by_state) < 2:
+    for name, by_place in found.items():
+        if len(by_place) < 2:
             continue
-        first = by_state[min(by_state)]
-        rows += [_row(name, state, by_state[state], first) for state in sorted(by_state)]
+        first = by_place[min(by_place)]
+        rows += [_row(name, by_place[place], first) for place in sorted(by_place)]
     return tuple(rows)
 
 
-def _row(name: str, state: int, item: PhaseResult, first: PhaseResult) -> StateRow:
+def _row(name: str, item: PhaseResult, first: PhaseResult) -> StateRow:
     assert item.iops and first.iops
     return StateRow(
         workload=name,
-        power_state=state,
+        power_state=item.phase.power_state,
+        power_limit_watts=item.phase.power_limit_watts,
         phase_index=item.phase.index,
         iops=item.iops,
         watts=item.watts,

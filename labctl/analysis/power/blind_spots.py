@@ -39,6 +39,10 @@ FEW_TIMES = 32
 FEWEST = 64
 """Readings in a row below which nothing is said of their regularity."""
 
+CLOSE_THE_GAPS = "dither the meter, or let it integrate without a gap (labctl doctor says how)"
+STATE_THE_APERTURE = "say how long the meter integrates, if known (labctl import --aperture-s)"
+"""What to do about a blind spot: of a run that labctl measures, and of files that it imports."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlindSpot:
@@ -123,9 +127,12 @@ def blind_spot(channel: ChannelSeries) -> BlindSpot | None:
 
 
 def blind_problems(
-    rails: Sequence[RailInfo], channels: Mapping[str, ChannelSeries]
+    rails: Sequence[RailInfo],
+    channels: Mapping[str, ChannelSeries],
+    remedy: str = CLOSE_THE_GAPS,
 ) -> tuple[str, ...]:
-    """One line that says which loads the current meters of a run could have misread; or none."""
+    """One line that says which loads the current meters of a run could have misread, and what to
+    do about it (``remedy``); or none."""
     found = []
     for name in dict.fromkeys(rail.current for rail in rails):
         spot = blind_spot(channels[name]) if name in channels else None
@@ -142,5 +149,5 @@ def blind_problems(
     return (
         "a load that repeats in step with a meter could be misread, and no ± shows it: "
         + ", ".join(found)
-        + "; dither the meter, or let it integrate without a gap (labctl doctor says how)",
+        + f"; {remedy}",
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from labctl.analysis.power.mains_ripple import MAINS_RIPPLE, left_of_ripple
+from labctl.analysis.power.power_envelope import WindowReadings, envelope
 from labctl.analysis.power.rail_power import PhasePower, RailPower
 from labctl.analysis.power.reading_faults import left_by_digits
 from labctl.analysis.power.shunt import at_drive, shunt_lines
 from labctl.analysis.power.source_resistance import aperture_lines, sagged_watts
 from labctl.analysis.readings.channel_series import ChannelSeries
-from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance
+from labctl.analysis.results import Component, Estimate, RailResult, SourceResistance, WindowMaximum
 from labctl.analysis.stats.uncertainty import (
     expanded,
     expanded_u,
@@ -229,6 +230,36 @@ def rail_result(
         budget=budget,
         alignment_ms=power.alignment_ns * 1e-6,
         covered=power.covered,
+        power_envelope=envelope(
+            power.windows,
+            [budget],
+            power.watts.mean,
+            _window_readings(power, duration_s),
+            [power.rail],
+        ),
+    )
+
+
+def _window_readings(power: RailPower, duration_s: float) -> WindowReadings:
+    apart = 0.0 if power.together else 1.0
+    volts = power.volts_scatter.u * abs(power.amps.mean) * apart
+    common = power.common_watts * apart
+    return WindowReadings(power.known, power.noise_watts, volts, common, duration_s)
+
+
+def total_envelope(
+    power: PhasePower, rails: Mapping[str, RailResult], duration_s: float
+) -> tuple[WindowMaximum, ...]:
+    """The largest means of all rails together over windows; empty when a rail is missing."""
+    if power.total is None:
+        return ()
+    readings = [_window_readings(rail, duration_s) for rail in power.rails.values()]
+    return envelope(
+        power.windows,
+        [rail.budget for rail in rails.values()],
+        power.total.mean,
+        WindowReadings.together(readings),
+        [rail.rail for rail in power.rails.values()],
     )
 
 

@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import RailSeries
-from labctl.analysis.results import OwnPower
+from labctl.analysis.results import Estimate, Kept, OwnMeasurement, OwnPower, PhaseResult
 from labctl.record.events import Event, EventKind
+from labctl.record.json_values import is_number
 from labctl.record.layout import READING
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
 
 MEAN_OVER_NS = NS_PER_S
 """What the drive's reading is a mean over (NVMe SMART log, Interval Power Measurement)."""
+
+MOST_OF = 0.5
+"""Part of a phase, and of a measurement, from which one stands for the other."""
 
 APART = 0.10
 """Difference from which a reader is warned: drives state no accuracy for it, and what they count
@@ -50,6 +54,80 @@ def own_power_problem(found: OwnPower | None) -> tuple[str, ...]:
         f"{found.meter_watts:.2f} W ({found.difference:+.0%}, {found.looks} samples): is a rail "
         "not measured, or a shunt not what the rig says?",
     )
+
+
+def own_measurements(
+    record: RunRecord, rails: Sequence[RailSeries], phases: Sequence[PhaseResult]
+) -> dict[int, OwnMeasurement]:
+    """What the drive measured of itself in each phase (by its index), against the meters.
+
+    The measurement that covers most of a phase counts, if it is most of the phase and of the
+    measurement. Both are compared over as many seconds as the drive has averaged; where it says
+    that these are not contiguous, they are not known, and nothing is compared. Its first
+    interval may begin up to a second after the measurement: what that moves is added to the U.
+    """
+    if not rails or len(rails) != len(record.header.rails):
+        return {}
+    found = {}
+    for event in record.events:
+        if event.kind != EventKind.DRIVE_MEASUREMENT or event.data.get("has_gaps"):
+            continue
+        since_ns, count = event.data.get("since_ns"), event.data.get("intervals")
+        drive_watts = event.data.get("average_watts")
+        if not (is_number(since_ns) and is_number(count) and is_number(drive_watts)):
+            continue
+        begin_ns, span_ns = int(since_ns), event.t_ns - int(since_ns)
+        length_ns = min(int(count) * MEAN_OVER_NS, span_ns)
+        for phase in phases:
+            in_both = min(phase.end_ns, event.t_ns) - max(phase.begin_ns, begin_ns)
+            if in_both <= MOST_OF * max(span_ns, phase.end_ns - phase.begin_ns):
+                continue
+            meters = _over(rails, begin_ns, length_ns, phase.watts)
+            if meters is None:
+                continue
+            percent_error = event.data.get("percent_error")
+            stated = int(percent_error) if is_number(percent_error) else None
+            most = event.data.get("maximum_watts")
+            found[phase.phase.index] = OwnMeasurement(
+                float(drive_watts),
+                float(most) if is_number(most) else None,
+                meters,
+                length_ns / NS_PER_S,
+                stated,
+                _kept(float(drive_watts), meters, stated),
+            )
+    return found
+
+
+def _over(
+    rails: Sequence[RailSeries], begin_ns: int, length_ns: int, of_phase: Estimate | None
+) -> Estimate | None:
+    """The meters' watts over the seconds of a measurement, with the relative U of the phase."""
+    if of_phase is None or not of_phase.value or length_ns <= 0:
+        return None
+
+    def mean_from(from_ns: int) -> float | None:
+        total = phase_power(rails, from_ns, from_ns + length_ns, 0).total
+        return None if total is None else total.mean
+
+    mean = mean_from(begin_ns)
+    shifted = mean_from(begin_ns + MEAN_OVER_NS)
+    if shifted is None:  # the run has ended by then
+        shifted = mean_from(begin_ns - MEAN_OVER_NS)
+    if mean is None or shifted is None:
+        return None
+    return Estimate(mean, mean * of_phase.u / of_phase.value + abs(shifted - mean))
+
+
+def _kept(drive_watts: float, meters: Estimate, percent_error: int | None) -> Kept:
+    """With the U of the meters as guard band (JCGM 106:2012, 8.3)."""
+    if percent_error is None:
+        return Kept.NOTHING_STATED
+    away = abs(drive_watts - meters.value)
+    most = percent_error / 100 * meters.value
+    if away + meters.u <= most:
+        return Kept.YES
+    return Kept.NO if away - meters.u > most else Kept.UNDECIDED
 
 
 def own_power_readings(events: Iterable[Event]) -> NDArray[np.void]:

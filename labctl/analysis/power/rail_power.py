@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from labctl.analysis.power.blind_spots import known_share
 from labctl.analysis.power.interpolation import interpolated
+from labctl.analysis.power.power_envelope import EnvelopeSearch, Windows
 from labctl.analysis.power.reading_faults import LOST_SHARE, LossTest, RepeatCounter, Repeats
 from labctl.analysis.power.shunt import ShuntState, shunt_state, temperature_of_shunt
 from labctl.analysis.power.volts_times_amps import BRIDGED, rail_volts
@@ -97,10 +98,11 @@ class RailPower:
     """Half-width of doubt about the time of P against the workload: I's clock and the edges."""
     together: bool
     """Whether V and I were read at the same instants."""
-    volts_interval_ns: float
     amps_interval_ns: float
     shunt: ShuntState | None = None
     """State of the shunt; amps and watts are corrected by its factor."""
+    windows: Windows | None = None
+    """The largest means over windows, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class PhasePower:
     total_process: Scatter | None
     missing: tuple[str, ...]
     """Rails without watts, and why: one line each."""
+    windows: Windows | None = None
+    """The largest means of the total over windows, where they were asked for."""
 
 
 class RailPart(NamedTuple):
@@ -158,9 +162,16 @@ def _part_edges(most: int, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
 
 
 def phase_power(
-    rails: Sequence[RailSeries], begin_ns: int, end_ns: int, boundary_u_ns: int
+    rails: Sequence[RailSeries],
+    begin_ns: int,
+    end_ns: int,
+    boundary_u_ns: int,
+    windows: bool = False,
 ) -> PhasePower:
-    """Watts of every rail between two moments, and of all rails together."""
+    """Watts of every rail between two moments, and of all rails together.
+
+    ``windows``: also their largest means over windows.
+    """
     workers, missing = [], []
     for rail in rails:
         worker = _RailWorker(rail, begin_ns, end_ns, boundary_u_ns)
@@ -179,20 +190,25 @@ def phase_power(
         end_ns - begin_ns, grid.amps_interval, grid.expected, grid.rail.amps.info.dither
     )
     whole = len(workers) == len(rails)
+    search = _search_of(workers, begin_ns, end_ns, whole) if windows else None
     for number in range(len(edges)):
         parts = [worker.part(number) for worker in workers]
+        if search is not None:
+            search.add([(part.t, part.watts) for part in parts])
         if whole:
             total.add(*_summed(parts, workers.index(grid), workers))
         if number % RELEASE_EVERY == RELEASE_EVERY - 1:
             for worker in workers:
                 worker.release_pages()
+    of_rails, of_all = ([None] * len(workers), None) if search is None else search.result()
     results = {}
     uncorrected = 0.0
-    for worker in workers:
+    for worker, found in zip(workers, of_rails, strict=True):
         power = worker.result()
         if power is None:
             missing.append(worker.why_not())
         else:
+            power = replace(power, windows=found)
             results[worker.rail.info.name] = corrected_for_shunt(power, begin_ns, end_ns)
             uncorrected += power.watts.mean
         worker.release_pages()
@@ -207,6 +223,19 @@ def phase_power(
         total.scatter_of_phase(known, noise).scaled(factor),
         total.scatter_of_process().scaled(factor),
         tuple(missing),
+        None if of_all is None else of_all.scaled(factor),
+    )
+
+
+def _search_of(
+    workers: Sequence[_RailWorker], begin_ns: int, end_ns: int, whole: bool
+) -> EnvelopeSearch:
+    return EnvelopeSearch(
+        [worker.rail for worker in workers],
+        [worker.amps_interval for worker in workers],
+        [worker.expected for worker in workers],
+        (begin_ns, end_ns),
+        whole,
     )
 
 
@@ -226,6 +255,7 @@ def corrected_for_shunt(power: RailPower, begin_ns: int, end_ns: int) -> RailPow
         scatter=power.scatter.scaled(state.factor),
         process_scatter=power.process_scatter.scaled(state.factor),
         shunt=state,
+        windows=None if power.windows is None else power.windows.scaled(state.factor),
     )
 
 
@@ -384,6 +414,8 @@ class _RailWorker:
                 volts_at[gaps] = volts[np.maximum(before, 0)]
                 volts_at[gaps + 1] = volts[np.minimum(behind, len(volts) - 1)]
                 beside.add(t, volts_at)
+            if number % RELEASE_EVERY == RELEASE_EVERY - 1:
+                self.release_pages()
         return beside.mean - self._volts.mean
 
     def _edge_watts(self) -> float:
@@ -467,7 +499,6 @@ class _RailWorker:
             unseen=amps.missing(self._edge_ns) / self._duration,
             alignment_ns=self._alignment_ns,
             together=self._together,
-            volts_interval_ns=self.volts_interval,
             amps_interval_ns=self.amps_interval,
         )
 

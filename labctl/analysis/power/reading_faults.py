@@ -19,6 +19,18 @@ SELDOM_EQUAL = 0.2
 from reading to reading. Where they repeat more often, a long run of one value proves nothing: the
 quantity varies by less than a digit."""
 
+MOSTLY_ONE_DIGIT = 0.44
+"""Share of unequal neighbours one digit apart up to which values are said to move by more than a
+digit: that of normal readings of which ``SELDOM_EQUAL`` of the neighbours are equal. Where more
+are, equal readings follow one another or not as the mean drifts from the middle of a digit to its
+edge, and are no independent trials. Steps of the load are few of the moves, however large."""
+
+ONE_DIGIT = 1.5
+"""Moves of less than so many times the least are of one digit."""
+
+ALL_DIFFER = 1000
+"""Readings without any equal neighbours from which a channel has no digits that matter."""
+
 IMPOSSIBLE = 1e-6
 """Chance of a run of equal readings below which the meter is said to be stuck."""
 
@@ -53,6 +65,10 @@ BY_CHANCE = 0.025
 is; of more it is chance. Loads that are seldom high are far from normal: there the standard
 deviation alone says too much."""
 
+ROUNDING = 1e-9
+"""Part of the largest sum over a pattern by which equal sums may differ: those of a Fourier
+transform are off by some 1e-15."""
+
 LOST_SHARE = 0.005
 """Share of a phase below which it does not matter where its readings were lost."""
 
@@ -76,7 +92,8 @@ class Repeats:
     ``equal`` of the ``n`` − 1 neighbouring pairs are; the longest run is of ``longest`` readings
     of ``value``, ``first`` and ``last`` are the runs at the two ends, as (length, value).
     ``at_max`` readings are the ``highest``, ``below_max`` the next lower value, ``at_min`` the
-    lowest.
+    lowest. Unequal neighbours are ``least_move`` apart at least (inf: none), ``least_moves`` of
+    them by no more than that digit.
     """
 
     n: int
@@ -89,6 +106,8 @@ class Repeats:
     at_max: int
     below_max: int
     at_min: int
+    least_move: float
+    least_moves: int
 
     @property
     def elsewhere(self) -> tuple[int, int]:
@@ -106,6 +125,7 @@ class RepeatCounter:
         self._run = (0, math.nan)
         self._highest: dict[float, int] = {}
         self._low = (math.inf, 0)
+        self._least_move, self._least_moves = math.inf, 0
 
     def add(self, values: Floats) -> None:
         """Take the next readings."""
@@ -117,12 +137,15 @@ class RepeatCounter:
         if lowest <= self._low[0]:
             self._low = _counted(self._low, lowest, values)
         differ = values[1:] != values[:-1]
-        if self._longest[0] and differ.all() and float(values[0]) != self._run[1]:
+        continues = float(values[0]) == self._run[1]
+        if self._longest[0] and len(values) >= ALL_DIFFER and differ.all() and not continues:
             self._end_run()  # no two are equal: nothing new but the run that goes on
             self._run = (1, float(values[-1]))
             return
+        self._add_moves(np.abs(values[1:] - values[:-1])[differ])
+        if self._run[0] and not continues:
+            self._add_moves(np.abs(values[:1] - self._run[1]))
         ends = np.flatnonzero(differ) + 1
-        continues = float(values[0]) == self._run[1]
         self._equal += len(values) - 1 - len(ends) + continues
         head = int(ends[0]) if len(ends) else len(values)
         head_run = (head + (self._run[0] if continues else 0), float(values[0]))
@@ -137,6 +160,16 @@ class RepeatCounter:
             at = int(lengths.argmax())
             self._keep((int(lengths[at]), float(values[ends[at]])))
         self._run = (len(values) - int(ends[-1]), float(values[-1]))
+
+    def _add_moves(self, moves: Floats) -> None:
+        """Count the distances of unequal neighbours that are of one digit."""
+        if not len(moves):
+            return
+        least = float(moves.min())
+        if ONE_DIGIT * least < self._least_move:
+            self._least_moves = 0  # those so far were of more
+        self._least_move = min(self._least_move, least)
+        self._least_moves += int(np.count_nonzero(moves < ONE_DIGIT * self._least_move))
 
     def _end_run(self) -> None:
         if not self._run[0]:
@@ -164,6 +197,8 @@ class RepeatCounter:
             at_max=self._highest[highest[0]] if highest else 0,
             below_max=self._highest[highest[1]] if len(highest) > 1 else 0,
             at_min=self._low[1],
+            least_move=self._least_move,
+            least_moves=self._least_moves,
         )
 
 
@@ -194,10 +229,17 @@ def stuck_in(phases: Sequence[Repeats | None], busy: Sequence[bool]) -> set[int]
     ``busy``: phases with I/O. Stuck is a value that repeats longer than chance allows where the
     channel's values move from reading to reading otherwise: within a phase with I/O, or from one
     phase into the next although the load changed between them. Nothing is said of a phase without
-    I/O alone: a resting drive may draw just one digit.
+    I/O alone: a resting drive may draw just one digit; nor of a channel whose values move by no
+    more than a digit.
     """
-    equal = sum(one.elsewhere[0] for one in phases if one is not None)
-    pairs = sum(one.elsewhere[1] for one in phases if one is not None)
+    there = [one for one in phases if one is not None]
+    equal = sum(one.elsewhere[0] for one in there)
+    pairs = sum(one.elsewhere[1] for one in there)
+    unequal = sum(one.n - 1 - one.equal for one in there)
+    digit = ONE_DIGIT * min((one.least_move for one in there), default=math.inf)
+    by_one = sum(one.least_moves for one in there if one.least_move < digit)
+    if by_one > MOSTLY_ONE_DIGIT * unequal:
+        return set()
     found: set[int] = set()
     for number, one in enumerate(phases):
         if one is None:
@@ -325,7 +367,9 @@ class _GapLevels:
         of_moves = float(np.mean(moved**2)) / self._gaps**2
         inside = max(variance - float(np.mean(levels**2)), 0.0) / self._gaps
         apart = (self._at_gaps / self._gaps - mean) / math.sqrt(of_moves + inside)
-        beyond = float(np.mean(moved >= moved[0] if apart > 0 else moved <= moved[0]))
+        more = moved if apart > 0 else -moved
+        equal = ROUNDING * float(np.abs(moved).max())
+        beyond = float(np.mean(more >= more[0] - equal))
         return apart if beyond <= BY_CHANCE else 0.0
 
 

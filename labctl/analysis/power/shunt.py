@@ -84,12 +84,17 @@ def _mean_square(amps: Series) -> float:
     return amps.mean**2 + scatter
 
 
-def at_drive(info: RailInfo, volts: Series, amps: Series, state: ShuntState | None) -> Series:
-    """Volts at the drive: without the mean drop, where they were measured before it.
+def drop_per_amp(info: RailInfo, state: ShuntState | None) -> float:
+    """Volts between where they were measured and the drive, for each corrected ampere (Ω).
 
     The drop across a shunt was measured itself: it is that of the amps before their correction.
     """
-    drop = info.drop_ohm * amps.mean / (1.0 if state is None else state.factor)
+    return info.drop_ohm / (1.0 if state is None else state.factor)
+
+
+def at_drive(info: RailInfo, volts: Series, amps: Series, state: ShuntState | None) -> Series:
+    """Volts at the drive: without the mean drop, where they were measured before it."""
+    drop = drop_per_amp(info, state) * amps.mean
     if not drop:
         return volts
     return replace(volts, mean=volts.mean - drop, min=volts.min - drop, max=volts.max - drop)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labctl.analysis.power.rail_power import PhasePower, RailPower
-from labctl.analysis.power.shunt import at_drive
+from labctl.analysis.power.shunt import at_drive, drop_per_amp
 from labctl.analysis.results import Component, Estimate, SourceResistance
 from labctl.analysis.stats.uncertainty import limit_component, student_factor
 
@@ -117,13 +117,15 @@ def sagged_watts(power: RailPower, source: SourceResistance | None) -> float:
 
     It is an auxiliary quantity, known for the whole phase, of which the mean over what was read
     should be that of the whole (regression estimator: W. G. Cochran, *Sampling Techniques*, ch. 7).
-    A difference within the uncertainty of the volts' mean says nothing. The watts are not corrected
-    by it.
+    A difference within the uncertainty of the volts' mean says nothing, nor does one where nothing
+    is known to be behind where the volts are measured. The watts are not corrected by it.
     """
     apart, doubt = abs(power.unread_volts), 2.0 * power.volts_scatter.u
     if source is None or not source.significant or apart <= doubt:
         return 0.0
-    return (apart + doubt) / (source.ohm.value - source.ohm.u) * abs(power.volts.mean)
+    # the volts that were read sag by what is behind them only
+    behind = source.ohm.value - source.ohm.u - drop_per_amp(power.rail.info, power.shunt)
+    return (apart + doubt) / behind * abs(power.volts.mean) if behind > 0 else 0.0
 
 
 def _variance_inside(power: RailPower, source: SourceResistance) -> tuple[float, str]:

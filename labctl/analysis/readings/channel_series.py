@@ -131,6 +131,7 @@ class ChannelSeries:
 
         It is the median over the whole stretch: a meter may change its interval on the way.
         """
+        high = min(high, len(self))
         if high - low < 3:
             return self.info.interval_s * 1e9
         if high - low <= INTERVAL_FROM * INTERVAL_PLACES:

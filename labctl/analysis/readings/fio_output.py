@@ -2,8 +2,8 @@
 
 fio prints its totals every half second, and once more after its last I/O. In a truncated file (a
 full disk, an aborted copy) the last document is a status of some earlier moment, in the same form.
-The journal records how much fio printed and its last totals; for older records without them the
-last document itself is examined.
+The journal records how much of what fio printed was to be kept, and its last totals; for older
+records without them the last document itself is examined.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _problem_of_output(record: RunRecord, span: PhaseSpan, document: dict[str, A
         cut = _is_cut(span, document) and not _is_alone(file, span, document)
         why = f"{FIO_STDOUT} ends before what fio prints last" if cut else ""
     elif (size := file.stat().st_size) != span.printed.stdout_bytes:
-        why = f"{FIO_STDOUT} has {size} bytes, fio printed {span.printed.stdout_bytes}"
+        why = f"{FIO_STDOUT} has {size} bytes; {span.printed.stdout_bytes} were to be kept"
     elif _runtime_and_ios(document) != (span.printed.runtime_ms, span.printed.total_ios):
         why = f"what stands last in {FIO_STDOUT} is not what fio printed last"
     return why and f"fio's output is not whole: {why}; IOPS and latencies are not known"

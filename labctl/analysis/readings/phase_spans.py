@@ -15,6 +15,7 @@ from labctl.analysis.results import Estimate
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.phase import Phase
+from labctl.record.point_end import PointEnd
 from labctl.record.reader import RunRecord
 
 TIMES = ("begin_ns", "end_ns", "boundary_u_ns")
@@ -29,8 +30,8 @@ LATEST_NS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutput:
-    """fio's output as the journal has it: its size, and its last document's runtime and I/Os of
-    both directions (0 without a document)."""
+    """fio's output as the journal has it: how many bytes of it were to be kept, and its last
+    document's runtime and I/Os of both directions (0 without a document)."""
 
     stdout_bytes: int
     runtime_ms: int
@@ -60,6 +61,8 @@ class PhaseSpan:
     ended: bool = False
     fio_rate: Estimate | None = None
     fio_statuses: int = 0
+    point_end: PointEnd | None = None
+    """How it ended, where that depends on its numbers."""
 
     @property
     def duration_ns(self) -> int:
@@ -156,6 +159,7 @@ def _span(
         ended=_time(data.get("begin_ns")) is not None and _time(data.get("end_ns")) is not None,
         fio_rate=rate,
         fio_statuses=statuses,
+        point_end=PointEnd.from_json(data.get("point")),
     )
 
 

@@ -48,11 +48,19 @@ def _on_the_clock(clock: re.Match[str], begin_ns: int, zone: tzinfo | None) -> i
     hours, minutes, seconds = int(clock[1]), int(clock[2]), int(clock[3] or 0)
     if hours > 23 or minutes > 59 or seconds > 59:
         raise ValueError("no clock shows that")
-    begin = datetime.fromtimestamp(begin_ns // NS_PER_S, UTC).astimezone(zone)
-    moment = begin.replace(hour=hours, minute=minutes, second=seconds, microsecond=0)
-    if moment < begin:
-        moment += timedelta(days=1)
-    return round(moment.timestamp()) * NS_PER_S + round(float(clock[4] or 0) * NS_PER_S)
+    shown_ns = 1 if clock[4] else NS_PER_S
+    begin = datetime.fromtimestamp(begin_ns // NS_PER_S, zone)
+    today = begin.replace(hour=hours, minute=minutes, second=seconds, microsecond=0)
+    # a clock that is set back shows a moment twice, one that is set forward does not show it
+    for moment in (
+        day.replace(fold=fold) for day in (today, today + timedelta(days=1)) for fold in (0, 1)
+    ):
+        second = round(moment.timestamp())
+        t_ns = second * NS_PER_S + round(float(clock[4] or 0) * NS_PER_S)
+        shown = datetime.fromtimestamp(second, zone) == moment
+        if shown and t_ns + shown_ns > begin_ns:
+            return max(t_ns, begin_ns)
+    raise ValueError("no clock shows that from the run's begin to the end of the next day")
 
 
 def _of_mark(text: str, begin_ns: int, marks: Sequence[Mark]) -> int:

@@ -9,7 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from instruments.reading import Status
-from labctl.analysis.power.blind_spots import blind_problems
+from labctl.analysis.power.blind_spots import (
+    CLOSE_THE_GAPS,
+    STATE_THE_APERTURE,
+    blind_problems,
+)
 from labctl.analysis.power.mains_ripple import NOTEWORTHY, left_of_ripple
 from labctl.analysis.power.rail_power import PhasePower
 from labctl.analysis.readings.channel_series import ChannelSeries
@@ -21,6 +25,7 @@ from labctl.analysis.readings.channel_statuses import (
 )
 from labctl.analysis.readings.fio_clock import is_off, words
 from labctl.analysis.readings.host_clock import host_problems
+from labctl.analysis.readings.imported import import_problems, is_imported, unconfirmed_note
 from labctl.analysis.readings.phase_spans import PhaseSpan, phase_event_problems
 from labctl.analysis.results import PhaseResult, RailResult
 from labctl.fio.results import FioResult
@@ -28,6 +33,7 @@ from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import is_number
 from labctl.record.layout import HOST_STOLEN, HOST_WAITING
 from labctl.record.phase import Pattern, Role
+from labctl.record.point_end import PointEnding
 from labctl.record.reader import RunRecord
 
 PEAKS_FROM_HZ = 350.0
@@ -54,10 +60,11 @@ def phase_problems(
         notes += [*power.missing, "no total watts: a sum without a rail is not a total"]
     slowest = max(power.rails.values(), key=lambda rail: rail.amps_interval_ns, default=None)
     if slowest is not None and slowest.amps_interval_ns > 1e9 / PEAKS_FROM_HZ:
-        aperture_ms = slowest.rail.amps.info.aperture_s * 1e3
+        aperture_s = slowest.rail.amps.info.aperture_s
+        aperture = f"aperture {aperture_s * 1e3:.3g} ms" if aperture_s else "aperture not known"
         notes.append(
-            f"peak power not measurable at {1e9 / slowest.amps_interval_ns:.3g} S/s (aperture "
-            f"{aperture_ms:.3g} ms): min and max are of means over the aperture"
+            f"peak power not measurable at {1e9 / slowest.amps_interval_ns:.3g} S/s "
+            f"({aperture}): min and max are of means over the aperture"
         )
     notes += [
         f"{name}: readings cover {rail.covered:.0%} of the phase"
@@ -65,10 +72,13 @@ def phase_problems(
         if rail.covered < WELL_COVERED
     ]
     notes += _status_notes(record, span)
+    notes += unconfirmed_note(record, span.phase.index)
     if span.outcome != Outcome.COMPLETED:
         notes.append(f"{span.outcome}: {span.reason}" if span.reason else span.outcome)
     elif span.phase.pattern is Pattern.PROGRAM and span.reason:
         notes.append(span.reason)
+    if span.point_end is not None and span.point_end.ended is PointEnding.LONGEST:
+        notes.append(span.point_end.words)
     if span.unfit not in span.reason:
         notes.append(span.unfit)
     if fio is not None:
@@ -178,7 +188,8 @@ def run_problems(
         for name, series in channels.items()
         if left_of_ripple(series.info, longest_s) > NOTEWORTHY
     ]
-    lines += blind_problems(record.header.rails, channels)
+    remedy = STATE_THE_APERTURE if is_imported(record) else CLOSE_THE_GAPS
+    lines += blind_problems(record.header.rails, channels, remedy)
     back: dict[str, list[float]] = {}
     lost: dict[str, list[str]] = {}
     away: set[str] = set()
@@ -204,6 +215,7 @@ def run_problems(
     lines += _repeated_phases(record)
     lines += _held_up(record, channels, spans)
     lines += host_problems(record)
+    lines += import_problems(record)
     lines += _status_problems(record)
     return tuple(dict.fromkeys(lines))
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from labctl.analysis.power.budget import phase_energy, rail_result, total_watts
-from labctl.analysis.power.drive_own_power import own_power, own_power_problem
+from labctl.analysis.power.budget import phase_energy, rail_result, total_envelope, total_watts
+from labctl.analysis.power.drive_own_power import own_measurements, own_power, own_power_problem
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.reading_faults import digit_of
 from labctl.analysis.power.shared_errors import watts_above_idle
@@ -138,6 +138,11 @@ def _summarised(record: RunRecord, running: bool, pool: ThreadPoolExecutor) -> R
         and before.phase.role is Role.MEASURE
         and item.phase.role is Role.MEASURE
     ]
+    measured = own_measurements(record, rails, phases)
+    phases = [
+        replace(item, own_measurement=measured.get(item.phase.index)) if measured else item
+        for item in phases
+    ]
     own = own_power(record, rails)
     outcome, reason = _outcome(record, running)
     lags = tuple(lag for lags_of_rail in lagging for lag in lags_of_rail.result())
@@ -224,7 +229,7 @@ def usable_rails(record: RunRecord, channels: Mapping[str, ChannelSeries]) -> li
 
 def power_of(record: RunRecord, rails: Sequence[RailSeries], span: PhaseSpan) -> PhasePower:
     """Watts of a phase; without a total when a rail of the rig cannot be used at all."""
-    power = phase_power(rails, span.begin_ns, span.end_ns, span.boundary_u_ns)
+    power = phase_power(rails, span.begin_ns, span.end_ns, span.boundary_u_ns, windows=True)
     absent = {info.name for info in record.header.rails} - {rail.info.name for rail in rails}
     if not absent:
         return power
@@ -324,6 +329,8 @@ def _phase_result(
         notes=notes,
         cpu=cpu_use(cpu, span, fio),
         fio_clock=span.fio_rate,
+        point_end=span.point_end,
+        power_envelope=total_envelope(power, rails, duration_s),
     )
 
 

@@ -100,7 +100,8 @@ def _unexplained(y: Floats, shapes: NDArray[np.generic]) -> Floats:
     x = shapes - shapes.mean(axis=1, keepdims=True)
     from_mean = y - y.mean()
     explained: Floats = (x @ from_mean) ** 2 / (x * x).sum(axis=1)
-    return float(from_mean @ from_mean) - explained
+    # of an exact fit, rounding may leave less than nothing
+    return np.maximum(float(from_mean @ from_mean) - explained, 0.0)
 
 
 def scatter_of_steps(y: Floats) -> float:

@@ -46,9 +46,15 @@ class Scatter:
     u: float
     dof: float
     n_effective: float
-    settled: bool = True
-    """Whether ``u`` stopped growing with the length of the blocks: else readings depend on each
-    other for longer than the series lets one see, and ``u`` is a lower bound."""
+    growth: float = 1.0
+    """Times that the variance of the mean still grew from blocks to the longest, which are four
+    times as long; 1 where there are too few to tell."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether ``u`` stopped growing with the length of the blocks: else readings depend on each
+        other for longer than the series lets one see, and ``u`` is a lower bound."""
+        return self.growth <= STILL_GROWING
 
     def scaled(self, factor: float) -> Scatter:
         """The same of a mean that is multiplied by a ``factor`` > 0."""
@@ -114,8 +120,8 @@ def scatter_of_mean(blocks: NDArray[np.float64], variance: float, n: int) -> Sca
             best, dof = candidate, 2 * (count - 1) ** 2 / (3 * count - 4)
         level = level[: count // 2 * 2].reshape(-1, 2).mean(axis=1)
     n_effective = min(variance / best, float(n)) if best > 0 else float(n)
-    settled = len(sizes) < 3 or sizes[-1] <= STILL_GROWING * sizes[-3]
-    return Scatter(math.sqrt(best), dof, max(n_effective, 1.0), settled)
+    growth = sizes[-1] / sizes[-3] if len(sizes) > 2 and sizes[-3] > 0 else 1.0
+    return Scatter(math.sqrt(best), dof, max(n_effective, 1.0), growth)
 
 
 def scatter_of(values: NDArray[np.float64]) -> Scatter:

@@ -1,1 +1,1 @@
-"""Steady state: the rule, its rounds, its window, steady temperatures."""
+"""Steady state: the rule, its rounds, its window, steady temperatures, when a phase is enough."""

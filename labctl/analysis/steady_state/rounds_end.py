@@ -16,6 +16,7 @@ from typing import Any
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.analysis.steady_state.tracking import CELSIUS, PTS, SteadyLimits
 from labctl.record.phase import Phase
+from labctl.record.timebase import NS_PER_S
 
 
 class RoundsEnd(StrEnum):
@@ -28,15 +29,19 @@ class RoundsEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointValues:
-    """What a phase did: IOPS, mean watts and last °C, as far as they are known."""
+    """What a phase did: IOPS, mean watts and last °C, as far as they are known; and for how long:
+    None: as its plan says."""
 
     iops: float
     watts: float | None = None
     celsius: float | None = None
+    lasted_s: float | None = None
 
     def to_json(self) -> dict[str, float]:
-        """Those that are known."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Those that are known, beside the begin and end of the phase."""
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        found.pop("lasted_s", None)
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PointValues | None:
@@ -46,6 +51,9 @@ class PointValues:
             for name in ("iops", "watts", "celsius")
             if isinstance(data.get(name), int | float)
         }
+        begin_ns, end_ns = data.get("begin_ns"), data.get("end_ns")
+        if isinstance(begin_ns, int) and isinstance(end_ns, int):
+            known["lasted_s"] = (end_ns - begin_ns) / NS_PER_S
         return cls(**known) if "iops" in known else None
 
 
@@ -101,12 +109,17 @@ def _written_bytes(
     """What the rounds so far wrote, from their IOPS and times."""
     return sum(
         values[phase.index].iops
-        * phase.duration_s
+        * _lasted_s(phase, values[phase.index])
         * phase.block_size_bytes
         * (1 - phase.read_pct / 100 if phase.pattern.mixed else 1)
         for phase in _of_series(phases, last)
         if phase.writes and phase.index in values
     )
+
+
+def _lasted_s(phase: Phase, did: PointValues) -> float:
+    """How long a phase worked: it may have ended before its time."""
+    return phase.duration_s if did.lasted_s is None else did.lasted_s
 
 
 def _of_series(phases: Sequence[Phase], last: Phase) -> Iterator[Phase]:

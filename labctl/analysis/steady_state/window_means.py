@@ -21,6 +21,7 @@ from labctl.analysis.results import (
     Series,
     SteadyRounds,
     TemperatureResult,
+    WindowMaximum,
 )
 from labctl.analysis.stats.uncertainty import (
     combined,
@@ -33,6 +34,7 @@ from labctl.analysis.steady_state.rule import WINDOW
 from labctl.fio.results import bounds_notes, mean_direction
 from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.phase import Role
+from labctl.record.point_end import PointEnd, PointEnding
 
 SCATTER = "scatter between rounds"
 
@@ -147,7 +149,27 @@ def _mean(rounds: Sequence[PhaseResult]) -> PhaseResult:
         iops_unthrottled=None,
         cpu=mean_cpu_use([item.cpu for item in good]),
         fio_clock=_mean_of_windows([item.fio_clock for item in good]),
+        point_end=_point_end([item.point_end for item in good]),
+        power_envelope=_largest([item.power_envelope for item in good]),
     )
+
+
+def _largest(rounds: Sequence[tuple[WindowMaximum, ...]]) -> tuple[WindowMaximum, ...]:
+    """The largest of the rounds at each length; none where a round has none."""
+    found = []
+    for same in zip(*rounds, strict=False):
+        blocked_s = sum(one.blocked_s for one in same)
+        without = [one for one in same if one.watts is None]
+        best = max(same, key=lambda one: -math.inf if one.watts is None else one.watts.value)
+        found.append(replace(without[0] if without else best, blocked_s=blocked_s))
+    return tuple(found)
+
+
+def _point_end(ends: Sequence[PointEnd | None]) -> PointEnd | None:
+    """How the rounds ended: the last that was not good enough, else the last."""
+    known = [one for one in ends if one is not None]
+    unsettled = [one for one in known if one.ended is PointEnding.LONGEST]
+    return next(reversed(unsettled or known), None)
 
 
 def _average(values: Sequence[float | None]) -> float | None:
@@ -283,6 +305,7 @@ def _rail(rounds: Sequence[RailResult]) -> RailResult:
         budget=budget,
         alignment_ms=max(one.alignment_ms for one in rounds),
         covered=min(one.covered for one in rounds),
+        power_envelope=_largest([one.power_envelope for one in rounds]),
     )
 
 

@@ -102,6 +102,17 @@ def _grew(
     return (before - during) / above < REDUCED * (1 - busy) * (1 - ratio)
 
 
+def same_energy(item: ThrottleInterval, idle_watts: float | None) -> bool:
+    """Whether an operation took no more energy in a stretch than before, all watts above idle
+    counted; never said of watts that are too few to judge by."""
+    if idle_watts is None or item.watts_before is None or item.watts_during is None:
+        return False
+    before, during = item.watts_before - idle_watts, item.watts_during - idle_watts
+    if before < WORK_WATTS:
+        return False
+    return REDUCED * during * item.iops_before <= before * item.iops_during
+
+
 def _cause(
     phase: PhaseSignals, grid: SteppedIops, fall: Fall, seen: ThrottleInterval
 ) -> ThrottleInterval:

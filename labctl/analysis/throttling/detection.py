@@ -15,6 +15,7 @@ from labctl.analysis.results import THROTTLING, Cause, ThrottleInterval
 from labctl.analysis.throttling.levels import SHORTEST_S, Levels
 from labctl.analysis.throttling.power_limits import limited
 from labctl.analysis.throttling.repeated_falls import (
+    heat_or_cache,
     overlapping_as_one,
     repeated_falls_of_flash,
     told_by_others,
@@ -22,10 +23,10 @@ from labctl.analysis.throttling.repeated_falls import (
 )
 from labctl.analysis.throttling.run_knowledge import (
     NOTHING,
-    UNTIL_A_RISE,
     Known,
     doubted,
-    goes_on,
+    ended_in,
+    handed_over,
     known,
     since_begin,
 )
@@ -63,23 +64,18 @@ def find_throttling(phases: Sequence[PhaseSignals]) -> tuple[ThrottleInterval, .
     ]
     seen = _find(again, cuts, what)
     told = limited(told_by_others(seen.found, again), seen.starts, again)
-    return tuple(without_pauses(told, again))
+    return tuple(without_pauses(heat_or_cache(told, again), again))
 
 
 def _find(phases: Sequence[PhaseSignals], cuts: Sequence[_Cut | None], what: Known) -> _Seen:
     """The slow stretches of each phase."""
     all_seen = _Seen()
     last: ThrottleInterval | None = None
-    before: PhaseSignals | None = None
     for phase, cut in zip(phases, cuts, strict=True):
-        handed = last if before is not None and goes_on(last, before, phase) else None
+        handed = handed_over(last, phase)
         seen = _Seen() if cut is None else _of_phase(phase, cut, handed, all_seen.found, what)
         all_seen = all_seen.and_then(seen)
-        slow = [item for item in seen.found if item.cause in UNTIL_A_RISE and not item.costly]
-        last, before = max(slow, key=lambda item: item.end_ns, default=None), phase
-        if last is not None and handed is not None and last.begin_ns <= phase.begin_ns:
-            # How warm it was while it was slow is known since the first of these phases.
-            last = replace(last, begin_ns=handed.begin_ns, celsius=handed.celsius)
+        last = ended_in(phase, seen.found, handed)
     return all_seen
 
 

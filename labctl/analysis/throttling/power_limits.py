@@ -30,7 +30,7 @@ def limited(
     """The slow stretches of a run, those of a limit of power by their name.
 
     ``starts``: phases (or their begins) that may have begun slow, of which those are added that are
-    at the limit at which the phase before ended.
+    at the limit at which the phase before ended, unless heat is proved there.
     """
     by_index = {phase.index: phase for phase in phases}
     result = list(found)
@@ -44,9 +44,9 @@ def limited(
         start = next((item for item in starts if item.phase_index == phase.index), None)
         start = start or _all_of(phase, last)
         words = _goes_on(last, start, by_index)
-        if words is not None:
-            begun = (phase.index, phase.begin_ns)
-            result = [item for item in result if (item.phase_index, item.begin_ns) != begun]
+        begun = [item for item in result if _begins(item, phase)]
+        if words is not None and all(item.cause == Cause.UNKNOWN for item in begun):
+            result = [item for item in result if item not in begun]
             result.append(replace(start, cause=Cause.POWER_LIMIT, evidence=words))
             limit = f"{last.evidence}; the next phase goes on at the same watts"
             if last.cause == Cause.UNKNOWN:
@@ -73,6 +73,10 @@ def _all_of(phase: PhaseSignals, last: ThrottleInterval) -> ThrottleInterval:
 def _lasts(item: ThrottleInterval, phase: PhaseSignals) -> bool:
     """Whether a stretch that may be a limit's lasts until its phase ends."""
     return item.cause in (Cause.UNKNOWN, Cause.POWER_LIMIT) and item.end_ns >= phase.end_ns
+
+
+def _begins(item: ThrottleInterval, phase: PhaseSignals) -> bool:
+    return (item.phase_index, item.begin_ns) == (phase.index, phase.begin_ns)
 
 
 def _goes_on(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from labctl.analysis.results import Cause, ThrottleInterval
+from labctl.analysis.throttling.causes import same_energy
 from labctl.analysis.throttling.levels import AROUND_S, REDUCED
 from labctl.analysis.throttling.signals import FEWEST, PhaseSignals
 
@@ -99,8 +100,7 @@ def told_by_others(
     for item in found:
         phase = by_index[item.phase_index]
         same = [other for other in found if _same_levels(item, other)]
-        unproven = item.cause in (Cause.UNKNOWN, Cause.WRITE_CACHE) and not item.costly
-        if unproven and any(
+        if item.unproven and any(
             other.cause == Cause.THERMAL and other.phase_index == phase.index for other in same
         ):
             words = f"{item.evidence}; the same levels as in a thermal one of this phase"
@@ -115,6 +115,38 @@ def told_by_others(
             item = replace(item, cause=Cause.GARBAGE_COLLECTION, evidence=words)
         result.append(item)
     return result
+
+
+def heat_or_cache(
+    found: Sequence[ThrottleInterval], phases: Sequence[PhaseSignals]
+) -> list[ThrottleInterval]:
+    """Slow stretches of a run, those that may be heat or the end of a write cache as unknown.
+
+    Any drive stops getting warmer where its watts fall. So that it did, in a drive of which no
+    limit is known, is heat only if IOPS rose again anywhere in the run (a cache does not come back
+    while it is written to), if a counter moved, or if no operation took more energy than before.
+    """
+    by_index = {phase.index: phase for phase in phases}
+    hot = [item for item in found if item.cause == Cause.THERMAL]
+    if not all(_may_be_cache(item, by_index[item.phase_index]) for item in hot):
+        return list(found)
+    words = "but the end of a write cache may look the same"
+    return [
+        replace(item, cause=Cause.UNKNOWN, evidence=f"{item.evidence}; {words}")
+        if item.cause == Cause.THERMAL
+        else item
+        for item in found
+    ]
+
+
+def _may_be_cache(item: ThrottleInterval, phase: PhaseSignals) -> bool:
+    return (
+        phase.writes
+        and item.end_ns >= phase.end_ns
+        and not phase.temperature.knows_limit
+        and phase.counters.moved(item.begin_ns, item.end_ns) is None
+        and not same_energy(item, phase.idle_watts)
+    )
 
 
 def _same_levels(item: ThrottleInterval, other: ThrottleInterval) -> bool:

@@ -90,8 +90,8 @@ def known(
         if onset is None or celsius is None or celsius < onset + STEP:
             free(phase, item.iops_before)
     last = None
-    for before, phase in zip([None, *phases], phases, strict=False):
-        handed = last if before is not None and goes_on(last, before, phase) else None
+    for phase in phases:
+        handed = handed_over(last, phase)
         own = [item for item in (*found, *starts) if item.phase_index == phase.index]
         slow = [item for item in own if item.cause in UNTIL_A_RISE]
         extremes = phase.temperature.extremes(phase.begin_ns, phase.end_ns)
@@ -99,9 +99,9 @@ def known(
         warm = extremes is not None and fell is not None and extremes[1] >= fell
         if not slow and handed is None and not counted and not warm and len(phase.iops):
             free(phase, float(np.mean(phase.iops)))
-        last = max(slow, key=lambda item: item.end_ns, default=None)
         if not own and handed is not None and not _has_cooled(phase, handed):
-            last = replace(handed, end_ns=phase.end_ns)
+            own = [replace(handed, end_ns=phase.end_ns)]
+        last = ended_in(phase, own, handed)
     return Known(fell, most, has_heavy_level)
 
 
@@ -143,13 +143,24 @@ def doubted(
     ]
 
 
-def goes_on(last: ThrottleInterval | None, before: PhaseSignals, phase: PhaseSignals) -> bool:
-    """Whether the phase before ended slow, and this one followed at once."""
-    return (
-        last is not None
-        and last.end_ns >= before.end_ns
-        and phase.begin_ns - before.end_ns < FOLLOWS_NS
-    )
+def handed_over(last: ThrottleInterval | None, phase: PhaseSignals) -> ThrottleInterval | None:
+    """What the phase before ended in (:func:`ended_in`), if this one followed at once."""
+    return last if last is not None and phase.begin_ns - last.end_ns < FOLLOWS_NS else None
+
+
+def ended_in(
+    phase: PhaseSignals, own: Sequence[ThrottleInterval], handed: ThrottleInterval | None
+) -> ThrottleInterval | None:
+    """The one of a phase's ``own`` slow stretches that lasts until its end and need not end with
+    its work. How warm the drive was while it was slow is known since the first of the phases that
+    ``handed`` it on."""
+    slow = [item for item in own if item.cause in UNTIL_A_RISE and not item.costly]
+    last = max(slow, key=lambda item: item.end_ns, default=None)
+    if last is None or last.end_ns < phase.end_ns:
+        return None
+    if handed is not None and last.begin_ns <= phase.begin_ns:
+        return replace(last, begin_ns=handed.begin_ns, celsius=handed.celsius)
+    return last
 
 
 def _has_cooled(phase: PhaseSignals, last: ThrottleInterval) -> bool:

@@ -116,22 +116,28 @@ class Walk:
         begin = max(steps[1] for steps, level in self.crest if level > NEARLY * top)
         beside = max(begin - levels.around, 0), begin
         inside = steps[0], min(steps[1], steps[0] + 2 * levels.around)
-        item = judged(self.phase, self.grid, Fall(beside, inside, begin, top, self.free, steps[1]))
+        fall = Fall(beside, inside, begin, top, self.free, steps[1])
+        item = judged(self.phase, self.grid, fall)
         if item.cause == Cause.THERMAL:
-            self.slow.append(_Slow(self.free / top, self._from_bend(item, inside)))
+            item = self._from_bend(item, fall)
+        if item.cause == Cause.THERMAL:
+            self.slow.append(_Slow(self.free / top, item))
             self.free = top
 
-    def _from_bend(self, item: ThrottleInterval, inside: Steps) -> ThrottleInterval:
-        """A decline from where it began, if IOPS did not fall at once."""
+    def _from_bend(self, item: ThrottleInterval, fall: Fall) -> ThrottleInterval:
+        """A decline from where it began, if IOPS did not fall at once: judged by what was then."""
+        inside = fall.inside
         first = self.crest[0][0] if self.crest else inside
         low = max(first[0], self.rose, inside[0] - 2 * self.grid.points(CREST_S))
-        found = bend(np.log(self.levels.x[low : inside[1]] + FLOOR))
-        begin_ns = item.begin_ns if found is None else self.grid.moment(low + found[0])
-        if found is None or abs(begin_ns - item.begin_ns) < SHORTEST_S * 1e9:
+        found = bend(np.log(self.levels.x[low : min(inside[1], fall.level_end)] + FLOOR))
+        begin = fall.begin if found is None else low + found[0]
+        if found is None or abs(begin - fall.begin) * self.grid.step_ns < SHORTEST_S * 1e9:
             return item
+        beside = max(begin - self.levels.around, 0), max(begin, 1)
+        fall = replace(fall, beside=beside, begin=begin, before=self.levels.mean(*beside))
+        item = judged(self.phase, self.grid, fall)
         words = f"{item.evidence}; by and by, begin ±{found[1] * self.grid.step_ns / 1e9:.1f} s"
-        celsius = self.phase.temperature.celsius_at(begin_ns)
-        return replace(item, begin_ns=begin_ns, celsius=celsius, evidence=words)
+        return replace(item, evidence=words)
 
     def _fall(self, at: int, before: Steps, now: Steps) -> None:
         levels = self.levels
@@ -146,7 +152,8 @@ class Walk:
             later = (one for one in levels.steps if one[0] >= now[1])
             rise = (one[0] for one in later if levels.mean(*one) > REDUCED * level)
             low = now[0], min(next(rise, len(self.grid.x)), now[0] + 2 * levels.around)
-            item = judged(self.phase, self.grid, replace(fall, inside=low))
+            fall = replace(fall, inside=low)
+            item = judged(self.phase, self.grid, fall)
         if item.cause == Cause.THERMAL and self.phase.writes:
             measured = None not in (item.watts_before, item.watts_during)
             if not measured and not item.counters_moved and not all(one.hot for one in self.slow):
@@ -156,7 +163,7 @@ class Walk:
         if item.cause == Cause.THERMAL:
             self.fell_further |= any(one.hot for one in self.slow)
         if not self.slow:
-            item = self._from_bend(item, near)
+            item = self._from_bend(item, fall)
         if len(self.slow) < AT_ONCE:
             self.slow.append(_Slow(ratio, item))
         else:

@@ -31,7 +31,9 @@ THROTTLE_COUNTERS = (*TRANSITIONS, *SECONDS)
 
 POWER_STATE = "power_state"
 MAX_WATTS = "power_state_max_watts"
-_KNOWN = (*THROTTLE_COUNTERS, *MINUTES, "critical_warning", POWER_STATE, MAX_WATTS)
+LIMIT_WATTS = "power_limit_watts"
+_SET = (POWER_STATE, LIMIT_WATTS)
+_KNOWN = (*THROTTLE_COUNTERS, *MINUTES, "critical_warning", *_SET, MAX_WATTS)
 
 ALL_THE_TIME = 0.9
 """Share of a stretch that its seconds counter must have run for it to be throttled throughout
@@ -143,22 +145,28 @@ class Counters:
         return (before.t_ns, after.t_ns) if close and began and not throughout else None
 
     def power_limit(self, moment_ns: int) -> tuple[str, float | None] | None:
-        """The power state other than 0 in effect at a moment, in words, and its watts."""
+        """The power state other than 0 and the power limit in effect at a moment, in words, and
+        the lower of their watts."""
         said = [one for one in self.readings if one.t_ns <= moment_ns and POWER_STATE in one.values]
-        if not said or said[-1].values[POWER_STATE] == 0:
-            return None
-        last = said[-1].values
-        watts = last.get(MAX_WATTS)
-        at_most = "" if watts is None else f", at most {watts:g} W"
-        return f"power state {last[POWER_STATE]:.0f}{at_most}", watts
+        last = said[-1].values if said else {}
+        state, most, limit = (last.get(name) for name in (POWER_STATE, MAX_WATTS, LIMIT_WATTS))
+        words, watts = [], []
+        if state:
+            words.append(f"power state {state:.0f}{_at_most(most)}")
+            watts.append(most)
+        if limit is not None:
+            words.append(f"power limit {limit:g} W")
+            watts.append(limit)
+        known = [one for one in watts if one is not None]
+        return (", ".join(words), min(known, default=None)) if words else None
 
     def changes_of_state(self) -> tuple[int, ...]:
-        """Moments between which the power state was seen to change: the later of each two."""
+        """Moments between which power state or limit were seen to change: the later of each two."""
         said = [one for one in self.readings if POWER_STATE in one.values]
         return tuple(
             after.t_ns
             for before, after in pairwise(said)
-            if before.values[POWER_STATE] != after.values[POWER_STATE]
+            if any(before.values.get(one) != after.values.get(one) for one in _SET)
         )
 
     def _around(self, begin_ns: int, end_ns: int) -> tuple[Reading | None, Reading | None]:
@@ -168,6 +176,10 @@ class Counters:
         before = [one for one in counting if one.t_ns <= begin_ns + BESIDE_NS]
         after = [one for one in counting if one.t_ns >= end_ns - BESIDE_NS]
         return (before[-1] if before else None), (after[0] if after else None)
+
+
+def _at_most(watts: float | None) -> str:
+    return "" if watts is None else f", at most {watts:g} W"
 
 
 def _moved(before: Reading, after: Reading, name: str) -> float:
@@ -189,7 +201,11 @@ def _readings(event: Event) -> Iterator[Reading]:
             yield Reading(since_ns, counters | _known(old))
         yield Reading(event.t_ns, counters)
     elif event.kind == EventKind.POWER_STATE:
-        state = {POWER_STATE: data.get("state"), MAX_WATTS: data.get("max_watts")}
+        state = {
+            POWER_STATE: data.get("state"),
+            MAX_WATTS: data.get("max_watts"),
+            LIMIT_WATTS: data.get("limit_watts"),
+        }
         yield Reading(event.t_ns, _known(state))
 
 

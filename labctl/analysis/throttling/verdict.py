@@ -48,13 +48,13 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     limit = _cool_below(phase, found)
     if warning is not None and limit is not None and warmest < limit:
         return ThrottleVerdict(NONE, f"at most {warmest:.0f} °C, warning at {warning:.0f} °C")
-    others = [
+    may_hide_heat = [
         item
         for item in own
         if item.cause != Cause.HOST_STALL or item.iops_during >= STALLED * item.iops_before
     ]
-    if others:
-        return ThrottleVerdict(OPEN, f"heat may hide behind this: {others[0].evidence}")
+    if may_hide_heat:
+        return ThrottleVerdict(OPEN, f"heat may hide behind this: {may_hide_heat[0].evidence}")
     fell = _fell(phase, own)
     if fell:
         says = "names no warning temperature" if warning is None else f"warns at {warning:.0f} °C"
@@ -63,7 +63,7 @@ def verdict(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> ThrottleV
     if warning is None:
         if few:
             return ThrottleVerdict(OPEN, "too short, and the drive names no warning temperature")
-        unproven = [item for item in found if item.cause == Cause.UNKNOWN]
+        unproven = [item for item in found if item.unproven]
         if unproven:
             words = "may be heat, and the drive names no warning temperature"
             return ThrottleVerdict(OPEN, f"{words}: {unproven[0].evidence}")
@@ -97,7 +97,7 @@ def _cool_below(phase: PhaseSignals, found: Sequence[ThrottleInterval]) -> float
 
 def _fell(phase: PhaseSignals, own: Sequence[ThrottleInterval]) -> float:
     """By what part IOPS fell in a phase, as far as their scatter does not explain it; 0 when they
-    did not. What flash or host account for is left out."""
+    did not. Levels that any of its slow stretches ``own`` overlaps are left out."""
     grid = on_grid(phase)
     if grid is None:
         return 0.0

@@ -11,15 +11,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from labctl.capture.identity.nvme_pages import power
 from labctl.record.events import Event, EventKind
 
-POWER_STATE = "power_state"
-"""The name of the drive's power state; every other name is the path of a governor on its host."""
+POWER_STATE, POWER_LIMIT = "power_state", "power_limit"
+"""The names of the drive's settings; every other name is the path of a governor on its host."""
+OF_DRIVE = {POWER_LIMIT: "power limit", POWER_STATE: "power state"}
+"""They in words, in the order in which they are put back."""
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
 
 _GOVERNOR = re.compile(GOVERNORS.replace("*", r"\d+"))
-_WORDS = {True: re.compile(r"[0-9]|[12][0-9]|3[01]"), False: re.compile(r"[a-z_]{1,32}")}
-"""Form of a power state (True) and of a governor: records are untrusted input."""
+_WORDS = {
+    POWER_STATE: re.compile(r"[0-9]|[12][0-9]|3[01]"),
+    POWER_LIMIT: re.compile(r"[0-9]{1,6}"),
+}
+_GOVERNOR_WORD = re.compile(r"[a-z_]{1,32}")
+"""Form of each setting: records are untrusted input. A power limit is the number that the drive
+has for it (NVMe feature 23h)."""
 
 Values = Mapping[str, str]
 """Settings by name, as text."""
@@ -55,8 +63,8 @@ class Changed:
     def __str__(self) -> str:
         """For a person: ``power state 3 (before: 0), CPU governor x (before: y)``."""
         settings = [
-            f"{'power state' if name == POWER_STATE else 'CPU governor'} {self.now[name]} "
-            f"(before: {self.before[name]})"
+            f"{OF_DRIVE.get(name, 'CPU governor')} {_words(name, self.now[name])} "
+            f"(before: {_words(name, self.before[name])})"
             for name in sorted(self.before)
         ]
         return ", ".join(dict.fromkeys(settings))
@@ -83,6 +91,16 @@ def left_changed(events: Iterable[Event], drive: str = "") -> Changed:
     return changed
 
 
+def _words(name: str, value: str) -> str:
+    return limit_words(int(value)) if name == POWER_LIMIT else value
+
+
+def limit_words(value: int) -> str:
+    """A power limit as the drive has it, for people."""
+    watts = power(value)
+    return "none" if watts is None else f"{watts:g} W"
+
+
 def _values(data: Any) -> dict[str, str]:
     if not isinstance(data, dict):
         return {}
@@ -90,6 +108,6 @@ def _values(data: Any) -> dict[str, str]:
 
 
 def _is_setting(name: str, value: object) -> bool:
-    known = name == POWER_STATE or _GOVERNOR.fullmatch(name) is not None
-    good = _WORDS[name == POWER_STATE]
+    known = name in OF_DRIVE or _GOVERNOR.fullmatch(name) is not None
+    good = _WORDS.get(name, _GOVERNOR_WORD)
     return known and isinstance(value, str) and good.fullmatch(value) is not None

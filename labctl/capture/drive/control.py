@@ -5,21 +5,23 @@ Permission is checked elsewhere: see :mod:`labctl.capture.drive.target`.
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from labctl.capture.drive.changed_settings import (
     GOVERNORS,
+    OF_DRIVE,
+    POWER_LIMIT,
     POWER_STATE,
     Changed,
+    limit_words,
 )
 from labctl.capture.host.machine import NOT_FOUND, Machine, run_tool
 from labctl.capture.identity.node import DrivePlace
-from labctl.capture.identity.nvme_cli import ask_nvme
+from labctl.capture.identity.nvme_cli import SANITIZE, ask_nvme
+from labctl.capture.identity.nvme_pages import parse_sanitize_log
 from labctl.capture.identity.opened_target import NOT_WHAT_WAS_CHECKED, Opened, opening, to_open
 from labctl.capture.identity.sysfs import nvme_controller_of
 from labctl.config.rig_file import Drive
@@ -35,6 +37,11 @@ _CURRENT_VALUE = re.compile(r'current[^":]*"?\s*:\s*"?(?:0x)?([0-9a-f]+)', re.IG
 """In the output of get-feature: a line, or JSON where nvme-cli 3.0 is configured so."""
 _POWER_MANAGEMENT = "2"
 """NVMe base specification 2.0, Set Features: feature identifier 02h, the state in bits 4:0."""
+_POWER_LIMIT = "0x23"
+"""NVMe base specification 2.3: value in bits 15:0, its scale in 17:16. Set Features takes it in
+dword 13, which nvme-cli passes on by ``admin-passthru`` alone."""
+_SET_FEATURES = "0x09"
+_HUNDREDTHS = 2 << 16
 _USER_DATA_ERASE = "1"
 """Format NVM: secure erase settings 001b."""
 _BLOCK_ERASE = "2"
@@ -129,8 +136,8 @@ class DriveControl:
         deadline = time.monotonic() + phase.duration_s
         self._run(["nvme", "sanitize", controller, f"--sanact={_BLOCK_ERASE}"], phase)
         while True:
-            done = ask_nvme(self._machine, "sanitize-log", controller)
-            progress, status = sanitize_state(done.stdout)
+            done = ask_nvme(self._machine, SANITIZE, controller)
+            progress, status = parse_sanitize_log(done.raw) or (None, None)
             if progress == _SANITIZE_OVER and status in _SUCCESSFUL:
                 return
             if progress == _SANITIZE_OVER and status not in (None, 2):
@@ -172,6 +179,18 @@ class DriveControl:
             return None
         self._choose({POWER_STATE: str(self.power_state())}, found)
         return int(found)
+
+    def set_power_limit(self, watts: float) -> None:
+        """Limit the drive to ``watts``, to a hundredth, and verify it. Raises RunFailed."""
+        value = _HUNDREDTHS | round(watts * 100)
+        self._choose({POWER_LIMIT: str(self.power_limit())}, str(value))
+
+    def set_default_power_limit(self) -> bool:
+        """Set the power limit that the run found; whether it ever set another. Raises RunFailed."""
+        found = self._changed.before.get(POWER_LIMIT)
+        if found is not None:
+            self._choose({POWER_LIMIT: str(self.power_limit())}, found)
+        return found is not None
 
     def set_governor(self, governor: str) -> None:
         """Set the CPU frequency governor of every core. Raises RunFailed."""
@@ -215,7 +234,7 @@ class DriveControl:
     def restore(self) -> list[str]:
         """Put back what was changed; return the problems, one line each. Never raises."""
         problems = []
-        for kind in ({POWER_STATE}, self._changed.before.keys() - {POWER_STATE}):
+        for kind in (*({name} for name in OF_DRIVE), self._changed.before.keys() - OF_DRIVE.keys()):
             part = self._changed.only(kind)
             if not part:
                 continue
@@ -241,16 +260,20 @@ class DriveControl:
         found = dict.fromkeys(wanted, "")
         if POWER_STATE in wanted:
             found[POWER_STATE] = str(self.power_state())
-        if wanted - {POWER_STATE}:
+        if POWER_LIMIT in wanted:
+            found[POWER_LIMIT] = str(self.power_limit())
+        if wanted - OF_DRIVE.keys():
             found |= {path: text for path, text in self.governors().items() if path in wanted}
         return found
 
     def _set(self, values: dict[str, str]) -> None:
-        governors = {name: value for name, value in values.items() if name != POWER_STATE}
+        governors = {name: value for name, value in values.items() if name not in OF_DRIVE}
         if governors:
             self._write_governors(governors)
         if POWER_STATE in values:
             self._set_power_state(int(values[POWER_STATE]))
+        if POWER_LIMIT in values:
+            self._set_power_limit(int(values[POWER_LIMIT]))
 
     def _set_power_state(self, state: int) -> None:
         # in full: since nvme-cli 2.6 "-v" is no value any more, and 0 is set without a word
@@ -266,17 +289,41 @@ class DriveControl:
         if taken != state:
             raise RunFailed(f"{self._drive.target} stays in power state {taken}, not {state}")
 
+    def _set_power_limit(self, value: int) -> None:
+        fields = [f"--opcode={_SET_FEATURES}", f"--cdw10={_POWER_LIMIT}", f"--cdw13={value}"]
+        done = run_tool(
+            self._machine, ["nvme", "admin-passthru", self._controller, *fields], QUICKLY_S
+        )
+        if done.exit_code:
+            raise RunFailed(
+                f"power limit {limit_words(value)} of {self._drive.target} cannot be set: "
+                f"{done.message}; it may be lower or higher than the drive allows"
+            )
+        taken = self.power_limit()
+        if taken != value:
+            raise RunFailed(
+                f"{self._drive.target} stays at power limit {limit_words(taken)}, not "
+                f"{limit_words(value)}"
+            )
+
     def power_state(self) -> int:
         """The power state that the drive is in."""
-        command = ["nvme", "get-feature", self._controller, f"--feature-id={_POWER_MANAGEMENT}"]
+        return self._feature(_POWER_MANAGEMENT, POWER_STATE) & 0x1F
+
+    def power_limit(self) -> int:
+        """The power limit of the drive, as it has it: see :func:`limit_words`."""
+        return self._feature(_POWER_LIMIT, POWER_LIMIT) & 0x3FFFF
+
+    def _feature(self, number: str, name: str) -> int:
+        command = ["nvme", "get-feature", self._controller, f"--feature-id={number}"]
         done = run_tool(self._machine, command, QUICKLY_S)
         found = _CURRENT_VALUE.search(done.stdout)
         if done.exit_code or found is None:
             raise RunFailed(
-                f"the power state of {self._drive.target} cannot be read: "
+                f"the {OF_DRIVE[name]} of {self._drive.target} cannot be read: "
                 f"{done.message or 'no nvme-cli'}; install nvme-cli and run as root"
             )
-        return int(found[1], 16) & 0x1F
+        return int(found[1], 16)
 
     def governors(self) -> dict[str, str]:
         """The CPU frequency governor of each core, by its file."""
@@ -297,35 +344,3 @@ class DriveControl:
                 f"the CPU governor cannot be set ({' '.join(done.stderr.split())[:200]}); root is "
                 f"needed; the host has: {there or 'unknown'}"
             )
-
-
-def sanitize_state(text: str) -> tuple[int | None, int | None]:
-    """Progress (0 to 65535) and status of ``nvme sanitize-log -o json``, in all its variants.
-
-    The log is an object below the drive's name or at the top; the status is a number (bits 2:0) or
-    an object whose ``status`` begins with it in brackets.
-    """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return None, None
-    found = {key.lower(): value for key, value in _entries(data)}
-    status = found.get("sstat")
-    if isinstance(status, dict):
-        number = re.search(r"\d+", str(status.get("status", "")))
-        status = int(number[0]) if number else None
-    elif isinstance(status, str):
-        status = int(status, 0) if re.fullmatch(r"(0x)?[0-9a-fA-F]+", status) else None
-    progress = found.get("sprog")
-    return (
-        progress if isinstance(progress, int) else None,
-        status & 7 if isinstance(status, int) else None,
-    )
-
-
-def _entries(data: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield key, value
-            if key.lower() != "sstat":
-                yield from _entries(value)

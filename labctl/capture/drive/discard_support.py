@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from labctl.capture.host.machine import Machine, run_tool
 from labctl.capture.identity.block_devices import BlockDevices
-from labctl.capture.identity.nvme_cli import ask_nvme
+from labctl.capture.identity.nvme_cli import NAMESPACE, ask_nvme
+from labctl.capture.identity.nvme_pages import parse_id_ns
 from labctl.capture.identity.tool_output import boolean, integer, json_object
 
 _READ_BEHAVIOUR = 0b111
@@ -55,8 +56,8 @@ def read_discard(name: str, blocks: BlockDevices, machine: Machine) -> Discard:
 
 
 def _of_nvme(device: str, machine: Machine) -> tuple[Promise, str]:
-    done = ask_nvme(machine, "id-ns", device)
-    features = integer((json_object(done.stdout) or {}).get("dlfeat"))
+    namespace = parse_id_ns(ask_nvme(machine, NAMESPACE, device).raw)
+    features = None if namespace is None else namespace.deallocate_features
     if features is None:
         return Promise.UNKNOWN, ""
     kinds = {0: Promise.NOTHING, 1: Promise.ZEROS, 2: Promise.ONES}

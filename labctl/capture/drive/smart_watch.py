@@ -15,14 +15,18 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
+from typing import TypeVar
 
+from labctl.capture.drive.own_measurement import OwnMeasurement
 from labctl.capture.host.alongside import alongside
 from labctl.capture.host.daemon_thread import in_daemon_thread
 from labctl.capture.host.machine import Machine
 from labctl.capture.identity.smart import SmartReader
 from labctl.errors import LabctlError
-from labctl.record.drive_state import DriveState, SmartLog
+from labctl.record.drive_state import DriveState, PowerMeasurement, SmartLog
 from labctl.record.events import EventKind, OnEvent
+
+T = TypeVar("T")
 
 EVERY_S = 10.0
 """How often SMART is read between phase boundaries, on average."""
@@ -52,6 +56,8 @@ class DriveWatch:
       time), ``moved`` ({name: [before, now]}), ``counters`` (all thermal counters),
       ``composite_celsius``, ``u_ns``
     - ``drive_power``: ``watts``, the drive's own reading, where it has one, at every sample
+    - ``drive_measurement``: what the drive measured of its own power (every field of
+      PowerMeasurement) since ``since_ns``, where it can; at each phase boundary, and at the end
     - ``drive_silent`` with ``reason``; ``drive_back`` with ``gap_s``
     """
 
@@ -61,9 +67,12 @@ class DriveWatch:
         now_ns: Callable[[], int],
         on_event: OnEvent,
         every_s: float | None = EVERY_S,
+        own: OwnMeasurement | None = None,
     ) -> None:
-        """``every_s`` None: only at phase boundaries."""
+        """``every_s`` None: only at phase boundaries. ``own``: of a drive that measures itself."""
         self._reader = reader
+        self._own = own
+        self._own_since: tuple[int, int] | None = None
         self._now_ns = now_ns
         self._on_event = on_event
         self._every_s = every_s
@@ -98,14 +107,45 @@ class DriveWatch:
         A sample may wake the drive, so that the time from one to the next is drawn at random from
         a half to one and a half of it: a meter could be in step with even ones.
         """
+        await self.measure_anew()
         while True:
             wait_s = None if self._every_s is None else self._every_s * random.uniform(0.5, 1.5)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wanted.wait()
+            at_boundary = self._wanted.is_set()
             self._wanted.clear()
+            if at_boundary:
+                await self.measure_anew()
             await self.sample()
             await asyncio.sleep(LEAST_GAP_S)
+
+    async def measure_anew(self, *, go_on: bool = True) -> None:
+        """Report what the drive has measured of itself, and have it begin anew, or end."""
+        if self._own is None:
+            return
+        since, self._own_since = self._own_since, None
+        if since is not None:
+            found, t_ns, u_ns = await self._timed(self._own.read)
+            if isinstance(found, PowerMeasurement):
+                data = {"since_ns": since[0], "u_ns": since[1] + u_ns, **asdict(found)}
+                self._on_event(EventKind.DRIVE_MEASUREMENT, t_ns, data)
+        if not go_on:
+            await self._timed(self._own.end)
+            return
+        begun, t_ns, u_ns = await self._timed(self._own.begin)
+        self._own_since = (t_ns, u_ns) if begun else None
+
+    async def _timed(self, ask: Callable[[], T]) -> tuple[T | None, int, int]:
+        """What was asked in a thread (None where the host is away), the middle of the time that it
+        took, and half of that, in ns."""
+        begin_ns = self._now_ns()
+        try:
+            found: T | None = await in_daemon_thread(ask, "drive-watch")
+        except LabctlError:
+            found = None
+        end_ns = self._now_ns()
+        return found, (begin_ns + end_ns) // 2, (end_ns - begin_ns + 1) // 2
 
     def _report(self, sample: SmartSample, when: str | None) -> None:
         if sample.log is None:
@@ -153,18 +193,20 @@ async def watching_drive(
     now_ns: Callable[[], int],
     on_event: OnEvent,
     every_s: float | None = EVERY_S,
+    longest_s: float = 0.0,
 ) -> AsyncIterator[DriveWatch | None]:
     """Watch the drive of ``state`` inside the ``async with``; None where it has no SMART to read.
 
-    Reports its state before and after. On exit it waits at most ``LAST_SAMPLE_WITHIN_S`` for a
-    drive that does not answer.
+    Reports its state before and after. ``longest_s``: of a phase. On exit it waits at most
+    ``LAST_SAMPLE_WITHIN_S`` for a drive that does not answer.
     """
     if not state.smart_device or state.smart is None:
         yield None  # the reason is in the state's problems
         return
     is_nvme = "nvme" in state.smart_device
     reader = SmartReader(machine, state.smart_device, "nvme" if is_nvme else "scsi")
-    watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None)
+    own = OwnMeasurement(machine, state, longest_s) if state.has_power_measurement else None
+    watch = DriveWatch(reader, now_ns, on_event, every_s if is_nvme else None, own)
     await watch.sample("before")
     try:
         async with alongside(watch.run(), "drive-watch"):
@@ -172,4 +214,5 @@ async def watching_drive(
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_SAMPLE_WITHIN_S):
+                await watch.measure_anew(go_on=False)
                 await watch.sample("after")

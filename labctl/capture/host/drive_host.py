@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from instruments.process_environment import environment_without_secrets
 from labctl.capture.host.cpu import STAT
 from labctl.capture.host.load import PRESSURE, LoadSample
 from labctl.capture.host.machine import LocalMachine, Machine
-from labctl.capture.host.programs import AFTER_KILL_S, tied
+from labctl.capture.host.programs import AFTER_KILL_S, kill_session, start_process, tied
 from labctl.errors import RunFailed
 from labctl.record.timebase import Timebase
 
@@ -114,8 +113,11 @@ class DriveHost(Protocol):
 
 
 async def _wide_pipe() -> tuple[asyncio.StreamReader, int]:
-    """What fio prints, and where to: it goes on for a minute when nobody reads (labctl is stopped).
-    A fio whose pipe is full neither ends nor prints its results."""
+    """What fio prints, and where to: it goes on for some seconds when nobody reads (labctl is
+    stopped). A fio whose pipe is full neither ends nor prints its results.
+
+    With a pipe of asyncio's a process would count as there for as long as anybody has that open.
+    """
     reading, writing = os.pipe()
     with contextlib.suppress(OSError):  # more than this user may have: then the usual size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_LIMIT)
@@ -132,10 +134,14 @@ class LocalProcess:
     lost = ""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, directory: Path
+        self,
+        process: asyncio.subprocess.Process,
+        stdout: asyncio.StreamReader,
+        stderr: asyncio.StreamReader,
+        directory: Path,
     ) -> None:
-        assert process.stdin and process.stderr
-        self.stdin, self.stdout, self.stderr = process.stdin, stdout, process.stderr
+        assert process.stdin
+        self.stdin, self.stdout, self.stderr = process.stdin, stdout, stderr
         self.directory = str(directory.absolute())
         self.pid: int | None = process.pid
         self._process = process
@@ -157,8 +163,7 @@ class LocalProcess:
     def kill(self) -> None:
         """See :class:`Spawned`. With all that it has started: a "fio" may be a script."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            kill_session(self._process.pid)
 
 
 class LocalHost:
@@ -183,23 +188,24 @@ class LocalHost:
         self, argv: Sequence[str], directory: Path, files: Sequence[str] = ()
     ) -> LocalProcess:
         """See :class:`DriveHost`. The kernel kills it when this process dies."""
-        stdout, writing = await _wide_pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *tied(argv),
-                cwd=directory,
-                env=environment_without_secrets(),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=writing,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-                limit=PIPE_LIMIT,
-            )
-        except OSError as error:
-            raise RunFailed(f"{argv[0]} cannot be started: {error.strerror or error}") from error
-        finally:
-            os.close(writing)
-        spawned = LocalProcess(process, stdout, directory)
+        with contextlib.ExitStack() as started:
+            pipes = []
+            for _ in range(2):
+                pipes.append(await _wide_pipe())
+                started.callback(os.close, pipes[-1][1])
+            (stdout, to_stdout), (stderr, to_stderr) = pipes
+            try:
+                process = await start_process(
+                    *tied(argv),
+                    cwd=directory,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=to_stdout,
+                    stderr=to_stderr,
+                )
+            except OSError as error:
+                reason = f"{argv[0]} cannot be started: {error.strerror or error}"
+                raise RunFailed(reason) from error
+        spawned = LocalProcess(process, stdout, stderr, directory)
         self._spawned = [one for one in self._spawned if one.returncode is None] + [spawned]
         return spawned
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-from instruments.process_environment import environment_without_secrets
 from instruments.transports.ssh import CONNECT_TIMEOUT_S, CONNECTION_FAILED, ssh_command
 from labctl.capture.host.clock import ClockSample
 from labctl.capture.host.drive_host import PIPE_LIMIT
 from labctl.capture.host.load import LoadSample
+from labctl.capture.host.programs import start_process
 from labctl.capture.host.ssh import (
     HostUnreachable,
     script,
@@ -42,19 +42,17 @@ NO_ROOM = 73
 """Exit code of the scripts when they cannot write (EX_CANTCREAT of sysexits.h)."""
 
 
-_RECEIVE = 'mkdir -p -m 700 "$1" && cat > "$1/$2" || exit 73'
+_RECEIVE = 'mkdir -m 700 "$1" 2> /dev/null; cat > "$1/$2" || exit 73'
 
 
 async def _ssh(*command: str, stdin: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
     """Start ssh, its output in pipes. Raises HostRefused."""
     try:
-        return await asyncio.create_subprocess_exec(
+        return await start_process(
             *command,
             stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environment_without_secrets(),
-            start_new_session=True,
             limit=PIPE_LIMIT,
         )
     except OSError as error:

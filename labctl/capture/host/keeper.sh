@@ -8,12 +8,37 @@ base=${TMPDIR:-/tmp}
 mkdir "$base/labctl-$1-$2" && cd "$base/labctl-$1-$2" && echo room > room && rm room || exit 73
 here=$(pwd -P)
 
-# Kill every process (and its group) that was started below directory $1 and is still there.
+# Kill process $1, its group, and its session: also what has a group of its own there (timeout).
+# Behind its name, /proc/PID/stat has the state of a process, its parent, group, session (proc(5)).
+# What is started while they are looked through is found the next time. Group by group, at first its
+# own: a shell whose program died before it would go on.
+kill_session() {
+    kill -s KILL -- "-$1" || kill -s KILL "$1"
+    killed=" "
+    for pass in 1 2 3 4 5 6 7 8 9 10; do
+        before=$killed
+        for stat in /proc/[0-9]*/stat; do
+            read -r line < "$stat" || continue
+            set -- "$1" ${line##*) }
+            [ "$5" = "$1" ] || continue
+            case $killed in *" ${line%% *} "*) continue ;; esac
+            kill -s KILL -- "-$4" || kill -s KILL "${line%% *}"
+            killed="$killed${line%% *} "
+        done
+        [ "$killed" != "$before" ] || break
+    done
+} 2>/dev/null
+
+# When process $1 was started: another one with its number was not, and exec keeps it.
+start_of() {
+    read -r line < "/proc/$1/stat" && set -- ${line##*) } && echo "${20}"
+} 2>/dev/null
+
+# Kill every process that was started below directory $1 and is still there, with its session.
 kill_all() {
     for file in "$1"/*/pid; do
-        read -r pid < "$file" || continue
-        [ "$(cd -P "/proc/$pid/cwd" && pwd -P)" = "${file%/pid}" ] || continue
-        kill -s KILL -- "-$pid" || kill -s KILL "$pid"
+        read -r pid start < "$file" || continue
+        [ -z "$start" ] || [ "$(start_of "$pid")" != "$start" ] || kill_session "$pid"
     done 2>/dev/null
 }
 
@@ -65,10 +90,10 @@ while read -r order name word; do
         echo "load $name $waiting $ticks"
         ;;
     signal)
-        read -r pid < "$name/pid" && kill -s "$word" "$pid"
+        read -r pid start < "$name/pid" && kill -s "$word" "$pid"
         ;;
     kill)
-        read -r pid < "$name/pid" && { kill -s KILL -- "-$pid" || kill -s KILL "$pid"; }
+        read -r pid start < "$name/pid" && kill_session "$pid"
         ;;
     kill-all)
         kill_all "$here"

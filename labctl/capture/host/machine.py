@@ -36,6 +36,8 @@ class Completed:
     exit_code: int
     stdout: str
     stderr: str
+    raw: bytes = b""
+    """The bytes of ``stdout``, for a tool that prints no text."""
 
     @property
     def message(self) -> str:
@@ -88,7 +90,7 @@ class LocalMachine:
         if done is None:
             return Completed(TIMED_OUT, "", no_answer(argv[0], timeout_s))
         stdout, stderr = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-        return Completed(done.returncode, stdout, stderr)
+        return Completed(done.returncode, stdout, stderr, done.stdout)
 
     def kill(self, *, for_good: bool = False) -> None:
         """SIGKILL to every program that :meth:`run` waits for in another thread. ``for_good``: no

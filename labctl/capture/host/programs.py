@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,11 +10,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from instruments.process_environment import environment_without_secrets
 
 AFTER_KILL_S = 1.0
 """A program that waits for a dead drive cannot be killed: it is left behind."""
+MOST_PASSES = 10
+"""Through the processes of a session, to kill those that others started since the pass before."""
 POLL_EVERY_S = 0.5
 """How often to check whether a program that is waited for was to be killed."""
 
@@ -28,8 +33,59 @@ def tied(argv: Sequence[str]) -> list[str]:
     return [*kept, *argv]
 
 
+def kill_session(leader: int) -> None:
+    """Kill the process group of ``leader`` and all that is in its session: also what has a process
+    group of its own there (timeout, the job control of a shell), and what is started meanwhile.
+
+    Group by group, at first that of the leader: a shell whose program died before it would go on.
+    """
+    killed: set[int] = set()
+    groups = {leader: leader}
+    for _ in range(MOST_PASSES):
+        for group in dict.fromkeys(groups.values()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        killed |= groups.keys()
+        groups = {pid: group for pid, group in _session(leader).items() if pid not in killed}
+        if not groups:
+            break
+
+
+def _session(leader: int) -> dict[int, int]:
+    """The process group of each process of a session, also of those that are killed and not yet
+    gone."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                found[pid] = os.getpgid(pid)
+    return found
+
+
+async def start_process(*command: str, **more: Any) -> asyncio.subprocess.Process:
+    """Start a process in a session of its own and without labctl's secrets, with ``more`` as
+    asyncio takes it; raises OSError.
+
+    Who is cancelled meanwhile leaves no process behind, and ends: asyncio waits for ever then for
+    pipes that were not connected yet (Python 3.11).
+    """
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            *command, start_new_session=True, env=environment_without_secrets(), **more
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait([starting])
+        if starting.exception() is None:
+            kill_session(starting.result().pid)
+        raise
+
+
 class Programs:
-    """Those that threads wait for. Each leads a process group of its own."""
+    """Those that threads wait for. Each leads a session of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,12 +115,12 @@ class Programs:
             printed = self._printed(process, stdin or None, timeout_s)
             if printed is not None:
                 return subprocess.CompletedProcess(command, process.returncode, *printed)
-            _kill_group(process)
+            _kill(process)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=AFTER_KILL_S)
             return None
         except BaseException:  # Ctrl-C
-            _kill_group(process)
+            _kill(process)
             raise
         finally:
             with self._lock:
@@ -92,10 +148,9 @@ class Programs:
             self._over = self._over or for_good
             self._killed |= self._there
             for process in self._there:
-                _kill_group(process)
+                _kill(process)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)

@@ -25,7 +25,13 @@ from labctl.capture.host.drive_host import DriveHost, HostMoment, LocalHost
 from labctl.capture.host.keeper import Keeper, RemoteProcess
 from labctl.capture.host.load import LoadSample
 from labctl.capture.host.machine import Machine
-from labctl.capture.host.ssh import LOCAL, HostUnreachable, SharedConnection, SshMachine
+from labctl.capture.host.ssh import (
+    LOCAL,
+    HostAway,
+    HostUnreachable,
+    SharedConnection,
+    SshMachine,
+)
 from labctl.errors import JournalError, RunFailed
 from labctl.record.events import EventKind
 from labctl.record.journal import Journal
@@ -227,7 +233,7 @@ class RemoteHost:
             except Exception as error:
                 if self._now_ns() - lost_ns > BACK_WITHIN_S * NS_PER_S:
                     words = str(error) if isinstance(error, RunFailed) else repr(error)
-                    self._gone = RunFailed(f"not back within {BACK_WITHIN_S:.0f} s: {words}")
+                    self._gone = HostAway(f"not back within {BACK_WITHIN_S:.0f} s: {words}")
                     self._back.set()
 
     async def _follow(self, keeper: Keeper) -> None:

@@ -23,7 +23,7 @@ from labctl.capture.host.machine import (
     no_answer,
 )
 from labctl.capture.host.programs import Programs
-from labctl.errors import RunFailed
+from labctl.errors import NOT_NOW, RunFailed
 
 LOCAL = "local"
 _RUN = 'echo "$1"; echo "$1" >&2; [ -z "$2" ] || PATH=$2:$PATH; shift 2; exec env LC_ALL=C "$@"'
@@ -32,8 +32,16 @@ printed by the login."""
 _RESOLVE = '[ -e "$1" ] && exec readlink -f "$1"'
 
 
+class HostAway(RunFailed):
+    """The drive's host was lost, and did not come back in time."""
+
+    exit_code = NOT_NOW
+
+
 class HostUnreachable(RunFailed):
     """There is no connection to the drive's host."""
+
+    exit_code = NOT_NOW
 
 
 class HostRefused(HostUnreachable):
@@ -103,7 +111,8 @@ class SshMachine:
             if shared is not None:
                 shared.kill(name)
             return Completed(TIMED_OUT, "", no_answer(argv[0], timeout_s))
-        return Completed(done.returncode, _after(mark, done.stdout), _after(mark, done.stderr))
+        stdout, stderr = _after(mark, done.stdout), _after(mark, done.stderr)
+        return Completed(done.returncode, _text(stdout), _text(stderr), stdout)
 
     def kill(self, *, for_good: bool = False) -> None:
         """Wait no longer for any program; over there its keeper kills it. ``for_good``: no other is
@@ -149,7 +158,7 @@ class SshMachine:
         except OSError as error:
             raise ssh_not_started(error) from error
         if done is not None and done.returncode == CONNECTION_FAILED:  # or the program's own 255
-            message = _after(mark, done.stderr)
+            message = _text(_after(mark, done.stderr))
             if shared is not None and not self._is_up(shared.control):
                 raise HostUnreachable(f"host {self._destination}: the connection was lost")
             if shared is None and message:
@@ -172,10 +181,14 @@ class SshMachine:
         return False
 
 
-def _after(mark: str, output: bytes) -> str:
-    """The text after the line of the mark; all of it where there is none."""
+def _after(mark: str, output: bytes) -> bytes:
+    """What stands after the line of the mark; all of it where there is none."""
     before, found, after = output.partition(f"{mark}\n".encode())
-    return (after if found else before).decode("utf-8", "replace")
+    return after if found else before
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace")
 
 
 def shared_command(destination: str, control: Path) -> list[str]:

@@ -90,10 +90,8 @@ def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
     those of the program's own directory and of shared memory.
     """
     meant = {opened.node.identity: opened for opened in allowed}
-    there = {file.at: file.node.identity for file in found.files}
-    for identity, opened in meant.items():
-        if there.get(f"/proc/{found.pid}/fd/{opened.number}") != identity:
-            return f"it does not have {opened.place.path} ({identity}) open"
+    if words := missing(found, meant.values()):
+        return words
     for file in found.files:
         node = file.node
         other = node.is_file and file.writable and not file.name.startswith(_SHARED_MEMORY)
@@ -104,6 +102,16 @@ def difference(found: OpenFiles, allowed: Iterable[Opened]) -> str:
                 f"it has {file.name} ({node.identity}) open, which nobody checked; it may open "
                 f"{allowed_names or 'no device and no file'}"
             )
+    return ""
+
+
+def missing(found: OpenFiles, allowed: Iterable[Opened]) -> str:
+    """What is allowed but not open, in words; empty when all of it is."""
+    there = {file.at: file.node.identity for file in found.files}
+    for opened in allowed:
+        identity = opened.node.identity
+        if there.get(f"/proc/{found.pid}/fd/{opened.number}") != identity:
+            return f"it does not have {opened.place.path} ({identity}) open"
     return ""
 
 
@@ -125,17 +133,24 @@ class ComparedFiles:
     async def compare(self, *, must_be_there: bool) -> str:
         """Compare now, kill the process on a difference, and return the difference.
 
-        ``must_be_there``: unreadable open files count as a difference. Raises HostUnreachable.
+        ``must_be_there``: unreadable open files count as a difference. Otherwise it may be ending:
+        the kernel closes its files one after another, so what is missing is looked for again.
+        Raises HostUnreachable.
         """
-        process, machine = self._process, self._machine
-        found = await asyncio.to_thread(read_open_files, process.directory, process.pid, machine)
+        found = await self._read()
+        if found is not None and not must_be_there and missing(found, self._opened.values()):
+            found = await self._read()
         if found is not None:
             self.difference = difference(found, self._opened.values())
         elif must_be_there:
             self.difference = "what it has open cannot be seen on the drive's host"
         if self.difference:
-            process.kill()
+            self._process.kill()
         return self.difference
+
+    async def _read(self) -> OpenFiles | None:
+        process, machine = self._process, self._machine
+        return await asyncio.to_thread(read_open_files, process.directory, process.pid, machine)
 
     def refuse_others(self, places: Mapping[str, DrivePlace]) -> None:
         """Raise Refused where a target is another file or device than the process was given."""

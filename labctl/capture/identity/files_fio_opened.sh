@@ -5,7 +5,7 @@
 # in the directory.
 directory=$1
 pid=$2
-[ -n "$pid" ] || read -r pid < "$directory/pid" || exit 1
+[ -n "$pid" ] || read -r pid start < "$directory/pid" || exit 1
 echo "pid $pid"
 family=$(grep -s '^PPid:' /proc/[0-9]*/status | awk -F '[/:\t]+' -v root="$pid" '
     { parent[$3] = $6 }

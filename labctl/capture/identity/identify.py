@@ -11,12 +11,17 @@ from pathlib import PurePosixPath
 
 from labctl.capture.host.machine import TIMED_OUT, Machine, run_tool
 from labctl.capture.host.state import read_host
-from labctl.capture.identity import nvme_cli, sysfs
+from labctl.capture.identity import nvme_pages, sysfs
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.capture.identity.mounts import devices_below, read_mounts, read_own_mounts
 from labctl.capture.identity.node import DrivePlace, find_place, is_missing_device
-from labctl.capture.identity.nvme_cli import ask_nvme
-from labctl.capture.identity.smart import GIVES
+from labctl.capture.identity.nvme_cli import (
+    CONTROLLER,
+    NAMESPACE,
+    SMART,
+    ask_nvme,
+    nvme_failure,
+)
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.tool_output import failure, integer
 from labctl.printable import printable
@@ -143,8 +148,8 @@ def _uses(disk: str, blocks: BlockDevices, machine: Machine) -> tuple[str, ...]:
 class _Answers:
     """The answers of the tools; None where one did not answer, with its line in ``problems``."""
 
-    controller: nvme_cli.Controller | None = None
-    namespace: nvme_cli.Namespace | None = None
+    controller: nvme_pages.Controller | None = None
+    namespace: nvme_pages.Namespace | None = None
     smart: SmartLog | None = None
     report: SmartctlReport | None = None
     problems: tuple[str, ...] = ()
@@ -169,17 +174,16 @@ def _ask(state: DriveState, machine: Machine) -> DriveState:
 
 
 def _ask_nvme_cli(device: str, machine: Machine) -> _Answers:
-    done = ask_nvme(machine, "id-ctrl", device)
-    controller = nvme_cli.parse_id_ctrl(done.stdout)
+    done = ask_nvme(machine, CONTROLLER, device)
+    controller = nvme_pages.parse_id_ctrl(done.raw)
     if controller is None:
         # after a timeout the next command would time out too
-        problem = failure("nvme", "nvme-cli", done, "power states and limits from nvme-cli")
+        problem = nvme_failure(done, CONTROLLER)
         return _Answers(problems=(problem,), silent=done.exit_code == TIMED_OUT)
-    done = ask_nvme(machine, "id-ns", device)
-    namespace = nvme_cli.parse_id_ns(done.stdout)
-    done = ask_nvme(machine, "smart-log", device)
-    smart = nvme_cli.parse_smart_log(done.stdout)
-    problems = () if smart else (failure("nvme", "nvme-cli", done, GIVES),)
+    namespace = nvme_pages.parse_id_ns(ask_nvme(machine, NAMESPACE, device).raw)
+    done = ask_nvme(machine, SMART, device)
+    smart = nvme_pages.parse_smart_log(done.raw)
+    problems = () if smart else (nvme_failure(done, SMART),)
     return _Answers(controller, namespace, smart, None, problems)
 
 
@@ -187,7 +191,7 @@ def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
     done = run_tool(machine, ["smartctl", "-j", "-x", device])
     report = parse_smartctl(done.stdout)
     if report is None:
-        problem = failure("smartctl", "smartmontools", done, GIVES)
+        problem = failure("smartctl", "smartmontools", done, SMART.gives)
         # nothing is missing when nvme-cli has answered
         lost = () if answers.smart is not None else (problem,)
         return replace(answers, problems=(*answers.problems, *lost))
@@ -200,8 +204,8 @@ def _ask_smartctl(device: str, machine: Machine, answers: _Answers) -> _Answers:
 
 def _merge(state: DriveState, answers: _Answers) -> DriveState:
     """The values of sysfs, completed by those of the tools."""
-    controller = answers.controller or nvme_cli.Controller()
-    namespace = answers.namespace or nvme_cli.Namespace()
+    controller = answers.controller or nvme_pages.Controller()
+    namespace = answers.namespace or nvme_pages.Namespace()
     report = answers.report or SmartctlReport()
     return replace(
         state,
@@ -216,6 +220,9 @@ def _merge(state: DriveState, answers: _Answers) -> DriveState:
         min_thermal_celsius=controller.min_thermal_celsius,
         max_thermal_celsius=controller.max_thermal_celsius,
         power_states=controller.power_states or report.power_states,
+        has_power_limit=controller.has_power_limit,
+        has_power_measurement=controller.has_power_measurement,
+        longest_measurement_minutes=controller.longest_measurement_minutes,
         lba_formats=namespace.lba_formats or report.lba_formats,
         smart=answers.smart,
         problems=(*state.problems, *answers.problems),

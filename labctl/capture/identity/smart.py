@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from labctl.capture.host.machine import Machine, run_tool
-from labctl.capture.identity.nvme_cli import ask_nvme, parse_smart_log
+from labctl.capture.identity.nvme_cli import SMART, ask_nvme, nvme_failure
+from labctl.capture.identity.nvme_pages import parse_smart_log
 from labctl.capture.identity.smartctl import parse_smartctl
 from labctl.capture.identity.tool_output import failure
 from labctl.record.drive_state import SmartLog
-
-GIVES = "SMART and thermal counters"
 
 
 class SmartReader:
@@ -37,15 +36,15 @@ class SmartReader:
         return None, "; ".join(problems)
 
     def _with_nvme_cli(self) -> tuple[SmartLog | None, str]:
-        done = ask_nvme(self._machine, "smart-log", self._device)
-        log = parse_smart_log(done.stdout) if done.exit_code == 0 else None
-        return log, "" if log else failure("nvme", "nvme-cli", done, GIVES)
+        done = ask_nvme(self._machine, SMART, self._device)
+        log = parse_smart_log(done.raw)
+        return log, "" if log else nvme_failure(done, SMART)
 
     def _with_smartctl(self) -> tuple[SmartLog | None, str]:
         done = run_tool(self._machine, ["smartctl", "-j", "-H", "-A", self._device])
         report = parse_smartctl(done.stdout)
         if report is None:
-            return None, failure("smartctl", "smartmontools", done, GIVES)
+            return None, failure("smartctl", "smartmontools", done, SMART.gives)
         if report.smart is None:
-            return None, "; ".join(report.problems) or f"no {GIVES}: smartctl shows none"
+            return None, "; ".join(report.problems) or f"no {SMART.gives}: smartctl shows none"
         return report.smart, ""

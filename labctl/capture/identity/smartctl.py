@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labctl.capture.host.machine import Completed
-from labctl.capture.identity.nvme_cli import CRITICAL_WARNINGS
+from labctl.capture.identity.nvme_pages import CRITICAL_WARNINGS
 from labctl.capture.identity.tool_output import (
     boolean,
     celsius,

@@ -1,7 +1,7 @@
 """Parse the output of command line tools: JSON with text around it, numbers, failures.
 
-nvme-cli has printed the same counter as int, float and string over its versions, writes warnings
-before its JSON, and ``{"error": …}`` instead of it. Nothing here raises for what a tool printed.
+smartctl prints the same counter as a number and as a string, and other text may stand around JSON.
+Nothing here raises for what a tool printed.
 """
 
 from __future__ import annotations
@@ -111,26 +111,16 @@ def boolean(value: Any) -> bool | None:
     return None if found is None else bool(found)
 
 
-def kelvin(value: Any) -> float | None:
-    """°C from a field that is in kelvin by the specification; 0 means that it is not reported.
-
-    A value below 200 can only be °C: some tools convert first. None where no drive can have it.
-    """
+def celsius(value: Any) -> float | None:
+    """°C from a field that is in °C, but may have been left in kelvin. None where no drive can
+    have it."""
     found = _degrees(value)
-    if not found:
+    if found is None or found == _ABSENT:
         return None
     if found >= _SCALES_APART:
         # Drives report whole kelvins, from which every tool subtracts 273
         found -= _WHOLE_KELVIN if found.is_integer() else _KELVIN
     return plausible(found)
-
-
-def celsius(value: Any) -> float | None:
-    """°C from a field that is in °C, but may have been left in kelvin."""
-    found = _degrees(value)
-    if found is None or found == _ABSENT:
-        return None
-    return kelvin(found) if found >= _SCALES_APART else plausible(found)
 
 
 def plausible(degrees_celsius: float) -> float | None:

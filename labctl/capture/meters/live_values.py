@@ -21,6 +21,7 @@ from labctl.capture.meters.acquisition import State
 from labctl.fio.status import Interval, LiveRates
 from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.phase import Phase
+from labctl.record.point_end import PointState
 from labctl.record.timebase import NS_PER_S
 
 Ints = NDArray[np.int64]
@@ -113,6 +114,14 @@ class View:
     instruments: dict[str, State] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
+    point: PointState | None = None
+    """How well the numbers of the phase are known, where its end depends on them."""
+
+    @property
+    def watts(self) -> float | None:
+        """The watts of all rails now; None while one of them is not known."""
+        known = [rail.watts for rail in self.rails.values() if rail.watts is not None]
+        return sum(known) if known and len(known) == len(self.rails) else None
 
 
 class _Newest:
@@ -207,16 +216,34 @@ class Monitor:
         return found
 
     def state(self, instrument: str, state: State, reason: str) -> None:
-        """An instrument came or went (called by owner threads)."""
+        """An instrument came or went (called by owner threads).
+
+        What it read before is not shown with what it reads when it is back: its clock may have
+        begun anew.
+        """
         with self._lock:
+            if state is not State.READING:
+                for name, newest in self._newest.items():
+                    if name.partition(".")[0] == instrument:
+                        newest.clear()
             self._view.instruments[instrument] = state
 
     def phase(self, phase: Phase | None, begin_ns: int, ends_ns: int | None) -> None:
         """A phase began; ``ends_ns`` is when the whole run is expected to end."""
         with self._lock:
             self._view = replace(
-                self._view, phase=phase, phase_begin_ns=begin_ns, ends_ns=ends_ns, rates=None
+                self._view,
+                phase=phase,
+                phase_begin_ns=begin_ns,
+                ends_ns=ends_ns,
+                rates=None,
+                point=None,
             )
+
+    def point(self, state: PointState | None) -> None:
+        """How well the numbers of the phase are known."""
+        with self._lock:
+            self._view = replace(self._view, point=state)
 
     def rates(self, found: dict[str, Interval]) -> None:
         """fio's newest interval."""

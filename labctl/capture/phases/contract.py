@@ -35,13 +35,13 @@ class DriveActions(Sensed, Protocol):
 
     async def start_program(self, phase: Phase) -> ProgramProcess:
         """Start the program that a phase measures. Raises RunFailed."""
-        ...
 
     async def purge(self, phase: Phase) -> None:
         """Take the drive back to fresh. Raises RunFailed."""
 
-    async def set_power_state(self, wanted: int | None) -> None:
-        """Choose an NVMe power state; None: the one before the run. Raises RunFailed."""
+    async def set_power(self, state: int | None, limit_watts: float | None) -> None:
+        """Choose an NVMe power state and a power limit; None: those before the run. Raises
+        RunFailed."""
 
     async def settings_found(self) -> Sequence[Mapping[str, Any]]:
         """The settings that the drives and their host have now, as the data of events."""

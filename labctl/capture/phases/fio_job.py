@@ -67,8 +67,8 @@ def job_file(phase: Phase, drives: Mapping[str, Drive], opened: Mapping[str, Ope
         "refill_buffers=1",
         "lat_percentiles=1",
         f"percentile_list={PERCENTILES}",
+        "clat_percentiles=0",  # half of the bins in its output
     ]
-    lines += ["clat_percentiles=0"] if len(drives) > 1 else []  # half of the bins in its output
     lines += _work_lines(phase) if phase.replay is None else []
     lines += [
         f"exec_prerun=echo {HELD.decode()} >&2 && read _{f' && {counters}:' if counters else ''}",

@@ -1,4 +1,8 @@
-"""What the fio of a phase prints: kept in files as it comes, and read while fio works."""
+"""What the fio of a phase prints: kept in files as it comes, and read while fio works.
+
+Of its latency bins those of the last document alone are kept: that stands twice at the end, first
+without and then with them.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,12 @@ from labctl.capture.phases.fio_clock import FASTEST, FioClock, PrintedTimes, fio
 from labctl.capture.phases.fio_job import DISK, DONE, HELD, busy_ms_of
 from labctl.capture.phases.fio_window import is_early
 from labctl.capture.phases.kept_output import KeptFile
+from labctl.capture.phases.slim_output import SlimOutput
 from labctl.errors import error_line
-from labctl.fio.documents import DocumentStream
+from labctl.fio.documents import DocumentStream, documents
 from labctl.fio.status import FioStatus, comes_back_empty, status_of
 from labctl.record.phase import Phase
-from labctl.record.timebase import NS_PER_MS, Timebase
+from labctl.record.timebase import NS_PER_MS, NS_PER_S, Timebase
 
 STDOUT_FILE = "stdout"
 STDERR_FILE = "stderr"
@@ -24,6 +29,11 @@ SECTOR_BYTES = 512
 MOST_COMPLAINTS = 10
 FIT_AGAIN = 1.2
 """The rate of fio's clock is learned anew with so many times more statuses than before."""
+READ_LATE_NS = 2 * NS_PER_S
+NO_STATUS_MS = 1_000
+"""A status that was read so late, and then none for so long, twice the usual: the pipe was full."""
+LATE_END_MS = 100
+"""How long after its time a phase may end although fio could not print then."""
 
 _HARMLESS = ("fio: connected to NBD server",)
 
@@ -53,6 +63,8 @@ class FioOutput:
         self.done_ns: int | None = None
         self.release_ns: int | None = None
         """To be set at the release: what fio prints before it does not concern the phase."""
+        self.ended_early = False
+        """To be set before fio is asked to end a phase before its time."""
         self.last_status: FioStatus | None = None
         self.printed_at: list[PrintedTimes] = []
         """The times of each status that the wall clock can be trusted in."""
@@ -77,6 +89,8 @@ class FioOutput:
         self._busy_ms: list[int] = []
         self._stdout_bytes = 0
         self._last_printed: FioStatus | None = None
+        self._read_late = False
+        self._blocked_to_ms: int | None = None
         self._readers = (
             asyncio.create_task(self._read_stdout(), name=f"fio-stdout-{phase.index}"),
             asyncio.create_task(self._read_stderr(), name=f"fio-stderr-{phase.index}"),
@@ -86,14 +100,30 @@ class FioOutput:
 
     @property
     def printed(self) -> dict[str, int]:
-        """What shows a reader whether the kept output is whole: how many bytes fio printed, and
-        the runtime and the I/Os of both directions in its last document (0 without one)."""
+        """What shows a reader whether the kept output is whole: how many bytes of what fio printed
+        were to be kept, and the runtime and the I/Os of both directions in its last document (0
+        without one)."""
         last = self._last_printed
         return {
             "stdout_bytes": self._stdout_bytes,
             "runtime_ms": 0 if last is None else last.runtime_ms,
             "total_ios": 0 if last is None else last.total_ios,
         }
+
+    @property
+    def end_unknown(self) -> bool:
+        """Whether fio could not print when it ended, since nobody read what it had printed.
+
+        Its jobs wait for that before they tell that they are done, and it takes that time for time
+        at work (3.33: ``stat_sem``).
+        """
+        last = self.last_status
+        if last is None or last.runtime_ms != self._blocked_to_ms:
+            return False
+        phase = self._phase
+        if self.ended_early or not phase.timed:
+            return True
+        return last.runtime_ms > phase.duration_s * 1000 + LATE_END_MS
 
     @property
     def iops(self) -> float:
@@ -135,22 +165,36 @@ class FioOutput:
             self._process.kill()
 
     async def _read_stdout(self) -> None:
-        stream = DocumentStream()
+        stream, slim = DocumentStream(), SlimOutput()
         while chunk := await self._process.stdout.read(1 << 16):
-            self._stdout_bytes += len(chunk)
-            self._stdout.write(chunk)
-            self._give_up(self._stdout.problem)
-            text = chunk.decode("utf-8", errors="replace")
-            if "fio:" in text:
-                self.complaints += [
-                    line
-                    for line in text.splitlines()
-                    if line.startswith("fio:") and line not in _HARMLESS
-                ][: MOST_COMPLAINTS - len(self.complaints)]
-            for document in stream.feed(text):
-                self._take(status_of(document))
+            self._take_lines(slim.feed(chunk), stream)
+            await asyncio.sleep(0)  # a read of what is there already lets nobody else work
+        self._take_lines(slim.finish(), stream)
         for document in stream.finish():
             self._take(status_of(document))
+        last = slim.last_document()
+        whole = documents(last.decode("utf-8", errors="replace"))
+        if any(status_of(document) == self._last_printed for document in whole):
+            self._keep(b"\n" + last)
+
+    def _take_lines(self, lines: bytes, stream: DocumentStream) -> None:
+        """Keep lines without bins, and look for complaints and documents in them."""
+        self._keep(lines)
+        text = lines.decode("utf-8", errors="replace")
+        if "fio:" in text:
+            self.complaints += [
+                line
+                for line in text.splitlines()
+                if line.startswith("fio:") and line not in _HARMLESS
+            ][: MOST_COMPLAINTS - len(self.complaints)]
+        for document in stream.feed(text):
+            self._take(status_of(document))
+
+    def _keep(self, data: bytes) -> None:
+        """Put ``data`` into the file of standard output."""
+        self._stdout_bytes += len(data)
+        self._stdout.write(data)
+        self._give_up(self._stdout.problem)
 
     def _take(self, status: FioStatus) -> None:
         self._last_printed = status
@@ -161,7 +205,7 @@ class FioOutput:
             self._check_bytes(self.last_status, status)
         if self.given_up:
             return
-        shown_ns = self._timebase.now_ns()
+        read_ns = shown_ns = self._timebase.now_ns()
         if status.wall_ms is not None:
             shown = self._host.moment_of(status.wall_ms * NS_PER_MS)
             times = PrintedTimes(status.runtime_ms, shown)
@@ -175,6 +219,10 @@ class FioOutput:
                 shown_ns = shown.t_ns
                 self.printed_at.append(times)
                 self._fit_clock()
+        before_ms = 0 if self.last_status is None else self.last_status.runtime_ms
+        if self._read_late and status.runtime_ms - before_ms > NO_STATUS_MS:
+            self._blocked_to_ms = status.runtime_ms
+        self._read_late = read_ns - shown_ns > READ_LATE_NS
         self.last_status = status
         self._on_status(replace(status, clock_rate=self.clock_rate), shown_ns)
 

@@ -49,6 +49,12 @@ class FioPool:
             task = asyncio.create_task(self._held(phase), name=f"hold-{phase.index}")
             self._holding[phase.index] = task
 
+    async def wait_held(self, phase: Phase | None, stop: StopRequest) -> None:
+        """Wait until the fio of ``phase`` waits for its turn, or cannot (which :meth:`take` tells),
+        or the run shall end."""
+        if phase is not None and phase.index in self._holding:
+            await stop.or_done(self._holding[phase.index])
+
     async def _held(self, phase: Phase) -> FioProcess:
         self._checked_ns[phase.index] = self._now_ns()
         fio = await self._actions.start_fio(phase)

@@ -64,6 +64,8 @@ EARLY_BY_S = 0.5
 """A phase that ends this much before its time, by fio's own clock, ended badly: fio gives up after
 an I/O error."""
 EXIT_WITHIN_S = 20.0
+ENDED_BY_SIGNAL = 128
+"""Exit code of a fio that SIGINT made do its last I/Os, where nothing else was wrong (3.33)."""
 
 
 def _ending(code: int | None) -> str:
@@ -100,6 +102,7 @@ class FioProcess:
         )
         self._jobs = jobs
         self._stopped_ns: int | None = None
+        self._ended_early = False
         self._process = process
         self._timebase = timebase
         self._on_status = on_status
@@ -136,9 +139,7 @@ class FioProcess:
         except OSError as error:
             raise JournalError(f"cannot write {directory}: {error.strerror or error}") from error
         status_every = f"--status-interval={STATUS_EVERY_MS}ms"
-        # several drives' latencies are those of all I/Os only with fio's bins
-        form = "json+" if len(drives) > 1 else "json"
-        fio = ("fio", JOB_FILE, f"--output-format={form}", status_every)
+        fio = ("fio", JOB_FILE, "--output-format=json+", status_every)
         filling: Filling = "data" if "read" in phase.directions else "room"
         try:
             process = await host.spawn(
@@ -193,9 +194,7 @@ class FioProcess:
             await self._wait_its_time()
         else:
             await self._wait_while_it_progresses()
-        if self._comparing is not None:
-            await self._comparing
-            self._raise_if_different()
+        await self._compared()
         release_ns, done_ns = self.release_ns, self.output.done_ns
         assert release_ns is not None and done_ns is not None
         worked_s = (done_ns - release_ns) / NS_PER_S
@@ -205,6 +204,15 @@ class FioProcess:
         problem = await self.finish()  # only its last document says how long it was by its clock
         if problem or self.output.printed["runtime_ms"] / 1000 < least_s:
             raise RunFailed(problem or self._complaint(f"ended after {worked_s:.1f} s"))
+
+    async def end_early(self) -> None:
+        """Have every job do its last I/O now, and wait for that as :meth:`wait_done` does: the
+        phase is done, however long it was to be. What fio prints last comes as of any other."""
+        self._ended_early = self.output.ended_early = True
+        self._process.interrupt()
+        failing = f"did not end within {self._last_ios_within_s:.0f} s, as it was asked to"
+        await self._wait_for(self.output.done, self._last_ios_within_s, failing)
+        await self._compared()
 
     async def finish(self) -> str:
         """Wait for fio to exit; what went wrong, or an empty text."""
@@ -218,6 +226,8 @@ class FioProcess:
         await self._read_out()
         if self._files.difference:
             return self._complaint(self._files.difference)
+        if code == ENDED_BY_SIGNAL and self._ended_early:
+            code = 0
         if not code:
             self.output.check_last_status()
         if code or self.output.given_up:
@@ -225,6 +235,8 @@ class FioProcess:
         if self.output.errors:
             errors = ", ".join(map(_error_words, self.output.errors))
             return self._complaint(f"exit code 0, yet it reports {errors}")
+        if self.output.end_unknown:
+            return self._complaint("when it ended is not known: nobody read what it printed")
         if self.release_ns is not None and self.output.last_status is None:
             return self._complaint(f"exit code 0, yet nothing in {STDOUT_FILE} tells of any I/O")
         return ""
@@ -271,6 +283,17 @@ class FioProcess:
         """What all its jobs may have in flight, and buffers for."""
         return self._jobs * self.phase.queue_depth * self.phase.block_size_bytes
 
+    @property
+    def _last_ios_within_s(self) -> float:
+        """How long a drive may take for all that is in flight when the time is over."""
+        return LATE_BY_S + self._in_flight_bytes / SLOWEST_BYTES_PER_S
+
+    async def _compared(self) -> None:
+        """Raise Refused when it works on something else than was checked."""
+        if self._comparing is not None:
+            await self._comparing
+            self._raise_if_different()
+
     async def _wait_while_it_progresses(self) -> None:
         written = 0
         # a trace has the pauses of the machine that it was recorded on
@@ -288,8 +311,7 @@ class FioProcess:
 
     async def _wait_its_time(self) -> None:
         """Wait for the end of a timed phase, whose time is over by fio's clock."""
-        last_ios_s = self._in_flight_bytes / SLOWEST_BYTES_PER_S
-        within_s = self.phase.duration_s + LATE_BY_S + last_ios_s
+        within_s = self.phase.duration_s + self._last_ios_within_s
         if await self._happened(self.output.done, within_s):
             return
         slower_s = max(self.phase.duration_s * (1.0 / self.output.clock_rate - 1.0), 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labctl.capture.host.drive_host import HostMoment
-from labctl.capture.phases.fio_clock import FioClock, PrintedTimes
+from labctl.capture.phases.fio_clock import FASTEST, FioClock, PrintedTimes
 from labctl.record.timebase import NS_PER_MS
 
 STARTED_WITHIN_MS = 2.0
@@ -60,8 +60,9 @@ def window_between(
     ``latest_ns``: the "done" signal, or the moment when a phase was asked to stop, for then it was
     surely still at work. On another host the wall clock is mapped; where it stepped meanwhile, or
     nothing is known of it, only the signals count. So they do where fio's runtime does not fit
-    between them; and where its statuses do not show how fast its clock runs, they say how far off
-    it may be.
+    between them (fio 3.33 adds the time since its last I/O to it when a status falls into its
+    end); and where its statuses do not show how fast its clock runs, they say how far off it may
+    be.
     """
     least_u_ns = round(SIGNALLED_WITHIN_MS * NS_PER_MS)
     runtime_ns = runtime_ms * NS_PER_MS
@@ -74,13 +75,18 @@ def window_between(
         rate_u_ns = round(lasted_ns * (abs(fio.rate - rate) + fio.u) / rate)
     began = [one.began(rate) for one in printed]
     middle = _middle_of([one for one in printed if not is_early(one.began(rate), release_ns)], rate)
-    if middle is None:
-        doubt_ns = between_ns - lasted_ns if printed else 0
-        return FioWindow(release_ns, latest_ns, max(doubt_ns, least_u_ns), fio=fio)
     free_ns = between_ns - lasted_ns + rate_u_ns
-    if free_ns < -least_u_ns:
+    fits = free_ns >= -least_u_ns
+    unknown_ns = 0
+    if not fits and fio is None:
+        # The last signal may have been late: of a clock of unknown rate, the fastest bounds it.
+        unknown_ns = between_ns - round(lasted_ns / FASTEST)
+    if middle is None:
+        doubt_ns = max(between_ns - lasted_ns, unknown_ns) if printed else 0
+        return FioWindow(release_ns, latest_ns, max(doubt_ns, least_u_ns), fio=fio)
+    if not fits:
         far_ns = max(abs(one.t_ns - middle.t_ns) for one in began)
-        return FioWindow(release_ns, latest_ns, max(far_ns, least_u_ns), fio=fio)
+        return FioWindow(release_ns, latest_ns, max(far_ns, unknown_ns, least_u_ns), fio=fio)
     free_ns = max(free_ns, 0)
     # The two signals bound it from both sides, however little the clock is known.
     last_begin_ns = max(latest_ns - lasted_ns, release_ns)

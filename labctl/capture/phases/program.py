@@ -1,9 +1,10 @@
 """A phase that measures a person's program: started with it, and ended with all that it started.
 
-The program leads a process group in which a small shell waits on a pipe of labctl's. A line on that
-pipe is a signal for the group; when the pipe closes, because the phase is over or because labctl
-died, however it did, the group is killed. So nothing that the program started outlives its phase,
-unless it left the group on purpose (setsid).
+The program leads a session and a process group in which a small shell waits on a pipe of labctl's.
+A line on that pipe is a signal for the group; when the pipe closes, because the phase is over or
+because labctl died, however it did, the whole session is killed. So nothing that the program
+started outlives its phase, also in a group of its own (timeout, job control), unless it left the
+session on purpose (setsid).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from labctl.capture.host.drive_host import DriveHost, Spawned
 from labctl.capture.phases.kept_output import KeptFile
-from labctl.errors import JournalError
+from labctl.errors import JournalError, error_line
 from labctl.printable import printable
 from labctl.record.timebase import NS_PER_MS, Timebase
 
@@ -27,7 +29,8 @@ STDERR_FILE = "program.stderr"
 STOP_WITHIN_S = 10.0
 """A program may take this long to end itself after SIGINT; then it is killed."""
 READ_OUT_WITHIN_S = 5.0
-CHUNK_BYTES = 65_536
+CHUNK_BYTES = 8_192
+"""The event loop stands still while the lines of one are looked at: a few milliseconds."""
 MOST_LINE_BYTES = 4_096
 """Of a line: the rest of a longer one is a line of its own."""
 MOST_KEPT_BYTES = 64 << 20
@@ -37,15 +40,32 @@ MOST_MARKS = 1_000
 MOST_LAST_WORDS = 200
 """Characters of a program's last line that tell why it failed."""
 
-_LED = (
-    "exec 3<&0; "
-    "( ( trap '' INT TERM HUP PIPE; "
-    'while read -r signal <&3; do kill -s "$signal" 0; done; kill -s KILL 0 ) '
-    "> /dev/null 2>&1 & ); "
-    'exec "$@" 3<&- < /dev/null'
-)
+_IGNORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+_LED = f"""
+exec 3<&0
+( trap '' {" ".join(str(int(one)) for one in sorted(_IGNORED))}
+  ( while read -r signal <&3; do kill -s "$signal" 0; done
+    read -r self rest < /proc/self/stat
+    killed=" $self "
+    for pass in 1 2 3 4 5 6 7 8 9 10; do
+        before=$killed
+        for stat in /proc/[0-9]*/stat; do
+            read -r line < "$stat" || continue
+            set -- ${{line##*) }}
+            [ "$4" = $$ ] || continue
+            case $killed in *" ${{line%% *}} "*) continue ;; esac
+            kill -s KILL "${{line%% *}}"
+            killed="$killed${{line%% *}} "
+        done
+        [ "$killed" != "$before" ] || break
+    done
+    kill -s KILL 0 ) > /dev/null 2>&1 & )
+exec "$@" 3<&- < /dev/null
+"""
 """The shell that waits is nobody's child, so that a program which waits for all its children ends.
-The program's standard input is empty."""
+It ignores what the program sends to its own group. The session of a process is the fourth word
+behind its name in /proc/PID/stat (proc(5)); what is started while they are looked through is found
+the next time. The program's standard input is empty."""
 _LINE_END = re.compile(rb"[\r\n]+")
 
 
@@ -87,11 +107,14 @@ class ProgramProcess:
         self._marks = 0
         self._last_line = ""
         self._cut = False
+        self._unread = ""
         self._kept = kept
         self._readers = [
             asyncio.create_task(self._read(stream, file))
             for stream, file in zip((process.stdout, process.stderr), kept, strict=True)
         ]
+        for reader in self._readers:
+            reader.add_done_callback(self._reader_ended)
 
     @classmethod
     async def start(
@@ -142,21 +165,26 @@ class ProgramProcess:
         self._end_ns = self.end_ns
         if self._process.returncode is None and not self.lost:
             self._process.stdin.write(b"INT\n")
-            try:
-                async with asyncio.timeout(STOP_WITHIN_S):
-                    await self._process.wait()
-            except TimeoutError:
+            if await self._gone_within(STOP_WITHIN_S):
+                return
+            self._process.stdin.close()  # the shell that waits kills the session
+            if not await self._gone_within(READ_OUT_WITHIN_S):
                 self._process.kill()
-                with contextlib.suppress(TimeoutError):  # what waits for a dead drive stays
-                    async with asyncio.timeout(READ_OUT_WITHIN_S):
-                        await self._process.wait()
+                await self._gone_within(READ_OUT_WITHIN_S)  # what waits for a dead drive stays
+
+    async def _gone_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        return self._process.returncode is not None
 
     async def finish(self) -> None:
         """End what it left behind, and keep what it printed."""
         self._process.stdin.close()
-        await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
-        for reader in self._readers:
+        _, late = await asyncio.wait(self._readers, timeout=READ_OUT_WITHIN_S)
+        for reader in late:
             reader.cancel()
+            self._cut = True
         for file in self._kept:
             await asyncio.to_thread(file.close)
 
@@ -169,8 +197,8 @@ class ProgramProcess:
     def problem(self) -> str:
         """What is wrong with how it ended, with its last words; empty where nothing is."""
         code = self._process.returncode
-        if self.lost:
-            return self.lost
+        if self.lost or self._unread:
+            return self.lost or self._unread
         if not code:
             return ""
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
@@ -181,8 +209,13 @@ class ProgramProcess:
     def printed(self) -> dict[str, Any]:
         """What the record says of its end: its exit code (negative: the signal that ended it), and
         whether all that it printed is kept."""
-        whole = not self._cut and not any(file.problem for file in self._kept)
+        whole = not (self._cut or self._unread or any(file.problem for file in self._kept))
         return {"exit_code": self._process.returncode, "output_whole": whole}
+
+    def _reader_ended(self, reader: asyncio.Task[None]) -> None:
+        if not reader.cancelled() and (error := reader.exception()) is not None:
+            self._unread = f"its output is not read any more: {error_line(error)}"
+            self._process.kill()
 
     async def _read(self, stream: asyncio.StreamReader, file: KeptFile) -> None:
         rest, kept = b"", 0
@@ -196,6 +229,7 @@ class ProgramProcess:
                 rest = rest[MOST_LINE_BYTES:]
             for line in lines:
                 self._take(line)
+            await asyncio.sleep(0)  # a read of what is there already lets nobody else work
         self._take(rest)
 
     def _take(self, line: bytes) -> None:

@@ -10,9 +10,12 @@ import numpy as np
 
 from labctl.analysis.steady_state.temperature import is_steady
 from labctl.record.phase import Phase
+from labctl.record.point_end import PointState
 from labctl.record.timebase import NS_PER_S
 
 SAMPLE_EVERY_S = 0.5
+TELL_EVERY_S = 2.0
+"""Each time it is told how a point stands is an event in the journal."""
 
 
 class Sensed(Protocol):
@@ -24,13 +27,36 @@ class Sensed(Protocol):
     def watts(self) -> float | None:
         """All rails together, if they are known."""
 
+    def point_began(self, phase: Phase, t_ns: int) -> None:
+        """``phase``, whose end depends on its numbers, does its first I/O about now."""
+
+    def point_state(self) -> PointState | None:
+        """How well the numbers of that phase are known by now."""
+
 
 class DriveSamples:
-    """Samples during ``phase``; ``steady`` is set when its temperature is steady, where its end
-    depends on that."""
+    """Samples during ``phase``, which began at ``begin_ns``. ``enough`` is set when it may end
+    before its time: where that depends on its temperature, when that is steady (``steady``); where
+    it depends on its numbers, when they are good enough (``point``: how they stand)."""
 
-    def __init__(self, phase: Phase, sensed: Sensed, now_ns: Callable[[], int]) -> None:
-        self.steady = asyncio.Event()
+    def __init__(
+        self,
+        phase: Phase,
+        sensed: Sensed,
+        now_ns: Callable[[], int],
+        begin_ns: int,
+        on_point: Callable[[PointState], None],
+    ) -> None:
+        """``on_point`` takes each other state of a point, at most every ``TELL_EVERY_S``."""
+        self.enough = asyncio.Event()
+        self.steady = False
+        self.point: PointState | None = None
+        self._until = phase.until
+        self._on_point = on_point
+        self._told: PointState | None = None
+        self._told_ns = begin_ns
+        if phase.until is not None:
+            sensed.point_began(phase, begin_ns)
         self._window_s = phase.steady_temperature_s
         self._sensed = sensed
         self._now_ns = now_ns
@@ -49,8 +75,24 @@ class DriveSamples:
                 self._t_s.append((self._now_ns() - begin_ns) / NS_PER_S)
                 self._celsius.append(celsius)
             if self._window_s and self._is_steady():
-                self.steady.set()
+                self.steady = True
+                self.enough.set()
+            if self._until is not None:
+                self._look()
             await asyncio.sleep(SAMPLE_EVERY_S)
+
+    def _look(self) -> None:
+        """How the numbers of the point stand; what was once enough stays so."""
+        found = self._sensed.point_state()
+        if found is None or self.enough.is_set():
+            return
+        self.point = found
+        waited_s = (self._now_ns() - self._told_ns) / NS_PER_S
+        if found != self._told and (found.enough or waited_s >= TELL_EVERY_S):
+            self._told, self._told_ns = found, self._now_ns()
+            self._on_point(found)
+        if found.enough:
+            self.enough.set()
 
     def _is_steady(self) -> bool:
         return is_steady(np.array(self._t_s), np.array(self._celsius), self._window_s)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from labctl.analysis.steady_state.rounds_end import PointValues, RoundsEnd, later_rounds, rounds_end
 from labctl.capture.host.alongside import alongside
 from labctl.capture.host.ssh import HostUnreachable
 from labctl.capture.phases.contract import DriveActions, PhaseListener
+from labctl.capture.phases.early_end import end_early, point_end
 from labctl.capture.phases.ending import Ending
 from labctl.capture.phases.fio_pool import FioPool
 from labctl.capture.phases.fio_process import FioProcess
@@ -25,9 +27,10 @@ from labctl.capture.phases.repetition import prepared_again
 from labctl.capture.phases.sampling import SAMPLE_EVERY_S, DriveSamples
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume, WhenPhaseFails
-from labctl.errors import GuardTripped, Refused, RunFailed, error_line
+from labctl.errors import NOT_NOW, GuardTripped, LabctlError, Refused, RunFailed, error_line
 from labctl.record.events import EventKind, Outcome
 from labctl.record.phase import Pattern, Phase
+from labctl.record.point_end import PointEnd, PointState
 from labctl.record.timebase import NS_PER_MS, NS_PER_S
 
 HOLD_AHEAD_S = 3.0
@@ -73,6 +76,8 @@ class PhaseSequence:
         ``when_phase_fails``: whether the others are done all the same.
         """
         self.failed: list[str] = []
+        self.failed_code = NOT_NOW
+        """Of a run with failed phases: NOT_NOW where the drive's host was away for each of them."""
         self.end_problems: list[str] = []
         self._phases = tuple(phases)
         self._actions = actions
@@ -86,9 +91,9 @@ class PhaseSequence:
         self._pause: Pause | None = None
         self._paused = asyncio.Event()
         self._attempts: dict[int, int] = {}
-        self._power_state: int | None = None
-        """The one that was set last; None: the drive's own."""
-        self._power_state_is_known = False
+        self._power: tuple[int | None, float | None] = (None, None)
+        """Power state and limit in watts that were set last; None: the drive's own."""
+        self._power_is_known = False
         self._pool = FioPool(actions, now_ns)
         self._program: tuple[Phase, ProgramProcess] | None = None
         self._finishing: list[asyncio.Task[None]] = []
@@ -146,7 +151,7 @@ class PhaseSequence:
     async def _do(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         if not phase.pattern.io:
             try:
-                await self._into_power_state(phase)
+                await self._choose_power(phase)
             except RunFailed as error:
                 self._did_not_begin(phase, error, stop)
                 return
@@ -250,44 +255,50 @@ class PhaseSequence:
         finally:
             for task in (done, asked, paused):
                 task.cancel()
-        if program.ended:
-            await self._program_over(stop, "")
-            return
-        if self._pause is not None:
+        if self._pause is not None and not program.ended:
             stop.ask(Outcome.ABORTED, self._pause.reason, GuardTripped.exit_code)
-        limit = f"it was ended after {phase.duration_s:g} s, its limit"
-        await self._program_over(stop, stop.reason or limit)
+        if stop.asked:
+            ending = self._program_over(stop, stop.reason, Outcome.INTERRUPTED)
+        else:
+            limit = f"it was ended after {phase.duration_s:g} s, its limit"
+            ending = self._program_over(stop, limit, Outcome.COMPLETED)
+        over = asyncio.create_task(ending, name=f"finish-{phase.index}")
+        self._finishing.append(over)  # also of a run that is cancelled meanwhile
+        await asyncio.shield(over)
 
-    async def _program_over(self, stop: StopRequest, cut_off: str) -> None:
-        """End the program that is on, and record its end; ``cut_off``: why it was not let to it."""
+    async def _program_over(self, stop: StopRequest, reason: str, outcome: Outcome) -> None:
+        """End the program that is on, and record its end: ``reason`` and ``outcome`` where it has
+        not ended by itself."""
         assert self._program is not None
         (phase, program), self._program = self._program, None
-        if cut_off:
+        ended = program.ended
+        if not ended:
             await program.stop()
         await program.finish()
-        problem = "" if cut_off else program.problem
-        outcome = Outcome.COMPLETED
-        if cut_off and stop.asked:
-            outcome = Outcome.INTERRUPTED
-        elif problem:
-            outcome = Outcome.FAILED
-            self._fail(f"{phase.label}: {problem}", stop)
+        if ended:
+            reason, outcome = program.problem, Outcome.COMPLETED
+            if reason:
+                outcome = Outcome.FAILED
+                self._fail(f"{phase.label}: {reason}", stop)
         self._ended(
             phase, outcome, program.begin_ns, program.end_ns, program.begin_u_ns,
-            cut_off or problem, **program.printed,
+            reason, **program.printed,
         )  # fmt: skip
 
     async def _work(self, phase: Phase, following: Phase | None, stop: StopRequest) -> None:
         fio = await self._ready(phase, stop)
         if fio is None:
             return
-        self._began(phase, fio.release())
-        samples = DriveSamples(phase, self._actions, self._now_ns)
+        begin_ns = fio.release()
+        self._began(phase, begin_ns)
+        samples = DriveSamples(
+            phase, self._actions, self._now_ns, begin_ns, partial(self._tell_point, phase)
+        )
         done = asyncio.create_task(fio.wait_done(), name=f"phase-{phase.index}")
         asked = asyncio.create_task(stop.wait(), name="stop")
         paused = asyncio.create_task(self._paused.wait(), name="pause")
-        steady = asyncio.create_task(samples.steady.wait(), name="steady")
-        ends = (done, asked, paused, steady)
+        enough = asyncio.create_task(samples.enough.wait(), name="enough")
+        ends = (done, asked, paused, enough)
         try:
             async with alongside(samples.keep(), f"samples-{phase.index}"):
                 if phase.timed:
@@ -296,19 +307,22 @@ class PhaseSequence:
                     if self._pause is None:
                         self._pool.hold(following, stop)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if enough.done() and self._pause is None:
+                    self._pool.hold(following, stop)
+                    held = self._pool.wait_held(following, stop)
+                    left_s = partial(self._left_s, phase, begin_ns)
+                    done = await end_early(fio, left_s, done, held, (asked, paused))
             problem = done.exception() if done.done() else None
-            self._values[phase.index] = PointValues(fio.output.iops, samples.watts, samples.celsius)
+            lasted_s = (self._now_ns() - begin_ns) / NS_PER_S
+            self._values[phase.index] = PointValues(
+                fio.output.iops, samples.watts, samples.celsius, lasted_s
+            )
             if done.done() and problem is None:
                 self._report_steady(phase, samples)
-                self._finish_later(phase, fio, stop)
+                self._finish_later(phase, fio, stop, point_end(phase, samples.point))
                 return
-            unfit = await fio.stop()
-            if problem is None and samples.steady.is_set() and not (stop.asked or self._pause):
-                self._report_steady(phase, samples)
-                if unfit:
-                    self._fail(unfit, stop)
-                self._closed(phase, fio, Outcome.FAILED if unfit else Outcome.COMPLETED, unfit)
-            elif problem is None:
+            await fio.stop()
+            if problem is None:
                 reason = stop.reason or (self._pause.reason if self._pause else "")
                 self._closed(phase, fio, Outcome.INTERRUPTED, reason)
                 if not stop.asked:
@@ -321,13 +335,19 @@ class PhaseSequence:
                 if outcome == Outcome.INTERRUPTED:
                     await self._pool.drop_held()
         finally:
-            for task in ends:
+            for task in (done, asked, paused, enough):
                 task.cancel()
+
+    def _left_s(self, phase: Phase, begin_ns: int) -> float:
+        return phase.duration_s - (self._now_ns() - begin_ns) / NS_PER_S
+
+    def _tell_point(self, phase: Phase, state: PointState) -> None:
+        self._listener.event(EventKind.POINT_STATE, index=phase.index, **asdict(state))
 
     def _report_steady(self, phase: Phase, samples: DriveSamples) -> None:
         """Report how a phase ended that lasts until the temperature is steady."""
         if phase.steady_temperature_s:
-            reached = samples.steady.is_set()
+            reached = samples.steady
             self._listener.event(
                 EventKind.TEMPERATURE_STEADY,
                 index=phase.index,
@@ -335,17 +355,26 @@ class PhaseSequence:
                 celsius=samples.celsius,
             )
 
-    def _fail(self, reason: str, stop: StopRequest) -> None:
+    def _fail(self, reason: str, stop: StopRequest, because: BaseException | None = None) -> None:
+        code = because.exit_code if isinstance(because, LabctlError) else RunFailed.exit_code
         self.failed.append(reason)
+        if code != NOT_NOW:
+            self.failed_code = RunFailed.exit_code
         if self._when_phase_fails == "end":
             message = f'{reason}; the plan says when_phase_fails = "end"'
-            stop.ask(Outcome.FAILED, message, RunFailed.exit_code)
+            stop.ask(Outcome.FAILED, message, self.failed_code)
 
-    def _again(self, phase: Phase, reason: str, stop: StopRequest) -> bool:
+    def _again(
+        self,
+        phase: Phase,
+        reason: str,
+        stop: StopRequest,
+        because: BaseException | None = None,
+    ) -> bool:
         """A phase that was not let to its end is done again, some times; whether it is."""
         self._attempts[phase.index] = self._attempts.get(phase.index, 1) + 1
         if self._attempts[phase.index] > ATTEMPTS:
-            self._fail(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}", stop)
+            self._fail(f"{phase.label}: begun {ATTEMPTS} times, at last: {reason}", stop, because)
             return False
         self._over.discard(phase.index)
         return True
@@ -354,11 +383,11 @@ class PhaseSequence:
         """The outcome of a phase that ended with ``problem``. One that lost the drive's host comes
         again, with what the plan wants to come before it, unless it must be in one piece."""
         if not isinstance(problem, HostUnreachable) or self._resume == "forbid":
-            self._fail(error_line(problem), stop)
+            self._fail(error_line(problem), stop, problem)
             return Outcome.FAILED
         if stop.asked:
             return Outcome.INTERRUPTED
-        if not self._again(phase, error_line(problem), stop):
+        if not self._again(phase, error_line(problem), stop, problem):
             return Outcome.FAILED
         for index in list(prepared_again(self._phases, self._over, self._resume)):
             self._over.discard(index)
@@ -371,7 +400,7 @@ class PhaseSequence:
             fio = await self._pool.take(phase, stop)
             if fio is not None:
                 await self._check_again(phase, fio)
-                await self._into_power_state(phase)
+                await self._choose_power(phase)
             return fio
         except RunFailed as error:
             self._did_not_begin(phase, error, stop)
@@ -389,12 +418,14 @@ class PhaseSequence:
             await asyncio.gather(*self._finishing)
             fio.refuse_others(await self._actions.check_again(phase))
 
-    async def _into_power_state(self, phase: Phase) -> None:
-        """The state that the phase names, else the drive's own: another sweep's has ended."""
-        if not self._power_state_is_known or phase.power_state != self._power_state:
-            self._power_state_is_known = False
-            await self._actions.set_power_state(phase.power_state)
-            self._power_state, self._power_state_is_known = phase.power_state, True
+    async def _choose_power(self, phase: Phase) -> None:
+        """State and limit that the phase names, else the drive's own: another sweep's have
+        ended."""
+        wanted = phase.power_state, phase.power_limit_watts
+        if not self._power_is_known or wanted != self._power:
+            self._power_is_known = False
+            await self._actions.set_power(*wanted)
+            self._power, self._power_is_known = wanted, True
 
     def _began(self, phase: Phase, t_ns: int) -> None:
         """Tell that a phase began; meanwhile it is asked which settings it has."""
@@ -439,7 +470,9 @@ class PhaseSequence:
             self._over.update(later)
             await self._pool.drop_held()
 
-    def _finish_later(self, phase: Phase, fio: FioProcess, stop: StopRequest) -> None:
+    def _finish_later(
+        self, phase: Phase, fio: FioProcess, stop: StopRequest, end: PointEnd | None
+    ) -> None:
         """fio takes tens of milliseconds to print and exit: the next phase does not wait."""
 
         async def finish() -> None:
@@ -447,11 +480,18 @@ class PhaseSequence:
             if problem:
                 error = HostUnreachable(problem) if fio.lost else RunFailed(problem)
                 outcome = self._not_completed(phase, error, stop)
-            self._closed(phase, fio, outcome, problem)
+            self._closed(phase, fio, outcome, problem, end)
 
         self._finishing.append(asyncio.create_task(finish(), name=f"finish-{phase.index}"))
 
-    def _closed(self, phase: Phase, fio: FioProcess, outcome: Outcome, reason: str) -> None:
+    def _closed(
+        self,
+        phase: Phase,
+        fio: FioProcess,
+        outcome: Outcome,
+        reason: str,
+        end: PointEnd | None = None,
+    ) -> None:
         window = fio.window()
         assert window is not None
         more: dict[str, Any] = asdict(window.clock) if window.clock is not None else {}
@@ -460,6 +500,8 @@ class PhaseSequence:
         values = self._values.get(phase.index)
         if phase.round and outcome == Outcome.COMPLETED and values is not None:
             more |= values.to_json()
+        if end is not None:
+            more["point"] = end.to_json()
         if fio.output.disk_busy_s is not None:
             more["disk_busy_s"] = fio.output.disk_busy_s
         more |= fio.output.printed
@@ -497,7 +539,8 @@ class PhaseSequence:
                 await task
         if self._program is not None:
             async with ending.step(self._program[0].label, END_WITHIN_S):
-                await self._program_over(stop, stop.reason or "the run ended")
+                reason = stop.reason or "the run ended"
+                await self._program_over(stop, reason, Outcome.INTERRUPTED)
         async with ending.step("the held fio", END_WITHIN_S):
             await self._pool.drop_held()
         for fio in self._pool:

@@ -17,12 +17,14 @@ from labctl.capture.drive import target
 from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.drive_host import DriveHost
 from labctl.capture.identity.node import DrivePlace
+from labctl.capture.identity.nvme_pages import power
 from labctl.capture.meters.live_values import Monitor
 from labctl.capture.phases.contract import PhaseListener
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.program import Program, ProgramProcess
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.header import FIO_CHANNELS
+from labctl.capture.run.live_points import LivePoints
 from labctl.config.rig import Rig
 from labctl.config.rig_file import FIO_INSTRUMENT, Drive
 from labctl.errors import JournalError, LabctlError, RunFailed
@@ -33,6 +35,7 @@ from labctl.record.journal import Journal
 from labctl.record.layout import FIO_DIR
 from labctl.record.marks import OF_OUTPUT
 from labctl.record.phase import Phase
+from labctl.record.point_end import PointState
 from labctl.record.timebase import Timebase
 
 
@@ -62,6 +65,7 @@ class RigActions:
     at_rest: Callable[[], bool]
     stop: StopRequest
     controls: Mapping[str, DriveControl]
+    points: LivePoints
     program: Program | None = None
     """What a phase of a program measures."""
 
@@ -103,7 +107,7 @@ class RigActions:
             # fio notes its runtime, then waits for workers that sleep until the trace's next I/O
             # (3.33): what it prints is of the moment when it prints it.
             paced = phase.replay is not None and phase.replay.stalls
-            self._on_status(status, t_ns, then, then_ns if paced else None)
+            self._on_status(phase, status, t_ns, then, then_ns if paced else None)
             before[:] = [(status, t_ns)]
 
         directory = _put_aside(self.journal.path / FIO_DIR / phase.slug)
@@ -157,22 +161,18 @@ class RigActions:
             if error is not None:
                 raise error
 
-    async def set_power_state(self, wanted: int | None) -> None:
-        """Choose an NVMe power state; None: the one that each drive was found in."""
+    async def set_power(self, state: int | None, limit_watts: float | None) -> None:
+        """Choose an NVMe power state and a power limit; None: those that each drive was found
+        with."""
         await self._wait_for_host()
         for name, control in self.controls.items():
-            if wanted is None:
-                state = await asyncio.to_thread(control.set_default_power_state)
-            else:
-                await asyncio.to_thread(control.set_power_state, wanted)
-                state = wanted
-            if state is None:
+            found = await asyncio.to_thread(_set_power, control, state, limit_watts)
+            if found is None:
                 continue
             known = self.drive_states[name].power_states
-            max_watts = next((item.max_watts for item in known if item.number == state), None)
-            self.listener.event(
-                EventKind.POWER_STATE, state=state, max_watts=max_watts, **of_drive(name)
-            )
+            max_watts = next((item.max_watts for item in known if item.number == found), None)
+            data = {"state": found, "max_watts": max_watts, "limit_watts": limit_watts}
+            self.listener.event(EventKind.POWER_STATE, None, **data, **of_drive(name))
 
     async def settings_found(self) -> list[dict[str, Any]]:
         """The power state of each drive that has several, and the governor of its host, now."""
@@ -186,6 +186,8 @@ class RigActions:
             with contextlib.suppress(LabctlError):  # a setting that is not known fails no phase
                 if self.drive_states[name].power_states:
                     settings["power_state"] = control.power_state()
+                if self.drive_states[name].has_power_limit:
+                    settings["power_limit_watts"] = power(control.power_limit())
                 if governors := set(control.governors().values()):
                     settings["governor"] = " ".join(sorted(governors))
             if settings:
@@ -217,20 +219,43 @@ class RigActions:
 
     def watts(self) -> float | None:
         """All rails together now; None while one of them is not known."""
-        known = [rail.watts for rail in self.monitor.view().rails.values()]
-        found = [watts for watts in known if watts is not None]
-        return sum(found) if found and len(found) == len(known) else None
+        return self.monitor.view().watts
+
+    def point_began(self, phase: Phase, t_ns: int) -> None:
+        """From now on, follow the numbers of ``phase``."""
+        self.points.began(phase, t_ns)
+
+    def point_state(self) -> PointState | None:
+        """How well they are known by now."""
+        found = self.points.state(self.timebase.now_ns(), self.drive_celsius())
+        self.monitor.point(found)
+        return found
 
     def _on_status(
-        self, status: FioStatus, t_ns: int, before: FioStatus | None, begin_ns: int | None
+        self,
+        phase: Phase,
+        status: FioStatus,
+        t_ns: int,
+        before: FioStatus | None,
+        begin_ns: int | None,
     ) -> None:
         found = intervals(before, status, t_ns, begin_ns)
         self.monitor.rates(found)
+        self._follow_iops(phase, "", t_ns, found)
         with contextlib.suppress(JournalError):  # reported once, through on_failure
             self._record_intervals("", found)
             for drive, now in _by_drive(status):
                 then = None if before is None else dict(_by_drive(before)).get(drive)
-                self._record_intervals(f"{drive}.", intervals(then, now, t_ns, begin_ns))
+                own = intervals(then, now, t_ns, begin_ns)
+                self._follow_iops(phase, drive, t_ns, own)
+                self._record_intervals(f"{drive}.", own)
+
+    def _follow_iops(
+        self, phase: Phase, drive: str, t_ns: int, found: Mapping[str, Interval]
+    ) -> None:
+        if found:
+            iops = sum(interval.iops for interval in found.values())
+            self.points.status(phase.index, drive, t_ns, iops)
 
     def _record_intervals(self, prefix: str, found: Mapping[str, Interval]) -> None:
         for side, interval in found.items():
@@ -241,6 +266,20 @@ class RigActions:
                     continue
                 block = Block(f"{prefix}{side}.{name}", t_ns, np.array([value]))
                 self.journal.readings(FIO_INSTRUMENT, block)
+
+
+def _set_power(control: DriveControl, state: int | None, limit_watts: float | None) -> int | None:
+    """The power state that a drive is in, if it or the limit was ever chosen. Raises RunFailed."""
+    if state is None:
+        now = control.set_default_power_state()
+    else:
+        control.set_power_state(state)
+        now = state
+    if limit_watts is not None:
+        control.set_power_limit(limit_watts)
+    elif not control.set_default_power_limit():
+        return now
+    return control.power_state() if now is None else now
 
 
 def _by_drive(status: FioStatus) -> Iterator[tuple[str, FioStatus]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labctl.analysis.steady_state.meters_part import meters_part, reachable_pct
 from labctl.capture.drive import target
 from labctl.capture.host.ssh import machine_at
+from labctl.capture.run.live_points import rails_of_drives
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig, smallest
-from labctl.errors import ConfigurationError
+from labctl.errors import ConfigurationError, Mistake
 from labctl.record.phase import Phase
 
 
@@ -36,10 +38,33 @@ def expand_for(rig: Rig, plan: Plan, plan_file: str) -> tuple[Phase, ...]:
 def phases_for(rig: Rig, plan: Plan, plan_file: str, size_bytes: int | None) -> tuple[Phase, ...]:
     """The same, on drives of this size; nothing is asked."""
     phases = plan.expand(size_bytes)
-    mistakes = rig.mistakes_with(phases, plan_file)
+    mistakes = [*rig.mistakes_with(phases, plan_file), *out_of_reach(rig, phases, plan_file)]
     if mistakes:
         raise ConfigurationError(mistakes)
     return phases
+
+
+def out_of_reach(rig: Rig, phases: tuple[Phase, ...], plan_file: str) -> list[Mistake]:
+    """What a plan wants to be known of the watts, and the meters of ``rig`` cannot tell."""
+    wanted = {phase.until for phase in phases if phase.until is not None}
+    of_watts = [one for one in wanted if one.settled or one.watts_pct is not None]
+    channels = {one.name: one for one in rig.channel_infos}
+    mistakes = []
+    for drive, rails in rails_of_drives(rig).items() if of_watts else ():
+        whose = f" of drive {drive}" if drive else ""
+        if not rails:
+            allowed = f"the rig has no rail{whose}: nothing tells when its watts are known"
+            mistakes.append(Mistake(plan_file, "until", None, allowed))
+            continue
+        least_pct = reachable_pct(meters_part(rails, channels))
+        for pct in sorted({one.watts_pct for one in of_watts if one.watts_pct is not None}):
+            if pct <= least_pct:
+                allowed = (
+                    f"is out of reach: the meters{whose} know watts to {least_pct:.2g} % at best, "
+                    "however long they measure"
+                )
+                mistakes.append(Mistake(plan_file, "until_pct.watts", pct, allowed))
+    return mistakes
 
 
 def size_of_drives(rig: Rig) -> int | None:

@@ -76,8 +76,10 @@ def make_header(
     identities: Mapping[str, str],
     drive_states: Mapping[str, DriveState],
     calibration: UsedCalibration | None = None,
+    job: str = "",
 ) -> Header:
-    """The header of a run that begins now. ``drive_states`` by the drive's name in the rig."""
+    """The header of a run that begins now. ``drive_states`` by the drive's name in the rig;
+    ``job``: the scheduler's, that it is of."""
     infos = {
         name: _drive_info(info, drive_states[name]) for name, info in rig.drive_infos().items()
     }
@@ -107,4 +109,5 @@ def make_header(
         temperature_drives=rig.temperature_drives(),
         temperature_of=rig.temperature_of(),
         calibration=calibration,
+        job=job,
     )

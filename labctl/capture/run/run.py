@@ -33,6 +33,7 @@ from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.identify import identify
 from labctl.capture.meters.acquisition import ATTEMPTS, Acquisition, State
 from labctl.capture.meters.live_values import Monitor
+from labctl.capture.meters.live_watts import LiveWatts
 from labctl.capture.phases.program import Program
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
@@ -40,6 +41,7 @@ from labctl.capture.run.clock_watch import ClockWatch
 from labctl.capture.run.drive_actions import RigActions, of_drive
 from labctl.capture.run.expand import PlannedWork
 from labctl.capture.run.header import make_header
+from labctl.capture.run.live_points import LivePoints
 from labctl.capture.run.resumption import Resumption
 from labctl.capture.run.run_end import RunEnd, RunOutcome, StoppedBeforehand
 from labctl.capture.run.supervision import Supervisor
@@ -75,9 +77,10 @@ class Run:
         on_event: Callable[[Event], None],
         resumption: Resumption | None = None,
         program: Program | None = None,
+        job: str = "",
     ) -> None:
-        """``program``: what the phase of a program measures. ``on_event`` takes each event after
-        it was recorded; its failure costs what it shows."""
+        """``program``: what the phase of a program measures. ``job``: the scheduler's, that it is
+        of. ``on_event`` takes each event after it was recorded; its failure costs what it shows."""
         self.rig = rig
         self.plan = plan
         self.phases = work.phases
@@ -87,9 +90,11 @@ class Run:
         }
         self.timebase = Timebase() if resumption is None else resumption.timebase
         self.monitor = Monitor(self.timebase.now_ns)
+        self._live_watts = LiveWatts(rig.rail_infos(), rig.channel_infos, self.timebase.now_ns)
         self.path: Path | None = None
         self._resumption = resumption
         self._program = program
+        self._job = job
         self._plan_text = plan_text
         self._runs_root = runs_root
         self._on_event = on_event
@@ -222,6 +227,7 @@ class Run:
                 *(self.rig, self.plan, self._plan_text, self.phases, self.timebase),
                 *(versions, identities, states),
                 calibration_in_force(self.rig, identities, datetime.now(UTC)),
+                self._job,
             )
             self.path = journals.create(self._runs_root, header)
         else:
@@ -259,6 +265,7 @@ class Run:
             listener=self,
             at_rest=lambda: self._sequence is None or self._sequence.at_rest,
             stop=stop,
+            points=LivePoints(self.rig, states, self._live_watts),
             program=self._program,
             controls={
                 name: DriveControl(
@@ -282,10 +289,13 @@ class Run:
     def batch(self, instrument: str, batch: Batch) -> None:
         """Readings came in (from an owner thread)."""
         self.monitor.batch(instrument, batch)
+        self._live_watts.batch(instrument, batch)
 
     def state(self, instrument: str, state: State, reason: str) -> None:
         """An instrument came or went (from an owner thread)."""
         self.monitor.state(instrument, state, reason)
+        if state is not State.READING:
+            self._live_watts.away(instrument)
         if self._journal is not None:
             kind = (
                 EventKind.INSTRUMENT_BACK if state is State.READING else EventKind.INSTRUMENT_LOST
@@ -310,6 +320,8 @@ class Run:
             self._show(self._journal.event(kind, t_ns, **data))
         if kind == EventKind.PHASE_ENDED and self._cpu_watch is not None:
             self._cpu_watch.phase_boundary()
+        if kind == EventKind.DRIVE_COUNTERS and self._actions is not None:
+            self._actions.points.throttles(data.get("drive", ""))
 
     def _show(self, event: Event) -> None:
         """Pass an event to the listener. What fails there costs no reading and no run."""
@@ -363,6 +375,8 @@ class Run:
         left_s = planned_s(self.phases[phase.index :])
         ends_ns = None if left_s is None else t_ns + round(left_s * NS_PER_S)
         self.monitor.phase(phase, t_ns, ends_ns)
+        if self._actions is not None:
+            self._actions.points.over()
         self.event(EventKind.PHASE_STARTED, t_ns, index=phase.index)
         for watch in (self._cpu_watch, *self._drive_watches):
             if watch is not None:
@@ -376,6 +390,7 @@ class Run:
             return lambda kind, t_ns, data: self.event(kind, t_ns, **data, **of_drive(drive))
 
         machine, now_ns = actions.host.machine, self.timebase.now_ns
+        longest_s = max(phase.duration_s for phase in self.phases)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(
                 watching_load(actions.host.sample_load, actions.journal)
@@ -385,7 +400,7 @@ class Run:
             )
             self._drive_watches = [
                 await stack.enter_async_context(
-                    watching_drive(machine, state, now_ns, events_of(name))
+                    watching_drive(machine, state, now_ns, events_of(name), longest_s=longest_s)
                 )
                 for name, state in actions.drive_states.items()
             ]

@@ -136,7 +136,7 @@ class RunEnd:
         if sequence is not None and sequence.failed:
             count = f"{len(sequence.failed)} of {sequence.count} phases"
             reason = f"{count}: {sequence.failed[0]}"
-            stop.ask(Outcome.FAILED, reason, RunFailed.exit_code)
+            stop.ask(Outcome.FAILED, reason, sequence.failed_code)
         if journal.failure is not None:
             stop.ask(Outcome.FAILED, journal.failure, JournalError.exit_code)
         if problems:

@@ -17,7 +17,7 @@ from labctl.capture.meters.find_ranges import (
 )
 from labctl.capture.run.expand import expand_for
 from labctl.cli.run.run import run_plan
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.arguments import JsonOption, RigArgument, RunsOption
 from labctl.cli.terminal.held_rig import held
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
@@ -27,7 +27,7 @@ from labctl.record.reader import RunRecord
 def find_ranges(
     rig: RigArgument,
     plan: Annotated[str | None, typer.Argument(help="Its heaviest points; else reads.")] = None,
-    runs: RunsOption = DEFAULT_RUNS,
+    runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> int:
     """Find the range to lock on each meter, at the heaviest points."""

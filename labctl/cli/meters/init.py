@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +23,7 @@ from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.config.find_rig import new_rig_file, write_new
 from labctl.config.new_rig import (
+    FIXED_PCT,
     MAINS_HZ,
     NewDrive,
     NewRail,
@@ -28,8 +34,11 @@ from labctl.config.new_rig import (
 from labctl.config.rig import parse_rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.printable import printable
+from labctl.record.layout import NAME_PATTERN
+from labctl.record.phase import parse_size
 from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import holding_meter
+from labctl.toml_reading import pattern_in_words
 
 RAIL_FORM = "NAME,amps=ADDRESS[,volts=ADDRESS|,fixed=PCT][,shunt=OHM][,nominal=V]"
 _RAIL_KEYS = ("amps", "volts", "fixed", "shunt", "nominal")
@@ -54,12 +63,16 @@ def init(
     Or it takes --drive and --rail.
     """
     # a serial port is asked only by name, for what is written to one may be an order to something
+    _check_name("NAME", name)
     file = new_rig_file(name)
     if mains_hz not in MAINS_HZ:
         raise typer.BadParameter("--mains-hz is 50 or 60")
+    size_bytes = None if size is None else _size_bytes(size)
+    wanted = [_rail(text) for text in rail or ()]
+    _check_distinct([one.name for one in wanted])
     if file.exists():
         raise ConfigurationError([Mistake(str(file), "file", None, "is there already")])
-    asks = not rail
+    asks = not wanted
     if asks and not sys.stdin.isatty():
         allowed = f"is missing, and there is nobody to ask: {RAIL_FORM}"
         raise ConfigurationError([Mistake("command line", "--rail", None, allowed)])
@@ -69,8 +82,8 @@ def init(
         listed = ", ".join(target for target, _ in _drives()) or "none found"
         allowed = f"is missing; here are: {listed}"
         raise ConfigurationError([Mistake("command line", "--drive", None, allowed)])
-    rails = _ask_for_rails(meters) if asks else [_rail(text, meters) for text in rail or ()]
-    text = rig_text(name, host, _new_drive(chosen, host, size), rails, mains_hz)
+    rails = _ask_for_rails(meters) if asks else [one.asked(meters) for one in wanted]
+    text = rig_text(name, host, _new_drive(chosen, host, size_bytes), rails, mains_hz)
     write_new(file, text)
     print(f"{file} is written")
     for rule in dict.fromkeys(meters.rules):
@@ -120,37 +133,92 @@ class _Meters:
         return found
 
 
-def _rail(text: str, meters: _Meters) -> NewRail:
-    """The rail that ``--rail`` says. Raises ConfigurationError."""
+def _wrong(key: str, value: str, allowed: str) -> ConfigurationError:
+    """What a word of the command line, or an answer, must be."""
+    return ConfigurationError([Mistake("command line", key, value, allowed)])
 
-    def wrong(allowed: str) -> ConfigurationError:
-        return ConfigurationError([Mistake("command line", "--rail", text, allowed)])
 
+def _check_name(key: str, name: str) -> None:
+    """Raises ConfigurationError for a name that neither a rig nor a rail may have."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise _wrong(key, name, pattern_in_words(NAME_PATTERN))
+
+
+def _check_distinct(rails: Sequence[str]) -> None:
+    """Raises ConfigurationError for two rails of one name."""
+    for rail in rails:
+        if rails.count(rail) > 1:
+            raise _wrong("--rail", rail, "is the name of two rails")
+
+
+def _size_bytes(size: str) -> int:
+    """The bytes that ``--size`` says. Raises ConfigurationError."""
+    try:
+        size_bytes = parse_size(size)
+    except ValueError as error:
+        raise _wrong("--size", size, f"must be {error}") from None
+    if size_bytes <= 0:
+        raise _wrong("--size", size, "must be more than 0")
+    return size_bytes
+
+
+def _number(text: str, *, zero: bool = False) -> float:
+    """A finite number above 0, or from 0 on. Raises BadParameter, at which a prompt asks again."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if math.isfinite(number) and (number > 0 or (zero and number == 0)):
+            return number
+    raise typer.BadParameter(f"must be a number, {'0 or more' if zero else 'more than 0'}")
+
+
+@dataclass(frozen=True, slots=True)
+class _RailWords:
+    """What ``--rail`` says of a rail: the addresses of meters that nobody has asked yet."""
+
+    name: str
+    nominal_volts: float
+    amps: str
+    volts: str | None
+    fixed_pct: float
+    shunt_ohm: float | None
+
+    def asked(self, meters: _Meters) -> NewRail:
+        """The rail with its meters. Raises ConfigurationError where one does not answer."""
+        return NewRail(
+            self.name,
+            self.nominal_volts,
+            meters.at(self.amps),
+            None if self.volts is None else meters.at(self.volts),
+            self.fixed_pct,
+            self.shunt_ohm,
+        )
+
+
+def _rail(text: str) -> _RailWords:
+    """What ``--rail`` says. Raises ConfigurationError."""
     name, *parts = text.split(",")
+    _check_name("--rail", name)
     given = dict(part.partition("=")[::2] for part in parts)
     if unknown := [key for key in given if key not in _RAIL_KEYS]:
-        raise wrong(f"has no {unknown[0]!r}: {RAIL_FORM}")
+        raise _wrong("--rail", text, f"has no {unknown[0]!r}: {RAIL_FORM}")
     if "amps" not in given:
-        raise wrong(f"needs amps=ADDRESS, the meter of its current: {RAIL_FORM}")
-    numbers = {}
-    for key in ("fixed", "shunt", "nominal"):
+        raise _wrong("--rail", text, f"needs amps=ADDRESS, the meter of its current: {RAIL_FORM}")
+    numbers: dict[str, float] = {}
+    for key in given.keys() & {"fixed", "shunt", "nominal"}:
         try:
-            numbers[key] = float(given[key]) if key in given else None
-        except ValueError:
-            raise wrong(f"{key} must be a number") from None
-    nominal = numbers["nominal"] or volts_of_name(name)
-    if nominal is None:
-        raise wrong("needs nominal=VOLTS, which its name does not say (as 12V and 3V3 do)")
+            numbers[key] = _number(given[key], zero=key == "shunt")
+        except typer.BadParameter as error:
+            raise _wrong("--rail", text, f"{key} {error.message}") from None
+    nominal = numbers.get("nominal") or volts_of_name(name)
+    if not nominal:
+        allowed = "needs nominal=VOLTS, which its name does not say (as 12V and 3V3 do)"
+        raise _wrong("--rail", text, allowed)
     if ("volts" in given) == ("fixed" in given):
-        raise wrong("needs volts=ADDRESS, the meter of its volts, or fixed=PCT, their tolerance")
-    return NewRail(
-        name,
-        nominal,
-        meters.at(given["amps"]),
-        meters.at(given["volts"]) if "volts" in given else None,
-        numbers["fixed"] or 5.0,
-        numbers["shunt"],
-    )
+        allowed = "needs volts=ADDRESS, the meter of its volts, or fixed=PCT, their tolerance"
+        raise _wrong("--rail", text, allowed)
+    fixed_pct = numbers.get("fixed", FIXED_PCT)
+    shunt_ohm = numbers.get("shunt") or None
+    return _RailWords(name, nominal, given["amps"], given.get("volts"), fixed_pct, shunt_ohm)
 
 
 def _drives() -> list[tuple[str, str]]:
@@ -165,11 +233,8 @@ def _drives() -> list[tuple[str, str]]:
     return found
 
 
-def _new_drive(target: str, host: str, size: str | None) -> NewDrive:
+def _new_drive(target: str, host: str, size_bytes: int | None) -> NewDrive:
     """What this machine knows of the drive."""
-    from labctl.record.phase import parse_size
-
-    size_bytes = None if size is None else parse_size(size)
     name = Path(target).resolve().name
     if not target.startswith("/dev/"):
         return NewDrive(str(Path(target).absolute()), "libaio", size_bytes=size_bytes)
@@ -202,6 +267,9 @@ def _ask_for_drive(given: str | None) -> str:
 def _ask_for_rails(meters: _Meters) -> list[NewRail]:
     found = _ask_for_meters(meters)
     names = typer.prompt("Rails, by the volts in their names", default="12V 3V3").split()
+    for name in names:
+        _check_name("rail", name)
+    _check_distinct(names)
     return [_ask_for_rail(name, found) for name in names]
 
 
@@ -234,13 +302,16 @@ def _ask_for_meters(meters: _Meters) -> list[FoundInstrument]:
 
 
 def _ask_for_rail(name: str, found: Sequence[FoundInstrument]) -> NewRail:
-    nominal = volts_of_name(name) or typer.prompt(f"{name}: nominal volts", type=float)
+    nominal = volts_of_name(name) or typer.prompt(f"{name}: nominal volts", value_proc=_number)
     amps = _pick(f"{name}: number of the meter of its current", found)
     question = f"{name}: its shunt in ohms (50 mΩ: 0.05; 0: the current flows through the meter)"
-    shunt = typer.prompt(question, default=0.0, type=float) if has_functions(amps) else 0.0
+    shunt = 0.0
+    if has_functions(amps):
+        shunt = typer.prompt(question, default="0", value_proc=partial(_number, zero=True))
     answer = typer.prompt(f"{name}: number of the meter of its volts, {_FIXED}: none", type=str)
     if answer == _FIXED:
-        pct = typer.prompt(f"{name}: tolerance of these volts in %", default=5.0, type=float)
+        question = f"{name}: tolerance of these volts in %"
+        pct = typer.prompt(question, default=f"{FIXED_PCT:g}", value_proc=_number)
         return NewRail(name, nominal, amps, None, pct, shunt or None)
     return NewRail(name, nominal, amps, _numbered(answer, found), shunt_ohm=shunt or None)
 

@@ -16,13 +16,19 @@ from labctl.cli.terminal.arguments import JsonOption
 from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import RigBusy, holding_meter
 
+_NO_USB = {"usb": "", "stays": ""}
+
 
 def list_instruments(
     addresses: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ADDRESS", help="Serial ports or VISA resources to ask."),
+        typer.Argument(
+            metavar="ADDRESS", help="Serial ports, VISA resources, Quarch modules to ask."
+        ),
     ] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask each VISA resource who it is.")] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask each VISA resource and Quarch module.")
+    ] = False,
     json_output: JsonOption = False,
 ) -> int:
     """List what is connected, who it is, and the rig lines for it."""
@@ -36,7 +42,16 @@ def list_instruments(
     except InstrumentError as error:
         resources = []
         print(f"labctl: {error}", file=sys.stderr)
-    rows += [{"address": name, "what": "VISA", "usb": "", "stays": ""} for name in resources]
+    rows += [{"address": name, "what": "VISA", **_NO_USB} for name in resources]
+    rows += [
+        {"address": chip.address, "what": f"{chip.identity}, read by the kernel", **_NO_USB}
+        for chip in identify.power_monitors()
+    ]
+    modules = identify.quarch_modules() if ask or not named else []
+    rows += [{"address": one.address, "what": one.identity, **_NO_USB} for one in modules]
+    scopes = identify.joulescopes() if ask or not named else []
+    rows += [{"address": one.address, "what": one.identity, **_NO_USB} for one in scopes]
+    resources += [one.address for one in modules]
     wanted = list(dict.fromkeys([*(resources if ask else []), *named]))
     stays = {port.path: port.usb or port.by_id for port in ports}
     found = [
@@ -52,7 +67,7 @@ def list_instruments(
     _print_found(found)
     if rows and not found:
         if not ask:
-            print("labctl instruments --ask asks VISA resources who they are.")
+            print("labctl instruments --ask asks VISA resources and Quarch modules who they are.")
         print("A serial port is asked only by name: labctl instruments /dev/ttyUSB0")
     return int(failed)
 
@@ -86,7 +101,7 @@ def _asked(address: str, name: str, port: str) -> dict[str, Any]:
 
 def _print_rows(rows: Sequence[dict[str, str]]) -> None:
     if not rows:
-        print("nothing found: no serial ports, no VISA resources")
+        print("nothing found: no serial ports, no VISA resources, no power monitors")
     for row in rows:
         print(f"{row['address']:<32} {row['what']}")
         for key in ("usb", "stays"):

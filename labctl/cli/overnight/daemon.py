@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import SomeRunsOption
+from labctl.cli.terminal.arguments import RunsOption
+from labctl.cli.terminal.runs_place import place_of_new_runs
 from labctl.config.find_rig import find_rig, rig_files
 from labctl.config.rig import Rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
@@ -19,7 +20,7 @@ from labctl.service.daemon.mqtt_commands import take_commands
 from labctl.service.daemon.periodic import send_morning_summaries, watch_disk
 from labctl.service.daemon.settings import service_settings
 from labctl.service.daemon.unit import SYSTEM_RIGS, Place, ServiceOf, install
-from labctl.service.data_dir import find_home
+from labctl.service.data_dir import default_runs, find_home
 
 PRIVATE = 0o077
 """A umask: only this user can read what is written."""
@@ -29,26 +30,24 @@ def serve(
     rigs: Annotated[
         list[str] | None, typer.Argument(metavar="RIG", help="Rigs; all, if left out.")
     ] = None,
-    runs: SomeRunsOption = None,
+    runs: RunsOption = None,
     install_service: Annotated[
         ServiceOf | None,
         typer.Option(help="Instead: write the systemd unit for this place, and what to do next."),
     ] = None,
 ) -> None:
-    """Work off the queue on rigs, until SIGTERM or Ctrl-C.
-
-    Without --runs, LABCTL_RUNS and a site file, runs are in the data directory.
-    """
+    """Work off the queue on rigs, until SIGTERM or Ctrl-C."""
     if install_service is not None:
         _install(install_service)
         return
     found = _rigs(rigs or ())
     home = find_home()
     extras = (send_morning_summaries, watch_disk, take_commands)
-    if runs is None:
-        # a directory that others may read is chosen with --runs; its umask is the user's
+    place = place_of_new_runs(runs)
+    if place == default_runs():
+        # a directory that others may read is chosen; its umask is the user's
         os.umask(PRIVATE)
-    daemon = Daemon(home, found, runs or home.runs, service_settings(), print_line, extras)
+    daemon = Daemon(home, found, place, service_settings(), print_line, extras)
     asyncio.run(daemon.run())
 
 

@@ -8,20 +8,22 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
+from labctl.cli.terminal.arguments import JsonOption, RunsOption
+from labctl.cli.terminal.pager import pages
+from labctl.cli.terminal.runs_place import place_of_jobs
 from labctl.record.timebase import DAY_S
 from labctl.service.data_dir import find_home
 from labctl.service.queue.new_jobs import parse_after
 from labctl.service.queue.store import Queue
 from labctl.service.status import morning as mornings
-from labctl.service.status.local_rigs import runs_root
 
 
+@pages
 def print_morning(
     since: Annotated[
         str | None, typer.Option(help="From then on: 18:00, or a date and time; else a day.")
     ] = None,
-    runs: SomeRunsOption = None,
+    runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Print what ran, what it found and what to look at."""
@@ -29,7 +31,7 @@ def print_morning(
     if since is not None:
         since_s = _since(since)
     jobs = Queue(find_home()).jobs()
-    found = mornings.morning(jobs, runs_root(runs), since_s)
+    found = mornings.morning(jobs, place_of_jobs(runs), since_s)
     if json_output:
         print(json.dumps(found.to_json(), indent=1))
     else:

@@ -23,6 +23,7 @@ from labctl.cli.terminal.jobs_table import (
     jobs_table,
     wall_time,
 )
+from labctl.cli.terminal.pager import pages
 from labctl.config.find_rig import find_rig
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.service.data_dir import find_home
@@ -114,6 +115,7 @@ def add(
 
 
 @app.command("list")
+@pages
 def list_jobs(
     rig: Annotated[str | None, typer.Option(help="Only this rig's.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
@@ -141,6 +143,7 @@ def list_jobs(
 
 
 @app.command()
+@pages
 def show(job: JobArgument, json_output: JsonOption = False) -> None:
     """Show a job: its plan, its attempts, their runs."""
     queue = Queue(find_home())

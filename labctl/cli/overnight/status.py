@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import asdict
 from typing import Any
 
 from labctl.capture.meters.live_values import View
 from labctl.cli.terminal.arguments import BrokerOption, JsonOption
-from labctl.cli.terminal.jobs_table import job_json
-from labctl.cli.terminal.live_view import moment_line
+from labctl.cli.terminal.jobs_table import job_json, jobs_wait
+from labctl.cli.terminal.lab_table import lab_lines
+from labctl.cli.terminal.live_view import moment_line, point_lines
+from labctl.cli.terminal.pager import pages
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import Job, JobState
 from labctl.service.status.broker_rigs import RemoteRig, listen
+from labctl.service.status.condition import condition_of
 from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
 
 LISTEN_S = 2.0
 """Retained topics come at once; live values within their bin."""
 
 
+@pages
 def print_status(broker: BrokerOption = None, json_output: JsonOption = False) -> None:
     """Print what runs, what waits and what came of the rest."""
     if broker is not None:
@@ -55,6 +60,7 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
         lines.append("  paused: no further job begins")
     if rig.view is not None and rig.run_view is not None:
         lines.append(f"  {_phase(rig)}")
+        lines += [f"  {line}" for line in point_lines(rig.view, 78)]
         now = moment_line(rig.view)
         if now:
             lines.append(f"  {now}")
@@ -68,11 +74,6 @@ def rig_lines(rig: RigStatus, status: LocalStatus) -> list[str]:
         lines.append(f"  {jobs_wait(len(rig.waiting))}{until}{served}")
     lines += [f"  {_last(job)}" for job in rig.last]
     return [line if len(line) <= 80 else f"{line[:79]}…" for line in lines]
-
-
-def jobs_wait(count: int) -> str:
-    """How many jobs wait, as text."""
-    return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
 
 
 def status_json(status: LocalStatus) -> dict[str, Any]:
@@ -97,22 +98,16 @@ def _print_remote(broker: str, json_output: bool) -> None:
     listener = listen(broker, [])
     try:
         time.sleep(LISTEN_S)
-        found = listener.rigs.rigs()
+        found, problem = listener.rigs.rigs(), listener.rigs.problem
     finally:
         listener.close()
+    if problem:
+        print(f"! {problem}", file=sys.stderr if json_output else sys.stdout)
     if json_output:
         print(json.dumps([_remote_json(rig) for rig in found], indent=1))
         return
-    for rig in found:
-        state = rig.state.get("state", "idle") if rig.online else "offline"
-        plan = rig.state.get("plan") if rig.online else None
-        waits = f"; {jobs_wait(rig.waiting)}" if rig.waiting else ""
-        print(f"{rig.name}: {state}{f', {plan}' if plan else ''}{waits}"[:80])
-        view = rig.view()
-        if view.phase is not None:
-            print(f"  phase {view.phase.index + 1}/{view.phases_total} {view.phase.label}"[:80])
-        if moment_line(view):
-            print(f"  {moment_line(view)}"[:80])
+    for line in lab_lines(found, time.time_ns()):
+        print(line)
     if not found:
         print(f"no rig tells anything to {broker}")
 
@@ -134,7 +129,8 @@ def _phase(rig: RigStatus) -> str:
     text += f", {rig.run_view.share_done:.0%} of the run"
     if rig.view.ends_ns is not None:
         left_s = (rig.view.ends_ns - rig.run_view.now_ns()) / 1e9
-        text += time.strftime(", ends %H:%M", time.localtime(time.time() + left_s))
+        at = ", ends %H:%M" if phase.until is None else ", ends by %H:%M"
+        text += time.strftime(at, time.localtime(time.time() + left_s))
     return text
 
 
@@ -176,16 +172,21 @@ def _view_json(view: View) -> dict[str, Any]:
             for name, rail in view.rails.items()
         },
         "celsius": view.celsius,
+        "point": None if view.point is None else asdict(view.point),
         "io": None if view.rates is None else asdict(view.rates),
         "instruments": {name: state.value for name, state in view.instruments.items()},
     }
 
 
 def _remote_json(rig: RemoteRig) -> dict[str, Any]:
+    found = condition_of(rig)
     return {
         "rig": rig.name,
         "online": rig.online,
+        "condition": found.condition.value,
+        "why": found.why,
         "state": rig.state,
+        "last_run": rig.last_run,
         "heartbeat": rig.heartbeat,
         "now": _view_json(rig.view()),
     }

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
+from labctl.cli.terminal.arguments import JsonOption, RunsOption
+from labctl.cli.terminal.runs_place import place_of_jobs
 from labctl.errors import ConfigurationError, LabctlError, Mistake
 from labctl.installed import Extra, need
 from labctl.record.phase import parse_size
@@ -26,7 +27,10 @@ from labctl.service.runs.retention import (
     decide,
     sweep_deleted,
 )
-from labctl.service.status.local_rigs import runs_root
+from labctl.store.address import is_address, parse_address
+from labctl.store.entries import check_store
+from labctl.store.open_place import open_place
+from labctl.store.place import Place
 
 _STEP_WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
 
@@ -34,19 +38,25 @@ _STEP_WORDS = {Step.EXPORT: "Parquet", Step.DELETE: "delete", Step.KEEP: "keep"}
 def tidy(
     export_after_days: Annotated[
         float | None,
-        typer.Option("--export-after", help="Write Parquet beside runs older than so many days."),
+        typer.Option(
+            "--export-after", min=0, help="Write Parquet beside runs older than so many days."
+        ),
     ] = None,
     delete_after_days: Annotated[
         float | None,
-        typer.Option("--delete-after", help="Delete runs older than so many days."),
+        typer.Option("--delete-after", min=0, help="Delete runs older than so many days."),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Delete the oldest until the rest fits: 200g.")
     ] = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Where Parquet goes; nothing is deleted before it is there.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER|STORE",
+            help="Nothing is deleted before its Parquet is in FOLDER, or it is in STORE (s3://…).",
+        ),
     ] = None,
-    runs: SomeRunsOption = None,
+    runs: RunsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done; touch nothing.")
     ] = False,
@@ -58,15 +68,15 @@ def tidy(
         None if export_after_days is None else export_after_days * DAY_S,
         None if delete_after_days is None else delete_after_days * DAY_S,
         _budget(budget),
-        archive,
+        *_archive(archive),
     )
-    if rule == Rule(archive=archive):
+    if rule.does_nothing:
         allowed = "give --export-after, --delete-after or --budget, or service.disk_budget"
         raise ConfigurationError([Mistake("labctl tidy", "rule", None, allowed)])
-    root = runs_root(runs)
-    if archive is not None and archive.resolve() == root.resolve():
+    root = place_of_jobs(runs)
+    if rule.archive is not None and rule.archive.resolve() == root.resolve():
         allowed = "must be another folder than that of the runs"
-        raise ConfigurationError([Mistake("--archive", "folder", str(archive), allowed)])
+        raise ConfigurationError([Mistake("--archive", "folder", archive, allowed)])
     if rule.writes_parquet:
         need(Extra.PARQUET)
     needed = {
@@ -92,6 +102,15 @@ def tidy(
     else:
         _print(done, dry_run)
     return 1 if any(problem for _, problem in done) else 0
+
+
+def _archive(text: str | None) -> tuple[Path | None, Place | None]:
+    """The folder for Parquet, or the store, that is the archive. Raises LabctlError."""
+    if text is None or not is_address(text):
+        return None if text is None else Path(text), None
+    place = open_place(parse_address(text, "--archive"))
+    check_store(place)
+    return None, place
 
 
 def _budget(text: str | None) -> int | None:

@@ -18,10 +18,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from labctl.capture.meters.live_values import View
-from labctl.cli.overnight.status import daemon_line, jobs_wait
+from labctl.cli.overnight.status import daemon_line
 from labctl.cli.terminal.arguments import BrokerOption
 from labctl.cli.terminal.console import Terminal
-from labctl.cli.terminal.jobs_table import jobs_table
+from labctl.cli.terminal.jobs_table import jobs_table, jobs_wait
+from labctl.cli.terminal.lab_table import lab_lines
 from labctl.cli.terminal.live_view import screen
 from labctl.errors import LabctlError
 from labctl.printable import printable
@@ -30,15 +31,16 @@ from labctl.record.phase import Phase
 from labctl.service.data_dir import find_home
 from labctl.service.queue.schedule import Expected
 from labctl.service.queue.store import Queue
-from labctl.service.status.broker_rigs import RemoteRig, listen
+from labctl.service.status.broker_rigs import RemoteRigs, listen
 from labctl.service.status.local_rigs import LocalStatus, RigStatus, StatusReader
 from labctl.sinks.follow.event_points import event_point
 
 REDRAW_EVERY_S = 0.5
 EVENTS_SHOWN = 8
 JOBS_SHOWN = 8
+LINE_CELLS = 79
 KEYS = "q quit   Tab next rig   p pause/resume the queue   c cancel the job"
-REMOTE_KEYS = "q quit   Tab next rig"
+REMOTE_KEYS = "q quit   Tab next rig   a all rigs"
 
 
 @dataclass
@@ -62,12 +64,12 @@ def watch(broker: BrokerOption = None) -> None:
     state = ScreenState()
     if broker is not None:
         listener = listen(broker, state.errors)
-        rigs = listener.rigs
+        remote = listener.rigs
         try:
             _loop(
                 console,
-                lambda: remote_screen(rigs.rigs(), state),
-                lambda key: _remote_key(key, state, len(rigs.rigs())),
+                lambda: remote_screen(remote, state),
+                lambda key: _remote_key(key, state, len(remote.rigs())),
                 state,
             )
         finally:
@@ -100,14 +102,19 @@ def local_screen(status: LocalStatus, state: ScreenState) -> RenderableType:
     return _Fitted(Group(*top, *_now(rig)), _events(rig), _Jobs(rig, status.expected), footer)
 
 
-def remote_screen(rigs: Sequence[RemoteRig], state: ScreenState) -> RenderableType:
-    """The screen of the rigs of a broker."""
+def remote_screen(remote: RemoteRigs, state: ScreenState) -> RenderableType:
+    """The screen of the rigs of a broker: first all of them, then one after the other."""
+    rigs, footer = remote.rigs(), _footer(state, REMOTE_KEYS)
     if not rigs:
-        return Group(Text("no rig tells anything to this broker yet"), _footer(state, REMOTE_KEYS))
-    rig = rigs[state.chosen % len(rigs)]
+        return Group(Text("no rig tells anything to this broker yet"), footer)
+    number = state.chosen % (len(rigs) + 1) if len(rigs) > 1 else 1
+    if number == 0:
+        problems = [f"! {remote.problem}"] if remote.problem else []
+        return _Lab([*problems, *lab_lines(rigs, time.time_ns(), LINE_CELLS)], footer)
+    rig = rigs[number - 1]
     shown_state = rig.state.get("state", "idle") if rig.online else "offline"
     plan = rig.state.get("plan") or ""
-    parts: list[RenderableType] = [_tabs([one.name for one in rigs], state)]
+    parts: list[RenderableType] = [_line(f"{rig.name}  ({number} of {len(rigs)})", "reverse")]
     waits = f"   {jobs_wait(rig.waiting)}" if rig.waiting else ""
     parts.append(_line(f"{shown_state}  {plan}{waits}", "bold"))
     if rig.online:
@@ -115,7 +122,26 @@ def remote_screen(rigs: Sequence[RemoteRig], state: ScreenState) -> RenderableTy
     parts.append(Rule("events", style="dim"))
     for event in list(rig.events)[-EVENTS_SHOWN:]:
         parts.append(_line(f"{event.get('time', '')}  {event.get('title', event.get('kind', ''))}"))
-    return Group(*parts, _footer(state, REMOTE_KEYS))
+    return Group(*parts, footer)
+
+
+@dataclass(frozen=True)
+class _Lab:
+    """The rigs of a lab, as many as there are lines for: those that need somebody are first."""
+
+    lines: Sequence[str]
+    footer: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, how many lines of it are left out, and the keys."""
+        height = options.height or console.height
+        taken = len(console.render_lines(self.footer, options.reset_height()))
+        room = max(height - taken, 1)
+        shown = self.lines if len(self.lines) <= room else self.lines[: room - 1]
+        yield from (_line(line) for line in shown)
+        if len(shown) < len(self.lines):
+            yield Text(f"and {len(self.lines) - len(shown)} more lines", style="dim")
+        yield self.footer
 
 
 def _now(rig: RigStatus) -> Iterator[RenderableType]:
@@ -218,9 +244,9 @@ def _event_line(event: Event, phases: Mapping[int, Phase]) -> Text:
 
 
 def _line(content: str, style: str = "") -> Text:
-    """One printable line of at most 79 columns."""
+    """One printable line, cut."""
     text = Text(printable(content), style=style)
-    text.truncate(79, overflow="ellipsis")
+    text.truncate(LINE_CELLS, overflow="ellipsis")
     return text
 
 
@@ -240,8 +266,10 @@ def _footer(state: ScreenState, keys: str) -> RenderableType:
 def _remote_key(key: str, state: ScreenState, rigs: int) -> None:
     if key == "q":
         state.over = True
+    elif key == "a":
+        state.chosen = 0
     elif key == "\t" and rigs:
-        state.chosen = (state.chosen + 1) % rigs
+        state.chosen += 1
 
 
 def _local_key(key: str, state: ScreenState, status: LocalStatus, queue: Queue) -> None:

@@ -12,6 +12,7 @@ from labctl.analysis.run.marks import moment_of
 from labctl.analysis.run.stretch import stretch_of
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.renamed import renamed
 from labctl.cli.terminal.run_names import RunArgument
 from labctl.errors import ConfigurationError, JournalError, Mistake
@@ -26,16 +27,17 @@ DEFAULT_TAIL_S = 400.0
 TIMES = "Seconds since the run began, 90s, 2min, a clock (12:03:04, 12:03:04Z), or a mark."
 
 
+@pages
 def analyse(
     run_directory: RunArgument,
     tail_s: TailOption = DEFAULT_TAIL_S,
     limit_watts: Annotated[
         float | None,
-        typer.Option("--max-watts", help="Ask for the most IOPS under this many watts."),
+        typer.Option("--max-watts", min=0, help="Ask for the most IOPS under this many watts."),
     ] = None,
     wanted_iops: Annotated[
         float | None,
-        typer.Option("--min-iops", help="Ask for the least watts that do these IOPS."),
+        typer.Option("--min-iops", min=0, help="Ask for the least watts that do these IOPS."),
     ] = None,
     old_watts: Annotated[
         float | None, typer.Option("--watts", hidden=True, callback=renamed("--max-watts"))
@@ -43,8 +45,10 @@ def analyse(
     old_iops: Annotated[
         float | None, typer.Option("--iops", hidden=True, callback=renamed("--min-iops"))
     ] = None,
-    qos_percent: Annotated[float, typer.Option(help="Percentile of the latency verdict.")] = 99.9,
-    qos_us: Annotated[float, typer.Option(help="Its limit, in microseconds.")] = 500.0,
+    qos_percent: Annotated[
+        float, typer.Option(min=0, max=100, help="Percentile of the verdict.")
+    ] = 99.9,
+    qos_us: Annotated[float, typer.Option(min=0, help="Its limit, in microseconds.")] = 500.0,
     json_output: JsonOption = False,
     begin: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from labctl.analysis.compare.points import AnalysedRun
 from labctl.analysis.run.drives import run_of_drive, runs_of_drives
 from labctl.analysis.run.summary import summarise
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, JournalError, Mistake
 from labctl.record.json_values import plain_json
@@ -31,7 +32,7 @@ _BETWEEN = "\0"
 
 class SidesCommand(TyperCommand):
     """A command in which ``--against`` takes every run up to the next option: shells expand
-    ``--against runs/new-*`` to several."""
+    ``--against ~/labctl-runs/new-*`` to several."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments, the runs behind each ``--against`` joined to one value."""
@@ -54,6 +55,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("compare", cls=SidesCommand)
+@pages
 def compare_runs(
     runs: Annotated[
         list[Path],
@@ -98,7 +100,7 @@ def compare_runs(
     change is more than runs differ anyway. A single run of several drives is compared drive by
     drive. Exit code 1 when a gate fails.
     """
-    gate = _gate(gate_file, allowances or (), strict)
+    gate = gate_of(gate_file, allowances or (), strict)
     sides = [_analysed(side) for side in _sides(runs, against or ())]
     found = compare_sides(sides)
     result = check_gate(found, gate) if gate is not None else None
@@ -161,7 +163,8 @@ def record_of(path: Path) -> RunRecord:
     return run_of_drive(RunRecord(Path(run)), drive)
 
 
-def _gate(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | None:
+def gate_of(file: Path | None, allowances: Sequence[str], strict: bool) -> Gate | None:
+    """The gate of a file and of ``--allow``; None without either. Raises ConfigurationError."""
     limits = parse_allowances(allowances)
     if file is not None:
         read = parse_gate(read_configuration(file), str(file))

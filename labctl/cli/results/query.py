@@ -10,24 +10,29 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from labctl.cli.terminal.arguments import JsonOption, SomeRunsOption
+from labctl.analysis.numbers import NOTHING, significant
+from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
 from labctl.cli.terminal.console import Terminal
-from labctl.cli.terminal.run_names import run_places
+from labctl.cli.terminal.pager import pages
+from labctl.cli.terminal.progress_line import ProgressLine
+from labctl.cli.terminal.runs_place import places_to_read
 from labctl.report.data.query import QueryResult, answer_csv, answer_json, query
-from labctl.report.numbers import NOTHING, significant
+from labctl.service.data_dir import cache_of_runs
 
 NARROW = 20
 """A column of more characters may be folded to this width, in characters."""
 
 
+@pages
 def run_query(
-    sql: Annotated[str, typer.Argument(help="SQL over the tables phases and runs.")],
-    runs: SomeRunsOption = None,
+    sql: Annotated[str, typer.Argument(help="SQL over the tables phases, runs, drives.")],
+    runs: RunsToReadOption = None,
     csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Ask all runs with SQL (DuckDB), as in SELECT * FROM phases."""
-    answer = query(sql, run_places(runs))
+    places = places_to_read(runs)
+    answer = query(sql, places, cache_of_runs(), ProgressLine("runs are new: reading them"))
     for line in answer.left_out:
         print(f"labctl: left out: {line}", file=sys.stderr)
     if json_output:

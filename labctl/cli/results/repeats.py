@@ -12,12 +12,14 @@ from labctl.analysis.compare.planning import plan_repeats
 from labctl.analysis.run.summary import summarise
 from labctl.cli.results.compare import record_of
 from labctl.cli.terminal.arguments import JsonOption
+from labctl.cli.terminal.pager import pages
 from labctl.cli.terminal.run_names import find_run
 from labctl.errors import ConfigurationError, Mistake
 from labctl.record.json_values import plain_json
 from labctl.report.text.comparison import repeats_text
 
 
+@pages
 def repeats(
     runs: Annotated[
         list[Path],
@@ -28,7 +30,7 @@ def repeats(
         ),
     ],
     change: Annotated[
-        float, typer.Option("--change", metavar="PERCENT", help="The change to be told.")
+        float, typer.Option("--change", max=1e4, metavar="PERCENT", help="The change to be told.")
     ] = 3.0,
     json_output: JsonOption = False,
 ) -> int:

@@ -25,7 +25,8 @@ from labctl.record.header import Header
 from labctl.record.own_words import OwnWords, keep_own_words, own_words
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S
-from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review, write_report
+from labctl.report.pages.all_pages import write_pages
+from labctl.report.pages.report_files import REVIEW_FILE, is_current, wants_review
 from labctl.report.text import table
 
 
@@ -57,7 +58,7 @@ def report(
     else:
         print_table(summary)
     if not is_current(record, summary):
-        _write(record, summary)
+        write_pages(record, summary)
     if not json_output:
         print_pages(run_directory)
 
@@ -82,24 +83,8 @@ def make_report(record: RunRecord) -> RunSummary:
     Its review, too, where the plan asks for one.
     """
     summary = summarise(record)
-    _write(record, summary)
+    write_pages(record, summary)
     return summary
-
-
-def _write(record: RunRecord, summary: RunSummary) -> None:
-    try:
-        write_report(record, summary)
-        if wants_review(record):
-            # imported here: the libraries of every analysis take long to load
-            from labctl.analysis.methods.method_results import methods_of
-            from labctl.report.pages.review import write_review
-
-            write_review(record, summary, methods_of(record, summary))
-    except OSError as error:
-        raise JournalError(
-            f"cannot write the report of {record.path}: {error.strerror or error}; the record "
-            "itself stays: make room, then labctl report"
-        ) from error
 
 
 def print_summary(path: Path, summary: RunSummary) -> None:

@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.arguments import JsonOption, RigArgument, RunsOption
 from labctl.cli.terminal.console import Terminal
 from labctl.cli.terminal.held_rig import held
+from labctl.cli.terminal.runs_place import runs_place
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
+from labctl.config.site import site_store
 from labctl.service.doctor.checks import Check, Level
 from labctl.service.doctor.examination import Examination, examine
 from labctl.service.runs.configured_sinks import configured_sinks
@@ -26,15 +28,16 @@ _COLOUR = {Level.OK: "", Level.WARNING: "yellow", Level.TROUBLE: "red"}
 def doctor(
     rig: RigArgument,
     plan: Annotated[str | None, typer.Argument(help="A plan that it shall do tonight.")] = None,
-    runs: RunsOption = DEFAULT_RUNS,
+    runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> int:
     """Check what would go wrong tonight, and say what to do."""
     found = find_rig(rig)
     loaded = load_plan(plan)[0] if plan is not None else None
     configured_sinks(found.text, found.path)  # raises for a mistake in them
+    site_store()  # the same
     with held(found, "labctl doctor"):
-        examination = examine(found, loaded, runs)
+        examination = examine(found, loaded, runs_place(runs))
     if json_output:
         print(json.dumps(examination.to_json(), indent=1))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,15 @@ from rich.table import Table
 
 from labctl.cli.terminal.arguments import JsonOption
 from labctl.cli.terminal.console import Terminal
+from labctl.cli.terminal.pager import pages
 from labctl.config.estimate import estimate
 from labctl.config.find_rig import example_rigs, new_rig_file, rig_files, write_new
 from labctl.config.plan import built_in_plans, load_plan, parse_plan
 from labctl.config.rig import load_rig, parse_rig
 from labctl.errors import ConfigurationError, Mistake
+from labctl.record.power_limits import load_limits
 from labctl.service.runs.configured_sinks import configured_sinks
+from labctl.service.slurm.fragments import write_fragments
 from labctl.toml_reading import meant, parse_toml, read_configuration
 
 LISTED_DRIVE_BYTES = 10**12
@@ -24,6 +28,7 @@ LISTED_BYTES_PER_S = 10**9
 """Time and bytes of the built-in plans are listed for a drive of this size and write speed."""
 
 
+@pages
 def list_rigs(
     copy: Annotated[
         str | None,
@@ -31,6 +36,10 @@ def list_rigs(
     ] = None,
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="The name of the copy.")
+    ] = None,
+    slurm: Annotated[
+        Path | None,
+        typer.Option("--slurm", metavar="FOLDER", help="Write there what Slurm needs for them."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -43,6 +52,10 @@ def list_rigs(
         return
     if name is not None:
         raise typer.BadParameter("--as needs --copy EXAMPLE")
+    if slurm is not None:
+        rigs = {path.stem: load_rig(path) for path in rig_files()}
+        print("\n".join(f"written: {file}" for file in write_fragments(slurm, rigs)))
+        return
     rows = []
     for path in rig_files():
         try:
@@ -74,6 +87,7 @@ def _copied(example: str, name: str) -> str:
     return f"{file}: change its addresses, ranges and shunts, then: labctl check {file}"
 
 
+@pages
 def list_plans(json_output: JsonOption = False) -> None:
     """List the built-in plans."""
     rows = []
@@ -98,11 +112,21 @@ def list_plans(json_output: JsonOption = False) -> None:
 
 def check(
     file: Annotated[Path, typer.Argument(help="A rig or a plan file.")],
+    plan: Annotated[
+        str | None, typer.Argument(help="A plan: are the rig's meters fast enough for its limits?")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Check a rig or plan file; every mistake is named."""
+    """Check a rig or plan file; every mistake is named.
+
+    With a plan also whether the rig's meters carry the limits that the plan names.
+    """
     text = read_configuration(file)
     kind, mistakes = _check(text, str(file))
+    if plan is not None and kind == "plan" and not mistakes:
+        allowed = f"goes with a rig, and {file} is a plan"
+        raise ConfigurationError([Mistake("command line", "PLAN", plan, allowed)])
+    too_slow = _too_slow(text, file, plan) if plan is not None and not mistakes else []
     if json_output:
         data = {
             "file": str(file),
@@ -110,12 +134,31 @@ def check(
             "mistakes": [
                 {"key": item.key, "value": item.value, "allowed": item.allowed} for item in mistakes
             ],
+            "too_slow": too_slow,
         }
         print(json.dumps(data, indent=1, default=str))
     if mistakes:
         raise ConfigurationError(mistakes)
     if not json_output:
         print(f"{file}: a {kind} without mistakes")
+        for line in too_slow:
+            print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
+
+
+def _too_slow(text: str, file: Path, plan: str) -> list[str]:
+    """A line for each limit of the plan that a rail's meters are too slow for: it stays undecided
+    where it is not broken."""
+    from labctl.analysis.methods.power_verdicts import slow_meters
+
+    named = load_plan(plan)[0].limits
+    if not named:
+        return []
+    rig = parse_rig(text, str(file))
+    return [
+        f"{named}, {limit.name} ({limit.over}) cannot pass: {why}"
+        for limit in load_limits(named).limits
+        for why in slow_meters(rig.rail_infos(), rig.channel_infos, limit)
+    ]
 
 
 def _check(text: str, name: str) -> tuple[str, tuple[Mistake, ...]]:

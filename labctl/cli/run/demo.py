@@ -22,7 +22,6 @@ from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.cli.results.report import make_report, print_summary
 from labctl.cli.run.run import run_plan
 from labctl.cli.terminal.arguments import (
-    DEFAULT_RUNS,
     JsonOption,
     RunsOption,
     ScaleOption,
@@ -37,10 +36,10 @@ from labctl.sinks.influxdb.settings import influx_settings
 
 
 def demo(
-    runs: RunsOption = DEFAULT_RUNS,
+    runs: RunsOption = None,
     plan: Annotated[str, typer.Option(help="The plan to run on the simulated rig.")] = "demo",
     scale: ScaleOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the meters' errors and noise.")] = 1,
     to: Annotated[
         str | None, typer.Option(help="Send it to http://HOST:8086?org=ORG&bucket=BUCKET, too.")
     ] = None,
@@ -83,7 +82,7 @@ def demo(
 
 def simulate(
     directory: Annotated[Path, typer.Argument(help="Where sockets, ttys and rig.toml go.")],
-    seed: Annotated[int, typer.Option(help="Seed of the meters' errors and noise.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the meters' errors and noise.")] = 1,
     parameters: Annotated[
         Path | None, typer.Option(help="Drive parameters (TOML); the reference drive if left out.")
     ] = None,
@@ -103,7 +102,10 @@ def simulate(
             wanted = {signal.SIGINT, signal.SIGTERM}
             signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
             signal.sigwait(wanted)
-    except (RuntimeError, OSError, ValueError) as error:
+    except OSError as error:
+        why = f"{error.filename or directory}: {error.strerror or error}"
+        raise RunFailed(f"the simulated rig did not start: {why}") from error
+    except (RuntimeError, ValueError) as error:
         raise RunFailed(f"the simulated rig did not start: {error}") from error
 
 

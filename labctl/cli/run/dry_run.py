@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 from labctl.capture.host.ssh import LOCAL
 from labctl.capture.run.expand import phases_for, size_of_drives
+from labctl.capture.run.live_points import least_s
+from labctl.cli.terminal.runs_place import run_places
 from labctl.config.estimate import estimate, timed_s
 from labctl.config.find_rig import find_rig
 from labctl.config.plan import load_plan
 from labctl.record.phase import Pattern, Phase, format_size
+from labctl.service.runs.earlier_points import EarlierPoints, earlier_points
 
 
-def print_dry_run(rig_name: str, plan_name: str, json_output: bool, scale: float | None) -> None:
-    """Print the expanded phases, the time and the bytes written; nothing is touched."""
+def print_dry_run(
+    rig_name: str,
+    plan_name: str,
+    json_output: bool,
+    scale: float | None,
+    until: str | None = None,
+    runs: Path | None = None,
+) -> None:
+    """Print the expanded phases, the time and the bytes written; nothing is touched.
+
+    Of points that may end early also the shortest time and, from the earlier runs of the rig in
+    ``runs`` (None: where they usually are), what to expect.
+    """
     rig = find_rig(rig_name)
-    plan, _ = load_plan(plan_name, scale)
+    plan, _ = load_plan(plan_name, scale, until)
     here = rig.file.host == LOCAL  # another machine is not asked for the size of its drive
     size_bytes = size_of_drives(rig) if here else rig.size_bytes
     phases = phases_for(rig, plan, plan_name, size_bytes)
     cost = estimate(phases, rig.write_bytes_per_s, len(rig.drives))
+    points = [phase for phase in phases if phase.until is not None]
+    earlier = earlier_points(run_places(runs) if points else [], rig.name)
+    least = {phase: least_s(rig, phase) for phase in phases}
+    expected = {phase: earlier.expected_s(phase, least[phase]) for phase in points}
+    saved_s = sum(phase.duration_s - least[phase] for phase in points)
+    expected_saved_s = sum(
+        phase.duration_s - seconds for phase, seconds in expected.items() if seconds is not None
+    )
     if json_output:
         data = {
             "phases": [phase.to_json() for phase in phases],
             "seconds": cost.seconds,
+            "shortest_seconds": None if cost.seconds is None else cost.seconds - saved_s,
+            "expected_seconds": None
+            if cost.seconds is None or (points and not earlier.known(points))
+            else cost.seconds - expected_saved_s,
             "bytes_written": cost.bytes_written,
         }
         print(json.dumps(data, indent=1))
@@ -31,24 +59,48 @@ def print_dry_run(rig_name: str, plan_name: str, json_output: bool, scale: float
     scaled = f" at scale {plan.scale:g}" if plan.scale != 1 else ""
     print(f"{plan.name}{scaled} on {rig.name}: {len(phases)} phases")
     for phase in phases:
-        size = f"{phase.duration_s:.0f} s"
-        if phase.fills:
-            size = "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
-        elif phase.pattern in (Pattern.COOL, Pattern.PURGE):
-            size = f"≤ {size}"
-        print(f"  {phase.index:3d}  {size:>9}  {phase.label:<32}{_effect(phase)}".rstrip())
-    if cost.seconds is None or cost.bytes_written is None:
-        print(f"time: {_duration(timed_s(phases))} and the fill of the whole drive")
+        size = _size(phase, least[phase])
+        effect = _effect(phase, expected.get(phase))
+        print(f"  {phase.index:3d}  {size:>10}  {phase.label:<32}{effect}".rstrip())
+    seconds = cost.seconds if cost.seconds is not None else timed_s(phases)
+    fill = "" if cost.seconds is not None else " and the fill of the whole drive"
+    if saved_s > 0:
+        print(f"time: {_duration(seconds - saved_s)} to {_duration(seconds)}{fill}")
+        print(_expected(earlier, points, seconds - expected_saved_s, fill))
+    else:
+        about = "" if fill else "about "
+        print(f"time: {about}{_duration(seconds)}{fill}")
+    if cost.bytes_written is None:
         print("bytes written: depends on the drive's size; set drive.size_bytes to know")
         return
     speed = f"{rig.write_bytes_per_s / 1e6:.0f} MB/s"
-    print(f"time: about {_duration(cost.seconds)}")
     note = f" (if it writes {speed}: drive.write_bytes_per_s)" if cost.bytes_written else ""
     print(f"bytes written: about {cost.bytes_written / 1e9:.1f} GB{note}")
 
 
-def _effect(phase: Phase) -> str:
-    parts = []
+def _expected(earlier: EarlierPoints, points: Sequence[Phase], seconds: float, fill: str) -> str:
+    known = earlier.known(points)
+    if not known:
+        return "expected: not known, for no earlier run of this rig ended these points early"
+    runs = f"{earlier.runs} earlier run{'s' * (earlier.runs > 1)}"
+    known_of = f"{known} of {len(points)} points as in {runs} of this rig"
+    return f"expected: about {_duration(seconds)}{fill}\n          ({known_of})"
+
+
+def _size(phase: Phase, least_s: float) -> str:
+    """How long a phase takes, from the shortest to the longest, or how much it fills."""
+    if phase.fills:
+        return "all" if phase.fill_bytes is None else f"{phase.fill_bytes / 1e9:.4g} GB"
+    longest = f"{phase.duration_s:.0f}"
+    if phase.pattern in (Pattern.COOL, Pattern.PURGE):
+        return f"≤ {longest} s"
+    least = f"{least_s:.0f}"
+    return f"{longest} s" if least == longest else f"{least}–{longest} s"
+
+
+def _effect(phase: Phase, expected_s: float | None) -> str:
+    """What is worth knowing beside it. ``expected_s``: its time, from earlier runs."""
+    parts = [] if expected_s is None else [f"about {expected_s:.0f} s"]
     if phase.span_bytes and not phase.fills:
         parts.append(f"first {format_size(phase.span_bytes)}")
     if phase.writes:

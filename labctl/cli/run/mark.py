@@ -12,8 +12,10 @@ from labctl.cli.terminal.run_names import HELP, find_run
 from labctl.errors import ConfigurationError, JournalError, Mistake, RunFailed
 from labctl.printable import printable
 from labctl.record.events import Event
+from labctl.record.journal import is_held
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.marks import MOST_CHARACTERS, ask_for_mark
+from labctl.record.reader import RunRecord, find_runs
 from labctl.service.data_dir import find_home
 from labctl.service.locks.rig_lock import rigs_in_use
 from labctl.service.runs.event_tail import EventTail
@@ -50,11 +52,17 @@ def mark(
 
 
 def _on_now(rig: str | None) -> Path:
-    """The run that is on, of ``rig`` where it is named. Raises ConfigurationError."""
-    on = [use for use in rigs_in_use(find_home()) if rig is None or use.rig == rig]
+    """The run that is on, of ``rig`` where it is named; while there is none, the idle record that
+    is. Raises ConfigurationError."""
+    home = find_home()
+    runs = [(use.rig, Path(use.run)) for use in rigs_in_use(home)]
+    held = filter(is_held, find_runs(home.idle))
+    idle = ((RunRecord(path).header.rig_name, path) for path in held)
+    on = [one for one in runs if rig in (None, one[0])]
+    on = on or [one for one in idle if rig in (None, one[0])]
     if len(on) == 1:
-        return Path(on[0].run)
-    rigs = ", ".join(sorted(use.rig for use in on))
+        return on[0][1]
+    rigs = ", ".join(sorted(name for name, _ in on))
     wanted = f"these run, name one: {rigs}" if on else "nothing runs, of this data directory"
     raise ConfigurationError([Mistake("command line", "--rig", rig, wanted)])
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,10 @@ from labctl.capture.run.expand import PlannedWork, size_of_drives
 from labctl.capture.run.run import Run
 from labctl.capture.run.run_end import RunOutcome
 from labctl.cli.run.run import end_leftovers_on, reported, shown_run
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, JsonOption, RigArgument, RunsOption
+from labctl.cli.terminal.arguments import JsonOption, RigArgument, RunsOption
 from labctl.cli.terminal.held_rig import held
+from labctl.cli.terminal.printer import Printer
+from labctl.cli.terminal.runs_place import place_of_new_runs
 from labctl.config.find_rig import find_rig
 from labctl.config.sweeps import Resume, WhenPhaseFails
 from labctl.errors import ConfigurationError, Mistake
@@ -34,6 +34,7 @@ IDLE_S = 5.0
 MOST_COMMAND = 2_000
 """Characters of a command line that a record keeps."""
 MOST_NAME = 40
+MOST_S = 1e7
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,17 @@ def measure(
     ],
     name: Annotated[str, typer.Option(help="What the report calls it.")] = "",
     idle: Annotated[
-        float, typer.Option(min=0, help="Seconds at rest before it, for the watts above idle.")
+        float,
+        typer.Option(min=0, max=MOST_S, help="Seconds at rest before it, for watts above idle."),
     ] = IDLE_S,
     limit: Annotated[
-        float, typer.Option(min=0, help="End it after so many seconds (0: never).")
+        float, typer.Option(min=0, max=MOST_S, help="End it after so many seconds (0: never).")
     ] = 0.0,
     marks: Annotated[
         str | None,
         typer.Option(metavar="PATTERN", help="Lines that match (a regular expression) are marks."),
     ] = None,
-    runs: RunsOption = DEFAULT_RUNS,
+    runs: RunsOption = None,
     json_output: JsonOption = False,
 ) -> int:
     """Run any program, and give the watts and joules that it took.
@@ -74,18 +76,20 @@ def measure(
     def do() -> RunOutcome:
         found = find_rig(rig)
         local = found.file.host == LOCAL
-        program = _program(command, marks, local=local, shown_on=_printing(json_output))
+        printer = Printer(stderr=json_output)  # standard output is for the JSON
+        program = _program(command, marks, local=local, shown_on=printer.line)
         shown_name = printable(name or Path(command[0]).name)[:MOST_NAME]
         work = PlannedWork(_phases(program, shown_name, idle, limit), size_of_drives(found))
         rules = MeasureRules(_run_name(shown_name))
         sinks = configured_sinks(found.text, found.path)
 
         def make(on_event: Callable[[Event], None]) -> Run:
-            return Run(found, rules, "", work, runs, on_event, program=program)
+            return Run(found, rules, "", work, root, on_event, program=program)
 
         with held(found, "labctl measure") as lock:
+            root = place_of_new_runs(runs)
             end_leftovers_on(found)
-            return shown_run(make, sinks, json_output, lock)
+            return shown_run(make, sinks, json_output, lock, printer)
 
     return reported(do, json_output)
 
@@ -107,16 +111,6 @@ def _program(
     if mistakes:
         raise ConfigurationError(mistakes)
     return Program(tuple(command), Path.cwd(), pattern, shown_on)
-
-
-def _printing(json_output: bool) -> Callable[[str], None]:
-    """What shows the lines of the program; standard output is for the JSON."""
-
-    def show(line: str) -> None:
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            print(line, file=sys.stderr if json_output else sys.stdout, flush=True)
-
-    return show
 
 
 def _phases(program: Program, name: str, idle_s: float, limit_s: float) -> tuple[Phase, ...]:

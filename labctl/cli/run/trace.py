@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from labctl.cli.terminal.pager import pages
 from labctl.errors import ConfigurationError, Mistake
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ NOTHING = "–"
 
 
 @app.command()
+@pages
 def describe(
     file: Annotated[Path, typer.Argument(help="A trace: fio iolog, blktrace or CSV (also .gz).")],
     csv_output: Annotated[bool, typer.Option("--csv", help="Print the bins as CSV.")] = False,

@@ -10,29 +10,24 @@ import typer
 from labctl.cli.terminal.completion import complete_plans, complete_rigs
 
 RUNS_VARIABLE = "LABCTL_RUNS"
-DEFAULT_RUNS = Path("runs")
-
-
-def _or_of_site(ctx: typer.Context, param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """The directory of the site file, where neither option nor variable names one."""
-    from labctl.config.site import site_runs
-
-    source = ctx.get_parameter_source(param.name or "")
-    if ctx.resilient_parsing or source is None or source.name != "DEFAULT":
-        return value
-    return site_runs() or value
-
-
-RUNS = typer.Option(
-    "--runs",
-    envvar=RUNS_VARIABLE,
-    callback=_or_of_site,
-    help="Directory of the runs; else that of the site file.",
-)
-RunsOption = Annotated[Path, RUNS]
-"""Where new runs go: ./runs, if nothing else is said."""
-SomeRunsOption = Annotated[Path | None, RUNS]
-"""Where runs are: None if nothing is said (see :mod:`labctl.cli.terminal.run_names`)."""
+RunsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--runs",
+        envvar=RUNS_VARIABLE,
+        help="Directory of the runs; else the site file's, or ~/labctl-runs.",
+    ),
+]
+"""None where neither option nor variable names one: see :mod:`labctl.cli.terminal.runs_place`."""
+RunsToReadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        envvar=RUNS_VARIABLE,
+        help="Directory of the runs, or a store: s3://bucket/prefix, file:///folder.",
+    ),
+]
+"""The same of who only reads: also ``s3://bucket/prefix`` or ``file:///folder``."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 RIG = typer.Argument(
     metavar="RIG",
@@ -49,6 +44,12 @@ YesOption = Annotated[
 ScaleOption = Annotated[
     float | None,
     typer.Option(help="Scale times, spans and fills of the plan down, such as 0.01."),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="settled", help="End each point when more time would not help its numbers."
+    ),
 ]
 BrokerOption = Annotated[
     str | None, typer.Option("--broker", help="Rigs of an MQTT broker instead: HOST[:PORT].")

@@ -59,12 +59,17 @@ def _plans() -> Iterable[str]:
     return built_in_plans()
 
 
+def _limits() -> Iterable[str]:
+    from labctl.record.power_limits import built_in_limits
+
+    return built_in_limits()
+
+
 def _runs() -> Iterable[str]:
-    import os
+    from labctl.cli.terminal.run_names import LATEST, runs_in
+    from labctl.cli.terminal.runs_place import run_places
 
-    from labctl.cli.terminal.run_names import LATEST, run_places, runs_in
-
-    found = runs_in(run_places(os.environ.get("LABCTL_RUNS")))
+    found = runs_in(run_places())
     return [LATEST, *reversed([path.name for path in found])]
 
 
@@ -77,5 +82,6 @@ def _jobs() -> Iterable[str]:
 
 complete_rigs = _beginning_with(_rigs)
 complete_plans = _beginning_with(_plans)
+complete_limits = _beginning_with(_limits)
 complete_runs = _beginning_with(_runs)
 complete_jobs = _beginning_with(_jobs)

@@ -53,6 +53,11 @@ def jobs_lines(jobs: Sequence[Job], expected: Mapping[int, Expected]) -> Iterato
         yield " ".join([*cells, _shortened(remark, left)])[:WIDTH].rstrip()
 
 
+def jobs_wait(count: int) -> str:
+    """How many jobs wait, as text."""
+    return f"{count} {'jobs wait' if count > 1 else 'job waits'}"
+
+
 def job_json(job: Job, when: Expected | None) -> dict[str, Any]:
     """A job as it is stored, with ``expected``: begin and end, in seconds since the epoch."""
     data: dict[str, Any] = job.model_dump(mode="json")

@@ -7,6 +7,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -18,9 +20,11 @@ from rich.text import Text
 
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import View
-from labctl.cli.terminal.so_far import SoFar, total_watts
+from labctl.cli.terminal.printer import Printer
+from labctl.cli.terminal.so_far import SoFar
 from labctl.record.drive_state import counter_words
 from labctl.record.events import Event, EventKind, Outcome
+from labctl.record.point_end import PointEnd
 from labctl.record.timebase import NS_PER_S
 
 if TYPE_CHECKING:  # who shows no run need not load what runs one: 0.08 s of CPU
@@ -37,16 +41,17 @@ _STATE_STYLE = {
 
 
 @contextlib.contextmanager
-def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
-    """Show a run while the block lasts; gives the function that takes its events."""
+def showing(run: Run, console: Console, printer: Printer) -> Iterator[Callable[[Event], None]]:
+    """Show a run while the block lasts; gives the function that takes its events. ``printer``
+    prints them, and is closed with the block."""
     if not console.is_terminal:
         over = threading.Event()
-        printer = threading.Thread(target=_print_every, args=(run, console, over), daemon=True)
-        printer.start()
+        threading.Thread(target=_print_every, args=(run, console, over), daemon=True).start()
         try:
-            yield lambda event: _print_plain(run, console, event)
+            yield lambda event: printer.do(partial(_print_plain, run, console, event))
         finally:
             over.set()
+            printer.close()
         return
     so_far = SoFar()
 
@@ -63,8 +68,9 @@ def showing(run: Run, console: Console) -> Iterator[Callable[[Event], None]]:
     )
     display.start()
     try:
-        yield lambda event: _print_above(run, display.console, event)
+        yield lambda event: printer.do(partial(_print_above, run, display.console, event))
     finally:
+        printer.close()
         with contextlib.suppress(OSError):  # the terminal may be gone
             display.stop()
 
@@ -76,6 +82,7 @@ def screen(view: View, now_ns: int, so_far: SoFar | None = None) -> RenderableTy
         done_s = (now_ns - view.phase_begin_ns) / NS_PER_S
         bar = ProgressBar(total=view.phase.planned_s, completed=done_s, width=60)
         lines.append(Padding(bar, (0, 0)))
+    lines += point_lines(view)
     lines.append(_rails(view))
     lines.append(_work(view))
     lines.append(_meters(view))
@@ -92,13 +99,31 @@ def _phase_line(view: View, now_ns: int) -> Text:
         (f"phase {view.phase.index + 1}/{view.phases_total}  ", "dim"),
         (view.phase.label, "bold"),
     )
+    most = "" if view.phase.until is None else "≤ "
     if view.phase.planned_s:
         left_s = view.phase.planned_s - (now_ns - view.phase_begin_ns) / NS_PER_S
-        text.append(f"  {max(left_s, 0):.0f} s left", "dim")
+        text.append(f"  {most}{max(left_s, 0):.0f} s left", "dim")
     if view.ends_ns is not None:
         all_s = max((view.ends_ns - now_ns) / NS_PER_S, 0.0)
-        text.append(f"  (run: {_clock(all_s)} left)", "dim")
+        text.append(f"  (run: {most}{_clock(all_s)} left)", "dim")
     return text
+
+
+def point_lines(view: View, width: int = 80) -> list[Text]:
+    """How well the numbers of the point are known, where its end depends on that, and all that
+    keeps it going, in lines of ``width``."""
+    if view.phase is None or view.phase.until is None or view.point is None:
+        return []
+    numbers = view.point.numbers(view.phase.until.settled) or "not known yet"
+    keeps = ", ".join(view.point.keeps)
+    why = f"goes on: {keeps}" if keeps else "good enough"
+    lines = [
+        Text(numbers),
+        *(Text(line, "dim") for line in wrap(why, width, subsequent_indent=" " * 9)),
+    ]
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return lines
 
 
 def _clock(seconds: float) -> str:
@@ -124,7 +149,7 @@ def _rails(view: View) -> Table:
             _shown(rail.watts, ".3f", "W"),
         )
     if len(view.rails) > 1:
-        table.add_row("total", "", "", _shown(total_watts(view), ".3f", "W"), style="bold")
+        table.add_row("total", "", "", _shown(view.watts, ".3f", "W"), style="bold")
     return table
 
 
@@ -164,7 +189,9 @@ def _event_line(run: Run, event: Event) -> str:
             return f"phase {data['index'] + 1} {data['outcome']}: {data['reason']}"
         case EventKind.PHASE_ENDED:
             seconds = (data["end_ns"] - data["begin_ns"]) / NS_PER_S
-            return f"phase {data['index'] + 1} done in {seconds:.2f} s"
+            end = PointEnd.from_json(data.get("point"))
+            how = "" if end is None else f", {end.words}"
+            return f"phase {data['index'] + 1} done in {seconds:.2f} s{how}"
         case EventKind.MARK:
             return f"mark: {data['text']}"
         case EventKind.INSTRUMENT_LOST:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from labctl.cli.terminal.arguments import DEFAULT_RUNS, RUNS_VARIABLE
 from labctl.cli.terminal.completion import complete_runs
-from labctl.toml_reading import meant
+from labctl.store.address import is_address
+from labctl.toml_reading import is_there, meant
 
 LATEST = "latest"
 HELP = "A run: its directory, its name or a part of it, latest, or latest:RIG."
@@ -22,15 +21,22 @@ MOST_NAMED = 5
 def find_run(text: str) -> Path:
     """The run directory that ``text`` means.
 
-    An existing path is that path. ``latest`` is the newest run, ``latest:RIG`` the newest of a rig;
-    another text is the run whose name has it, of those where runs are (:func:`run_places`).
+    An existing path is that path, and of an address in a store (``s3://bucket/prefix/RUN``) the run
+    that is fetched from there. ``latest`` is the newest run, ``latest:RIG`` the newest of a rig;
+    another text is the run whose name has it, of those where runs are (``run_places``).
     ``:DRIVE`` behind a run is kept. Raises typer.BadParameter where there is no such run, or where
     several have the text.
     """
+    from labctl.cli.terminal.runs_place import run_places
+
+    if is_address(text):
+        from labctl.service.runs.open_run import fetched_run
+
+        return fetched_run(text)
     path = Path(text)
-    if path.exists() or Path(text.partition(":")[0]).exists():
+    if is_there(path) or is_there(Path(text.partition(":")[0])):
         return path
-    places = run_places(os.environ.get(RUNS_VARIABLE))
+    places = run_places()
     root = " and ".join(map(str, places))
     runs = runs_in(places)
     name, colon, rest = text.partition(":")
@@ -47,21 +53,6 @@ def find_run(text: str) -> Path:
         known = meant(name, (run.name for run in runs)) or f" ({len(runs)} there: labctl runs)"
         raise typer.BadParameter(f"there is no run {text!r}, neither here nor in {root}{known}")
     return Path(f"{named[0]}{colon}{rest}")
-
-
-def run_places(given: str | Path | None = None) -> list[Path]:
-    """The directories whose runs are meant where none is named: what is given, or the site file's,
-    or else ./runs and the daemon's. Raises ConfigurationError."""
-    from labctl.config.site import site_runs
-    from labctl.service.status.local_rigs import runs_root
-
-    configured = Path(given) if given else site_runs()
-    if configured is not None:
-        return [configured]
-    daemons = runs_root(None)
-    apart = daemons.is_dir() and daemons.resolve() != DEFAULT_RUNS.resolve()
-    here = [DEFAULT_RUNS] if DEFAULT_RUNS.is_dir() or not apart else []
-    return [*here, *([daemons] if apart else [])]
 
 
 def runs_in(places: Iterable[Path]) -> list[Path]:

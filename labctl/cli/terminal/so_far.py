@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
+from labctl.analysis.numbers import duration
 from labctl.capture.meters.live_values import View
 from labctl.cli.terminal.sparkline import sparkline
 from labctl.record.phase import Phase, Role
@@ -65,7 +66,7 @@ class SoFar:
         if view.phase != self._phase:
             self._end_phase()
             self._phase = view.phase
-        watts = total_watts(view)
+        watts = view.watts
         self._watts.add(watts)
         self._iops.add(None if view.rates is None else view.rates.iops)
         if now_ns >= self._step_ends_ns:
@@ -86,11 +87,10 @@ class SoFar:
         if len(self._steps) < 2:
             return None
         low, high = min(self._steps), max(self._steps)
-        minutes = len(self._steps) * STEP_S / 60
         return Text.assemble(
             ("watts  ", "dim"),
             sparkline(self._steps),
-            (f"  {low:.2f} – {high:.2f} W, {minutes:.0f} min", "dim"),
+            (f"  {low:.2f} – {high:.2f} W, {duration(len(self._steps) * STEP_S)}", "dim"),
         )
 
     def table(self) -> Table | None:
@@ -116,18 +116,6 @@ class SoFar:
                 style="dim" if point is not shown[-1] else "",
             )
         return table
-
-
-def total_watts(view: View) -> float | None:
-    """The watts of all rails now; None while one of them is not known."""
-    if not view.rails:
-        return None
-    total = 0.0
-    for rail in view.rails.values():
-        if rail.watts is None:
-            return None
-        total += rail.watts
-    return total
 
 
 def bar(share: float) -> str:

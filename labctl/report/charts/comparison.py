@@ -15,6 +15,7 @@ from labctl.analysis.compare.comparison import (
     Comparison,
 )
 from labctl.analysis.compare.points import QUANTITIES, ComparedQuantity, named_points, of_drive
+from labctl.analysis.numbers import latency_text, repeatable_text, utc
 from labctl.analysis.results import Estimate, RunSummary
 from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
 from labctl.report.charts.theme import (
@@ -32,8 +33,7 @@ from labctl.report.charts.theme import (
     signed,
     triangles,
 )
-from labctl.report.numbers import latency_text, repeatable_text, utc
-from labctl.report.panels import Panel, panels
+from labctl.report.panels import Panel, panels, placed
 
 
 def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]:
@@ -49,6 +49,8 @@ def comparison_charts(found: Comparison, first: RunSummary) -> tuple[Chart, ...]
         for drive, summary in {"": first, **first.drives}.items()
         for panel in panels(summary.points)
     ]
+    at_one_place = placed([one.panel for one in shown])
+    shown = [replace(one, panel=panel) for one, panel in zip(shown, at_one_place, strict=True)]
     charts = (_chart(found, quantity, shown) for quantity in QUANTITIES)
     return tuple(chart for chart in charts if chart is not None)
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import altair as alt
 import numpy as np
 
-from labctl.analysis.results import Cause, PhaseResult, RunSummary
+from labctl.analysis.results import Cause, RunSummary
 from labctl.analysis.run.timeline import Curve, Silence, Timeline
-from labctl.record.phase import Pattern, Phase, Role, format_size
-from labctl.report import key_figures, numbers
+from labctl.report import key_figures
+from labctl.report.charts.phase_strip import phase_strip
 from labctl.report.charts.theme import (
-    BANDS,
     GROUPED,
-    IDLE_BAND,
     INK,
     PREFIXED,
-    PREPARE_BAND,
     RED,
     Chart,
     Datasets,
@@ -29,10 +26,9 @@ from labctl.report.charts.theme import (
     hues,
     plain,
 )
-from labctl.report.panels import axis_of, panels
+from labctl.report.charts.time_axis import WIDTH, TimeAxis
+from labctl.report.panels import panels
 
-_WIDTH = 920
-_CHARACTER_PX = 6.2
 _TOTAL = "total"
 _NO_READINGS = "no readings"
 _CAUSE_COLOURS = {
@@ -43,54 +39,9 @@ _CAUSE_COLOURS = {
     Cause.GARBAGE_COLLECTION: "#756bb1",
     Cause.HOST_STALL: "#8c6d31",
 }
-_ROLE_COLOURS = {
-    Role.IDLE_BEFORE: IDLE_BAND,
-    Role.IDLE_AFTER: IDLE_BAND,
-    Role.PREPARE: PREPARE_BAND,
-}
-_STEPS = {Pattern.IDLE: "idle", Pattern.PURGE: "purge", Pattern.COOL: "cool"}
-_STRETCH = "stretch"
+_SELECTED = "stretch"
 """The selection of a stretch: page.js shows what was drawn in it."""
 _LIMITS = {"warning": "#e69f00", "critical": RED}
-
-
-@dataclass(frozen=True, slots=True)
-class _TimeAxis:
-    """Time since the begin of the run, in the unit that suits its length."""
-
-    begin_ns: int
-    end_ns: int
-    unit_ns: float
-    title: str
-
-    @classmethod
-    def of(cls, line: Timeline) -> _TimeAxis:
-        seconds = (line.end_ns - line.begin_ns) / 1e9
-        unit_s, unit = (1.0, "s") if seconds <= 300 else (60.0, "min")
-        if seconds > 3 * 3600:
-            unit_s, unit = 3600.0, "h"
-        start = numbers.utc(line.begin_ns)
-        return cls(line.begin_ns, line.end_ns, unit_s * 1e9, f"time since {start} UTC ({unit})")
-
-    def at(self, t_ns: float) -> float:
-        """A time of the run on this axis."""
-        return round((t_ns - self.begin_ns) / self.unit_ns, 6)
-
-    @property
-    def scale(self) -> alt.Scale:
-        return alt.Scale(domain=[0, self.at(self.end_ns)], nice=False, zero=False)
-
-    def bare_x(self, field: str) -> alt.X:
-        """The axis without anything drawn."""
-        return alt.X(field, scale=self.scale, axis=None)
-
-    def x(self, *, named: bool) -> alt.X:
-        """The axis, with its title and numbers or without."""
-        axis = alt.Axis(labels=named, ticks=named, grid=False, tickCount=10)
-        return alt.X("t:Q", scale=self.scale, title=self.title if named else None, axis=axis)
-
-    def pixels(self, begin_ns: int, end_ns: int) -> float:
-        return _WIDTH * (end_ns - begin_ns) / (self.end_ns - self.begin_ns)
 
 
 def time_chart(
@@ -104,22 +55,22 @@ def time_chart(
     if not rows:
         return None
     datasets = Datasets()
-    axis = _TimeAxis.of(line)
+    axis = TimeAxis.of(line)
     silent = any(row.silences for row in rows)
-    stretches = _MarkedStretches(summary, axis, datasets, silent=silent)
-    charts: list[Any] = [_phase_strip(summary, axis, datasets)]
+    stretches = _ColouredStretches(summary, axis, datasets, silent=silent)
+    charts: list[Any] = [phase_strip(summary, axis, datasets)]
     marks = _mark_rows(summary, axis)
     for row in rows:
         x = axis.x(named=row is rows[-1])
         layers = stretches.layers(x, row.silences) + _lines(datasets, axis, x, row)
         layers += _limits(datasets, row.limits) + _marks(datasets, marks, numbered=row is rows[0])
-        charts.append(alt.layer(*layers).properties(width=_WIDTH, height=row.height))
+        charts.append(alt.layer(*layers).properties(width=WIDTH, height=row.height))
     whole = alt.vconcat(*charts, spacing=10).resolve_scale(color="independent", fill="shared")
     words = _caption(summary, line)
     body = plain(whole)
     selections = body.pop("params", [])  # which only the whole specification may have
     chart = finished("run", "The whole run over time", words, body, datasets)
-    about: dict[str, Any] = {"narrowest_px": _WIDTH}
+    about: dict[str, Any] = {"narrowest_px": WIDTH}
     if line.watts:
         about["stretch"] = {
             "data": next(name for name, data in datasets.rows.items() if _is_of(data, rows[0])),
@@ -206,11 +157,11 @@ def _caption(summary: RunSummary, line: Timeline) -> str:
     return " ".join(words)
 
 
-class _MarkedStretches:
+class _ColouredStretches:
     """The coloured stretches behind the lines, with one legend for all of them."""
 
     def __init__(
-        self, summary: RunSummary, axis: _TimeAxis, datasets: Datasets, *, silent: bool
+        self, summary: RunSummary, axis: TimeAxis, datasets: Datasets, *, silent: bool
     ) -> None:
         self._axis = axis
         self._datasets = datasets
@@ -254,115 +205,11 @@ class _MarkedStretches:
         return [mark.encode(x=x, x2="t2:Q", fill=fill, tooltip=tooltip)]
 
 
-def _phase_strip(summary: RunSummary, axis: _TimeAxis, datasets: Datasets) -> Any:
-    """Which phase was when, named as far as there is room."""
-    rows: list[Row] = []
-    names = _band_names(summary.phases, axis)
-    for number, result in enumerate(summary.phases):
-        begin_ns, end_ns = max(result.begin_ns, axis.begin_ns), min(result.end_ns, axis.end_ns)
-        rows.append(
-            {
-                "t": axis.at(begin_ns),
-                "t2": axis.at(end_ns),
-                "middle": axis.at((begin_ns + end_ns) / 2),
-                "colour": _ROLE_COLOURS.get(result.phase.role, BANDS[number % 2]),
-                "label": names[number],
-                "phase": result.phase.label,
-                "outcome": result.outcome,
-            }
-        )
-    chart = datasets.chart(rows)
-    tooltip = [alt.Tooltip("phase:N"), alt.Tooltip("outcome:N")]
-    bands = chart.mark_rect(stroke="white", strokeWidth=0.5).encode(
-        x=axis.bare_x("t:Q"), x2="t2:Q", color=alt.Color("colour:N", scale=None), tooltip=tooltip
-    )
-    names = chart.mark_text(fontSize=10, color=INK, baseline="middle").encode(
-        x=axis.bare_x("middle:Q"), text="label:N"
-    )
-    sweeps = datasets.chart(_sweep_rows(summary.phases, axis))
-    titles = sweeps.mark_text(fontSize=10, color=INK, baseline="middle", fontWeight="bold").encode(
-        x=axis.bare_x("middle:Q"), text="label:N"
-    )
-    strip = alt.layer(bands, names).properties(width=_WIDTH, height=18)
-    return alt.vconcat(titles.properties(width=_WIDTH, height=14), strip, spacing=0)
-
-
-def _sweep_rows(phases: Iterable[PhaseResult], axis: _TimeAxis) -> list[Row]:
-    """The name of each sweep over its phases; where there is no room for it, its work."""
-    sweeps: dict[tuple[str, Role], list[PhaseResult]] = {}
-    for result in phases:
-        sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(result)
-    return [
-        {
-            "middle": axis.at((found[0].begin_ns + found[-1].end_ns) / 2),
-            "label": _sweep_label(found, axis.pixels(found[0].begin_ns, found[-1].end_ns)),
-        }
-        for found in sweeps.values()
-    ]
-
-
-def _sweep_label(phases: Sequence[PhaseResult], pixels: float) -> str:
-    """A name that fits: that of the sweep, else what its phases have in common, which begins with
-    whether it reads or writes."""
-    first = phases[0].phase
-    names = [first.sweep]
-    if first.pattern.io:
-        sizes = {item.phase.block_size_bytes for item in phases}
-        names += [f"{first.pattern} {format_size(size)}" for size in sizes if len(sizes) == 1]
-        names.append(first.pattern.value)
-    fitting = [name for name in names if len(name) <= pixels / _CHARACTER_PX]
-    return fitting[0] if fitting else _cut(names[-1], pixels)
-
-
-def _cut(text: str, pixels: float) -> str:
-    room = int(pixels / _CHARACTER_PX)
-    if len(text) <= room:
-        return text
-    return f"{text[: room - 1]}…" if room > 4 else ""
-
-
-def _band_names(phases: Sequence[PhaseResult], axis: _TimeAxis) -> list[str]:
-    """The text in the band of each phase: the longest kind of name that fits every phase of
-    its sweep that has room for one at all, so that a sweep is named in one way."""
-    found = [""] * len(phases)
-    sweeps: dict[tuple[str, Role], list[int]] = {}
-    for place, result in enumerate(phases):
-        sweeps.setdefault((result.phase.sweep, result.phase.role), []).append(place)
-    for places in sweeps.values():
-        names = _names([phases[place].phase for place in places])
-        fits = {}
-        for place, kinds in zip(places, names, strict=True):
-            room = axis.pixels(phases[place].begin_ns, phases[place].end_ns) / _CHARACTER_PX
-            for kind, name in enumerate(kinds):
-                if len(name) < room:
-                    fits[place] = kind
-                    break
-        chosen = max(fits.values(), default=0)
-        for place, kinds in zip(places, names, strict=True):
-            found[place] = kinds[chosen] if place in fits else ""
-    return found
-
-
-def _names(phases: Sequence[Phase]) -> list[tuple[str, ...]]:
-    """What each phase of a sweep may be called, from long to short."""
-    first = phases[0]
-    if first.role is not Role.MEASURE:
-        return [(phase.label, _STEPS.get(phase.pattern, "fill")) for phase in phases]
-    if first.round and len({phase.point for phase in phases}) == 1:
-        return [(phase.label, f"round {phase.round}", str(phase.round)) for phase in phases]
-    along = axis_of(phases)
-    values = [along.value(phase) for phase in phases]
-    return [
-        (phase.label, along.point(value), along.tick(value))
-        for phase, value in zip(phases, values, strict=True)
-    ]
-
-
 def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _lines(datasets: Datasets, axis: _TimeAxis, x: alt.X, row: _Row) -> list[Any]:
+def _lines(datasets: Datasets, axis: TimeAxis, x: alt.X, row: _Row) -> list[Any]:
     rows: list[Row] = [
         {
             "t": axis.at(float(t_ns)),
@@ -404,12 +251,12 @@ def _lines(datasets: Datasets, axis: _TimeAxis, x: alt.X, row: _Row) -> list[Any
     if row.selectable:
         # altair would number its name, another one each time
         mean = mean.properties(name="watts").add_params(
-            alt.selection_interval(name=_STRETCH, encodings=["x"])
+            alt.selection_interval(name=_SELECTED, encodings=["x"])
         )
     return [band, mean]
 
 
-def _mark_rows(summary: RunSummary, axis: _TimeAxis) -> list[Row]:
+def _mark_rows(summary: RunSummary, axis: TimeAxis) -> list[Row]:
     """The marks that lie on the axis, numbered from 1 on in the order of time."""
     return [
         {"t": axis.at(mark.t_ns), "number": number, "mark": mark.text}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import altair as alt
 
+from labctl.analysis.numbers import prefixed, with_uncertainty
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.run import drives as run_drives
 from labctl.report.charts.small_multiples import PanelGrid, panel_title, top_legend
@@ -21,7 +22,6 @@ from labctl.report.charts.theme import (
     joined,
     plain,
 )
-from labctl.report.numbers import prefixed, with_uncertainty
 from labctl.report.panels import Panel, panels
 
 Value = Callable[[Panel, PhaseResult], tuple[float, str] | None]

@@ -8,8 +8,10 @@ from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.charts.cpu_use import cpu_chart
 from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
+from labctl.report.charts.latency_histograms import latency_histograms
 from labctl.report.charts.over_time import time_chart
 from labctl.report.charts.per_drive import drive_charts
+from labctl.report.charts.power_envelope import envelope_chart
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, signed
 from labctl.report.key_figures import source_words
@@ -17,7 +19,12 @@ from labctl.report.key_figures import source_words
 
 def run_charts(record: RunRecord, summary: RunSummary) -> tuple[Chart, ...]:
     """Watts, work and latency along each sweep, and the whole run over time."""
-    charts = [*sweep_charts(summary), depths_and_jobs_chart(summary)]
+    charts = [
+        *sweep_charts(summary),
+        envelope_chart(summary),
+        latency_histograms(summary),
+        depths_and_jobs_chart(summary),
+    ]
     charts += [*drive_charts(summary), cpu_chart(summary)]
     if summary.end_ns > summary.begin_ns:
         drive = record.header.drive

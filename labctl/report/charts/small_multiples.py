@@ -14,7 +14,8 @@ from labctl.report.charts.theme import Row
 from labctl.report.panels import Panel
 
 _CROWDED = 8
-_WIDTHS = {1: 760, 2: 465, 3: 300}
+WIDTHS = {1: 760, 2: 465, 3: 300}
+"""Pixels of a small multiple, by how many are beside each other."""
 _NARROWEST = 220
 _POINT_WIDTH = 110
 _BAR_SHARE = 0.36
@@ -44,19 +45,16 @@ class PanelGrid:
         at the same place in each."""
         most = max(len(panel.points) for panel in found)
         most_columns = 3 if most <= _CROWDED else 2 if most <= 2 * _CROWDED else 1
-        columns = min(len(found), most_columns)
-        if len(found) == 4 and columns == 3:
-            columns = 2
+        columns = columns_of(len(found), most_columns)
         spans: dict[str, tuple[float, float]] = {}
         closest = 1.0
         for panel in found:
             places = [point.place for point in panel.points]
             low, high = spans.get(panel.axis.name, (places[0], places[0]))
             spans[panel.axis.name] = min(low, *places), max(high, *places)
-            ordered = sorted(places)
-            closest = min([closest, *(after - before for before, after in pairwise(ordered))])
+            closest = min([closest, *(after - before for before, after in pairwise(places))])
         widest = max(high - low for low, high in spans.values()) + 2 * _MARGIN
-        width = round(min(_WIDTHS[columns], max(_NARROWEST, _POINT_WIDTH * widest)))
+        width = round(min(WIDTHS[columns], max(_NARROWEST, _POINT_WIDTH * widest)))
         half_bar = min(_BAR_SHARE * closest, _WIDEST_BAR / 2 * widest / width)
         return cls(columns, width, most > _CROWDED, half_bar, closest / 2, spans)
 
@@ -89,6 +87,12 @@ class PanelGrid:
     def cell(self, place: float) -> Row:
         """The same of a cell of a map, which touches the next one."""
         return {"x": place, "left": place - self.half_cell, "right": place + self.half_cell}
+
+
+def columns_of(count: int, most: int = 3) -> int:
+    """How many of ``count`` small multiples are beside each other, at most ``most``: of four, two
+    by two."""
+    return 2 if count == 4 and most == 3 else min(count, most)
 
 
 def top_legend() -> alt.Legend:

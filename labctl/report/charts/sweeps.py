@@ -8,6 +8,15 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.latency import directions
+from labctl.analysis.numbers import (
+    latency_text,
+    prefixed,
+    prefixed_value,
+    scaled,
+    significant,
+    value_only,
+    with_uncertainty,
+)
 from labctl.analysis.results import Estimate, PhaseResult, RunSummary
 from labctl.analysis.run.problems import latencies_are_valid
 from labctl.report import key_figures
@@ -28,15 +37,6 @@ from labctl.report.charts.theme import (
     log_ticks,
     plain,
     triangles,
-)
-from labctl.report.numbers import (
-    latency_text,
-    prefixed,
-    prefixed_value,
-    scaled,
-    significant,
-    value_only,
-    with_uncertainty,
 )
 from labctl.report.panels import Panel, PanelPoint, panels
 

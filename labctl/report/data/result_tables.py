@@ -16,12 +16,21 @@ from labctl.analysis.latency import (
     latency_mean_us,
     latency_percentile_us,
 )
-from labctl.analysis.results import CpuUse, PhaseResult, RunSummary, Series
+from labctl.analysis.numbers import repeatable_columns
+from labctl.analysis.power.sliding_maxima import WINDOWS_S
+from labctl.analysis.results import (
+    CpuUse,
+    OwnMeasurement,
+    PhaseResult,
+    RunSummary,
+    Series,
+    WindowMaximum,
+)
 from labctl.analysis.run import drives
 from labctl.fio.results import Direction
+from labctl.record.point_end import PointEnd
 from labctl.report import key_figures, slow_stretches
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import repeatable_columns
 
 Field = str | int | float | None
 
@@ -131,6 +140,7 @@ def phase_row(
         **repeatable_columns("watts", result.watts),
         "at_least_watts": result.at_least_watts,
         **_spread("watts", result.watts_series),
+        **_envelope(result.power_envelope),
         **repeatable_columns("marginal_watts", result.marginal_watts),
         **repeatable_columns("joules", result.joules),
     }
@@ -168,6 +178,8 @@ def phase_row(
         **_cpu(result.cpu),
         "notes": "; ".join(result.notes),
         "scale": summary.scale,
+        **_point_end(result.point_end),
+        **_own_measurement(result.own_measurement),
     }
     return {name: _finite(value) for name, value in row.items()}
 
@@ -177,6 +189,22 @@ def _finite(value: Field) -> Field:
         return None
     # a numpy float prints as its type in some versions; a Python float never does
     return float(value) if isinstance(value, float) else value
+
+
+def _point_end(end: PointEnd | None) -> dict[str, Field]:
+    return {
+        "point_ended": None if end is None else end.ended.value,
+        "point_kept_by": None if end is None else "; ".join(end.state.keeps),
+    }
+
+
+def _own_measurement(own: OwnMeasurement | None) -> dict[str, Field]:
+    return {
+        "drive_watts": None if own is None else own.drive_watts,
+        "drive_watts_apart_pct": None if own is None else own.difference_pct,
+        "drive_watts_error_pct": None if own is None else own.percent_error,
+        "drive_watts_error": None if own is None else own.kept.value,
+    }
 
 
 def _cpu(cpu: CpuUse | None) -> dict[str, Field]:
@@ -198,12 +226,24 @@ def _spread(name: str, series: Series | None, suffix: str = "") -> dict[str, Fie
     }
 
 
+def _envelope(found: Sequence[WindowMaximum], suffix: str = "") -> dict[str, Field]:
+    by_length = {one.window_s: one.watts for one in found}
+    row: dict[str, Field] = {}
+    for window_s in WINDOWS_S:
+        name = f"max_watts_{WindowMaximum(window_s, None, None).name}{suffix}"
+        watts = by_length.get(window_s)
+        row[name] = None if watts is None else watts.value
+        row[f"{name}_u"] = None if watts is None else watts.u
+    return row
+
+
 def _rail(result: PhaseResult, name: str) -> dict[str, Field]:
     rail = result.rails.get(name)
     return {
         **repeatable_columns(f"watts_{name}", None if rail is None else rail.watts),
         **_spread("watts", None if rail is None else rail.watts_series, f"_{name}"),
         **repeatable_columns(f"joules_{name}", None if rail is None else rail.joules),
+        **_envelope(() if rail is None else rail.power_envelope, f"_{name}"),
         f"volts_{name}": None if rail is None else rail.volts.mean,
         f"amps_{name}": None if rail is None else rail.amps.mean,
         f"covered_{name}": None if rail is None else rail.covered,

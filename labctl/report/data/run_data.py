@@ -252,5 +252,5 @@ def columns_of(rows: Sequence[dict[str, Field]]) -> Table:
 
 
 def open_run(path: str | PathLike[str]) -> RunData:
-    """A run directory for reading. Raises JournalError when it is none."""
-    return RunData(path)
+    """A run directory for reading; ``~`` is the home. Raises JournalError when it is none."""
+    return RunData(Path(path).expanduser())

@@ -20,9 +20,9 @@ import vl_convert
 
 from labctl.record.atomic_write import write_atomically
 from labctl.report.charts.theme import vegalite_version
+from labctl.report.user_cache import OTHERS_WRITE, user_cache
 
 _EMBED_SNIPPET = "window.vegaEmbed = vegaEmbed;"
-_OTHERS_WRITE = 0o022
 _LARGEST_BYTES = 20_000_000
 
 
@@ -42,15 +42,12 @@ def chart_library() -> str:
 
 def _cache_file() -> Path | None:
     """Where it is kept; None for a user without a home."""
-    asked = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        # the standard has relative paths ignored
-        base = Path(asked) if asked.startswith("/") else Path.home() / ".cache"
-    except RuntimeError:
+    cache_folder = user_cache()
+    if cache_folder is None:
         return None
     snippet = hashlib.sha256(_EMBED_SNIPPET.encode()).hexdigest()[:8]
     versions = f"vl-convert-{version('vl-convert-python')}-vega-lite-{vegalite_version()}"
-    return base / "labctl" / f"{versions}-{snippet}.js"
+    return cache_folder / f"{versions}-{snippet}.js"
 
 
 def _kept(file: Path) -> str | None:
@@ -60,7 +57,7 @@ def _kept(file: Path) -> str | None:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
             about = os.fstat(stream.fileno())
-            mine = about.st_uid == os.geteuid() and not about.st_mode & _OTHERS_WRITE
+            mine = about.st_uid == os.geteuid() and not about.st_mode & OTHERS_WRITE
             if not (mine and stat.S_ISREG(about.st_mode) and about.st_size <= _LARGEST_BYTES):
                 return None
             digest, _, script = stream.read().partition(b"\n")

@@ -8,10 +8,10 @@ from labctl.analysis.compare.comparison import Change, Comparison
 from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis
+from labctl.analysis.numbers import repeatable_text
 from labctl.analysis.results import RunSummary
 from labctl.report.charts.comparison import comparison_charts, drive_names
 from labctl.report.charts.theme import signed, static_svg
-from labctl.report.numbers import repeatable_text
 from labctl.report.pages.report import Drawn, offline_page
 from labctl.report.review_charts.drives_together import drives_together
 from labctl.report.review_charts.review_chart import Figure

@@ -19,7 +19,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from labctl.analysis import numbers
 from labctl.analysis.latency import latency_mean_us, latency_percentile_us
+from labctl.analysis.readings.imported import imported_clocks, is_imported
 from labctl.analysis.results import Component, Estimate, PhaseResult, RunSummary
 from labctl.analysis.run import drives
 from labctl.analysis.throttling.verdict import OPEN
@@ -29,7 +31,7 @@ from labctl.record.header import RailInfo
 from labctl.record.own_words import own_words
 from labctl.record.phase import Role
 from labctl.record.reader import RunRecord
-from labctl.report import key_figures, numbers, slow_stretches
+from labctl.report import key_figures, slow_stretches
 from labctl.report.charts.theme import Chart, dark_css
 from labctl.report.pages.chart_library import chart_library
 from labctl.report.panels import panels
@@ -75,6 +77,8 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             record=record,
             header=record.header,
             own=own_words(record.path),
+            is_imported=is_imported(record),
+            imported_clocks=imported_clocks(record),
             summary=summary,
             drawn=drawn,
             panels=panels(summary.points),
@@ -93,6 +97,7 @@ def report_page(record: RunRecord, summary: RunSummary, drawn: Sequence[Drawn]) 
             labels=labels,
             watched=[item for item in summary.phases if item.cpu is not None],
             notes=_notes(summary, labels),
+            points_ended=key_figures.points_ended(summary),
             stated_ms=_stated_alignment_ms(summary),
             unseen=_without_lag(record, summary),
             files=_files(record.path),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from labctl.analysis.results import RunSummary
 from labctl.errors import ConfigurationError
 from labctl.record.atomic_write import write_atomically
-from labctl.record.layout import ABOUT_FILE, EVENTS_FILE
+from labctl.record.layout import EVENTS_FILE
+from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.data.result_tables import (
     cpu_csv,
@@ -26,6 +28,8 @@ DRIVES_FILE = "drives.csv"
 PAGE_FILE = "report.html"
 REVIEW_FILE = "review.html"
 CHARTS_DIR = "charts"
+_HEAD_BYTES = 1024
+"""Of the page: in them it says which words it was made with."""
 
 
 def write_report(record: RunRecord, summary: RunSummary) -> list[Path]:
@@ -70,24 +74,19 @@ def _tables(summary: RunSummary) -> dict[str, bytes]:
 
 def is_current(record: RunRecord, summary: RunSummary) -> bool:
     """Whether everything derived is there and agrees with this summary: the tables byte for
-    byte, and the pages, written behind them, by a labctl that has not been replaced since."""
+    byte, and the pages, written behind them, by a labctl that has not been replaced since and with
+    the words that a person says of the run by now."""
     folder, tables = record.path, _tables(summary)
     try:
         same = all((folder / name).read_bytes() == text for name, text in tables.items())
         tables_ns = max((folder / name).stat().st_mtime_ns for name in tables)
-        page_ns = (folder / PAGE_FILE).stat().st_mtime_ns
+        with (folder / PAGE_FILE).open("rb") as page:
+            page_ns, head = os.fstat(page.fileno()).st_mtime_ns, page.read(_HEAD_BYTES)
     except OSError:
         return False
     whole = same and (folder / CHARTS_DIR).is_dir() and is_made(record)
-    return whole and page_ns >= max(tables_ns, _installed_ns(), _changed_ns(folder / ABOUT_FILE))
-
-
-def _changed_ns(file: Path) -> int:
-    """When a file was written; 0 where there is none."""
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:
-        return 0
+    worded = own_words(folder).fingerprint.encode() in head
+    return whole and worded and page_ns >= max(tables_ns, _installed_ns())
 
 
 def _installed_ns() -> int:

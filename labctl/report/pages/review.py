@@ -16,6 +16,7 @@ from labctl.record.atomic_write import write_atomically
 from labctl.record.own_words import own_words
 from labctl.record.reader import RunRecord
 from labctl.report.charts.depths_and_jobs import depths_and_jobs_chart
+from labctl.report.charts.latency_histograms import latency_histograms
 from labctl.report.charts.per_drive import drive_charts
 from labctl.report.charts.sweeps import sweep_charts
 from labctl.report.charts.theme import Chart, signed
@@ -155,9 +156,9 @@ def _part(
         figures.append(drawn(figure.chart))
         table = folder / f"{figures[-1].chart.name}.csv"
         written.append(write_atomically(table, figure.csv()))
-    jobs = depths_and_jobs_chart(summary)
-    along = (*sweep_charts(summary), *(() if jobs is None else (jobs,)), *drive_charts(summary))
-    sweeps = tuple(map(drawn, along))
+    along = [*sweep_charts(summary), latency_histograms(summary), depths_and_jobs_chart(summary)]
+    along += drive_charts(summary)
+    sweeps = tuple(drawn(chart) for chart in along if chart is not None)
     return Part(name, summary, tuple(figures), sweeps)
 
 

@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 
 from labctl.analysis.methods.consistency import Consistency, Floats, per_second
+from labctl.analysis.numbers import duration, prefixed, significant
 from labctl.analysis.results import PhaseResult
 from labctl.analysis.run.timeline import timeline
 from labctl.record.reader import RunRecord
@@ -23,7 +24,6 @@ from labctl.report.charts.theme import (
     log_y,
     plain,
 )
-from labctl.report.numbers import duration, prefixed, significant
 from labctl.report.review_charts.review_chart import AMBER, BLUE, HALF_WIDTH, Figure
 
 THIRD_WIDTH = 320

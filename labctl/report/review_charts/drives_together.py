@@ -6,12 +6,14 @@ What is drawn are the numbers of the charts that each run has of its own.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
+from labctl.analysis.numbers import latency_text, prefixed
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import top_legend
 from labctl.report.charts.theme import (
@@ -29,7 +31,6 @@ from labctl.report.charts.theme import (
     plain,
     triangles,
 )
-from labctl.report.numbers import latency_text, prefixed
 from labctl.report.panels import LARGE_BLOCK_BYTES, places_of
 from labctl.report.review_charts.review_chart import HALF_WIDTH, Figure
 
@@ -72,18 +73,33 @@ _BARS = {
 
 def drives_together(runs: Mapping[str, Sequence[Figure]]) -> tuple[Chart, ...]:
     """The charts of the methods that at least two drives have; ``runs``: the charts of each, by
-    the drive's name, which is that of its run in every legend."""
+    the drive's name, which is that of its run in every legend.
+
+    Figures belong together by method and title, which says the workload; those with one title in
+    the order of their runs. The number in a figure's name counts within its run only.
+    """
     drives = tuple(runs)
-    by_name: dict[str, dict[str, Figure]] = {}
+    found: dict[tuple[str, str, int], dict[str, Figure]] = {}
     for drive, figures in runs.items():
+        seen: Counter[tuple[str, str]] = Counter()
         for figure in figures:
-            by_name.setdefault(figure.chart.name, {})[drive] = figure
-    charts = (_chart(name, found, drives) for name, found in by_name.items() if len(found) > 1)
-    return tuple(chart for chart in charts if chart is not None)
+            key = re.sub(r"-\d+$", "", figure.chart.name), figure.chart.title
+            found.setdefault((*key, seen[key]), {})[drive] = figure
+            seen[key] += 1
+    charts: list[Chart] = []
+    numbers: Counter[str] = Counter()
+    for (method, title, _), of_drives in found.items():
+        if len(of_drives) > 1:
+            numbers[method] += 1
+            name = f"{method}-{numbers[method]}" if numbers[method] > 1 else method
+            chart = _chart(method, f"method-{name}", title, of_drives, drives)
+            charts += [] if chart is None else [chart]
+    return tuple(charts)
 
 
-def _chart(name: str, found: Mapping[str, Figure], drives: Sequence[str]) -> Chart | None:
-    method = re.sub(r"-\d+$", "", name)
+def _chart(
+    method: str, name: str, title: str, found: Mapping[str, Figure], drives: Sequence[str]
+) -> Chart | None:
     rows = [{**row, "drive": drive} for drive, figure in found.items() for row in figure.numbers]
     datasets = Datasets()
     if method in _CURVES:
@@ -92,11 +108,10 @@ def _chart(name: str, found: Mapping[str, Figure], drives: Sequence[str]) -> Cha
         parts = list(_bars(datasets, rows, _BARS[method], drives))
     else:
         return None
-    title = next(iter(found.values())).chart.title
     caption = "The same method on each drive."
     if any(_throttled(row) for row in rows):
         caption += " A red triangle marks where a drive throttled."
-    return finished(f"method-{name}", title, caption, joined(parts, 2), datasets) if parts else None
+    return finished(name, title, caption, joined(parts, 2), datasets) if parts else None
 
 
 def _throttled(row: Row) -> bool:

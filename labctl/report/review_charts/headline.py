@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labctl.analysis.methods.headline_averages import HeadlineAverage
+from labctl.analysis.numbers import estimate_columns
 from labctl.report.charts.theme import Datasets, finished
-from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import Figure, work_and_watts
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 
 from labctl.analysis.latency import latency_max_us, latency_mean_us
+from labctl.analysis.numbers import estimate_columns
 from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.number_table import Field, TableAxes, number_table
@@ -25,7 +26,6 @@ from labctl.report.charts.theme import (
     log_y,
     plain,
 )
-from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import Figure
 
 LEAST_SIZES, LEAST_SHARES = 3, 3

@@ -11,6 +11,7 @@ from typing import Any
 
 import altair as alt
 
+from labctl.analysis.numbers import estimate_columns, latency_text, prefixed, with_uncertainty
 from labctl.analysis.results import Estimate, PhaseResult
 from labctl.report.charts.theme import (
     GROUPED,
@@ -27,7 +28,6 @@ from labctl.report.charts.theme import (
     triangles,
 )
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import estimate_columns, latency_text, prefixed, with_uncertainty
 from labctl.report.panels import LARGE_BLOCK_BYTES
 
 BLUE, AMBER, GREEN = hues(("a", "b", "c"))

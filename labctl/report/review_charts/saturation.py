@@ -11,6 +11,7 @@ from typing import Any
 
 import altair as alt
 
+from labctl.analysis.numbers import estimate_columns
 from labctl.analysis.results import PhaseResult, RunSummary
 from labctl.analysis.steady_state.rule import WINDOW
 from labctl.record.reader import RunRecord
@@ -31,7 +32,6 @@ from labctl.report.charts.theme import (
     plain,
     triangles,
 )
-from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import (
     AMBER,
     BLUE,

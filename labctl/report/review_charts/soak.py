@@ -69,9 +69,8 @@ def soak_figure(record: RunRecord, summary: RunSummary, soak: Soak, name: str) -
     caption = f"{soak.label}, then cooling down. " + " ".join(
         f"{mark['what'].capitalize()} after {mark['t']:.0f} s." for mark in marks
     )
-    return Figure(
-        finished(name, "Thermal soak", caption.strip(), joined(parts, 1), datasets), numbers
-    )
+    title = f"Thermal soak, {soak.label}"
+    return Figure(finished(name, title, caption.strip(), joined(parts, 1), datasets), numbers)
 
 
 def _work(line: Timeline) -> Curve | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from labctl.analysis.numbers import estimate_columns
 from labctl.analysis.results import PhaseResult
 from labctl.record.phase import format_size
 from labctl.report.charts.small_multiples import throttle_words
 from labctl.report.charts.theme import finished
-from labctl.report.numbers import estimate_columns
 from labctl.report.review_charts.review_chart import Figure, quantity_charts, throttling_columns
 
 

@@ -19,9 +19,9 @@ from labctl.analysis.compare.gate import GateResult
 from labctl.analysis.compare.planning import MOST_REPEATS, RepeatsPlan
 from labctl.analysis.compare.points import QUANTITIES
 from labctl.analysis.compare.repeats import Basis
+from labctl.analysis.numbers import MINUS, NOTHING, prefixed, repeatable_text, significant
 from labctl.analysis.results import Estimate
 from labctl.report.csv_text import csv_text
-from labctl.report.numbers import MINUS, NOTHING, prefixed, repeatable_text, significant
 
 WIDTH = 80
 _GAP = 2

@@ -10,11 +10,10 @@ from rich.cells import cell_len
 from labctl.analysis.methods.frontier import FrontierAnswer
 from labctl.analysis.methods.method_results import MethodResults
 from labctl.analysis.methods.power_model import RailModel
+from labctl.analysis.methods.power_states import StateRow
 from labctl.analysis.methods.replays import KERNEL, Busy, ReplayResult
 from labctl.analysis.methods.soak import Recovery
-from labctl.analysis.results import Estimate
-from labctl.analysis.steady_state.tracking import SteadyReport
-from labctl.report.numbers import (
+from labctl.analysis.numbers import (
     NOTHING,
     prefixed,
     prefixed_with_uncertainty,
@@ -22,6 +21,8 @@ from labctl.report.numbers import (
     significant,
     with_uncertainty,
 )
+from labctl.analysis.results import Estimate
+from labctl.analysis.steady_state.tracking import SteadyReport
 from labctl.report.panels import LARGE_BLOCK_BYTES
 
 WIDTH = 80
@@ -211,10 +212,16 @@ def _iops(iops: Estimate) -> str:
 def _power_states(found: MethodResults) -> Iterator[str]:
     for one in found.power_states:
         yield (
-            f"{one.workload} in PS{one.power_state}: {prefixed(one.iops)} IOPS "
+            f"{one.workload}{_power(one)}: {prefixed(one.iops)} IOPS "
             f"({one.iops_part:.0%}), {with_uncertainty(one.watts)} W, "
             f"{prefixed_with_uncertainty(one.iops_per_watt)} IOPS/W"
         )
+
+
+def _power(row: StateRow) -> str:
+    state = "" if row.power_state is None else f" in PS{row.power_state}"
+    limit = row.power_limit_watts
+    return state if limit is None else f"{state}, at most {limit:g} W"
 
 
 def _conditioned(found: MethodResults) -> Iterator[str]:

@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from labctl.analysis.results import Mark, RunSummary
-from labctl.analysis.run.stretch import StretchResult
-from labctl.record.events import Outcome
-from labctl.report import key_figures
-from labctl.report.numbers import (
+from labctl.analysis.numbers import (
     duration,
     prefixed,
     significant,
@@ -19,6 +15,10 @@ from labctl.report.numbers import (
     value_only,
     with_uncertainty,
 )
+from labctl.analysis.results import Mark, RunSummary
+from labctl.analysis.run.stretch import StretchResult
+from labctl.record.events import Outcome
+from labctl.report import key_figures
 
 WIDTH = 80
 MOST_MARKS = 20

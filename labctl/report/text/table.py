@@ -11,13 +11,9 @@ from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from labctl.analysis import numbers
 from labctl.analysis.latency import latency_mean_us, latency_percentile_us
-from labctl.analysis.results import PhaseResult, RunSummary
-from labctl.analysis.run import drives
-from labctl.analysis.throttling.verdict import OPEN
-from labctl.record.events import Outcome
-from labctl.report import key_figures, numbers, slow_stretches
-from labctl.report.numbers import (
+from labctl.analysis.numbers import (
     NOTHING,
     duration,
     prefixed,
@@ -27,6 +23,11 @@ from labctl.report.numbers import (
     value_only,
     with_uncertainty,
 )
+from labctl.analysis.results import PhaseResult, RunSummary
+from labctl.analysis.run import drives
+from labctl.analysis.throttling.verdict import OPEN
+from labctl.record.events import Outcome
+from labctl.report import key_figures, slow_stretches
 from labctl.report.panels import Panel, panels
 from labctl.report.text.programs import mark_lines, program_lines
 
@@ -253,6 +254,8 @@ def _footnotes(summary: RunSummary, hidden: Sequence[str]) -> Iterator[Renderabl
         lines.append((f"{NOT_COMPLETED}  the phase did not complete", "red"))
     lines.extend((f"Mark {one.strip()}", "") for one in mark_lines(summary.marks, summary.begin_ns))
     lines.extend((f"{one}.", "" if one.reached else "yellow") for one in summary.steady_rounds)
+    if ended := key_figures.points_ended(summary):
+        lines.append((ended, ""))
     for item in slow_stretches.slow_stretches(summary.throttling):
         times = f" in {item.count} stretches, the first" if item.count > 1 else ""
         what = f"{item.cause.words}, {duration(item.seconds)}{times}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labctl.config.rig import Rig
-from labctl.errors import LabctlError, MissingPart
+from labctl.errors import LabctlError, MissingPart, RunFailed
 from labctl.installed import Extra, need
 from labctl.service.daemon import systemd
 from labctl.service.daemon.notices import Notices
@@ -59,6 +59,12 @@ class Daemon:
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT. Raises RigBusy when a rig is taken, HomeUnusable."""
         self.home.make()
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFailed(
+                f"{self.runs}: no folder for runs: {error.strerror or error}"
+            ) from error
         locks: list[RigLock] = []
         for rig in self.rigs:
             locks.append(await self._lock(rig, locks))

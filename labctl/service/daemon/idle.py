@@ -104,7 +104,10 @@ async def _record_one(
 
 
 async def _watch(clocks: ClockWatch, marks: MarkRequests, event: Callable[..., object]) -> None:
-    async for _ in clocks.samples(event):
+    try:
+        async for _ in clocks.samples(event):
+            marks.record(event)
+    finally:
         marks.record(event)
 
 
@@ -114,6 +117,7 @@ async def _until_one(*works: Coroutine[Any, Any, object], seconds: float) -> Non
     done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
         task.cancel()
+    await asyncio.wait(waiting)
     for task in done:
         task.result()
 

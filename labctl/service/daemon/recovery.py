@@ -15,7 +15,7 @@ from labctl.errors import JournalError, LabctlError
 from labctl.record.events import EventKind, Outcome
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import boot_id
-from labctl.service.data_dir import Home
+from labctl.service.data_dir import Home, run_directory
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import use_of
 from labctl.service.queue.job import Attempt, AttemptOutcome, Job, JobState
@@ -62,13 +62,13 @@ def run_of(job: Job, home: Home, rig: Rig, runs: Path) -> Path | None:
     """The run directory of a job's present attempt, if it has one by now."""
     last = job.last
     if last is not None and last.run is not None:
-        return runs / last.run
+        return run_directory(runs, last.run)
     use = use_of(home, rig)
     if use is None or use.job != job.id or last is None:
         return None
     same = use.process == ProcessIdentity(last.pid, last.pid_ticks, last.boot_id)
     path = Path(use.run)
-    return path if same and path.parent == runs and path.is_dir() else None
+    return path if same and path.parent in (runs, home.runs) and path.is_dir() else None
 
 
 def run_to_resume(job: Job, rig: Rig, runs: Path, report_line: ReportLine) -> Path | None:
@@ -83,7 +83,7 @@ def run_to_resume(job: Job, rig: Rig, runs: Path, report_line: ReportLine) -> Pa
             return None
         if attempt.run is not None:
             try:
-                record = RunRecord(runs / attempt.run)
+                record = RunRecord(run_directory(runs, attempt.run))
                 failed = record.end is not None and attempt.outcome is AttemptOutcome.FAILED
                 if failed or why_not(record):
                     return None

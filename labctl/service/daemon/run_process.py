@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from labctl.errors import NOT_NOW
 from labctl.service.data_dir import make_folder
 from labctl.service.locks.processes import ProcessIdentity, identity_of
 from labctl.service.locks.rig_lock import HANDED_DOWN_VARIABLE, JOB_VARIABLE, RigLock
@@ -31,6 +32,7 @@ _OUTCOMES = {
     1: AttemptOutcome.FAILED,
     2: AttemptOutcome.REFUSED,
     3: AttemptOutcome.ABORTED,
+    NOT_NOW: AttemptOutcome.FAILED,
 }
 """By the exit code of ``labctl run``; anything else is an interruption."""
 

@@ -10,11 +10,13 @@ import grp
 import os
 import pwd
 import re
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -36,6 +38,8 @@ SERIAL_PORTS = ("dialout", "uucp")
 exist would keep the service from starting."""
 USB_METER = re.compile(r"""["']USB\d*::""")
 VERIFY_WITHIN_S = 30.0
+MOST_LINKS = 40
+"""The kernel follows no more on the way to a file."""
 _OF_A_USER = (
     "Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "WatchdogSec", "KillMode",
     "TimeoutStopSec", "UMask", "NoNewPrivileges", "LockPersonality", "RestrictRealtime",
@@ -145,7 +149,7 @@ def install(of: ServiceOf, place: Place) -> tuple[Path, list[str]]:
     if of is ServiceOf.SYSTEM and os.geteuid() != 0:
         raise Refused(
             "a service of the system is installed by root: "
-            f"sudo {_quoted(place.command)} daemon --install-service system"
+            f"sudo {shlex.quote(str(place.command))} daemon --install-service system"
         )
     text = unit_text(of, place)
     if problems := problems_of(of, text):
@@ -159,7 +163,7 @@ def install(of: ServiceOf, place: Place) -> tuple[Path, list[str]]:
         file.chmod(0o644)
     except (OSError, UnicodeDecodeError) as error:
         raise LabctlError(f"cannot write {file}: {error}") from error
-    return file, _next_steps(of)
+    return file, _next_steps(of, place)
 
 
 def _folder(of: ServiceOf) -> Path:
@@ -169,7 +173,45 @@ def _folder(of: ServiceOf) -> Path:
     return Path(configuration) / "systemd" / "user"
 
 
-def _next_steps(of: ServiceOf) -> list[str]:
+def changeable(program: Path) -> Path | None:
+    """The file or folder through which somebody but root can replace a program: its own file, or
+    one of the folders that it and its links are in. None: root alone can."""
+    for one in reversed(list(_way_to(program))):
+        try:
+            found = one.lstat()
+        except OSError:
+            continue
+        # in a sticky folder nobody replaces what is another's (/tmp); a link has no mode
+        is_open = not (stat.S_ISLNK(found.st_mode) or found.st_mode & stat.S_ISVTX)
+        writable = found.st_mode if is_open else 0
+        of_group = writable & stat.S_IWGRP and found.st_gid != 0
+        if found.st_uid != 0 or of_group or writable & stat.S_IWOTH:
+            return one
+    return None
+
+
+def _way_to(path: Path) -> Iterator[Path]:
+    """Each folder and each link through which the kernel comes to a file, and the file
+    (path_resolution(7))."""
+    here, *left = path.absolute().parts
+    at, links = Path(here), 0
+    yield at
+    while left and links <= MOST_LINKS:
+        part, *left = left
+        if part == "..":
+            at = at.parent
+            continue
+        yield at / part
+        try:
+            target = (at / part).readlink()
+        except OSError:  # no link
+            at /= part
+            continue
+        links += 1
+        at, left = at / target.anchor, [*target.relative_to(target.anchor).parts, *left]
+
+
+def _next_steps(of: ServiceOf, place: Place) -> list[str]:
     if of is ServiceOf.USER:
         return [
             "systemctl --user daemon-reload",
@@ -177,6 +219,12 @@ def _next_steps(of: ServiceOf) -> list[str]:
             "loginctl enable-linger    # it goes on when you are not logged in",
         ]
     steps = []
+    programs = (place.command, Path(sys.executable), Path(__file__))
+    if open_to_others := next(filter(None, map(changeable, programs)), None):
+        steps.append(
+            f"# {open_to_others} can be changed by others than root, who then have the rights of "
+            "the service (drives to write, any file to read): install labctl as root elsewhere"
+        )
     try:
         pwd.getpwnam(ACCOUNT)
     except KeyError:

@@ -233,7 +233,6 @@ class Worker:
         return result
 
     def _arguments(self, job: Job, folder: Path, resumed: Path | None) -> list[str]:
-        make_folder(folder.parent)
         make_folder(folder)
         plan = folder / "plan.toml"
         write_private(plan, job.plan_text)
@@ -326,7 +325,7 @@ class Worker:
         while True:
             self.last_active_s = time.monotonic()
             try:
-                if run is not None and run.parent == self._context.runs:
+                if run is not None and run.parent in (self._context.runs, self._context.home.runs):
                     await asyncio.to_thread(self._queue.note, job.id, run=run.name)
                 blameless = self.stopping.is_set()
                 job = await asyncio.to_thread(

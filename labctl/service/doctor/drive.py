@@ -178,6 +178,13 @@ def check_power_state(
     except LabctlError as error:
         yield (trouble if wanted else warning)(DRIVE, str(error))
         return
+    limits = {phase.power_limit_watts for phase in phases} - {None}
+    if limits and not state.has_power_limit:
+        yield trouble(
+            DRIVE,
+            "it takes no power limit (NVMe 2.3, feature 23h)",
+            "leave power_limit_watts out of the plan, or sweep power_state",
+        )
     if now and not wanted:
         yield warning(
             DRIVE,

@@ -21,6 +21,7 @@ from labctl.capture.identity.sharing import shared_ports
 from labctl.config.estimate import estimate
 from labctl.config.plan import Plan
 from labctl.config.rig import Rig, smallest
+from labctl.config.site import site_store
 from labctl.errors import ConfigurationError, LabctlError
 from labctl.installed import Extra, need
 from labctl.record.drive_state import DriveState
@@ -29,7 +30,7 @@ from labctl.record.timebase import Timebase
 from labctl.service.doctor import disk, drive, host, meters
 from labctl.service.doctor.checks import Check, Level, ok, trouble, warning, worst
 from labctl.service.doctor.drive import check_leftovers
-from labctl.service.doctor.servers import check_influx, check_mqtt
+from labctl.service.doctor.servers import check_influx, check_mqtt, check_place
 from labctl.sinks.influxdb.settings import influx_settings
 from labctl.sinks.mqtt.settings import mqtt_settings
 
@@ -211,6 +212,8 @@ class _Examiner:
         if mqtt is not None:
             need(Extra.MQTT)
             sinks.append(check_mqtt(mqtt))
+        if (store := site_store()) is not None:
+            sinks.append(check_place(store))
 
         async def all_of(checks: AsyncIterable[Check]) -> list[Check]:
             return [check async for check in checks]

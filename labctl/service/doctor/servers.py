@@ -10,9 +10,15 @@ import stat
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
+from labctl.capture.host.daemon_thread import in_daemon_thread
+from labctl.errors import LabctlError
 from labctl.service.doctor.checks import Check, ok, warning
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.mqtt.settings import MqttSettings
+from labctl.store.address import StoreAddress
+from labctl.store.entries import MARKER, check_store
+from labctl.store.open_place import open_place
+from labctl.store.place import NoSuchObject
 
 ANSWER_S = 5.0
 
@@ -66,6 +72,27 @@ async def check_mqtt(settings: MqttSettings) -> AsyncIterator[Check]:
     else:
         wrong = publisher.trouble or f"no answer within {ANSWER_S:.0f} s"
         yield warning("mqtt", f"{settings.destination}: {wrong}", "a run is kept, and sent later")
+
+
+async def check_place(address: StoreAddress) -> AsyncIterator[Check]:
+    """Whether the store that runs are pushed into can be read, and is one, or may become one.
+
+    Needs the extra ``store`` for a bucket.
+    """
+
+    def ask() -> str:
+        place = open_place(address)
+        try:
+            place.get(MARKER)
+        except NoSuchObject:
+            return "can be read; the first run makes a store of it"
+        check_store(place)
+        return "can be read"
+
+    try:
+        yield ok("store", f"{address} {await in_daemon_thread(ask, 'store')}")
+    except LabctlError as error:
+        yield warning("store", str(error), "a run is kept, and pushed later with labctl push")
 
 
 def _open_to_others(subject: str, files: Mapping[str, str | None]) -> Iterator[Check]:

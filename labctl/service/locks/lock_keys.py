@@ -19,6 +19,7 @@ from labctl.capture.host.ssh import LOCAL
 from labctl.capture.identity.block_devices import BlockDevices, read_block_devices
 from labctl.config.rig import Rig
 from labctl.config.rig_file import Drive
+from labctl.toml_reading import is_there
 
 _NBD_PORT = 10809
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -116,7 +117,7 @@ def key_of_meter(address: str, guard: str = "") -> LockKey:
     ``guard`` counts where the address leads to no port of this machine now.
     """
     name = canonical_address(address)
-    there = name if "::" not in address and Path(name).exists() else guard
+    there = name if "::" not in address and is_there(Path(name)) else guard
     return LockKey(f"{_METER}{name}", f"meter {address}", there)
 
 

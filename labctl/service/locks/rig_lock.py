@@ -23,7 +23,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from labctl.config.rig import Rig
-from labctl.errors import LabctlError
+from labctl.errors import NOT_NOW, LabctlError
 from labctl.record.bounded_read import read_small
 from labctl.record.json_values import UNREADABLE
 from labctl.service.data_dir import Home, HomeUnusable, make_folder, write_private
@@ -45,7 +45,7 @@ _WAIT = "wait for its end, or stop it first"
 class RigBusy(LabctlError):
     """Another process uses the rig."""
 
-    exit_code = 2
+    exit_code = NOT_NOW
 
 
 class RigUse(BaseModel):
@@ -203,7 +203,6 @@ def _take(home: Home, key: LockKey, what: str, given: Iterable[int], instead: st
     ``given``: descriptors that may hold it already. ``instead``: what to do when a daemon has it.
     Raises RigBusy, HomeUnusable.
     """
-    make_folder(home.path)
     make_folder(home.rigs)
     path = _lock_file(home, key.name)
     given_lock = _already_open(path, given)

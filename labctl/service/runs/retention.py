@@ -21,9 +21,12 @@ from labctl.record.reader import RunRecord, find_runs
 from labctl.record.timebase import DAY_S, NS_PER_S
 from labctl.service.runs.last_written import last_written_ns
 from labctl.service.runs.parquet import export, exported
+from labctl.service.runs.stored_copy import check_stored, why_not_stored
 from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import INFLUXDB, influx_settings
 from labctl.sinks.mqtt.settings import MQTT, mqtt_settings
+from labctl.sinks.schema import SCHEMA_VERSION
+from labctl.store.place import Place
 
 PARQUET_DIR = "parquet"
 _DELETED_PREFIX = ".deleted-"
@@ -50,6 +53,13 @@ class Rule:
     """The oldest runs are deleted until the others take no more than this."""
     archive: Path | None = None
     """The folder for Parquet; a run is deleted only after its Parquet is there."""
+    store: Place | None = None
+    """The store that is the archive: a run is deleted only when it was verified there just now."""
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether it has no run exported or deleted."""
+        return (self.export_after_s, self.delete_after_s, self.budget_bytes) == (None, None, None)
 
     @property
     def writes_parquet(self) -> bool:
@@ -91,6 +101,8 @@ def decide(runs: Path, rule: Rule, now_s: float, jobs_need: frozenset[str]) -> l
             decisions.append(Decision(path, Step.KEEP, "", size))
             continue
         why_not = "a job goes on with it" if path.name in jobs_need else why_it_must_stay(path)
+        if not why_not and rule.store is not None and (over_budget or too_old):
+            why_not = _not_stored(path, rule.store)
         if why_not:
             decisions.append(Decision(path, Step.KEEP, why_not, size))
         elif over_budget or too_old:
@@ -118,6 +130,8 @@ def carry_out(decision: Decision, rule: Rule) -> None:
             if wanted and not exported(decision.run, target):
                 export(decision.run, target)
             if decision.step is Step.DELETE:
+                if rule.store is not None:
+                    check_stored(decision.run, rule.store)
                 delete(decision.run)
     except OSError as error:
         raise LabctlError(f"{decision.run}: {error.strerror or error}") from error
@@ -129,6 +143,13 @@ def why_it_must_stay(run: Path) -> str:
         return IT_IS_ON if is_held(run) else _why_needed(run)
     except OSError as error:
         return f"whether it is on is not known: {error}"
+
+
+def _not_stored(run: Path, store: Place) -> str:
+    try:
+        return why_not_stored(run, store)
+    except (LabctlError, OSError) as error:
+        return f"whether it is in the store is not known: {error}"
 
 
 def _why_needed(run: Path) -> str:
@@ -181,12 +202,12 @@ def _not_shipped(run: Path, record: RunRecord) -> str:
     text, name = (record.header.rig_text, str(run)) if rig is None else (rig.text, rig.path)
     influx, mqtt = influx_settings(text, name), mqtt_settings(text, name)
     size = (run / EVENTS_FILE).stat().st_size
-    wanted = []
+    wanted: list[tuple[str, str, int, int | None]] = []
     if influx is not None:
-        wanted.append((INFLUXDB, influx.destination, influx.bin_ns))
+        wanted.append((INFLUXDB, influx.destination, influx.bin_ns, SCHEMA_VERSION))
     if mqtt is not None:
-        wanted.append((MQTT, mqtt.destination, mqtt.bin_ns))
-    for sink, destination, bin_ns in wanted:
+        wanted.append((MQTT, mqtt.destination, mqtt.bin_ns, None))
+    for sink, destination, bin_ns, schema in wanted:
         if not (run / SINKS_DIR / f"{sink}.json").is_file():
             return f"{sink} has nothing of it yet: labctl ship {run}"
         try:
@@ -194,7 +215,7 @@ def _not_shipped(run: Path, record: RunRecord) -> str:
         except SinkBusy:
             return f"it is being sent to {sink}"
         try:
-            cursor, _ = file.load(destination, bin_ns)
+            cursor, _ = file.load(destination, bin_ns, schema)
         finally:
             file.close()
         if cursor.summarised != size:  # the summary is sent last

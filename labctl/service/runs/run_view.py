@@ -31,12 +31,15 @@ from labctl.record.events import Event, EventKind, Outcome
 from labctl.record.json_values import UNREADABLE, known
 from labctl.record.layout import CHANNELS_DIR, CLOCK_PAIR, HOST_INSTRUMENT, READING
 from labctl.record.phase import Phase, planned_s
+from labctl.record.point_end import PointState, point_state
 from labctl.record.reader import RunRecord
 from labctl.record.timebase import NS_PER_S, Anchor
 from labctl.service.runs.event_tail import EventTail
 from labctl.service.runs.run_clock import RunClock
 
 EVENTS_KEPT = 50
+OF_EACH_PHASE = (EventKind.CPU_TIMES, EventKind.SETTINGS_FOUND, EventKind.POINT_STATE)
+"""Kinds of events that come in every phase: not kept among the latest."""
 
 
 class RunView:
@@ -55,6 +58,7 @@ class RunView:
         self._tail = EventTail(run)
         self._phase: Phase | None = None
         self._begin_ns = 0
+        self._point: PointState | None = None
         self._statuses: dict[str, str] = {}
         instruments = {channel.name.partition(".")[0] for channel in self.header.channels}
         meters = instruments - {FIO_INSTRUMENT, HOST_INSTRUMENT}
@@ -75,6 +79,7 @@ class RunView:
             rates=self._rates(),
             instruments=dict(self._states),
             statuses=dict(self._statuses),
+            point=self._point,
         )
 
     @property
@@ -93,7 +98,7 @@ class RunView:
         return min((before_s + min(max(inside_s, 0.0), self._phase.planned_s)) / total_s, 1.0)
 
     def _apply(self, event: Event) -> None:
-        if event.kind not in (EventKind.CPU_TIMES, EventKind.SETTINGS_FOUND):  # of each phase
+        if event.kind not in OF_EACH_PHASE:
             self.events.append(event)
         data = event.data
         index = data.get("index")
@@ -101,6 +106,9 @@ class RunView:
             case EventKind.PHASE_STARTED:
                 if isinstance(index, int) and 0 <= index < len(self.header.phases):
                     self._phase, self._begin_ns = self.header.phases[index], event.t_ns
+                    self._point = None
+            case EventKind.POINT_STATE:
+                self._point = point_state(data)
             case EventKind.PHASE_ENDED:
                 if isinstance(index, int) and data.get("outcome") == Outcome.COMPLETED:
                     self._done.add(index)
@@ -150,13 +158,13 @@ class RunView:
         return recent(t_ns, np.ascontiguousarray(readings["v"]), interval_s)
 
     def _ahead_ns(self, file: Path, device_ns: int) -> int:
-        """How far the run's timebase is ahead of a device clock, by the last look at it. Without
+        """How far the run's timebase is ahead of a device clock, by its last clock sample. Without
         one, its last reading ``device_ns`` is of now."""
         clock = file.with_name(f"{file.name}.clock")
         with contextlib.suppress(OSError):
-            for look in _last(clock, CLOCK_PAIR, clock.stat().st_size, 1):
-                if int(look["device_ns"]) // EPOCH_NS == device_ns // EPOCH_NS:
-                    return int(look["host_ns"] - look["round_trip_ns"] // 2 - look["device_ns"])
+            for pair in _last(clock, CLOCK_PAIR, clock.stat().st_size, 1):
+                if int(pair["device_ns"]) // EPOCH_NS == device_ns // EPOCH_NS:
+                    return int(pair["host_ns"] - pair["round_trip_ns"] // 2 - pair["device_ns"])
         return self.now_ns() - device_ns
 
     def _rails(self) -> dict[str, LiveRail]:

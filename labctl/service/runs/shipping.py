@@ -10,20 +10,24 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labctl.analysis.numbers import duration, significant
+from labctl.capture.meters.live_values import View
 from labctl.errors import LabctlError
 from labctl.record.journal import is_held
 from labctl.record.reader import RunRecord
+from labctl.record.timebase import NS_PER_S
 from labctl.service.data_dir import find_home
 from labctl.service.queue.job import JobState
 from labctl.service.queue.store import Queue
 from labctl.service.runs.configured_sinks import SinkFactory
 from labctl.service.runs.run_clock import RunClock
-from labctl.sinks.schema import Point, rig_point
+from labctl.service.runs.run_view import RunView
+from labctl.sinks.schema import Point, Value, rig_point
 from labctl.sinks.sink import ReportLine
 
 if TYPE_CHECKING:
@@ -112,6 +116,7 @@ async def _to(
 
 async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
     clock = RunClock(follower.record.anchor)
+    view = RunView(follower.record.path)
     rig = follower.header.rig_name
     queue = await asyncio.to_thread(_queue)
     next_heartbeat_s = 0.0
@@ -124,7 +129,8 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
             next_heartbeat_s = now + HEARTBEAT_EVERY_S
             state = "running" if follower.header.phases else "idle"  # an idle record has no phases
             waiting = await asyncio.to_thread(_waiting, queue, rig)
-            await sink.heartbeat(_heartbeat(follower, clock.now_ns(), state, waiting, alive=True))
+            doing = _now_at_work(follower, view)
+            await sink.heartbeat(_heartbeat(follower, clock.now_ns(), state, waiting, doing))
         await sink.flush()
         if follower.ended:
             ended_at = ended_at or now
@@ -134,7 +140,8 @@ async def _live(follower: Follower, sink: Sink, over: asyncio.Event) -> None:
             async with asyncio.timeout(POLL_S):
                 await over.wait()
     waiting = await asyncio.to_thread(_waiting, queue, rig)
-    await sink.heartbeat(_heartbeat(follower, clock.now_ns(), "idle", waiting, alive=False))
+    await sink.heartbeat(_heartbeat(follower, clock.now_ns(), "idle", waiting))
+    await sink.drain()  # before results are computed, for which this loop stands still
 
 
 def _queue() -> Queue | None:
@@ -156,9 +163,13 @@ def _waiting(queue: Queue | None, rig: str) -> int | None:
 
 
 def _heartbeat(
-    follower: Follower, now_ns: int, state: str, waiting: int | None, *, alive: bool
+    follower: Follower,
+    now_ns: int,
+    state: str,
+    waiting: int | None,
+    at_work: Mapping[str, Value | None] | None = None,
 ) -> Point:
-    """A heartbeat of the rig."""
+    """A heartbeat of the rig; without ``at_work`` the last one before an orderly end."""
     return rig_point(
         follower.header.rig_name,
         now_ns,
@@ -166,8 +177,66 @@ def _heartbeat(
         queue_length=waiting,
         meters_ok=not follower.lost_instruments,
         journal_lag_s=follower.lag_s(),
-        alive=alive,
+        alive=at_work is not None,
+        at_work=at_work,
     )
+
+
+def _now_at_work(follower: Follower, run_view: RunView) -> dict[str, Value | None]:
+    """What the run does at this moment, as fields of a heartbeat."""
+    view = run_view.view()
+    left_ns = None if view.ends_ns is None else max(view.ends_ns - run_view.now_ns(), 0)
+    left_s = None if left_ns is None else left_ns / NS_PER_S
+    doing = at_work(view, follower.tags, follower.header.plan_name, left_s)
+    return doing | {"result_text": follower.result_text or None}
+
+
+def at_work(
+    view: View, tags: Mapping[str, str], plan: str, left_s: float | None
+) -> dict[str, Value | None]:
+    """Fields of a heartbeat: what a run does, of which these are the tags. ``left_s``: the seconds
+    until its planned end."""
+    known: dict[str, Value | None] = {
+        "run": tags["run"],
+        "drive": tags["drive"] or None,
+        "plan": plan or None,
+        "watts": view.watts,
+        "celsius": max(view.celsius.values(), default=None),
+        "left_s": left_s,
+    }
+    if view.phase is not None:
+        known |= {
+            "phase": view.phase.label,
+            "phase_number": view.phase.index + 1,
+            "phases": view.phases_total,
+            "qd": view.phase.queue_depth,
+        }
+    return known | {"load_text": _load_text(view), "progress_text": _progress_text(view, left_s)}
+
+
+def _progress_text(view: View, left_s: float | None) -> str:
+    """The number of the phase and the time left, in whole minutes from two on."""
+    parts = []
+    if view.phase is not None:
+        parts.append(f"{view.phase.index + 1}/{view.phases_total}")
+    if left_s is not None:
+        most = "" if view.phase is None or view.phase.until is None else "at most "
+        shown = duration(60 * round(left_s / 60) if left_s >= 120 else left_s)
+        parts.append(f"{most}{shown} left")
+    if view.point is not None and view.point.watts is not None:
+        parts.append(f"W ±{view.point.watts.u_pct:.2g} %")
+    return ", ".join(parts)
+
+
+def _load_text(view: View) -> str:
+    """Queue depth (or the phase without one), watts and degrees, as far as they are known."""
+    phase, celsius = view.phase, max(view.celsius.values(), default=None)
+    parts = (
+        "" if phase is None else f"QD{phase.queue_depth}" if phase.queue_depth else phase.label,
+        "" if view.watts is None else f"{significant(view.watts, 3)} W",
+        "" if celsius is None else f"{celsius:.0f} °C",
+    )
+    return " ".join(filter(None, parts))
 
 
 class LiveShipping:

@@ -42,6 +42,7 @@ class RemoteRig:
     name: str
     online: bool = False
     state: dict[str, Any] = field(default_factory=dict)
+    last_run: dict[str, Any] = field(default_factory=dict)
     heartbeat: dict[str, Any] = field(default_factory=dict)
     phase: dict[str, Any] = field(default_factory=dict)
     power: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
@@ -63,6 +64,37 @@ class RemoteRig:
     def waiting(self) -> int:
         """How many jobs wait for it."""
         return _integer(self.heartbeat, "queue_length")
+
+    @property
+    def heartbeat_ns(self) -> int:
+        """When it sent its last heartbeat, ns since the epoch by its own clock; 0: never."""
+        return _integer(self.heartbeat, "t_ns")
+
+    def now(self, name: str) -> float | None:
+        """A number of its last heartbeat."""
+        return _number(self.heartbeat, name)
+
+    @property
+    def heard_now(self) -> bool:
+        """Whether live values of it have just come, whatever its clock says."""
+        return bool(_fresh(self.power) or _fresh(self.temperature))
+
+    @property
+    def last_outcome(self) -> tuple[str, str]:
+        """How its last run ended, and why so; empty where that is not known."""
+        known = self.last_run or self.state  # before labctl had a topic for it
+        return str(known.get("outcome") or ""), str(known.get("reason") or "")
+
+    @property
+    def phase_number(self) -> tuple[int, int] | None:
+        """The number of its phase, counted from 1, and of how many; None where that is unknown."""
+        phases = _integer(self.phase, "phases")
+        return (_integer(self.phase, "index") + 1, phases) if phases else None
+
+    @property
+    def last_run_ended_ns(self) -> int:
+        """When its last run ended, ns since the epoch; 0: not known."""
+        return _integer(self.last_run or self.state, "t_ns")
 
     def view(self) -> View:
         """The values as for a run on this machine, as far as the topics carry them."""
@@ -120,12 +152,20 @@ class RemoteRigs:
     def __init__(self, prefix: str) -> None:
         self._prefix = f"{prefix}/"
         self._rigs: dict[str, RemoteRig] = {}
+        self._left_out = False
         self._lock = threading.Lock()
 
     def rigs(self) -> list[RemoteRig]:
         """Every rig that has sent a message, sorted by name, as it is now."""
         with self._lock:
             return [self._rigs[name].copy() for name in sorted(self._rigs)]
+
+    @property
+    def problem(self) -> str:
+        """That there are more rigs than are kept, in words; empty where there are not."""
+        if not self._left_out:
+            return ""
+        return f"more than {MOST_RIGS} rigs: those beyond are left out, whatever their state"
 
     def take(self, topic: str, content: bytes) -> None:
         """Take a message; one that no rig would publish is ignored."""
@@ -135,6 +175,7 @@ class RemoteRigs:
         kind, _, name = path.partition("/")
         with self._lock:
             if level not in self._rigs and len(self._rigs) >= MOST_RIGS:
+                self._left_out = True
                 return
             rig = self._rigs.setdefault(level, RemoteRig(printable(unquote(level))))
             if kind == "availability":
@@ -208,6 +249,8 @@ def _update(rig: RemoteRig, kind: str, name: str, fields: dict[str, Any]) -> Non
     match kind:
         case "state":
             rig.state = fields
+        case "last_run":
+            rig.last_run = fields
         case "heartbeat":
             rig.heartbeat = fields
         case "phase":

@@ -13,7 +13,7 @@ from labctl.capture.meters.live_values import View
 from labctl.errors import JournalError
 from labctl.record.bounded_read import read_small
 from labctl.record.json_values import UNREADABLE
-from labctl.service.data_dir import Home, find_home
+from labctl.service.data_dir import Home
 from labctl.service.locks.processes import ProcessIdentity
 from labctl.service.locks.rig_lock import RigUse, rigs_in_use
 from labctl.service.queue.job import Job, JobState
@@ -135,12 +135,3 @@ def daemon_info(home: Home) -> DaemonInfo | None:
         return DaemonInfo(process.pid, process.alive, since_s, runs, tuple(map(str, data["rigs"])))
     except (OSError, *UNREADABLE):
         return None
-
-
-def runs_root(runs: Path | None) -> Path:
-    """Where the daemon's runs are."""
-    if runs is not None:
-        return runs
-    home = find_home()
-    daemon = daemon_info(home)
-    return daemon.runs if daemon is not None else home.runs

@@ -12,6 +12,7 @@ from labctl.record.bounded_read import read_small
 from labctl.record.events import Outcome
 from labctl.record.json_values import UNREADABLE, known, parse_json
 from labctl.record.phase import Phase
+from labctl.service.data_dir import run_directory
 from labctl.service.queue.job import AttemptOutcome, Job, JobState
 
 SUMMARY_FILE = "summary.json"
@@ -133,10 +134,11 @@ def _report(job: Job, runs: Path) -> JobReport:
         why = f" (the first: {first.reason.splitlines()[0]})" if first is not None else ""
         look_at.append(f"it took {len(job.attempts)} attempts{why}: labctl queue show {job.id}")
     if last.run is not None:
+        path = run_directory(runs, last.run)
         try:
-            report |= _found(_summary(runs / last.run), look_at)
+            report |= _found(_summary(path), look_at)
         except (OSError, *UNREADABLE):
-            look_at.append(f"it has no usable summary: labctl report {runs / last.run}")
+            look_at.append(f"it has no usable summary: labctl report {path}")
     return JobReport(**report, look_at=tuple(look_at))
 
 

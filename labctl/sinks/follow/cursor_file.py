@@ -56,8 +56,11 @@ class CursorFile:
                 f"{run}: another labctl is sending it to {name} right now; it goes on by itself"
             ) from None
 
-    def load(self, destination: str, bin_ns: int) -> tuple[Cursor, str]:
-        """The cursor to continue from, and a sentence why it is the beginning; else empty."""
+    def load(self, destination: str, bin_ns: int, schema: int | None = None) -> tuple[Cursor, str]:
+        """The cursor to continue from, and a sentence why it is the beginning; else empty.
+
+        ``schema``: what was sent in another one is sent again; None: it is not.
+        """
         fresh = Cursor(destination=destination, bin_ns=bin_ns)
         try:
             found = Cursor.from_json(read_small(self._path, MOST_CURSOR_BYTES))
@@ -69,6 +72,8 @@ class CursorFile:
             return fresh, f"it was sent to {found.destination} before: starting from the beginning"
         if found.bin_ns != bin_ns:
             return fresh, "it was sent in other bins before: starting from the beginning"
+        if schema not in (None, found.schema):
+            return fresh, "it was sent in another schema before: starting from the beginning"
         return found, ""
 
     def keep(self, cursor: Cursor) -> None:

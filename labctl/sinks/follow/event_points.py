@@ -30,7 +30,12 @@ _SEVERITIES: dict[str, str] = {
     EventKind.RUN_RESUMED: WARNING,
     EventKind.NOT_RESTORED: ERROR,
 }
-NOT_SHOWN = (EventKind.DRIVE_POWER, EventKind.CPU_TIMES, EventKind.SETTINGS_FOUND)
+NOT_SHOWN = (
+    EventKind.DRIVE_POWER,
+    EventKind.CPU_TIMES,
+    EventKind.SETTINGS_FOUND,
+    EventKind.POINT_STATE,
+)
 """Readings among the events: for the analysis, not for a line in a chart."""
 _BAD_WORDS: dict[str, str] = {
     Outcome.FAILED: ERROR,
@@ -152,11 +157,12 @@ def _drive_name(data: Mapping[str, Any]) -> str:
     return f" {data['drive']}" if data.get("drive") else ""
 
 
-def throttle_point(interval: ThrottleInterval, tags: Mapping[str, str]) -> Point:
-    """A throttle interval, at its begin."""
+def throttle_point(interval: ThrottleInterval, label: str, tags: Mapping[str, str]) -> Point:
+    """A throttle interval, at its begin, in the phase with this label."""
     fields: dict[str, Value] = {
         "title": _THROTTLE_TITLES.get(interval.cause, interval.cause.words),
         "text": interval.evidence,
+        "phase": label,
         "duration_s": interval.duration_s,
         "end_ms": interval.end_ns // NS_PER_MS,
     }

@@ -31,7 +31,12 @@ from labctl.sinks.follow.bins import BinStream, RailStream, TemperatureStream
 from labctl.sinks.follow.ended_phase import ended_phase
 from labctl.sinks.follow.event_points import NOT_SHOWN, event_point, throttle_point, withdrawn_point
 from labctl.sinks.follow.growing_channel import GrowingChannel
-from labctl.sinks.follow.phase_points import result_point, started_point
+from labctl.sinks.follow.phase_points import (
+    compared_point,
+    result_point,
+    result_text,
+    started_point,
+)
 from labctl.sinks.schema import SCHEMA, Point, PointSeries, drive_tags, run_tags
 from labctl.sinks.sink import Slice, StoredPoints
 
@@ -78,6 +83,8 @@ class Follower:
         self.lost_instruments: set[str] = set()
         self.problem = ""
         """Why the run could not be summarised, in words."""
+        self.result_text = ""
+        """The last point that was measured while the run was followed, in words."""
         self._cursor = cursor
         self._phases = {phase.index: phase for phase in self.header.phases}
         self._phase_events: list[Event] = []
@@ -312,7 +319,10 @@ class Follower:
         for drive, result in results.items():
             t_ns = self._started_ns().get(index, result.begin_ns)
             tags = self._tags_of(drive)
-            yield result_point(result, t_ns, tags, part=bool(drive), running=True)
+            point = result_point(result, t_ns, tags, part=bool(drive), running=True)
+            if not drive:
+                self.result_text = result_text(result, point) or self.result_text
+            yield point
         points = [self._throttle_point(interval) for interval in throttling]
         sent = {*self._cursor.throttling, *map(_identity, points)}
         self._cursor = replace(self._cursor, throttling=tuple(sorted(sent)))
@@ -334,16 +344,14 @@ class Follower:
             self.problem = f"the run cannot be summarised: {type(error).__name__}: {error}"
             return None
         started = self._started_ns()
-        phases = [
-            result_point(
-                result,
-                started.get(result.phase.index, result.begin_ns),
-                self._tags_of(drive),
-                part=bool(drive),
-            )
-            for drive, one in {"": summary, **summary.drives}.items()
-            for result in one.phases
-        ]
+        phases, compared = [], list[Point]()
+        for drive, one in {"": summary, **summary.drives}.items():
+            tags = self._tags_of(drive)
+            for result in one.phases:
+                t_ns = started.get(result.phase.index, result.begin_ns)
+                phases.append(result_point(result, t_ns, tags, part=bool(drive)))
+                point = compared_point(result, t_ns, tags, part=bool(drive))
+                compared += [point] if point else []
         with_result = {point.t_ns for point in phases}
         for event in self._phase_events:
             if event.kind == EventKind.PHASE_STARTED and event.t_ns not in with_result:
@@ -353,16 +361,22 @@ class Follower:
         marked = (withdrawn_point(*sent, self.tags) for sent in withdrawn)
         self._cursor = replace(self._cursor, summarised=size, throttling=())
         times = [point.t_ns for point in phases]
-        replaces = (
-            StoredPoints("phase", self.tags["run"], min(times), max(times)) if times else None
+        replaces = tuple(
+            StoredPoints(measurement, self.tags["run"], min(times), max(times))
+            for measurement in ("phase", "point")
+            if times
         )
-        return Slice((*phases, *true, *marked), (), self._cursor, replaces=replaces)
+        points = (*phases, *compared, *true, *marked)
+        return Slice(points, (), self._cursor, replaces=replaces)
 
     def _throttle_point(self, interval: ThrottleInterval) -> Point:
         """Two drives may slow down at the same time: the point of the one that the rig names later
         is a nanosecond later, or it would replace the other's."""
         later = [*self._drive_tags].index(interval.drive) if interval.drive else 0
-        return throttle_point(replace(interval, begin_ns=interval.begin_ns + later), self.tags)
+        label = self._phases[interval.phase_index].label
+        return throttle_point(
+            replace(interval, begin_ns=interval.begin_ns + later), label, self.tags
+        )
 
 
 def _identity(point: Point) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from labctl.sinks.follow.cursor_file import SINKS_DIR, CursorFile
 from labctl.sinks.influxdb.line_protocol import line, lines
 from labctl.sinks.influxdb.settings import InfluxSettings
 from labctl.sinks.influxdb.writer import InfluxWriter, WritePace
-from labctl.sinks.schema import Point
+from labctl.sinks.schema import SCHEMA_VERSION, Point
 from labctl.sinks.sink import ReportLine, SinkReport, Slice
 
 BATCH_LINES = 5_000
@@ -77,7 +77,9 @@ class InfluxSink:
             if self._from_start:
                 self._rejects.unlink(missing_ok=True)
             else:
-                self._cursor, why = self._file.load(self._settings.destination, self._bin_ns)
+                self._cursor, why = self._file.load(
+                    self._settings.destination, self._bin_ns, SCHEMA_VERSION
+                )
                 if why:
                     self._report_line(why)
             await self._writer.__aenter__()
@@ -97,9 +99,16 @@ class InfluxSink:
 
     async def put(self, part: Slice) -> None:
         """Take a slice; waits while ``IN_FLIGHT`` batches are under way."""
-        if part.replaces is not None:
+        if part.replaces:
             await self._wait_until_stored()
-            await self._writer.remove(part.replaces)
+        for stored in part.replaces:
+            why = await self._writer.remove(stored)
+            if why:
+                self._report_line(
+                    f"InfluxDB {self._settings.destination} removes nothing ({why}): what the "
+                    f"whole run {stored.run} withdrew of its {stored.measurement}s stays stored"
+                )
+                break
         self._buffer_live |= part.live
         self._buffer += [text for text in map(line, part.points) if text is not None]
         await self._send_full()
@@ -117,9 +126,11 @@ class InfluxSink:
             await self._send(batch, cursor)
 
     async def heartbeat(self, point: Point) -> None:
-        """Send a heartbeat, unless the server is busy or away: it is of no use later."""
-        text = line(point)
-        if text is not None and not self._places.locked() and not self._writer.trouble:
+        """Send a heartbeat, unless the server is busy or away: it is of no use later. But for the
+        last one: without it a rig that ended in order is silent."""
+        text, last = line(point), point.fields.get("alive") == 0
+        ready = not self._places.locked() and not self._writer.trouble
+        if text is not None and (ready or last):
             self._buffer.append(text)
 
     async def flush(self) -> None:

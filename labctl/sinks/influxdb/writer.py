@@ -31,6 +31,7 @@ from influxdb_client.client.influxdb_client_async import InfluxDBClientAsync
 from influxdb_client.rest import ApiException
 
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
+from labctl.sinks.schema import SCHEMA
 from labctl.sinks.sink import ReportLine, StoredPoints
 
 LONGEST_ANSWER = 8 * 1024
@@ -47,7 +48,6 @@ _LINE_TROUBLE = re.compile(
 """What the servers say of a line (``models/points.go`` and ``tsdb`` of InfluxDB 1 and 2; 3 says
 "line protocol")."""
 _PLAIN_NAME = re.compile(r"[\w.+-]+")
-"""Needs no quoting in a predicate or a statement."""
 
 _DROPPED = re.compile(r"\bdropped[= ](\d+)")
 
@@ -166,14 +166,16 @@ class InfluxWriter:
         taken = answer.verdict in (_Verdict.LINES, _Verdict.STORED)
         return "" if taken else answer.reason
 
-    async def remove(self, points: StoredPoints) -> None:
-        """Return when the points are removed, or when the server cannot remove points (3 Core; a
-        token that may only write), which is reported.
+    async def remove(self, points: StoredPoints) -> str:
+        """Return when the points are removed: empty, or why the server removes none (3 Core; a
+        token that may only write).
 
-        2.x has an address for it, 1.x a statement of InfluxQL.
+        2.x has an address for it, 1.x a statement of InfluxQL. What is of neither a measurement
+        nor a run is not removed.
         """
-        if not _PLAIN_NAME.fullmatch(points.run):
-            return  # of a record from elsewhere; names that labctl gives are plain
+        named = [name for name in (points.measurement, points.run) if name is not None]
+        if not named or not all(map(is_plain, named)):
+            return ""  # of a record from elsewhere; names that labctl gives are plain
         answer = await self._until_answered(
             functools.partial(self._remove_as_2, points), refusal_is_final=True
         )
@@ -181,11 +183,7 @@ class InfluxWriter:
             answer = await self._until_answered(
                 functools.partial(self._remove_as_1, points), refusal_is_final=True
             )
-        if answer.verdict is not _Verdict.STORED:
-            self._report_line(
-                f"InfluxDB {self._settings.destination} removes nothing ({answer.reason}): what "
-                f"the whole run {points.run} withdrew of its {points.measurement}s stays stored"
-            )
+        return "" if answer.verdict is _Verdict.STORED else answer.reason
 
     async def _write(self, body: bytes) -> bool:
         writer = self._client.write_api()
@@ -196,14 +194,21 @@ class InfluxWriter:
             np.datetime64(t_ns, "ns").astype(str) + "Z"
             for t_ns in (points.first_ns, points.last_ns)
         )
-        predicate = f'_measurement="{points.measurement}" AND run="{points.run}"'
+        parts = {"_measurement": points.measurement, "run": points.run}
+        predicate = " AND ".join(
+            f'{name}="{value}"' for name, value in parts.items() if value is not None
+        )
         delete = self._client.delete_api().delete
         return bool(await delete(first, last, predicate, self._settings.bucket, self._settings.org))
 
     async def _remove_as_1(self, points: StoredPoints) -> bool:
-        statement = (
-            f'DELETE FROM "{points.measurement}" WHERE "run" = \'{points.run}\' '
-            f"AND time >= {points.first_ns} AND time <= {points.last_ns}"
+        # each named: a statement about all fails where one has a field of the tag's name
+        every = [name for name, one in SCHEMA.items() if "run" in one.tags]
+        of_run = "" if points.run is None else f"\"run\" = '{points.run}' AND "
+        statement = "; ".join(
+            f'DELETE FROM "{name}" WHERE {of_run}'
+            f"time >= {points.first_ns} AND time <= {points.last_ns}"
+            for name in ([points.measurement] if points.measurement else every)
         )
         answer = await self._client.api_client.call_api(
             "/query",
@@ -212,8 +217,9 @@ class InfluxWriter:
             response_type="object",
             _return_http_data_only=True,
         )
-        # 1.x says what went wrong in a good answer
-        return isinstance(answer, dict) and "error" not in json.dumps(answer.get("results"))
+        # 1.x says what went wrong in a good answer; who has rows for it did something else
+        told = json.dumps(answer.get("results")) if isinstance(answer, dict) else "error"
+        return '"error"' not in told and '"series"' not in told
 
     async def _until_answered(
         self, ask: Callable[[], Awaitable[bool]], *, refusal_is_final: bool = False
@@ -332,6 +338,11 @@ class InfluxWriter:
                 f"InfluxDB {self._settings.destination} will not take some lines, they are in "
                 f"{self._rejects}: {_shortened(reason)}"
             )
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name needs no quoting in a predicate or a statement."""
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def _all_dropped(answer: _Answer, count: int) -> bool:

@@ -23,8 +23,6 @@ from labctl.sinks.schema import Point, PointSeries, drive_tags, run_tags
 NAMED_BY: Mapping[str, str] = {"power": "rail", "temperature": "sensor", "io": "op"}
 """The tag that names a series of a measurement."""
 
-_NUMBERS_IN_TAGS = ("queue_depth", "jobs", "read_pct", "power_state")
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -88,6 +86,11 @@ class RigMessages:
         values = {"state": state, "plan": self._plan, "outcome": outcome, "reason": reason}
         return self._message("state", t_ns, values)
 
+    def last_run(self, t_ns: int, outcome: str | None, reason: str | None) -> Message:
+        """How the run ended."""
+        values = {"plan": self._plan, "outcome": outcome, "reason": reason}
+        return self._message("last_run", t_ns, values)
+
     def heartbeat(self, point: Point) -> Message:
         """A heartbeat."""
         known = TOPICS["heartbeat"].fields
@@ -144,10 +147,10 @@ class RigMessages:
         return Message(topic_name(self.base, kind, *names), content, topic.qos, topic.retained)
 
     def _of_phase(self, point: Point) -> dict[str, object]:
-        tags = {name: value for name, value in point.tags.items() if name not in self._tags}
-        numbers = {name: int(tags.pop(name)) for name in _NUMBERS_IN_TAGS if name in tags}
         fields = {name: value for name, value in point.fields.items() if name not in DATABASE_ONLY}
-        return {**fields, **tags, **numbers, "phases": self._phases}
+        if "jobs" in fields:  # fio has a queue; an idle phase has none
+            fields["queue_depth"] = point.fields["qd"]
+        return {**fields, "phases": self._phases}
 
     def _identity(self, *parts: object) -> str:
         text = json.dumps([self._tags["rig"], self._tags["run"], *parts])

@@ -78,7 +78,7 @@ class MqttSink:
         self._shown_ns: dict[str, int] = {}
         self._state: tuple[str, str | None] | None = None
         self._phase: Point | None = None
-        self._retained_state: bytes | None = None
+        self._retained: dict[str, bytes] = {}
         self._replay_events(record)
 
     @property
@@ -152,6 +152,8 @@ class MqttSink:
                 yield self._messages.event(point)
                 if self._live:
                     self._follow(point.tags["kind"], point.t_ns)
+            elif point.measurement != "phase":
+                continue  # for queries of a database
             elif "outcome" in point.fields:
                 yield self._messages.result(point)
             elif self._messages.is_of_all(point.tags):
@@ -177,11 +179,18 @@ class MqttSink:
             self._state = (state, outcome)
             self._show(t_ns, self._messages.state(t_ns, state, outcome, reason))
 
+    def _show_last_run(self, t_ns: int) -> None:
+        """Publish how the run ended. A record of meters while nothing ran is no run."""
+        if self._header.phases:
+            outcome = _outcome(RunRecord(self._run).end)
+            self._show(t_ns, self._messages.last_run(t_ns, *outcome))
+
     def _follow(self, kind: str, t_ns: int) -> None:
         if kind in (EventKind.RUN_STARTED, EventKind.RUN_RESUMED):
-            self._show_state(t_ns, RUNNING)
+            self._show_state(t_ns, RUNNING if self._header.phases else IDLE)
         elif kind == EventKind.RUN_ENDED:
             self._show_state(t_ns, IDLE)
+            self._show_last_run(t_ns)
         if kind in (EventKind.RUN_ENDED, EventKind.PHASE_ENDED):
             self._show_phase(t_ns, active=False)
 
@@ -204,26 +213,36 @@ class MqttSink:
 
     async def _read_state(self, client: aiomqtt.Client) -> None:
         """Read the retained state: it arrives before the acknowledgement of ``unsubscribe``."""
-        topic = self._state_topic()
-        self._retained_state = None
-        await client.subscribe(topic, qos=0)
-        await client.unsubscribe(topic)
+        self._retained.clear()
+        for kind in ("state", "last_run"):
+            topic = topic_name(self._messages.base, kind)
+            await client.subscribe(topic, qos=0)
+            await client.unsubscribe(topic)
 
     def _on_message(self, topic: str, content: bytes) -> None:
-        if topic == self._state_topic():
-            self._retained_state = content
-
-    def _state_topic(self) -> str:
-        return topic_name(self._messages.base, "state")
+        self._retained[topic.rpartition("/")[2]] = content
 
     def _correct_retained(self) -> None:
         """Replace the retained state of this run's rig, unless a later run published it."""
         end = RunRecord(self._run).end
-        if end is None or _is_of_another_run(self._retained_state, self._header.run_id, end.t_ns):
+        if end is None:
+            return
+        if not self._is_of_a_later_run("last_run", end):
+            self._show_last_run(end.t_ns)
+        if self._is_of_a_later_run("state", end):
             return
         self._show_state(end.t_ns, IDLE)
         self._show_phase(end.t_ns, active=False)
         self._publisher.show(self._messages.availability.offline)
+
+    def _is_of_a_later_run(self, kind: str, end: Event) -> bool:
+        """Whether a retained message is of a run later than this, which ended then."""
+        try:
+            found = json.loads(self._retained.get(kind, b"{}"))
+            of_another = found.get("run", self._header.run_id) != self._header.run_id
+            return of_another and int(found.get("t_ns", 0)) > end.t_ns
+        except UNREADABLE:
+            return False
 
     def _move_cursor(self) -> None:
         assert self._file is not None
@@ -235,12 +254,3 @@ def _outcome(end: Event | None) -> tuple[str | None, str | None]:
     if end is None:
         return None, None
     return str(end.data.get("outcome") or ""), str(end.data.get("reason") or "")
-
-
-def _is_of_another_run(found: bytes | None, run: str, ended_ns: int) -> bool:
-    """Whether a retained state was published by a run later than the one that ended then."""
-    try:
-        state = json.loads(found or b"{}")
-        return state.get("run", run) != run and int(state.get("t_ns", 0)) > ended_ns
-    except UNREADABLE:
-        return False

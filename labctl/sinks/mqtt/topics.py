@@ -60,6 +60,9 @@ _RIG: Mapping[str, type] = {
     "queue_length": int,
     "meters_ok": bool,
     "journal_lag_s": float,
+    "watts": float,
+    "celsius": float,
+    "result_text": str,
 }
 _PHASE: Mapping[str, type] = {
     "index": int,
@@ -73,9 +76,10 @@ _PHASE: Mapping[str, type] = {
     "jobs": int,
     "read_pct": int,
     "power_state": int,
+    "power_limit_watts": float,
 }
-DATABASE_ONLY = ("qd", "run_part")
-"""Fields of a phase for database queries; a message has them under another name."""
+DATABASE_ONLY = ("qd", "throttling_why", "watts_text", "bar_label", "bar_text")
+"""Fields of a phase for queries and screens; a message has what they are made of."""
 
 _RESULT = {name: kind for name, kind in _of("phase").items() if name not in DATABASE_ONLY}
 _RESULT_FAMILIES = {name: _TYPES[kind] for name, kind in SCHEMA["phase"].families.items()}
@@ -87,6 +91,12 @@ TOPICS: Mapping[str, Topic] = {
         qos=1,
         retained=True,
         fields={**_COMMON, "state": str, "plan": str, "outcome": str, "reason": str},
+    ),
+    "last_run": Topic(
+        "last_run",
+        qos=1,
+        retained=True,
+        fields={**_COMMON, "plan": str, "outcome": str, "reason": str},
     ),
     "heartbeat": Topic("heartbeat", qos=0, retained=True, fields={**_COMMON, **_RIG}),
     "phase": Topic("phase", qos=1, retained=True, fields={**_COMMON, "active": bool, **_PHASE}),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -20,6 +21,40 @@ def test_the_help_of_the_table_is_that_of_the_command(name: str) -> None:
     group = typer.main.get_command(app)
     command = group.get_command(None, name)  # type: ignore[attr-defined]
     assert command.help.splitlines()[0] == COMMANDS[name].help
+
+
+def test_the_help_of_every_command_is_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    group: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        command = group.get_command(None, name)
+        for word, one in [("", command), *getattr(command, "commands", {}).items()]:
+            context = typer.Context(one, info_name=f"labctl {name} {word}", terminal_width=80)
+            lines = one.get_help(context).splitlines()
+            assert len(lines) <= 50 and all(len(line) <= 80 for line in lines), (name, word)
+
+
+def test_whoever_reads_the_output_may_stop_reading() -> None:
+    line = f"set -o pipefail; '{sys.executable}' -m labctl.cli.main help | true"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1) and done.stderr == ""  # 1: the library saw it first
+
+
+def test_an_error_is_told_and_its_exit_code_kept_where_nobody_reads_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is printed waits for the end
+    rig = tmp_path / "broken.toml"
+    rig.write_text('name = "broken"\nnonsense = 1\n')
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "labctl.cli.main", "check", rig, "--json"],
+            stdout=output, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == labctl("check", rig).stderr and "nonsense" in done.stderr
 
 
 def test_help_imports_no_command() -> None:
@@ -60,6 +95,19 @@ def test_a_dry_run_does_not_ask_the_machine_of_the_drive(tmp_path: Path) -> None
     done = labctl("run", rig, "demo", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0 and "phases" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == [rig]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("runs", "--json", ""), "the word behind --json of the command line is empty"),
+        (("runs", "--runs="), "--runs of the command line is empty"),
+        (("report", ""), "a word of the command line is empty"),
+    ],
+)
+def test_an_empty_word_is_said_by_its_place(words: tuple[str, ...], said: str) -> None:
+    done = labctl(*words)
+    assert done.returncode == 2 and f"labctl: {said}" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from labctl.config.rig import load_rig
+from labctl.errors import NOT_NOW
 from labctl.service.data_dir import Home
 from labctl.service.locks.rig_lock import RigLock, holding_meter
 from tests.forked_labctl import labctl
@@ -34,18 +35,21 @@ def rig(tmp_path: Path) -> Path:
     return file
 
 
-def said(command: str, rig: Path, home: Path) -> str:
+def said(command: str, rig: Path, home: Path, code: int = 2) -> str:
     words = [str(rig) if word == "RIG" else word for word in command.split()]
     done = labctl(*words, cwd=rig.parent, env={**os.environ, "LABCTL_HOME": str(home)})
-    assert done.returncode == 2, (command, done.stdout, done.stderr)
+    assert done.returncode == code, (command, done.stdout, done.stderr)
     return done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_rig_in_use_is_refused_by_name(command: str, rig: Path, tmp_path: Path) -> None:
     lock = RigLock.take(Home(tmp_path / "home"), load_rig(rig), "labctl run")
-    assert f"labctl run (pid {os.getpid()})" in said(command, rig, tmp_path / "home")
-    assert "in use by a labctl of another user" in said(command, rig, tmp_path / "another")
+    mine, others = (
+        said(command, rig, tmp_path / home, code=NOT_NOW) for home in ("home", "another")
+    )
+    assert f"labctl run (pid {os.getpid()})" in mine
+    assert "in use by a labctl of another user" in others
     lock.release()
 
 

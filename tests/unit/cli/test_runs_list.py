@@ -71,3 +71,9 @@ def test_columns_are_chosen_and_fit_80(runs: Path) -> None:
     assert labctl("runs", "--runs", "runs", "--columns", "all").returncode == 0
     wrong = labctl("runs", "--runs", "runs", "--columns", "run,rigs")
     assert wrong.returncode == 2 and "is 'rig' meant?" in wrong.stderr
+
+
+def test_an_empty_place_says_how_a_run_is_made(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    assert "labctl demo" in labctl("runs", "--runs", place).stdout
+    assert "labctl demo" not in labctl("runs", "--runs", place, "--rig", "nobody").stdout

@@ -175,7 +175,7 @@ def test_what_takes_long_or_writes_much_is_asked_about() -> None:
 def test_without_a_terminal_a_large_plan_is_refused(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = (EXAMPLES / "nvme-adapter.toml").read_text()
     rig = tmp_path / "rig.toml"

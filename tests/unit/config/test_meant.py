@@ -42,39 +42,12 @@ def test_a_key_of_a_plan_leads_to_the_one_that_was_meant() -> None:
         parse_plan(text, "p.toml")
 
 
-@pytest.mark.parametrize(
-    ("resource", "message"),
-    [
-        ("192.168.1.20", "such as TCPIP0::192.168.1.20::5025::SOCKET"),
-        ("192.168.1.20:5025", "such as TCPIP0::192.168.1.20::5025::SOCKET"),
-        ("TCPIP0::192.168.1.20::5025:SOCKET", "a single ':' in '5025:SOCKET'"),
-        ("TCPIP0::192.168.1.20::SOCKET", "a socket has a host and a port"),
-        ("TCPIP0::::INSTR", "nothing between"),
-        ("TCPIP0", "is no VISA resource"),
-        ("/dev/ttyUSB0", "ASRL/dev/ttyUSB0::INSTR"),
-        ("TCIP0::192.168.1.20::INSTR", "is no VISA resource"),
-    ],
-)
-def test_what_is_no_visa_resource_is_refused(resource: str, message: str) -> None:
-    found = mistakes(RIG.replace("TCPIP0::127.0.0.1::5026::SOCKET", resource))
-    assert message in found["instruments.i12.resource"]
-
-
-@pytest.mark.parametrize(
-    "resource",
-    [
-        "TCPIP::192.168.1.20::INSTR",
-        "TCPIP0::dmm.lab.example::hislip0::INSTR",
-        "TCPIP0::dmm::inst0",
-        "USB0::0x2A8D::0x0101::MY1::INSTR",
-        "GPIB0::22::INSTR",
-        "GPIB::22",
-        "ASRL/dev/serial/by-id/usb-FTDI_x:y-if00::INSTR",
-        "ASRL1",
-    ],
-)
-def test_every_form_of_a_visa_resource_is_accepted(resource: str) -> None:
-    parse_rig(RIG.replace("TCPIP0::127.0.0.1::5026::SOCKET", resource), "rig.toml")
+def test_a_resource_is_checked_only_where_pyvisa_py_opens_it() -> None:
+    alias = RIG.replace("TCPIP0::127.0.0.1::5026::SOCKET", "DMM1")
+    assert "is no VISA resource" in mistakes(alias)["instruments.i12.resource"]
+    parse_rig(alias.replace('"DMM1"', '"DMM1"\nvisa_library = ""'), "rig.toml")
+    empty = alias.replace('"DMM1"', '""\nvisa_library = ""')
+    assert "instruments.i12.resource" in mistakes(empty)
 
 
 TWO_RAILS = RIG.replace(
@@ -107,13 +80,18 @@ def test_two_outputs_of_a_supply_are_two_meters() -> None:
 
 def test_one_chip_is_not_read_twice() -> None:
     chip = (
-        '[instruments.{}]\ndriver = "ina2xx"\ndirectory = "/sys/class/hwmon/{}"\n'
+        '[instruments.{}]\ndriver = "ina2xx"\n{}\n'
         'model = "ina226"\nshunt_ohm = 0.01\nshunt_tolerance_pct = 1\n'
     )
-    one, two = chip.format("a", "hwmon3"), chip.format("b", "hwmon3/")
+    devices = "/sys/bus/i2c/devices"
+    one = chip.format("a", f'directory = "{devices}/1-0040/hwmon/hwmon*"')
+    two = chip.format("b", f'directory = "{devices}/1-0040/hwmon/hwmon*/"')
     assert "instruments.a reads" in mistakes(RIG + one + two)["instruments.b.directory"]
-    assert parse_rig(RIG + one + two.replace("hwmon3/", "hwmon4"), "rig.toml")
-    sensors = chip.splitlines()[0].format("c") + (
+    assert parse_rig(RIG + one + two.replace("0040", "0041"), "rig.toml")
+    one, two = (chip.format(name, 'device = "i2c-1-0x40"') for name in "ab")
+    assert "instruments.a reads" in mistakes(RIG + one + two)["instruments.b.device"]
+    assert parse_rig(RIG + one + two.replace("0x40", "0x41"), "rig.toml")
+    sensors = chip.splitlines()[0].format("c", "") + (
         '\ndriver = "hwmon"\ndirectory = "/sys/class/hwmon/hwmon0"\nsensors = ["sensor_1"]\n'
     )
     assert parse_rig(RIG + sensors, "rig.toml")  # other sensors of the chip that RIG reads

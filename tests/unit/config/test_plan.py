@@ -62,6 +62,20 @@ def test_all_mistakes_of_a_plan_come_at_once_with_key_and_value() -> None:
     assert "'rred'" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("watts", "known"), [(0.004, False), (0.01, True), (655.34, True), (655.35, False)]
+)
+def test_a_power_limit_is_none_that_a_drive_takes_for_no_limit(watts: float, known: bool) -> None:
+    """It is given in hundredths of a watt: 0, and all ones, are no limit."""
+    text = f"{SWEEP}power_limit_watts = {watts}\n"
+    if known:
+        limits = {phase.power_limit_watts for phase in parse_plan(text, "p.toml").expand()}
+        assert limits == {None, watts}
+        return
+    with pytest.raises(ConfigurationError, match="power_limit_watts"):
+        parse_plan(text, "p.toml")
+
+
 def test_a_mixed_pattern_needs_a_read_share_and_a_pure_one_refuses_it() -> None:
     mixed = 'name="p"\n[[sweeps]]\npattern="randrw"\nduration_s=1\n'
     with pytest.raises(ConfigurationError, match="needs read_pct"):
@@ -111,7 +125,7 @@ def test_axes_that_fio_would_take_otherwise_are_mistakes(line: str, key: str) ->
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b", "/"])
 def test_a_name_that_is_no_file_is_one_message(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="no such file"):
+    with pytest.raises(ConfigurationError, match=r"no such file|is a folder"):
         load_plan(name)
 
 

@@ -6,10 +6,12 @@ import os
 import threading
 import tty
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from instruments import identify
+from instruments import drivers, identify
+from instruments.errors import ConnectionLost
 
 IDENTITY = b"OWON,XDM1041,23120418,V4.1.0,3"
 
@@ -48,7 +50,8 @@ class ScpiMeter:
 @pytest.fixture
 def no_other_language(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A second is spent on each, and each leaves letters in the meter's line."""
-    monkeypatch.setattr(identify, "SERIAL_CANDIDATES", identify.SERIAL_CANDIDATES[-1:])
+    extech = [(name, sign) for name, sign in drivers.serial_signs() if sign.question == b" "]
+    monkeypatch.setattr(drivers, "serial_signs", lambda: extech)
     yield
 
 
@@ -79,9 +82,45 @@ def test_one_that_takes_commands_only_with_a_carriage_return() -> None:
 
 
 def test_a_device_that_says_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identify, "SERIAL_CANDIDATES", ())
+    monkeypatch.setattr(drivers, "serial_signs", list)
     monkeypatch.setattr(identify, "_LISTEN_S", 0.05)
     meter = ScpiMeter(identity=b"no identity", end=b"\n")
     found = identify.identify_address(meter.path)
     meter.stop()
     assert (found.identity, found.driver) == ("", "")
+
+
+def test_meters_that_send_by_themselves_are_listened_for_before_any_is_asked() -> None:
+    signs = drivers.serial_signs()
+    asked = [bool(sign.question) for _, sign in signs]
+    assert asked == sorted(asked) and not all(asked) and any(asked)
+    assert {"es51922", "fs9721", "brymen_bm25x", "powersensor3", "k204", "extech380803"} <= {
+        name for name, _ in signs
+    }
+
+
+def test_chips_that_the_kernel_reads_are_found_by_bus_and_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As sysfs has them: other I2C devices, a bus, and a chip of another kind are left out."""
+    for device, name in (
+        ("1-0040/hwmon/hwmon5", "ina228"),
+        ("1-0041/hwmon/hwmon2", "ina226"),
+        ("0-0048/hwmon/hwmon1", "tmp102"),
+        ("i2c-1/hwmon/hwmon9", "ina226"),
+        ("1-0050", "24c02"),
+    ):
+        (tmp_path / device).mkdir(parents=True)
+        (tmp_path / device / "name").write_text(f"{name}\n")
+    found = identify.power_monitors(tmp_path)
+    assert [(one.address, one.model) for one in found] == [
+        ("i2c-1-0x40", "ina228"),
+        ("i2c-1-0x41", "ina226"),
+    ]
+    monkeypatch.setattr(identify, "power_monitors", lambda: found)
+    lines = identify.rig_lines(identify.identify_address("i2c-1-0x40"), "rail12")
+    assert lines[:4] == [
+        "[instruments.rail12]", 'driver = "ina2xx"', 'model = "ina228"', 'device = "i2c-1-0x40"',
+    ]  # fmt: skip
+    with pytest.raises(ConnectionLost, match="reads no INA2xx there"):
+        identify.identify_address("i2c-1-0x4f")

@@ -87,7 +87,7 @@ def test_every_program_that_is_started_is_given_an_environment_without_secrets()
         (file, {word.arg: ast.unparse(word.value) for word in call.keywords}.get("env", ""))
         for file, call in started()
     ]
-    assert {"labctl/capture/host/drive_host.py", "instruments/transports/process_line.py"} <= {
+    assert {"labctl/capture/host/programs.py", "instruments/transports/process_line.py"} <= {
         it[0] for it in found
     }
     others = {

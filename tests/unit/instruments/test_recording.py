@@ -31,6 +31,7 @@ from instruments.recording import (
 from instruments.simulated.meters.es51922 import ut61e_frame
 from instruments.simulated.meters.k204 import k204_reply
 from tests.forked_labctl import labctl
+from tests.json_schemas import validate
 from tests.protocol.exchange import Clock, ExpectedExchange
 
 K204 = {"port": "/dev/ttyUSB1", "interval_s": 0.01}
@@ -258,6 +259,8 @@ def test_record_and_replay_by_command(port: str, tmp_path: Path) -> None:
     assert again.returncode == 1 and "is there already" in again.stderr
     done = labctl("play-session", file, "--json")
     assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        validate("play-session", json.loads(line))
     values = [json.loads(line)["value"] for line in done.stdout.splitlines() if "value" in line]
     assert len(values) > 4
     assert values == pytest.approx([3.3] * len(values))

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from labctl.config.sweeps import Sweep
-from labctl.report.panels import panels
+from labctl.report.charts.small_multiples import PanelGrid
+from labctl.report.panels import Panel, panels
 from tests.unit.report_sample import DEPTHS, plan, qd_sweep, summary_of
+
+
+def step_px(grid: PanelGrid, panel: Panel) -> float:
+    """The pixels of one step of a panel's axis."""
+    low, high = grid.x(panel).to_dict()["scale"]["domain"]
+    return float(grid.width / (high - low))
 
 
 def test_queue_depths_are_sorted_as_numbers_whatever_their_order_in_the_plan() -> None:
@@ -50,6 +60,44 @@ def test_a_repeated_point_stays_and_is_numbered() -> None:
     sweep = Sweep(pattern=["randread"], queue_depth=[1, 8, 1], duration_s=5)
     (panel,) = panels(summary_of(plan(sweep)).measured)
     assert [point.tick for point in panel.points] == ["1", "1 (2nd)", "8"]
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "logarithmic"),
+    [
+        (([1, 4, 32], [4, 32]), True),
+        (([1, 4, 32], [32, 32]), False),
+        (([1, 8, 30, 32, 64, 256], [8, 256]), False),
+        (([1, 2, 3, 4, 6, 8, 12, 16], [2, 16]), True),
+        (([8, 32], [30, 256]), True),
+        (([32], [32]), True),
+    ],
+)
+def test_a_queue_depth_has_one_place_in_every_panel_with_room_for_a_bar(
+    sweeps: tuple[list[int], ...], logarithmic: bool
+) -> None:
+    patterns = ["randread", "randwrite"]
+    found = panels(
+        summary_of(
+            plan(
+                *(
+                    Sweep(name=one, pattern=[one], queue_depth=depths, duration_s=5)
+                    for one, depths in zip(patterns, sweeps, strict=True)
+                )
+            )
+        ).measured
+    )
+    places: dict[str, set[float]] = {}
+    for panel in found:
+        for point in panel.points:
+            places.setdefault(point.tick, set()).add(point.place)
+    assert all(len(one) == 1 for one in places.values()), places
+    assert len(set(map(frozenset, places.values()))) == len(places)
+    by_log2 = {str(depth): {round(math.log2(depth), 4)} for one in sweeps for depth in one}
+    assert (places == by_log2) is logarithmic
+    grid = PanelGrid.of(found)
+    for panel in found:
+        assert 2 * grid.half_bar * step_px(grid, panel) >= 9
 
 
 @given(

@@ -183,7 +183,7 @@ def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> N
     points = points_of(run.path)
 
     def tags_of(measurement: str) -> set[tuple[str, str]]:
-        second = {"power": "rail", "io": "op", "phase": "queue_depth"}[measurement]
+        second = {"power": "rail", "io": "op"}[measurement]
         return {
             (dict(tags)["drive"], dict(tags).get(second, ""))
             for name, tags, _ in points
@@ -194,8 +194,17 @@ def test_each_drive_is_its_own_series_and_their_sum_another(tmp_path: Path) -> N
     assert tags_of("power") == {("S-left", "12V"), ("S-right", "3V3")}
     assert tags_of("io") == {(name, "read") for name in (both, "S-left", "S-right")}
     iops = {
-        (dict(tags)["drive"], dict(tags).get("queue_depth")): fields.get("iops")
+        (dict(tags)["drive"], fields.get("qd")): fields.get("iops")
         for (name, tags, _), fields in points.items()
         if name == "phase"
     }
-    assert [iops[name, "2"] for name in (both, "S-left", "S-right")] == [5000.0, 1000.0, 4000.0]
+    assert [iops[name, 2] for name in (both, "S-left", "S-right")] == [5000.0, 1000.0, 4000.0]
+    parts = {
+        (dict(tags)["drive"], dict(tags)["part"]) for name, tags, _ in points if name == "point"
+    }
+    name = run.path.name
+    assert parts == {
+        (both, name),
+        ("S-left", f"{name} S-left"),
+        ("S-right", f"{name} S-right"),
+    }

@@ -8,11 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labctl.analysis.results import Cause, CpuUse, Estimate, PhaseResult, ThrottleInterval
+from labctl.analysis.results import (
+    Cause,
+    CpuUse,
+    Estimate,
+    PhaseResult,
+    ThrottleInterval,
+    ThrottleVerdict,
+    WindowMaximum,
+)
 from labctl.fio.results import Direction
 from labctl.record.events import Event
 from labctl.record.header import DriveInfo
-from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.phase import Pattern, Phase, Replay, Role
 from labctl.record.reader import RunRecord
 from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.event_points import (
@@ -24,7 +32,7 @@ from labctl.sinks.follow.event_points import (
     withdrawn_point,
 )
 from labctl.sinks.follow.follower import Follower
-from labctl.sinks.follow.phase_points import result_point, started_point
+from labctl.sinks.follow.phase_points import compared_point, result_point, started_point
 from labctl.sinks.schema import SCHEMA, drive_tags, rig_point, run_tags
 from tests.servers.influx_lines import stored_by
 from tests.servers.influx_run import MadeRun, S, drained, points_of
@@ -32,6 +40,11 @@ from tests.unit import synthetic_run
 
 PHASE = Phase(3, Role.MEASURE, "s", Pattern.RANDRW, 10.0, 4096, 16, 2, 70)
 TAGS = {"rig": "bench", "drive": "S1", "run": "r"}
+AT_WORK = {
+    *("run", "drive", "plan", "phase", "phase_number", "phases", "qd"),
+    *("watts", "celsius", "left_s", "load_text", "progress_text", "result_text"),
+}
+"""The fields of a heartbeat that tests/unit/service/runs/test_shipping.py sees sent."""
 
 
 def words(kind: str, **data: object) -> tuple[str, str, str]:
@@ -91,11 +104,13 @@ def interval(cause: Cause) -> ThrottleInterval:
 
 
 def test_throttling_is_a_region_and_only_being_held_back_is_a_warning() -> None:
-    point = throttle_point(interval(Cause.THERMAL), TAGS)
+    point = throttle_point(interval(Cause.THERMAL), "write 4k QD8", TAGS)
     assert point.tags["kind"] == THROTTLE
     assert (point.t_ns, point.fields["duration_s"], point.fields["end_ms"]) == (2 * S, 3.0, 5000)
-    assert point.tags["severity"] == "warning"
-    assert throttle_point(interval(Cause.WRITE_CACHE), TAGS).tags["severity"] == "info"
+    assert (point.tags["severity"], point.fields["phase"]) == ("warning", "write 4k QD8")
+    assert (
+        throttle_point(interval(Cause.WRITE_CACHE), "write 4k QD8", TAGS).tags["severity"] == "info"
+    )
 
 
 def test_what_was_reported_too_early_is_replaced(tmp_path: Path) -> None:
@@ -124,7 +139,7 @@ def test_throttling_is_reported_from_the_summary(tmp_path: Path) -> None:
     )
     points = points_of(run.path)
     found = [fields for key, fields in points.items() if ("kind", THROTTLE) in key[1]]
-    (phase,) = [f for key, f in points.items() if ("pattern", "randread") in key[1]]
+    (phase,) = [fields for fields in points.values() if fields.get("pattern") == "randread"]
     assert len(found) == 1
     assert found[0]["duration_s"] == pytest.approx(phase["throttled_s"])
     assert float(str(phase["throttled_s"])) > 10
@@ -185,14 +200,27 @@ def test_a_phase_is_one_point_from_start_to_end() -> None:
     started = started_point(PHASE, 5, TAGS)
     ended = result_point(result(None, None), 5, TAGS)
     assert (started.tags, started.t_ns) == (ended.tags, ended.t_ns)
-    assert started.tags["queue_depth"] == "16"
-    assert started.fields["qd"] == 16
+    assert started.tags == {**TAGS, "part": "r"}, "an axis as a tag makes a series of each phase"
+    axes = ("pattern", "block_size", "block_size_bytes", "qd", "jobs", "read_pct")
+    assert [started.fields[axis] for axis in axes] == ["randrw", "4k", 4096, 16, 2, 70]
     assert started.fields.items() <= ended.fields.items()
 
 
+def test_runs_are_compared_point_by_point_whatever_the_round() -> None:
+    known = replace(result(direction(10, 300), None), watts=Estimate(5.0, 0.1, 0.2))
+    again = replace(known, phase=replace(PHASE, index=9, round=4))
+    (one, other) = (compared_point(found, 5, TAGS) for found in (known, again))
+    assert one is not None and other is not None
+    assert one.tags == other.tags == {**TAGS, "part": "r", "label": PHASE.label}
+    assert (one.fields["watts"], one.fields["watts_repeatability"]) == (5.0, 0.2)
+    idle = replace(known, phase=replace(PHASE, role=Role.IDLE_BEFORE))
+    assert compared_point(idle, 5, TAGS) is None
+
+
 def test_an_idle_phase_has_no_axes() -> None:
-    tags = started_point(Phase(0, Role.IDLE_BEFORE, "idle", Pattern.IDLE, 5.0), 5, TAGS).tags
-    assert set(tags) == {*TAGS, "pattern"}
+    fields = started_point(Phase(0, Role.IDLE_BEFORE, "idle", Pattern.IDLE, 5.0), 5, TAGS).fields
+    assert fields["pattern"] == "idle"
+    assert fields.keys().isdisjoint({"block_size", "jobs", "read_pct", "power_state"})
 
 
 def test_every_point_of_a_run_follows_the_schema(tmp_path: Path) -> None:
@@ -205,6 +233,41 @@ def test_every_point_of_a_run_follows_the_schema(tmp_path: Path) -> None:
             assert kinds[type(value)] == schema.kind_of(name)
 
 
+TEXTS = [
+    ("none seen", Estimate(8.1234, 0.0342), None, "QD16 70% read ×2 jobs", "8.123 ± 0.034 W"),
+    ("throttled", Estimate(8.1, 0.3), None, "QD16 70% read ×2 jobs throttled", "▼ 8.10 ± 0.30 W"),
+    ("cannot be excluded", None, 7.5, "QD16 70% read ×2 jobs throttled?", "? ≥ 7.500 W"),
+    ("none seen", None, None, "QD16 70% read ×2 jobs", "no total"),
+]
+"""A verdict, the watts, what they were at least; what stands under the bar and over it."""
+
+
+@pytest.mark.parametrize(("verdict", "watts", "at_least", "under", "over"), TEXTS)
+def test_a_bar_says_its_watts_as_far_as_they_are_known_and_whether_the_drive_throttled(
+    verdict: str, watts: Estimate | None, at_least: float | None, under: str, over: str
+) -> None:
+    found = replace(
+        result(direction(10, 300), None),
+        phase=PHASE,
+        watts=watts,
+        at_least_watts=at_least,
+        throttling=ThrottleVerdict(verdict, "as it was seen"),
+    )
+    fields = result_point(found, 5, TAGS).fields
+    assert (fields["bar_label"], fields["bar_text"]) == (under, over)
+    assert fields["throttling_why"] == "as it was seen"
+    assert fields.get("watts_text") == (over.strip("▼ ").removesuffix(" W") if watts else None)
+
+
+def test_under_a_bar_stands_the_queue_depth_and_not_a_part_of_a_name() -> None:
+    for phase, under in (
+        (replace(PHASE, replay=Replay("all/QD4.blktrace")), "QD16 70% read ×2 jobs"),
+        (replace(PHASE, pattern=Pattern.PROGRAM, sweep="bench QD4"), "bench QD4"),
+    ):
+        found = replace(result(direction(10, 300), None), phase=phase)
+        assert result_point(found, 5, TAGS).fields["bar_label"] == under
+
+
 def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     """Else a panel waits for it for ever."""
     run = synthetic_run.build(tmp_path, synthetic_run.Bench(celsius=lambda t: 40 + 0.1 * t))
@@ -213,9 +276,11 @@ def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
     sent: dict[str, set[str]] = {name: set() for name in SCHEMA}
     for (measurement, tags, _), fields in {**points_of(run.path), **points_of(hot.path)}.items():
         sent[measurement] |= {*dict(tags), *fields}
-    sent["rig"] = {"rig", *rig_point("bench", 5, "idle", 0, True, 0.0).fields}
-    sent["event"] |= throttle_point(interval(Cause.THERMAL), TAGS).fields.keys()
-    sent["phase"] |= started_point(replace(PHASE, power_state=2), 5, TAGS).tags.keys()
+    sent["rig"] = {"rig", *rig_point("bench", 5, "idle", 0, True, 0.0).fields, *AT_WORK}
+    sent["event"] |= throttle_point(interval(Cause.THERMAL), "write 4k QD8", TAGS).fields.keys()
+    sent["phase"] |= started_point(
+        replace(PHASE, power_state=2, power_limit_watts=9.0), 5, TAGS
+    ).fields.keys()
     percentiles = dict.fromkeys(("50", "90", "95", "99", "99.9", "99.99"), 1.0)
     each = replace(direction(10, 300), latency_percentiles_us=percentiles)
     for sides in ((each, each), (each, None)):
@@ -223,8 +288,12 @@ def test_nothing_in_the_schema_is_never_sent(tmp_path: Path) -> None:
         found = replace(
             result(*sides), cpu=CpuUse({"0": 20.0}, 10.0, 10.0), at_least_watts=5.0,
             iops_per_watt=known, bytes_per_joule=known, joules_per_io=known,
+            power_envelope=(WindowMaximum(1.0, known, 5),),
         )  # fmt: skip
         sent["phase"] |= result_point(found, 5, TAGS).fields.keys()
+        point = compared_point(replace(found, watts=known), 5, TAGS)
+        assert point is not None
+        sent["point"] |= {*point.tags, *point.fields}
     for name, measurement in SCHEMA.items():
         assert {*measurement.tags, *measurement.fields} - sent[name] == set(), name
         for family in measurement.families:
@@ -255,6 +324,8 @@ def test_a_sign_of_life_says_only_what_is_known() -> None:
         "journal_lag_s": 1.5,
         "alive": 0,
     }
+    known = rig_point("bench", 5, "running", at_work={"watts": 5.0, "left_s": None}).fields
+    assert known == {"state": "running", "alive": 1, "watts": 5.0}
 
 
 def test_two_drives_of_a_model_without_serials_stay_two_series(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ function showStretch(view, spec, figure) {
   const about = spec.usermeta && spec.usermeta.stretch;
   if (!about) return;
   const words = figure.querySelector(".stretch") ?? document.createElement("p");
-  words.className = "stretch";
+  words.className = "stretch hint";
   words.setAttribute("aria-live", "polite");
   words.textContent = "Drag over the watts to select a stretch.";
   figure.append(words);
@@ -67,6 +67,7 @@ function showStretch(view, spec, figure) {
     if (!watts.length) return;
     const mean = watts.reduce((sum, one) => sum + one, 0) / watts.length;
     const [fromS, toS] = [from * about.unit_s, to * about.unit_s];
+    words.className = "stretch";
     words.textContent =
       `${fromS.toFixed(2)} s to ${toS.toFixed(2)} s: about ${mean.toPrecision(4)} W and ` +
       `${(mean * (toS - fromS)).toPrecision(4)} J (${about.name}, of the means drawn). With U: ` +

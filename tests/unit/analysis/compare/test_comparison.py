@@ -222,6 +222,15 @@ def test_the_page_is_whole_offline_and_safe(tmp_path: Path) -> None:
         assert_valid(chart.spec)
 
 
+def test_what_others_than_a_share_is_no_chart_and_yet_in_common(tmp_path: Path) -> None:
+    alone, (_, other) = summary_of(plan(qd_sweep("randwrite"))), samples(tmp_path)
+    pairs = [(record_of(tmp_path / "alone", alone), alone), other, other]
+    found = compare(pairs)
+    page = comparison_page(found, alone)
+    assert found.rows and "<figure data-chart=" not in page
+    assert "A has no measured point in common with another side" in page
+
+
 def gated(found: Comparison, **limit: float) -> list[GateVerdict]:
     ((quantity, worse_pct),) = limit.items()
     checks = check_gate(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from labctl.analysis.results import Kept
 from labctl.analysis.run.summary import summarise
 from labctl.record.layout import EVENTS_FILE
 from labctl.record.reader import RunRecord
+from labctl.report.data.result_tables import phases_csv
+from labctl.report.pages.report import report_page
 from tests.unit import synthetic_run
 
 
@@ -41,3 +45,75 @@ def test_drive_and_meters_are_compared_over_the_same_seconds(
 def test_a_drive_that_does_not_measure_itself_is_not_compared(tmp_path: Path) -> None:
     made = synthetic_run.build(tmp_path, synthetic_run.Bench())
     assert summarise(RunRecord(made.path)).own_power is None
+
+
+@pytest.mark.parametrize(
+    ("gain", "percent_error", "kept"),
+    [
+        (1.02, 5, Kept.YES),
+        (0.97, 5, Kept.YES),
+        (1.08, 5, Kept.NO),
+        (1.05, 5, Kept.UNDECIDED),
+        (1.3, None, Kept.NOTHING_STATED),
+    ],
+)
+def test_what_a_drive_measured_in_a_phase_is_set_against_the_meters(
+    tmp_path: Path, gain: float, percent_error: int | None, kept: Kept
+) -> None:
+    loads = [synthetic_run.Load(0.6, 0.65, iops=110_000, duration_s=20.0)] * 3
+    made = synthetic_run.build(tmp_path, synthetic_run.Bench(loads))
+    lines = []
+    for result in summarise(RunRecord(made.path)).phases:
+        begin_ns, read_ns = result.begin_ns + 50_000_000, result.end_ns - 100_000_000
+        event = {
+            "t": read_ns, "kind": "drive_measurement", "since_ns": begin_ns, "u_ns": 1000,
+            "intervals": (read_ns - begin_ns) // 1_000_000_000,
+            "average_watts": gain * made.mean_watts[result.phase.index],
+            "maximum_watts": 30.0, "percent_error": percent_error,
+        }  # fmt: skip
+        lines.append(json.dumps(event) + "\n")
+    lines.append('{"t": 1, "kind": "drive_measurement", "since_ns": "soon", "intervals": 1}\n')
+    with (made.path / EVENTS_FILE).open("a") as file:
+        file.writelines(lines)
+    record = RunRecord(made.path)
+    summary = summarise(record)
+    for result in summary.phases:
+        own = result.own_measurement
+        assert own is not None and result.watts is not None
+        assert own.seconds == 19
+        assert own.difference_pct == pytest.approx(100 * (gain - 1), abs=1.0)
+        assert own.meter_watts.u >= 0.9 * result.watts.u
+        assert own.kept == kept
+    (row, *_) = csv.DictReader(phases_csv(summary).splitlines())
+    assert row["drive_watts_error"] == kept.value
+    assert "What the drive measured of itself" in report_page(record, summary, ())
+
+
+def test_a_measurement_of_many_phases_stands_for_none(tmp_path: Path) -> None:
+    made = synthetic_run.build(tmp_path, synthetic_run.Bench())
+    before = summarise(RunRecord(made.path)).phases
+    event = {
+        "t": before[-1].end_ns, "kind": "drive_measurement", "since_ns": before[0].begin_ns,
+        "intervals": 12, "average_watts": 9.0,
+    }  # fmt: skip
+    with (made.path / EVENTS_FILE).open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    assert all(one.own_measurement is None for one in summarise(RunRecord(made.path)).phases)
+
+
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_a_measurement_with_gaps_is_not_set_against_the_meters(
+    tmp_path: Path, has_gaps: bool
+) -> None:
+    """Which seconds the drive has averaged is not known then."""
+    loads = [synthetic_run.Load(0.6, 0.65, iops=110_000, duration_s=10.0)]
+    made = synthetic_run.build(tmp_path, synthetic_run.Bench(loads))
+    (phase,) = summarise(RunRecord(made.path)).phases
+    event = {
+        "t": phase.end_ns, "kind": "drive_measurement", "since_ns": phase.begin_ns,
+        "intervals": 7, "average_watts": 30.0, "percent_error": 5, "has_gaps": has_gaps,
+    }  # fmt: skip
+    with (made.path / EVENTS_FILE).open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    (phase,) = summarise(RunRecord(made.path)).phases
+    assert (phase.own_measurement is None) is has_gaps

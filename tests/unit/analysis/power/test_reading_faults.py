@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from labctl.analysis.power.rail_power import RailPower, phase_power
 from labctl.analysis.power.reading_faults import (
     LOST_WITH_LOAD,
+    LossTest,
     RepeatCounter,
     Repeats,
     clipped,
@@ -42,6 +43,9 @@ def test_repeats_are_counted_whatever_the_parts(digits: list[int], cut: int) -> 
     assert found.equal == int((np.diff(values) == 0).sum())
     runs = [len(run) for run in "".join("=" if d == 0 else " " for d in np.diff(values)).split()]
     assert found.longest == max(runs, default=0) + 1
+    moves = np.abs(np.diff(values))
+    assert found.least_move == min(moves[moves > 0], default=math.inf)
+    assert found.least_moves == int((moves == found.least_move).sum())
     assert found.at_max == int((values == values.max()).sum())
     below = values[values < values.max()]
     assert found.below_max == (int((below == below.max()).sum()) if len(below) else 0)
@@ -70,6 +74,18 @@ def test_a_coarse_meter_is_not_stuck() -> None:
     rng = np.random.default_rng(3)
     phases = [counted(np.round(12.063 + 0.001 * rng.normal(size=600), 2)) for _ in range(4)]
     assert stuck_in(phases, [False, True, True, True]) == set()
+
+
+@pytest.mark.parametrize("sag", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_value_that_drifts_within_two_digits_is_not_stuck(seed: int, sag: float) -> None:
+    """Eight readings a phase of a voltmeter whose mean moves by a digit in half a minute: in the
+    middle of a digit all are equal, at its edge no two are; and the rail may sag under load."""
+    rng = np.random.default_rng(seed)
+    volts = 3.3105 + 0.001 * np.sin(np.arange(48) / 14 + rng.uniform(0, 6))
+    readings = np.round(volts + 0.0001 * rng.normal(size=48) + 0.0004 * (-1) ** np.arange(48), 3)
+    phases = [counted(one) for one in readings.reshape(6, 8) - np.eye(6, 8) * sag]
+    assert stuck_in(phases, [False, True, True, True, True, False]) == set()
 
 
 def test_many_equal_maxima_are_a_wall() -> None:
@@ -167,3 +183,14 @@ def test_inrush_in_a_doubtful_edge_may_have_been_in_the_phase() -> None:
         item = RailSeries(RailInfo("12V", 12, "v", "i"), volts, one)
         power = phase_power([item], 5 * S, 9 * S, 0).rails["12V"]
         assert power.edge_watts == pytest.approx(expected, abs=0.2)
+
+
+def test_all_moves_that_meet_the_same_load_count_whatever_the_rounding_of_their_sums() -> None:
+    """Two gaps in a level of 35 parts: 32 of 1024 moves meet as much, more than one in 40."""
+    t = np.arange(1024) * 1e6 + 5e5
+    for seed in range(10):
+        watts = np.random.default_rng(seed).uniform(0.2, 0.9, 1024)
+        watts[300:335] = 1.5
+        losses = LossTest(1024e6)
+        losses.add(t, watts, np.array([310, 313]), t, np.full(1024, 12.0))
+        assert losses.lost_at((float(watts.mean()), float(watts.var())), (12.0, 0.0)) == 0

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from labctl.analysis.power import rail_power
 from labctl.analysis.power.budget import rail_result
 from labctl.analysis.power.rail_power import PhasePower, phase_power
 from labctl.analysis.power.source_resistance import (
@@ -138,9 +139,10 @@ def test_the_rig_may_say_how_far_the_load_swings() -> None:
         assert line.watts * 3**0.5 == pytest.approx(ohm * swing**2 / 4)
 
 
-def losing(lost: bool) -> tuple[list[PhasePower], float]:
+def losing(lost: bool, ammeter_ohm: float = 0.0) -> tuple[list[PhasePower], float]:
     """Idle at 0.1 A, then 0.5 A and for one second of ten 1.1 A, behind 0.03 Ω; all readings of
-    1.1 A are lost, or none; and true watts."""
+    1.1 A are lost, or none; and true watts. The volts are measured before an ammeter, if it has a
+    resistance."""
     t = np.arange(0.05, 2 * PHASE_S, 0.1)
 
     def amps_at(t: np.ndarray) -> np.ndarray:
@@ -152,16 +154,25 @@ def losing(lost: bool) -> tuple[list[PhasePower], float]:
     t_volts = t + 0.013
     kept = amps_at(t) < (0.8 if lost else 2.0)
     rail = RailSeries(
-        RailInfo("12V", 12.0, "v.voltage", "i.current"),
+        RailInfo(
+            "12V",
+            12.0,
+            "v.voltage",
+            "i.current",
+            volts_at="supply" if ammeter_ohm else "drive",
+            burden_ohm=ammeter_ohm,
+        ),
         channel("v.voltage", t_volts, 12.0 - 0.03 * amps_at(t_volts) + noise[0], 0.02),
         channel("i.current", t[kept], (amps_at(t) + noise[1])[kept], 0.02),
     )
     powers = [phase_power([rail], k * PHASE_S * S, (k + 1) * PHASE_S * S, 0) for k in range(2)]
-    return powers, 0.9 * 0.5 * (12 - 0.015) + 0.1 * 1.1 * (12 - 0.033)
+    ohm = 0.03 + ammeter_ohm
+    return powers, 0.9 * 0.5 * (12 - ohm * 0.5) + 0.1 * 1.1 * (12 - ohm * 1.1)
 
 
-def test_the_voltage_shows_what_the_ammeter_lost() -> None:
-    powers, truth = losing(True)
+@pytest.mark.parametrize("ammeter_ohm", [0.0, 0.1, 0.3])
+def test_the_voltage_shows_what_the_ammeter_lost(ammeter_ohm: float) -> None:
+    powers, truth = losing(True, ammeter_ohm)
     rail, source = powers[1].rails["12V"], source_of(powers)
     assert not rail_result(rail, PHASE_S, 0.0, 0).watts.covers(truth)
     judged = rail_result(rail, PHASE_S, 0.0, 0, source)
@@ -177,3 +188,35 @@ def test_it_shows_nothing_where_nothing_was_lost_or_no_resistance_is_known() -> 
     powers, _ = losing(True)
     assert sagged_watts(powers[1].rails["12V"], source_of(powers)) > 0
     assert sagged_watts(powers[1].rails["12V"], None) == 0
+
+
+def test_it_shows_nothing_where_all_the_resistance_is_behind_the_volts() -> None:
+    """Of a stiff supply, what the volts differ by is not the load's."""
+    powers, _ = losing(True, 0.1)
+    source, rail = source_of(powers), powers[1].rails["12V"]
+    stiff = replace(source, ohm=replace(source.ohm, value=0.1 + 0.5 * source.ohm.u))
+    assert stiff.significant and sagged_watts(rail, stiff) == 0
+
+
+def test_what_was_lost_is_looked_for_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    powers, _ = losing(True)
+    read, most = 0, 0
+
+    def finite(self: ChannelSeries, *args: int) -> object:
+        nonlocal read, most
+        read += 1
+        most = max(most, read)
+        return whole(self, *args)
+
+    def release(self: ChannelSeries) -> None:
+        nonlocal read
+        read = 0
+
+    whole = ChannelSeries.finite
+    monkeypatch.setattr(rail_power, "CHUNK", 4)
+    monkeypatch.setattr(rail_power, "RELEASE_EVERY", 2)
+    monkeypatch.setattr(ChannelSeries, "finite", finite)
+    monkeypatch.setattr(ChannelSeries, "release_pages", release)
+    power = phase_power([powers[1].rails["12V"].rail], PHASE_S * S, 2 * PHASE_S * S, 0)
+    assert power.rails["12V"].unread_volts
+    assert most <= 12

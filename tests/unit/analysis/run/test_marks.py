@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -40,6 +42,46 @@ EAST = timezone(timedelta(hours=2))
 def test_a_moment_has_many_names(text: str, seconds: float) -> None:
     found = moment_of(text, BEGIN_NS, MARKS, EAST)
     assert (found - BEGIN_NS) / 1e9 == pytest.approx(seconds)
+
+
+def test_a_run_begins_within_the_second_that_a_clock_shows() -> None:
+    begin_ns = BEGIN_NS + 900_000_000
+    for text, seconds in (("23:30:00Z", 0.0), ("23:30:01Z", 0.1), ("23:30:00.5Z", 86399.6)):
+        found = moment_of(text, begin_ns, MARKS, EAST)
+        assert (found - begin_ns) / 1e9 == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("begin", "text", "hours"),
+    [
+        (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), "01:30:00", 0.0),
+        (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), "03:30:00", 1.0),
+        (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), "02:45:00", 24.25),
+        (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), "01:00:00", 22.5),
+        (datetime(2026, 10, 24, 23, 30, tzinfo=UTC), "02:00:00", 0.5),
+        (datetime(2026, 10, 25, 0, 30, tzinfo=UTC), "02:00:00", 0.5),
+        (datetime(2026, 10, 25, 0, 30, tzinfo=UTC), "03:30:00", 2.0),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_clock_that_changes_to_or_from_summer_time(
+    begin: datetime, text: str, hours: float, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        begin_ns = int(begin.timestamp()) * 10**9
+        found = moment_of(text, begin_ns, (), ZoneInfo("Europe/Berlin") if named else None)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (found - begin_ns) / 3600e9 == pytest.approx(hours)
+
+
+def test_a_time_that_the_clock_leaves_out_on_the_next_day_is_none() -> None:
+    noon_ns = int(datetime(2026, 3, 28, 12, 0, tzinfo=UTC).timestamp()) * 10**9
+    with pytest.raises(ValueError, match="to the end of the next day"):
+        moment_of("02:30", noon_ns, (), ZoneInfo("Europe/Berlin"))
 
 
 @pytest.mark.parametrize(

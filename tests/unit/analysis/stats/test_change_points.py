@@ -28,3 +28,8 @@ def test_a_step_is_no_bend() -> None:
 
 def test_too_few_points_have_none() -> None:
     assert bend(np.array([1.0, 1.0, 0.5])) is None
+
+
+@pytest.mark.parametrize("at", [8, 40, 90])
+def test_an_exact_bend_is_found_exactly(at: int) -> None:
+    assert bend(-0.1 * np.maximum(np.arange(100) - at, 0)) == (at, 0)

@@ -136,3 +136,18 @@ def test_rules_of_rounds_without_rounds_are_a_mistake(key: str) -> None:
     text = f'name = "p"\n[[sweeps]]\npattern = "write"\nduration_s = 1\n{key}\n'
     with pytest.raises(ConfigurationError, match="only with rounds"):
         parse_plan(text, "p.toml")
+
+
+def test_what_rounds_wrote_is_counted_over_the_time_that_they_took() -> None:
+    """Points that end early write less than in all of their time."""
+    planned = phases_of("until_drive_writes = 1", drive_bytes=6 * 60 * 1000 * 4096)
+    for lasted_s, ended in ((None, RoundsEnd.WRITTEN), (60.0, RoundsEnd.WRITTEN), (6.0, None)):
+        values = {
+            index: PointValues(iops * 1.0, lasted_s=lasted_s)
+            for index, iops in enumerate((200, 400, 800, 1600, 3200, 6400))
+        }
+        idle = [Phase(0, Role.IDLE_BEFORE, "idle", planned[0].pattern, 1.0)]
+        shifted = {index + 1: one for index, one in values.items()}
+        assert rounds_end([*idle, *planned], shifted, planned[5]) is ended
+    recorded = PointValues.from_json({"iops": 5.0, "begin_ns": 1_000, "end_ns": 2_000_001_000})
+    assert recorded == PointValues(5.0, lasted_s=2.0) and "lasted_s" not in recorded.to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,76 @@ def test_a_ramp_begins_where_it_leaves_the_level(lasts_s: float, step_s: float) 
     assert found.cause == "thermal"
     assert (found.begin_ns / S, found.end_ns / S) == pytest.approx((60.0, 180.0), abs=5.0)
     assert "by and by, begin ±" in found.evidence
+
+
+def test_two_steps_close_to_each_other_are_no_ramp() -> None:
+    """The first is too short for the meters, and so its watts are those of both."""
+    phase = signals(
+        lambda t: np.where(t < 60, 1.0, np.where(t < 62, 0.7, 0.5)),
+        celsius=lambda t: np.minimum(60 + (t + 30) * 20 / 90, 82),
+    )
+    watts = phase.watts_between
+    phase = replace(phase, watts_between=lambda a, b: watts(a, b) if b - a >= 3 * S else None)
+    (found,) = find_throttling([phase])
+    assert found.begin_ns / S == pytest.approx(60.0, abs=0.6)
+    assert "by and by" not in found.evidence
+
+
+def test_a_decline_that_began_in_a_cool_drive_is_not_of_heat() -> None:
+    """It was at its limit only when IOPS had fallen far enough to be noticed."""
+    found = find_throttling(
+        [
+            signals(
+                lambda t: 1 - 0.5 * np.clip((t - 60) / 40, 0, 1),
+                celsius=lambda t: np.interp(t, [60, 69], [60, 78]),
+            )
+        ]
+    )
+    assert [item.cause for item in found] == ["unknown"]
+    assert found[0].begin_ns / S == pytest.approx(60.0, abs=3.0)
+    assert found[0].celsius == pytest.approx(60.0, abs=6.0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "writes", "more_energy", "warning", "wanted"),
+    [
+        ([(60, 999)], True, 1.2, None, {"unknown"}),
+        ([(60, 999)], True, 1.0, None, {"thermal"}),
+        ([(60, 999)], True, 1.2, WARNING, {"thermal"}),
+        ([(60, 999)], False, 1.2, None, {"thermal"}),
+        ([(60, 120), (140, 999)], True, 1.2, None, {"thermal"}),
+    ],
+)
+def test_a_drive_that_stops_getting_warmer_may_have_filled_its_cache(
+    shape: list[tuple[float, float]],
+    writes: bool,
+    more_energy: float,
+    warning: float | None,
+    wanted: set[str],
+) -> None:
+    phase = signals(
+        lambda t: square(t, shape, 0.5),
+        writes=writes,
+        celsius=lambda t: np.minimum(60 + (t + 30) * 20 / 90, 80),
+        watts=lambda t: np.where(square(t, shape, 0.5) < 1, 4 + 3 * more_energy, 10),
+        warning=warning,
+    )
+    found = find_throttling([replace(phase, idle_watts=4.0)])
+    assert {item.cause for item in found} == wanted
+    assert len(found) == len(shape)
+
+
+def test_watts_that_hardly_move_do_not_tell_heat_from_the_end_of_a_cache() -> None:
+    phase = signals(
+        lambda t: square(t, [(60, 999)], 0.5),
+        writes=True,
+        celsius=lambda t: np.minimum(60 + (t + 30) * 20 / 90, 80),
+        watts=lambda t: np.where(t < 60, 4.4, 4.2),
+        warning=None,
+    )
+    (found,) = find_throttling([replace(phase, idle_watts=4.0)])
+    assert found.cause == "unknown"
+    assert found.evidence.endswith("but the end of a write cache may look the same")
 
 
 def test_a_slowdown_of_unknown_cause_goes_on_until_iops_rise() -> None:

@@ -59,6 +59,7 @@ def test_a_clean_drive_near_its_warning_is_never_accused(tmp_path: Path) -> None
     assert score.invented == []
 
 
+@pytest.mark.long
 def test_what_is_unthrottled_is_what_the_drive_did_then(tmp_path: Path) -> None:
     """Watts of the unthrottled part against the true energy of the truly unthrottled time."""
     told = outside = 0

@@ -9,6 +9,7 @@ import pytest
 
 from labctl.analysis.power.unthrottled import unthrottled_pieces
 from labctl.analysis.throttling.detection import find_throttling, throttled_s, throttled_stretches
+from labctl.analysis.throttling.run_knowledge import known
 from labctl.analysis.throttling.signals import PhaseSignals
 from labctl.analysis.throttling.smart_counters import Counters
 from labctl.analysis.throttling.verdict import verdict
@@ -238,6 +239,36 @@ def test_a_power_state_that_limits_goes_on_until_it_is_changed() -> None:
     assert throttled_s(found, 1) == pytest.approx(120.0, abs=1.0)
 
 
+def test_heat_that_was_counted_is_no_limit_that_goes_on() -> None:
+    both = in_turn(
+        lambda t: np.where(t > 60, 0.7, 1.0),
+        lambda t: np.full(len(t), 0.7),
+    )
+    states = counted((0, {"state": 0}), (60.2, {"state": 2}))
+    both = [replace(phase, counters=states) for phase in both]
+    assert [item.cause for item in find_throttling(both)] == ["power_limit", "power_limit"]
+    readings = counted(
+        (0, {"state": 0}),
+        (60.2, {"state": 2}),
+        (120.4, {"thm_temp1_total_time": 7}),
+        (240.6, {"thm_temp1_total_time": 127}),
+    )
+    both[1] = replace(both[1], counters=readings)
+    found = find_throttling(both)
+    assert [item.cause for item in found] == ["power_limit", "thermal"]
+    assert "the drive counted 120 s" in found[1].evidence
+    assert "next phase" not in found[0].evidence
+
+
+def test_what_each_write_cost_more_for_is_not_carried_on() -> None:
+    """Whatever the rest of the run shows: the next phase is as free as it looks."""
+    before, phase = in_turn(lambda t: np.where(t > 60, 0.7, 1.0), np.ones_like)
+    (fall,) = find_throttling([before])
+    for costly in (False, True):
+        what = known([before, phase], [replace(fall, costly=costly)], [], False)
+        assert (what.free_of(phase) is not None) == costly
+
+
 def test_iops_that_fall_near_the_warning_cannot_be_judged_however_slowly() -> None:
     """A twentieth in three minutes is not told, and no proof that there was none."""
     for lost, wanted in ((0.0, "none seen"), (0.05, "cannot be excluded")):
@@ -263,3 +294,35 @@ def test_a_phase_after_one_that_ended_slow_cannot_be_judged() -> None:
     assert [item.cause for item in found] == ["unknown", "unknown"]
     assert (found[1].begin_ns, found[1].end_ns) == (phase.begin_ns, phase.end_ns)
     assert verdict(phase, found).verdict == "cannot be excluded"
+
+
+@pytest.mark.parametrize(
+    ("during_watts", "wanted"), [(7.0, "cannot be excluded"), (9.5, "none seen")]
+)
+def test_what_follows_the_end_of_a_cache_is_free_only_if_energy_shows_that_it_was_one(
+    during_watts: float, wanted: str
+) -> None:
+    """Of a drive that names no warning temperature."""
+
+    def one(index: int, shape: Shape, watts: Shape) -> PhaseSignals:
+        phase = signals(
+            shape,
+            writes=True,
+            celsius=lambda t: 55 + 0.02 * (t + 120.5 * index),
+            watts=watts,
+            duration_s=120.0,
+            begin_s=120.5 * index,
+            index=index,
+            seed=index,
+            warning=None,
+            workload=f"queue depth {index}",
+        )
+        return replace(phase, idle_watts=4.0)
+
+    phases = [
+        one(0, lambda t: square(t, [(60, 999)], 0.5), lambda t: np.where(t > 60, during_watts, 10)),
+        one(1, np.ones_like, lambda t: 10 + 0 * t),
+    ]
+    found = find_throttling(phases)
+    assert [item.cause for item in found] == ["write_cache"]
+    assert verdict(phases[1], found).verdict == wanted

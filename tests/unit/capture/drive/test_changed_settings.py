@@ -39,6 +39,8 @@ class Host(MachineOfFiles):
     def __init__(self, root: Path, state: int = 0) -> None:
         super().__init__(root)
         self.state = state
+        self.limit = 0
+        """As the drive has it; 0: none."""
         self.sets: list[str] = []
         self.nodes[DRIVE.target] = (0o060660, "259:0")
         self.links[DRIVE.target] = "/dev/nvme1n1"
@@ -56,8 +58,12 @@ class Host(MachineOfFiles):
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
         if list(argv[:2]) == ["nvme", "get-feature"]:
-            printed = f"get-feature:0x02 (Power Management), Current value:{self.state:#010x}\n"
-            return Completed(0, printed, "")
+            value = self.limit if argv[-1] == "--feature-id=0x23" else self.state
+            return Completed(0, f"get-feature:0x02 (Feature), Current value:{value:#010x}\n", "")
+        if list(argv[:2]) == ["nvme", "admin-passthru"]:
+            self.sets.append(" ".join(argv))
+            self.limit = int(argv[-1].removeprefix("--cdw13="))
+            return Completed(0, "Admin Command 9 is Success and result: 0x00000000\n", "")
         if list(argv[:2]) == ["nvme", "set-feature"]:
             self.sets.append(" ".join(argv))
             self.state = int(argv[-1].removeprefix("--value="))
@@ -115,6 +121,24 @@ def test_each_change_is_recorded_before_it_is_made(host: Host) -> None:
     control.set_power_state(2)
     assert control.restore() == []
     assert seen == [("setting_changed", 0), ("settings_restored", 0)]
+
+
+def test_a_power_limit_of_a_killed_run_is_named_and_put_back(host: Host) -> None:
+    events: list[Event] = []
+
+    def tell(kind: str, **data: Any) -> None:
+        events.append(Event(0, kind, data))
+
+    DriveControl(host, DRIVE, None, tell).set_power_limit(12.0)
+    assert host.limit == 2 << 16 | 1200
+    left = left_changed(events)
+    assert str(left) == "power limit 12 W (before: none)"
+    after = DriveControl(host, DRIVE, left)
+    assert str(after.left_over()) == "power limit 12 W (before: none)"
+    assert after.restore() == []
+    assert host.limit == 0
+    odd = {"before": {"power_limit": "0; reboot"}, "now": {"power_limit": "131072"}}
+    assert not left_changed([Event(0, "setting_changed", odd)])
 
 
 def test_a_run_that_is_resumed_puts_back_what_was_before_the_first_process(

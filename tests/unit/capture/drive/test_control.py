@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from labctl.capture.drive import control as drive_control
-from labctl.capture.drive.control import DriveControl, sanitize_state
+from labctl.capture.drive.control import DriveControl
 from labctl.capture.host.machine import Completed
 from labctl.capture.identity.node import DrivePlace, Node
 from labctl.capture.identity.opened_target import Opened, opening
 from labctl.config.rig_file import Drive
 from labctl.errors import RunFailed
 from labctl.record.phase import Pattern, Phase, Role
+from tests.unit.capture.identity.nvme_made import printed
 
 OK = Completed(0, "", "")
 
@@ -93,33 +94,17 @@ def test_a_sanitize_is_followed_until_the_drive_says_that_it_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drive_control, "POLL_EVERY_S", 0.0)
-    ask = ["nvme", "sanitize-log", "/dev/nvme1", "-o", "json"]
+    ask = ["nvme", "get-log", "--log-id=129", "--log-len=512", "/dev/nvme1", "--raw-binary"]
     machine = Scripted(
         [
             (["nvme", "sanitize", "/dev/nvme1", "--sanact=2"], OK),
-            (ask, Completed(0, '{"nvme1": {"sprog": 4000, "sstat": 2}}', "")),
-            (ask, Completed(0, '{"nvme1": {"sprog": 65535, "sstat": 257}}', "")),
+            (ask, printed((4000).to_bytes(2, "little") + b"\x02\0" + bytes(508))),
+            (ask, Completed(1, "", "a moment of silence")),
+            (ask, printed(b"\xff\xff\x01\x01" + bytes(508))),
         ]
     )
     assert DriveControl(machine, NVME).purge(purge_phase("sanitize"), place_of(NVME)) == "sanitize"
     assert machine.answers == []
-
-
-@pytest.mark.parametrize(
-    ("text", "state"),
-    [
-        ('{"nvme0": {"sprog": 65535, "sstat": 257, "scdw10": 2}}', (65535, 1)),
-        ('{"sprog": 12, "sstat": "0x2"}', (12, 2)),
-        ('{"nvme0n1": {"sprog": 65535, "sstat": {"status": "(3) Failed."}}}', (65535, 3)),
-        ("", (None, None)),
-        ("no sanitize log", (None, None)),
-        ("[1, 2]", (None, None)),
-    ],
-)
-def test_every_form_of_the_sanitize_log_is_read(
-    text: str, state: tuple[int | None, int | None]
-) -> None:
-    assert sanitize_state(text) == state
 
 
 def test_a_power_state_is_read_set_verified_and_put_back() -> None:

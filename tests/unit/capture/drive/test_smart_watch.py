@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.smart import SmartReader
 from labctl.record.drive_state import DriveState, SmartLog
 from labctl.record.events import Event
-from tests.unit.capture.identity.test_nvme_cli import SMART
+from tests.unit.capture.identity.nvme_made import printed, smart_page
 
 
 class Answers:
@@ -34,8 +33,7 @@ class Answers:
     def __init__(self, *answers: dict[str, Any] | Completed) -> None:
         self.asked = 0
         self._answers = [
-            item if isinstance(item, Completed) else Completed(0, json.dumps(SMART | item), "")
-            for item in answers
+            item if isinstance(item, Completed) else printed(smart_page(**item)) for item in answers
         ]
 
     def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
@@ -78,7 +76,7 @@ async def test_a_counter_that_moves_is_an_event_with_the_sample_before(
     watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     watch = watch_of(
-        {}, {}, {"thm_temp1_trans_count": 6, "critical_warning": 2, "power_cycles": 78}
+        {}, {}, {"thermal_transitions": [6, 1], "critical_warning": 2, "power_cycles": 78}
     )
     for _ in range(3):
         await watch.sample()
@@ -93,7 +91,7 @@ async def test_a_counter_that_moves_is_an_event_with_the_sample_before(
 async def test_the_state_is_reported_whole_before_and_after(
     watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
-    watch = watch_of({}, {"warning_temp_time": 8})
+    watch = watch_of({}, {"warning_minutes": 8})
     await watch.sample("before")
     await watch.sample("after")
     assert [event.kind for event in reported] == ["drive_state", "drive_counters", "drive_state"]
@@ -115,7 +113,7 @@ async def test_a_drive_that_falls_silent_is_one_event_and_one_when_it_is_back(
     watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
     gone = Completed(1, "", "/dev/nvme0n1: No such device")
-    watch = watch_of({}, gone, gone, gone, {"thm_temp1_trans_count": 5})
+    watch = watch_of({}, gone, gone, gone, {"thermal_transitions": [5, 1]})
     for _ in range(5):
         await watch.sample()
     assert [event.kind for event in reported] == ["drive_silent", "drive_back", "drive_counters"]
@@ -141,7 +139,7 @@ async def test_a_sample_that_fails_in_a_way_nobody_foresaw_is_a_silent_drive_and
 async def test_the_drives_own_power_is_recorded_at_every_sample(
     watch_of: Callable[..., DriveWatch], reported: list[Event]
 ) -> None:
-    watch = watch_of(*({"interval_power_measurement": 2 << 16 | cw} for cw in (456, 456, 500)))
+    watch = watch_of(*({"interval_power": 2 << 16 | cw} for cw in (456, 456, 500)))
     for _ in range(3):
         await watch.sample()
     power = own_power_readings(reported)
@@ -155,7 +153,7 @@ NVME = DriveState("/dev/nvme0n1", smart_device="/dev/nvme0n1", smart=SmartLog())
 async def test_a_run_is_watched_from_before_to_after_and_at_its_boundaries(
     reported: list[Event],
 ) -> None:
-    machine = Answers({}, {"thm_temp1_trans_count": 5})
+    machine = Answers({}, {"thermal_transitions": [5, 1]})
     sampled = asyncio.Event()
 
     def on_event(kind: str, t_ns: int, data: dict[str, Any]) -> None:

@@ -18,12 +18,14 @@ from labctl.capture.drive.trim_check import (
     judge,
     trim_check,
 )
-from labctl.capture.host.machine import Completed, LocalMachine
+from labctl.capture.host.machine import LocalMachine
 from labctl.capture.identity.block_devices import read_block_devices
 from labctl.errors import ConfigurationError, Refused
 from tests.forked_labctl import labctl
+from tests.json_schemas import validate
 from tests.loop_device import DEVICE_BYTES, loop_device, mounted, ram_filesystem
 from tests.unit.capture.drive.test_safety import rig
+from tests.unit.capture.identity.nvme_made import namespace_page, printed
 from tests.unit.machine_of_files import MachineOfFiles
 
 LOCAL = LocalMachine()
@@ -117,6 +119,7 @@ def test_the_command_prints_json_and_its_exit_code(loop: tuple[str, Path], tmp_p
     done = labctl("trim-check", file, "--size", "2m", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    validate("trim-check", found)
     assert found["verdict"] == "works" and found["after"]["zeros"] == 2 * MIB
 
 
@@ -185,9 +188,9 @@ def machine(tmp_path: Path) -> MachineOfFiles:
 @pytest.mark.parametrize(
     ("name", "tool", "says", "promise"),
     [
-        ("nvme0n1", "nvme id-ns", '{"nsze": 1, "dlfeat": 9}', Promise.ZEROS),
-        ("nvme0n1", "nvme id-ns", '{"nsze": 1, "dlfeat": 2}', Promise.ONES),
-        ("nvme0n1", "nvme id-ns", '{"nsze": 1, "dlfeat": 0}', Promise.NOTHING),
+        ("nvme0n1", "nvme id-ns", namespace_page(deallocate_features=9), Promise.ZEROS),
+        ("nvme0n1", "nvme id-ns", namespace_page(deallocate_features=2), Promise.ONES),
+        ("nvme0n1", "nvme id-ns", namespace_page(deallocate_features=0), Promise.NOTHING),
         ("nvme0n1", "nothing", "", Promise.UNKNOWN),
         (
             "sda",
@@ -218,9 +221,9 @@ def machine(tmp_path: Path) -> MachineOfFiles:
     ],
 )
 def test_the_promise_of_a_drive_is_read_from_its_tools(
-    machine: MachineOfFiles, name: str, tool: str, says: str, promise: Promise
+    machine: MachineOfFiles, name: str, tool: str, says: str | bytes, promise: Promise
 ) -> None:
-    machine.programs[tool] = Completed(0, says, "")
+    machine.programs[tool] = printed(says if isinstance(says, bytes) else says.encode())
     found = read_discard(name, read_block_devices(machine), machine)
     assert (found.max_bytes, found.granularity_bytes) == (2147450880, 512)
     assert found.promise is promise

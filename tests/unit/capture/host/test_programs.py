@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import os
 import signal
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 
 from labctl.capture.host.drive_host import LocalHost
 from labctl.capture.host.machine import TIMED_OUT, LocalMachine
+from labctl.capture.host.programs import kill_session
 from labctl.record.timebase import Timebase
 
 LONG = "86399.5"
@@ -79,12 +82,15 @@ def test_ctrl_c_in_the_terminal_does_not_reach_it(here: str) -> None:
     assert until(lambda: not sleeping(here))
 
 
-def test_all_that_are_waited_for_can_be_killed_with_what_they_started(here: str) -> None:
+@pytest.mark.parametrize("script", [f"sleep {LONG}; true", f"timeout 900000 sleep {LONG} & wait"])
+def test_all_that_are_waited_for_can_be_killed_with_what_they_started(
+    script: str, here: str
+) -> None:
     machine = LocalMachine()
     codes: list[int] = []
 
     def run() -> None:
-        codes.append(machine.run(["sh", "-c", f"sleep {LONG}; true"], 100_000).exit_code)
+        codes.append(machine.run(["sh", "-c", script], 100_000).exit_code)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -98,6 +104,56 @@ def test_all_that_are_waited_for_can_be_killed_with_what_they_started(here: str)
     assert machine.run(["true"]).exit_code == 0
 
 
+def test_what_takes_too_long_is_killed_with_the_groups_that_it_started(here: str) -> None:
+    script = f"timeout 900000 sleep {LONG} & wait"
+    assert LocalMachine().run(["sh", "-c", script], 1.0).exit_code == TIMED_OUT
+    assert until(lambda: not sleeping(here))
+
+
+def test_what_is_started_while_a_session_is_killed_is_killed_too(
+    here: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f"read line; set -m; sleep {LONG} & wait"
+    process = subprocess.Popen(
+        ["bash", "-c", script], stdin=subprocess.PIPE, start_new_session=True
+    )
+    killing = os.killpg
+
+    def kill(group: int, number: int) -> None:
+        if process.stdin and not process.stdin.closed:
+            process.stdin.close()
+            assert until(lambda: sleeping(here))
+        killing(group, number)
+
+    monkeypatch.setattr(os, "killpg", kill)
+    kill_session(process.pid)
+    process.wait(WITHIN_S)
+    assert until(lambda: not sleeping(here))
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_no_shell_goes_on_after_what_was_killed_in_it(
+    here: str, monkeypatch: pytest.MonkeyPatch, pauses: bool
+) -> None:
+    """Its exit code would be that of a program that did all that it had to."""
+
+    def slow(killing: Callable[[int, int], None], number: int, how: int) -> None:
+        killing(number, how)
+        time.sleep(0.1)  # as on a busy machine
+
+    if pauses:
+        for name in ("kill", "killpg"):
+            monkeypatch.setattr(os, name, functools.partial(slow, getattr(os, name)))
+    script = f"(sleep {LONG}; echo on >> went) & sleep {LONG}; echo on >> went"
+    for _ in range(1 if pauses else 10):
+        process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+        assert until(lambda: len(sleeping(here)) == 2)
+        kill_session(process.pid)
+        assert process.wait(WITHIN_S) == -signal.SIGKILL
+        assert until(lambda: not sleeping(here))
+    assert not Path("went").exists()
+
+
 async def test_the_end_of_the_host_ends_all_that_was_started_on_it(
     here: str, tmp_path: Path
 ) -> None:
@@ -108,4 +164,20 @@ async def test_the_end_of_the_host_ends_all_that_was_started_on_it(
     assert until(lambda: len(sleeping(here)) == 2)
     await host.close()
     thread.join(WITHIN_S)
+    assert until(lambda: not sleeping(here))
+
+
+@pytest.mark.parametrize("turns", range(1, 8))
+async def test_who_is_cancelled_while_a_process_is_started_leaves_none(
+    turns: int, here: str
+) -> None:
+    """asyncio's own way waits for ever at some of these turns of the loop."""
+    host = LocalHost(Timebase())
+    starting = asyncio.create_task(host.spawn(("sleep", LONG), Path(here)))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    async with asyncio.timeout(WITHIN_S):
+        await asyncio.wait([starting])
+    await host.close()
     assert until(lambda: not sleeping(here))

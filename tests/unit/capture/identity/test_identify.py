@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,21 @@ from labctl.capture.host.machine import Completed, LocalMachine
 from labctl.capture.identity.identify import identify
 from labctl.record.drive_state import DriveState, LbaFormat
 from labctl.record.json_values import known
-from tests.unit.capture.identity.test_nvme_cli import CTRL, SMART
+from tests.unit.capture.identity.nvme_made import (
+    controller_page,
+    namespace_page,
+    printed,
+    smart_page,
+)
 from tests.unit.capture.identity.test_smartctl import NVME, SATA
 from tests.unit.machine_of_files import DIRECTORY, REGULAR, MachineOfFiles
 
 _BY_COMMAND = {
-    "id-ctrl": CTRL,
-    "id-ns": {"nsze": 8, "flbas": 0, "lbafs": [{"ms": 0, "ds": 12}]},
-    "smart-log": SMART,
+    "id-ctrl": controller_page(),
+    "id-ns": namespace_page(),
+    "get-log --log-id=2 --log-len=512": smart_page(),
 }
-NVME_CLI = {f"nvme {name} /dev/nvme0n1": output for name, output in _BY_COMMAND.items()}
+NVME_CLI = {f"nvme {name} /dev/nvme0n1": page for name, page in _BY_COMMAND.items()}
 
 
 @pytest.fixture
@@ -53,9 +59,10 @@ def machine(tmp_path: Path) -> MachineOfFiles:
     return made
 
 
-def answers(machine: MachineOfFiles, outputs: dict[str, object], exit_code: int = 0) -> None:
+def answers(machine: MachineOfFiles, outputs: Mapping[str, object]) -> None:
     for command, output in outputs.items():
-        machine.programs[command] = Completed(exit_code, json.dumps(output), "")
+        page = output if isinstance(output, bytes) else json.dumps(output).encode()
+        machine.programs[command] = printed(page)
 
 
 def test_an_nvme_drive_with_everything(machine: MachineOfFiles) -> None:
@@ -89,12 +96,11 @@ def test_an_nvme_cli_without_its_old_names_is_asked_by_the_new_ones(
     machine: MachineOfFiles,
 ) -> None:
     """3.0 groups its commands, and a distribution may leave the old names out."""
-    for name, output in _BY_COMMAND.items():
-        old = Completed(1, "", f"ERROR: Invalid sub-command '{name}'\nnvme-3.0\nusage: nvme")
-        machine.programs[f"nvme {name}"] = old
-        kind, _, what = name.partition("-")
-        group = "log smart" if name == "smart-log" else f"{kind} {what}"
-        answers(machine, {f"nvme {group} /dev/nvme0n1 -o json": output})
+    answers(machine, NVME_CLI)
+    for old, new in (("id-ctrl", "id ctrl"), ("id-ns", "id ns")):
+        words = f"ERROR: Invalid sub-command '{old}'\nnvme-3.0\nusage: nvme"
+        machine.programs[f"nvme {old} /dev/nvme0n1"] = Completed(1, "", words)
+        answers(machine, {f"nvme {new} /dev/nvme0n1 --raw-binary": _BY_COMMAND[old]})
     state = identify(machine, "/dev/nvme0n1")
     assert len(state.power_states) == 2 and state.lba_formats == (LbaFormat(4096, in_use=True),)
     assert state.smart is not None and state.smart.composite_celsius == 45.0

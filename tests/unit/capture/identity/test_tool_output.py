@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from labctl.capture.host.machine import Completed
-from labctl.capture.identity.nvme_cli import parse_id_ctrl, parse_id_ns, parse_smart_log
+from labctl.capture.identity.nvme_pages import parse_id_ctrl, parse_id_ns, parse_smart_log
 from labctl.capture.identity.smartctl import SmartctlReport, parse_smartctl
 from labctl.capture.identity.sysfs import parse_sensors
 from labctl.capture.identity.tool_output import failure
-from labctl.record.drive_state import LbaFormat, SmartLog
+from labctl.record.drive_state import SmartLog
+from tests.unit.capture.identity.nvme_made import controller_page, namespace_page, smart_page
 
 
 def smartctl(version: tuple[int, int], protocol: str, status: int = 0, **data: Any) -> str:
@@ -202,33 +203,15 @@ LOG: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("reported", "celsius"),
-    [
-        (65535, None),
-        (0, None),
-        ("65535", None),
-        (-273, None),
-        (199, None),
-        (1000, None),
-        (True, None),
-        (None, None),
-        ("", None),
-        ("113 °F", None),
-        ([318], None),
-        (318.0, 45.0),
-        ("318", 45.0),
-        (253, -20.0),
-        ("40 Celsius", 40.0),
-        ({"value": 318}, 45.0),
-    ],
+    [(65535, None), (0, None), (199, None), (1000, None), (318, 45.0), (253, -20.0)],
 )
-def test_what_no_drive_can_be_at_is_no_temperature(reported: object, celsius: float | None) -> None:
-    log = parse_smart_log(
-        json.dumps(LOG | {"temperature": reported, "temperature_sensor_1": reported})
-    )
+def test_what_no_drive_can_be_at_is_no_temperature(reported: int, celsius: float | None) -> None:
+    sensors = [reported, *[0] * 7]
+    log = parse_smart_log(smart_page(composite_kelvin=reported, sensor_kelvin=sensors))
     assert log is not None
     assert log.composite_celsius == celsius
     assert log.sensor_celsius == ({} if celsius is None else {"sensor_1": celsius})
-    controller = parse_id_ctrl(json.dumps({"mn": "LAB 1", "wctemp": reported, "cctemp": reported}))
+    controller = parse_id_ctrl(controller_page(warning_kelvin=reported, critical_kelvin=reported))
     assert controller is not None
     assert (controller.warning_celsius, controller.critical_celsius) == (celsius, celsius)
 
@@ -247,66 +230,10 @@ def test_nor_is_it_in_a_field_in_celsius(reported: object, celsius: float | None
     assert read(output)[1].composite_celsius == celsius
 
 
-def test_a_log_that_is_all_ones_is_none() -> None:
-    """As a drive fills it that was pulled while it answered."""
-    ones = dict.fromkeys(LOG, 0xFFFFFFFF) | {"critical_warning": 255, "temperature": 65535}
-    assert parse_smart_log(json.dumps(ones)) is None
-
-
-def test_a_log_that_is_all_zeros_is_none() -> None:
-    """As nvme-cli 2.11 printed it where it had read nothing."""
-    assert parse_smart_log(json.dumps(dict.fromkeys(LOG, 0))) is None
-    no_temperature = parse_smart_log(json.dumps(LOG | {"temperature": 0}))
-    assert no_temperature is not None and no_temperature.composite_celsius is None
-
-
-def test_percents_and_counters_beyond_their_range_are_not_known() -> None:
-    odd = {"avail_spare": 255, "percent_used": 256, "warning_temp_time": 0xFFFFFFFF}
-    log = parse_smart_log(json.dumps(LOG | odd | {"power_on_hours": 2**64}))
-    assert log is not None
-    assert (log.available_spare, log.percentage_used, log.power_on_hours) == (None, None, None)
-    assert "warning_temp_time" not in log.thermal_counters()
-
-
-def test_power_states_of_nvme_cli_1_have_scale_and_workload_in_one_byte() -> None:
-    state = {
-        "max_power": 900,
-        "flags": 0,
-        "idle_power": 50,
-        "idle_scale": 0b10 << 6,
-        "active_power": 450,
-        "active_work_scale": 0b10 << 6 | 2,
-    }
-    unknown = state | {"active_work_scale": 2}
-    found = parse_id_ctrl(json.dumps({"mn": "LAB 1", "psds": [state, unknown]}))
-    assert found is not None
-    first, second = found.power_states
-    assert (first.max_watts, first.idle_watts) == (pytest.approx(9.0), pytest.approx(0.5))
-    assert (first.active_watts, second.active_watts) == (pytest.approx(4.5), None)
-
-
-def test_what_nvme_cli_1_did_not_escape_is_read() -> None:
-    found = parse_id_ctrl('{"sn" : "LAB0\t0001", "mn" : "LAB \x01 1", "fr" : "1"}')
-    assert found is not None and found.model.startswith("LAB")
-
-
 def test_the_upper_bits_of_the_format_count_only_where_there_are_so_many() -> None:
-    formats = [{"ms": 0, "ds": 9}, {"ms": 0, "ds": 12}]
-    space = parse_id_ns(json.dumps({"nsze": 1, "flbas": 0b0100001, "lbafs": formats}))
+    space = parse_id_ns(namespace_page((9, 0), (12, 0), formatted_as=0b0100001))
     assert space is not None
     assert [item.in_use for item in space.lba_formats] == [False, True]
-
-
-def test_formats_in_words_are_the_same_formats() -> None:
-    words = {"Relative Performance": "0x2 Good", "Metadata Size": "8 bytes"}
-    formats = [
-        {"LBA Format": 0, "Data Size": "512 bytes", "in use": "no", **words},
-        {"LBA Format": 1, "Data Size": "4096 bytes", "in use": "yes", **words},
-        {"LBA Format": 2, "Data Size": "1 bytes", "in use": "no", **words},
-    ]
-    space = parse_id_ns(json.dumps({"nsze": 1, "lbafs": formats}))
-    assert space is not None
-    assert space.lba_formats == (LbaFormat(512, 8), LbaFormat(4096, 8, in_use=True))
 
 
 def test_limits_that_the_kernel_shows_of_a_sensor_without_any_are_not_known() -> None:

@@ -13,6 +13,7 @@ from instruments.reading import Batch, Block, Status, StatusReading
 from labctl.analysis.power.rail_power import phase_power
 from labctl.analysis.readings.channel_series import ChannelSeries, RailSeries
 from labctl.analysis.readings.clock_fit import ClockMap
+from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import STALE_S, LiveRail, Monitor
 from labctl.record.header import ChannelInfo, RailInfo
 from labctl.record.layout import CLOCK_PAIR, READING
@@ -157,3 +158,17 @@ def test_a_temperature_is_the_newest_reading_and_no_mean_that_comes_late_to_its_
         block = Block("composite", np.array([now_ns]), np.array([celsius]))
         monitor.batch("t", Batch((block,)))
         assert monitor.view().celsius == {"composite": celsius}
+
+
+def test_what_was_read_before_a_reconnect_is_not_mixed_with_what_comes_after_it() -> None:
+    """The device's clock begins anew at 0."""
+    watched = Watched(ahead_ns=90 * S)
+    watched.read("i.current", np.arange(98, 100, dtype=np.int64) * S, np.array([9.0, 9.0]))
+    assert watched.rail.amps == 9.0
+    watched.monitor.state("i", State.LOST, "unplugged")
+    assert watched.rail.amps is None
+    watched.monitor.state("i", State.READING, "")
+    t_ns = np.array([0, S // 2, S], np.int64)
+    watched.now_ns += S
+    watched.monitor.batch("i", Batch((Block("current", t_ns, np.array([1.0, 1.0, 1.0])),)))
+    assert watched.rail.amps == 1.0

@@ -92,6 +92,13 @@ def test_a_runtime_longer_than_the_time_between_the_signals_is_not_believed() ->
     assert window.u_ns >= 5 * NS_PER_MS
 
 
+def test_a_late_signal_of_a_phase_too_short_for_its_rate_is_within_its_u() -> None:
+    """A clock that is 7.93 % fast counts 1002 ms in 928.4; the signal comes 52.6 ms later."""
+    printed = printed_at((-35, -65))
+    window = window_between(RELEASE_NS, RELEASE_NS + 981 * NS_PER_MS, 1002, printed, None)
+    assert abs(window.end_ns - RELEASE_NS - 1002 / 1.0793 * NS_PER_MS) <= window.u_ns
+
+
 @given(
     lasted_ms=st.integers(0, 100_000),
     runtime_ms=st.integers(0, 200_000),

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from labctl.capture.host.ssh import HostUnreachable
+from labctl.capture.host.ssh import HostAway, HostUnreachable
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import ATTEMPTS, PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.config.sweeps import Resume
-from labctl.errors import RunFailed
+from labctl.errors import NOT_NOW, RunFailed
 from labctl.record.phase import Pattern, Phase, Role
 
 PHASES = (
@@ -27,9 +27,12 @@ PHASES = (
 
 @dataclass
 class Drive:
-    """A drive whose host is lost during some of its purges, by the count of purges."""
+    """A drive whose host is lost during some of its purges, by the count of purges, and that
+    refuses one."""
 
     lost: tuple[int, ...]
+    fails_at: int = 0
+    gone_for_good: bool = False
     stop: StopRequest | None = None
     purges: int = 0
     ended: list[tuple[int, str]] = field(default_factory=list)
@@ -40,8 +43,8 @@ class Drive:
     async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         raise RunFailed("no phase here needs one")
 
-    async def set_power_state(self, wanted: int | None) -> None:
-        assert wanted is None, "no phase here has one"
+    async def set_power(self, state: int | None, limit_watts: float | None) -> None:
+        assert state is None is limit_watts, "no phase here has one"
 
     async def settings_found(self) -> list[dict[str, Any]]:
         return []
@@ -53,8 +56,12 @@ class Drive:
         self.purges += 1
         if self.stop is not None:
             self.stop.ask("aborted", "enough", 130)
+        if self.gone_for_good:
+            raise HostAway("not back within 600 s")
         if self.purges in self.lost:
             raise HostUnreachable("host box: the connection was lost")
+        if self.purges == self.fails_at:
+            raise RunFailed("the drive refuses to be sanitized")
 
     def phase_began(self, phase: Phase, t_ns: int) -> None:
         """Of no interest here."""
@@ -105,6 +112,22 @@ async def test_a_host_that_is_lost_each_time_is_given_up_and_the_next_phase_foll
     ]
     assert drive.ended[-1] == (3, "completed")
     assert len(sequence.failed) == 1 and "the connection was lost" in sequence.failed[0]
+    assert sequence.failed_code == NOT_NOW
+
+
+async def test_a_host_that_does_not_come_back_is_for_a_later_try() -> None:
+    drive = Drive(lost=(), gone_for_good=True)
+    sequence = await carried_out(drive, "repeat")
+    assert [outcome for _, outcome in drive.ended].count("failed") == len(sequence.failed) == 2
+    assert sequence.failed_code == NOT_NOW
+
+
+async def test_a_phase_that_fails_of_itself_is_not_for_a_later_try() -> None:
+    """Also where the host was lost in another one: the same would fail again."""
+    drive = Drive(lost=tuple(range(1, ATTEMPTS + 1)), fails_at=ATTEMPTS + 1)
+    sequence = await carried_out(drive, "repeat")
+    assert len(sequence.failed) == 2
+    assert sequence.failed_code == RunFailed.exit_code
 
 
 async def test_after_a_stop_nothing_comes_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 
 from labctl.capture.drive.control import DriveControl
+from labctl.capture.host.machine import Completed
 from labctl.capture.identity.node import DrivePlace
 from labctl.capture.phases.fio_process import FioProcess
 from labctl.capture.phases.sequence import PhaseSequence
 from labctl.capture.phases.stopping import StopRequest
 from labctl.capture.run.drive_actions import RigActions
 from labctl.config.plan import parse_plan
-from labctl.errors import RunFailed
+from labctl.errors import ConfigurationError, RunFailed
 from labctl.record.drive_state import DriveState, PowerState
 from labctl.record.events import Event, EventKind
 from labctl.record.phase import Pattern, Phase, Role
@@ -63,11 +65,11 @@ class Actions:
     async def check_again(self, phase: Phase) -> dict[str, DrivePlace]:
         raise RunFailed("no phase here needs one")
 
-    async def set_power_state(self, wanted: int | None) -> None:
+    async def set_power(self, state: int | None, limit_watts: float | None) -> None:
         if self.refused:
             self.refused = False
             raise RunFailed("not now")
-        await self.actions.set_power_state(wanted)
+        await self.actions.set_power(state, limit_watts)
 
     async def settings_found(self) -> list[dict[str, Any]]:
         return await self.actions.settings_found()
@@ -132,7 +134,7 @@ async def test_a_host_that_is_away_is_waited_for(actions: Actions) -> None:
     connection = actions.actions.host
     assert isinstance(connection, Connection)
     connection.there.clear()
-    setting = asyncio.create_task(actions.set_power_state(3))
+    setting = asyncio.create_task(actions.set_power(3, None))
     await connection.waited_for.wait()
     assert actions.host.state == OWN and not setting.done()
     connection.there.set()
@@ -175,3 +177,64 @@ def test_the_cool_down_before_a_phase_has_its_state() -> None:
         (pattern, state) for state in (0, 3) for pattern in (Pattern.COOL, Pattern.RANDREAD)
     ]
     assert replace(planned[2], power_state=None).label == planned[2].label
+
+
+def limited(index: int, watts: float | None, state: int | None = None) -> Phase:
+    return replace(rest(index, state), power_limit_watts=watts)
+
+
+async def test_a_limit_in_watts_is_set_for_its_phases_and_put_back(tmp_path: Path) -> None:
+    host = Host(tmp_path / "host")
+    host.limit = 2 << 16 | 2200  # somebody had set 22 W
+    actions = Actions(host)
+    limits: list[int] = []
+    seen = actions.phase_began
+
+    def began(phase: Phase, t_ns: int) -> None:
+        limits.append(host.limit & 0xFFFF)
+        seen(phase, t_ns)
+
+    actions.phase_began = began  # type: ignore[method-assign]
+    await carried_out(actions, (limited(0, 15.0), limited(1, 9.99), limited(2, None, 3)))
+    assert limits == [1500, 999, 2200]
+    reported = [event.data for event in actions.events if event.kind == EventKind.POWER_STATE]
+    assert [(data["state"], data["limit_watts"]) for data in reported] == [
+        (0, 15.0), (0, 9.99), (3, None),
+    ]  # fmt: skip
+    control = actions.actions.controls[""]
+    host.limit = 2 << 16 | 500  # as a phase that was killed left it
+    assert control.restore() == []
+    assert (host.limit, host.state) == (2 << 16 | 2200, 0)
+
+
+async def test_a_limit_that_the_drive_does_not_take_fails_its_phase(actions: Actions) -> None:
+    class Stubborn(Host):
+        def run(self, argv: Sequence[str], timeout_s: float = 15.0) -> Completed:
+            done = super().run(argv, timeout_s)
+            self.limit = 0
+            return done
+
+    stubborn = Stubborn(actions.host.root)
+    sequence = await carried_out(Actions(stubborn), (limited(0, 15.0), rest(1)))
+    assert len(sequence.failed) == 1
+    assert "stays at power limit none, not 15 W" in sequence.failed[0]
+
+
+def test_limits_are_an_axis_and_the_cool_down_before_a_phase_has_its_limit() -> None:
+    text = """
+        name = "p"
+        idle_before_s = 0
+        idle_after_s = 0
+        [[sweeps]]
+        pattern = "randread"
+        duration_s = 1
+        power_limit_watts = [25, 12.5]
+        start_celsius = 40
+    """
+    planned = parse_plan(text, "p.toml").expand()
+    assert [(phase.pattern, phase.power_limit_watts) for phase in planned] == [
+        (pattern, watts) for watts in (25.0, 12.5) for pattern in (Pattern.COOL, Pattern.RANDREAD)
+    ]
+    assert planned[3].label == "randread 4k QD1 ≤12.5 W"
+    with pytest.raises(ConfigurationError, match="power_limit_watts"):
+        parse_plan(text.replace("25,", "0,"), "p.toml")

@@ -58,13 +58,13 @@ left = { channel = "heat.composite", drive = "left" }
 room = "heat.composite"
 [instruments.ina]
 driver = "ina2xx"
-directory = "/sys/class/hwmon/hwmon3"
+device = "i2c-1-0x40"
 shunt_ohm = 0.01
 shunt_tolerance_pct = 1
 model = "ina226"
 [instruments.inb]
 driver = "ina2xx"
-directory = "/sys/class/hwmon/hwmon4"
+device = "i2c-1-0x41"
 shunt_ohm = 0.01
 shunt_tolerance_pct = 1
 model = "ina226"

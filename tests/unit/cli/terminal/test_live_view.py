@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from labctl.analysis.steady_state.enough import Keeps
 from labctl.capture.meters.acquisition import State
 from labctl.capture.meters.live_values import LiveRail, View
 from labctl.cli.terminal.live_view import moment_line, screen
 from labctl.fio.status import LiveRates
-from labctl.record.phase import Pattern, Phase, Role
+from labctl.record.phase import Pattern, Phase, Role, Until
+from labctl.record.point_end import PointNumber, PointState
 
 PHASE = Phase(3, Role.MEASURE, "s", Pattern.RANDREAD, 6.0, 4096, 32, 1)
 
@@ -48,6 +51,23 @@ def test_everything_worth_seeing_is_there_each_on_its_own_line() -> None:
     assert lines[4].split() == ["total", "6.830", "W"]
     assert "38,000 IOPS" in lines[5] and "830 µs" in lines[5] and "composite 55.5 °C" in lines[5]
     assert "i12 lost" in lines[6] and "i33 overload" in lines[6] and "v12 ok" in lines[6]
+
+
+def test_a_point_says_how_well_it_is_known_and_all_that_keeps_it_going() -> None:
+    state = PointState(
+        PointNumber(0.41, 0.15, 0.38, 0.14), PointNumber(1.2, 0.0, 1.2, 0.5), tuple(Keeps)
+    )
+    view = replace(full_view(), phase=replace(PHASE, until=Until()), point=state)
+    lines = shown(view)
+    assert (
+        lines[2] == "watts ±0.41 % (time's part 0.38 → 0.14)   IOPS ±1.2 % (time's part 1.2 → 0.5)"
+    )
+    assert lines[3].startswith("goes on: shortest time, no readings, ")
+    said = " ".join(line.strip() for line in lines)
+    assert ", ".join(keep.value for keep in Keeps) in said
+    assert all(len(line) <= 80 for line in lines)
+    done = shown(replace(view, point=replace(state, keeps=())))
+    assert done[3].strip() == "good enough"
 
 
 def test_a_log_gets_the_moment_in_one_line() -> None:

@@ -53,6 +53,11 @@ def test_a_long_run_fits_24_lines() -> None:
     assert power is not None and f"{STEPS * 5 // 60} min" in power.plain
 
 
+def test_the_first_seconds_are_no_zero_minutes() -> None:
+    power = seen(1, seconds_each=20)[0].power_line()
+    assert power is not None and power.plain.endswith(" s") and " 0 " not in power.plain
+
+
 def test_idling_and_preparing_are_no_points_and_nothing_shows_before_anything_is_known() -> None:
     so_far = SoFar()
     assert so_far.table() is None and so_far.power_line() is None
@@ -71,4 +76,4 @@ def test_after_ctrl_c_it_is_said_what_happens_how_long_and_how_to_go_on() -> Non
     assert "what was recorded is kept" in text and "about 15 s" in text
     assert "labctl run --resume runs/r" in text and "kills" in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "--resume" not in stopping_text(None)
+    assert "--resume" not in stopping_text(None) and "fio" not in stopping_text(None)

@@ -58,6 +58,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "nplc": 1.0,
         "interval_s": 0.1,
     },
+    "joulescope": {
+        "model": "JS220",
+        "resource": "u/js220/000415",
+        "voltage_pct_of_reading": 0.1,
+        "voltage_floor_volts": 0.002,
+        "current_pct_of_reading": 0.3,
+        "current_floor_amps": 0.0005,
+    },
+    "elmorlabs_pmd": {
+        "port": "usb:0483:5740",
+        "model": "PMD2",
+        "rails": ["atx_12v", "atx_3v3"],
+        "voltage_pct_of_reading": 0.5,
+        "voltage_floor_volts": 0.02,
+        "current_pct_of_reading": 1.0,
+        "current_floor_amps": 0.05,
+    },
     "es51922": {"port": "/dev/ttyUSB0", "function": "voltage", "range": 22.0},
     "k204": {"port": "/dev/ttyUSB1", "sensors": ["t1", "t3"]},
     "hwmon": {"directory": "nvme", "sensors": ["composite", "sensor_1"]},
@@ -68,6 +85,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "voltage_floor_volts": 0.01,
         "current_pct_of_reading": 1.0,
         "current_floor_amps": 0.05,
+    },
+    "quarch": {
+        "resource": "usb::QTL1999-02-020",
+        "rails": ["12V", "3.3V"],
+        "voltage_pct_of_reading": 1.0,
+        "voltage_floor_volts": 0.001,
+        "current_pct_of_reading": 1.0,
+        "current_floor_amps": 0.002,
     },
     "fs9721": {
         "port": "usb:10c4:ea60",
@@ -82,6 +107,34 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "range": 6.0,
         "accuracy_pct_of_reading": 1.0,
         "accuracy_floor": 0.005,
+    },
+    "scpi_thermometer": {
+        "resource": "GPIB0::16::INSTR",
+        "model": "34461A",
+        "sensor": "thermistor",
+        "sensor_type": "5000",
+        "accuracy_pct_of_reading": 0.0,
+        "accuracy_floor": 0.2,
+    },
+    "daq6510_scan": {
+        "resource": "TCPIP0::daq::5025::SOCKET",
+        "interval_s": 0.2,
+        "inputs": {
+            "v12": {
+                "number": 101,
+                "function": "voltage",
+                "range": 100.0,
+                "accuracy_pct_of_reading": 0.01,
+                "accuracy_floor": 1e-3,
+            }
+        },
+    },
+    "wt300": {
+        "resource": "TCPIP0::wt::inst0::INSTR",
+        "model": "WT310E",
+        "coupling": "ac",
+        "voltage_range": 300.0,
+        "current_range": 1.0,
     },
     "extech380803": {
         "port": "/dev/ttyUSB3",
@@ -194,6 +247,7 @@ def test_a_meter_that_can_stream_is_suggested_with_the_driver_that_streams() -> 
         ("MODEL 2000", "scpi_dmm", "2000"),
         ("SDM3055-SC", "scpi_dmm", "SDM3055"),
         ("DP832A", "supply", "DP832A"),
+        ("WT310E", "wt300", "WT310E"),
         ("L4411A", "scpi_dmm", "generic"),
     ],
 )

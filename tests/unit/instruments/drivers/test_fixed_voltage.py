@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from instruments import drivers
+from instruments.drivers import fixed_voltage
 from instruments.drivers.fixed_voltage import SOURCE
 
 SETTINGS = {"volts": 3.3, "tolerance_pct": 3, "interval_s": 0.5}
@@ -25,7 +26,8 @@ def test_its_readings_are_the_volts_without_a_gap_and_their_limit_is_the_toleran
     (channel,) = meter.channels
     assert channel.accuracy.limit(3.3) == pytest.approx(0.099)
     assert channel.accuracy.source == SOURCE
-    assert "not measured" in str(meter.open())
+    identity = meter.open()
+    assert (identity.maker, identity.model) == ("", "3.3 V ±3 %, not measured")
     meter.start()
     assert meter.read().blocks[0].t_ns.tolist() == [10**9]
     clock.ns += 1_700_000_000  # as if nobody had asked for a while
@@ -33,6 +35,22 @@ def test_its_readings_are_the_volts_without_a_gap_and_their_limit_is_the_toleran
     assert block.t_ns.tolist() == [1_500_000_000, 2_000_000_000, 2_500_000_000]
     assert block.values.tolist() == [3.3, 3.3, 3.3]
     meter.close()
+
+
+def test_a_long_interval_is_waited_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run must be able to end between two of them."""
+    clock, naps = Clock(), []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        clock.ns += round(seconds * 1e9)
+
+    monkeypatch.setattr(fixed_voltage.time, "sleep", sleep)
+    meter = drivers.create("v33", "fixed_voltage", {**SETTINGS, "interval_s": 10}, clock)
+    meter.start()
+    times = [t for _ in range(21) for block in meter.read().blocks for t in block.t_ns.tolist()]
+    assert times == [10**9, 11 * 10**9]
+    assert max(naps) <= 0.5
 
 
 @pytest.mark.parametrize("key", ["volts", "tolerance_pct"])

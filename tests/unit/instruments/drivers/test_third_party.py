@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instruments import drivers
+from instruments import drivers, identify
 from instruments.errors import DriverUnusable
 from instruments.instrument import Instrument
 from instruments.reading import Status
@@ -103,6 +103,18 @@ def test_a_driver_of_another_package_reads_a_meter(installed: None) -> None:
     finally:
         instrument.close()
         acme.close()
+
+
+def test_its_meter_is_found_at_a_port(installed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    signs = [(name, sign) for name, sign in drivers.serial_signs() if name == "acme42"]
+    monkeypatch.setattr(drivers, "serial_signs", lambda: signs)
+    acme = Acme()
+    serving = acme.send_when_asked("DCV +0.1", "\r\nACME 42 SN0001\r\n")
+    found = identify.identify_address(acme.port)
+    serving.join()
+    acme.close()
+    assert (found.driver, found.identity) == ("acme42", "Acme 42")
+    assert identify.rig_lines(found, "v12")[1:] == ['driver = "acme42"', f'port = "{acme.port}"']
 
 
 def test_its_settings_are_checked_like_any_other(installed: None) -> None:

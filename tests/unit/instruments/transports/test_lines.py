@@ -13,7 +13,7 @@ import pytest
 from instruments.errors import ConnectionLost, NoAnswer
 from instruments.transports.lines import SerialFormat
 from instruments.transports.serial_line import SerialLine
-from instruments.transports.visa_line import VisaLine
+from instruments.transports.visa_line import VisaLine, _open_error_text
 
 
 @pytest.fixture
@@ -152,3 +152,9 @@ def test_a_serial_port_that_is_pulled(port: Port) -> None:
     line.close()
     with pytest.raises(ConnectionLost, match="is it plugged in"):
         VisaLine("it", "ASRL/dev/does-not-exist::INSTR").open()
+
+
+def test_a_meter_that_does_not_answer_is_told_in_words() -> None:
+    said = _open_error_text("TCPIP0::192.0.2.1::5025::SOCKET", Exception("no: -1073807339"))
+    assert said == "no: timeout; is it switched on and connected?"
+    assert "-1073999999" in _open_error_text("TCPIP0::h::INSTR", Exception("-1073999999"))

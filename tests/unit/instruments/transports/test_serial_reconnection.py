@@ -8,7 +8,6 @@ import time
 import tty
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from instruments.transports.serial_ports import SerialPort, port_path
 from instruments.transports.visa_line import OPEN_TIMEOUT_S
 from labctl.capture.meters.acquisition import LAST_RETRY_S, Acquisition
 from tests.unit.capture.meters.test_acquisition import Seen
+from tests.waiting import until
 
 PORTS = (
     SerialPort("/dev/ttyUSB0", "CP2102", 0x10C4, 0xEA60, "0001"),
@@ -84,13 +84,6 @@ def adapter(tmp_path: Path) -> Iterator[Adapter]:
     made = Adapter(tmp_path / "usb-Maker_Adapter_0001-if00-port0")
     yield made
     made.stop()
-
-
-def until(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "not in time"
-        time.sleep(0.01)
 
 
 def pulled_and_put_back(adapter: Adapter, port: str) -> Seen:

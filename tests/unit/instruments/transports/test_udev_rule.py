@@ -15,6 +15,9 @@ RULE = (
 def test_a_usb_meter_has_a_rule_for_its_vendor_and_product() -> None:
     rule = RULE.format("usb", "2a8d", "0101", a="ATTR")
     assert udev_rule("USB0::0x2A8D::0x0101::MY1::INSTR") == rule
+    assert udev_rule("USB0::10893::257::MY1::0::INSTR") == rule  # as PyVISA-py lists it
+    rigol = RULE.format("usb", "1ab1", "04ce", a="ATTR")
+    assert udev_rule("USB0::6833::1230::DM3R1::0::INSTR") == rigol
 
 
 def test_a_serial_port_has_the_rule_of_its_adapter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from labctl.analysis.run.summary import summarise
 from labctl.cli.results.query import run_query
 from labctl.errors import ConfigurationError
 from labctl.record.reader import RunRecord
-from labctl.report.data.query import PHASES_FILE, answer_csv, answer_json, fingerprint, query
+from labctl.report.data.query import answer_csv, answer_json, query
+from labctl.report.data.run_tables import PHASES_FILE, fingerprint
 from tests.unit.synthetic_run import WORK, Bench, build
 
 duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
@@ -166,5 +167,5 @@ def test_a_copied_run_answers_the_same(runs: Path, tmp_path: Path) -> None:
     one = query(sql, [runs / "first"]).rows
     shutil.copytree(runs / "first", tmp_path / "copy")
     os.utime(tmp_path / "copy" / "run.json", (1, 1))
-    assert fingerprint(tmp_path / "copy") != fingerprint(runs / "first")
+    assert fingerprint(tmp_path / "copy").text != fingerprint(runs / "first").text
     assert query(sql, [tmp_path / "copy"]).rows == one

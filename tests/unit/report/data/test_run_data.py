@@ -89,6 +89,11 @@ def test_no_watts_are_made_up_in_a_gap_of_the_volts(tmp_path: Path) -> None:
     assert not ((t_s > 15.6) & (t_s < 17.4)).any()
 
 
+def test_a_run_in_the_home_is_found(made: Synthetic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(made.path.parent))
+    assert labctl.open_run(f"~/{made.path.name}").path == made.path
+
+
 def test_a_device_clock_is_mapped_to_the_runs_timebase(made: Synthetic) -> None:
     run = labctl.open_run(str(made.path))
     t_ns = run.channel("i12.current").t_ns

@@ -81,7 +81,7 @@ def test_the_table_is_shown_before_anything_is_drawn(
         raise OSError(28, "No space left on device")
 
     (run / PAGE_FILE).unlink()
-    monkeypatch.setattr("labctl.cli.results.report.write_report", full)
+    monkeypatch.setattr("labctl.report.pages.all_pages.write_report", full)
     with pytest.raises(JournalError, match="No space left"):
         report(run)
     assert "total W ± U" in capsys.readouterr().out
@@ -99,4 +99,10 @@ def test_a_persons_own_title_and_note_are_on_the_pages_and_in_the_charts(run: Pa
     assert own_words(run) == OwnWords("", "after the heat sink\nwas changed")
     (run / ABOUT_FILE).write_text("{title")
     assert own_words(run) == OwnWords()
+    (run / ABOUT_FILE).write_text('{"title": null, "note": ["first", null, 7]}')
+    assert own_words(run) == OwnWords("", "first\n\n7")
+    (run / ABOUT_FILE).write_text('{"title": "Firmware 3", "note": null}')
+    assert own_words(run) == OwnWords("Firmware 3", "") and drawn_again(run)
     (run / ABOUT_FILE).unlink()
+    assert drawn_again(run) and "Firmware 3" not in (run / PAGE_FILE).read_text()
+    assert not drawn_again(run)

@@ -267,6 +267,23 @@ def test_each_method_has_one_chart_with_all_drives(tmp_path: Path) -> None:
     assert drives_together({"A old": figures}) == ()
 
 
+def test_only_figures_of_one_workload_are_drawn_together(tmp_path: Path) -> None:
+    """Two runs with different phases: their first consistency figures are of different work."""
+    reads = Sweep(name="reads", pattern=["randread"], queue_depth=[16], duration_s=600)
+    drawn: dict[str, tuple[Figure, ...]] = {}
+    for drive, sweeps in {"A": (LONG, reads), "B": (reads,)}.items():
+        summary = summary_of(plan(*sweeps))
+        record = record_of(tmp_path / drive, summary, silent=False)
+        drawn[drive] = review_figures(record, summary, methods_of(record, summary))
+    kinds = {drive: [one.chart.title for one in figures] for drive, figures in drawn.items()}
+    assert [len([t for t in titles if "Consistency" in t]) for titles in kinds.values()] == [2, 1]
+    together = [one.title for one in drives_together(drawn) if "Consistency" in one.title]
+    assert together == ["Consistency, randread 4k QD16"]
+    twice = {drive: figures * 2 for drive, figures in drawn.items()}
+    names = [one.name for one in drives_together(twice) if "Consistency" in one.title]
+    assert names == ["method-consistency", "method-consistency-2"]
+
+
 def test_a_plan_without_review_charts_has_a_page_all_the_same(tmp_path: Path) -> None:
     summary = summary_of(plan(Sweep(pattern=["randread"], duration_s=5)))
     record = record_of(tmp_path, summary)

@@ -37,7 +37,7 @@ def reported(folder: Path, checks: list[str], budget: int | None) -> tuple[list[
     home = Home(folder / "home")
     home.make()
     for place in (home.runs, home.idle):
-        (place / "a-run").mkdir()
+        (place / "a-run").mkdir(parents=True)
         (place / "a-run" / "readings").write_bytes(bytes(50_000))
     daemon = Daemon(home, (), home.runs, ServiceSettings(disk_budget=budget), messages.append)
     daemon.notices.addresses = ("json://127.0.0.1:9/",)

@@ -50,6 +50,17 @@ def test_an_attempt_that_failed_before_it_began_takes_nothing_from_the_run_befor
     assert resumed(kept, cut_off.parent) == (cut_off, "")
 
 
+def test_a_run_where_an_older_daemon_wrote_goes_on_there(
+    cut_off: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABCTL_HOME", str(tmp_path / "home"))
+    before = tmp_path / "home" / "runs" / cut_off.name
+    before.parent.mkdir(parents=True)
+    cut_off.rename(before)
+    kept = attempts((AttemptOutcome.INTERRUPTED, before.name))
+    assert resumed(kept, tmp_path / "labctl-runs") == (before, "")
+
+
 @pytest.mark.parametrize(
     "outcome", [AttemptOutcome.ABORTED, AttemptOutcome.REFUSED, AttemptOutcome.CANCELLED]
 )

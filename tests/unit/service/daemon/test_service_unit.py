@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import labctl.service.daemon
 from labctl.errors import Refused
-from labctl.service.daemon.unit import Place, ServiceOf, install, problems_of, unit_text
+from labctl.service.daemon import unit
+from labctl.service.daemon.unit import (
+    Place,
+    ServiceOf,
+    changeable,
+    install,
+    problems_of,
+    unit_text,
+)
 
 UNIT = Path(labctl.service.daemon.__file__).parent / "labctl.service"
 
@@ -72,6 +82,75 @@ def test_only_root_installs_a_service_of_the_system(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Refused, match="sudo /bin/true daemon --install-service system"):
         install(ServiceOf.SYSTEM, Place(Path("/bin/true")))
+    with pytest.raises(Refused, match=re.escape("sudo '/opt/a $b%/labctl' daemon")):
+        install(ServiceOf.SYSTEM, Place(Path("/opt/a $b%/labctl")))
+
+
+def test_root_is_told_who_else_can_change_the_program_of_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(unit, "SYSTEM_FOLDER", tmp_path / "system")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(unit, "problems_of", lambda _of, _text: "")
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    monkeypatch.setattr(unit, "__file__", "/bin/true")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program, link = folder / "labctl", tmp_path / "labctl"
+    program.write_text("#!/bin/true")
+    link.symlink_to(program)
+    folder.chmod(0o777)
+    for command in (program, link):
+        _, steps = install(ServiceOf.SYSTEM, Place(command))
+        told = [step for step in steps if "can be changed by others than root" in step]
+        assert len(told) == 1 and told[0].startswith("# ")
+        _, steps = install(ServiceOf.USER, Place(command))
+        assert not [step for step in steps if "others than root" in step]
+    _, steps = install(ServiceOf.SYSTEM, Place(Path("/bin/true")))
+    assert not [step for step in steps if "others than root" in step]
+
+
+def test_a_program_is_roots_alone_if_all_folders_above_it_are(tmp_path: Path) -> None:
+    assert changeable(Path("/bin/true")) is None
+    program = tmp_path / "labctl"
+    program.write_text("#!/bin/true")
+    program.chmod(0o757)
+    assert changeable(program) == program
+    if os.geteuid() != 0:
+        return
+    program.chmod(0o755)
+    assert changeable(program) is None, "in a sticky folder"
+    os.chown(tmp_path, 1000, 1000)
+    assert changeable(program) == tmp_path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="asks for folders of root and of another")
+@pytest.mark.parametrize("link", ["bin", "bin/labctl"])
+def test_a_program_is_roots_alone_if_each_link_on_the_way_to_it_is(
+    link: str, tmp_path: Path
+) -> None:
+    """As of /usr/local/bin/labctl → ~/tools/labctl → /opt/labctl/bin/labctl."""
+    for name in ("first", "last/bin", "between/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "last/bin/labctl").write_text("#!/bin/true")
+    (tmp_path / "between" / link).parent.mkdir(exist_ok=True)
+    if link == "bin":
+        (tmp_path / "between/bin").rmdir()
+    (tmp_path / "between" / link).symlink_to(tmp_path / "last" / link)
+    (tmp_path / "first/labctl").symlink_to("../between/bin/labctl")
+    program = tmp_path / "first/labctl"
+    assert changeable(program) is None
+    os.chown(tmp_path / "between", 1000, 1000)
+    assert changeable(program) == tmp_path / "between"
+    os.chown(tmp_path / "between", 0, 0)
+    os.chown(tmp_path / "last", 1000, 1000)
+    assert changeable(program) == tmp_path / "last"
+
+
+def test_a_link_to_itself_is_no_program(tmp_path: Path) -> None:
+    (tmp_path / "labctl").symlink_to("labctl")
+    changeable(tmp_path / "labctl")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

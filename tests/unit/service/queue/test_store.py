@@ -378,6 +378,7 @@ def test_many_clients_at_once_lose_nothing_and_do_nothing_twice(tmp_path: Path) 
     assert queue.problems == ()
 
 
+@pytest.mark.long
 @pytest.mark.fault
 def test_writers_killed_at_random_moments_leave_every_confirmed_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

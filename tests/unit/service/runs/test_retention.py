@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from labctl.service.runs.retention import (
 from labctl.sinks.cursor import Cursor
 from labctl.sinks.follow.cursor_file import CursorFile
 from labctl.sinks.influxdb.settings import influx_settings
+from labctl.sinks.schema import SCHEMA_VERSION
 from tests.servers.influx_run import MadeRun
 
 SINK = '[sinks.influxdb]\nurl = "http://127.0.0.1:9"\nbucket = "b"\n'
@@ -63,12 +65,13 @@ def steps(tmp_path: Path, rule: Rule, needed: frozenset[str] = frozenset()) -> l
     return [one.step for one in decide(tmp_path / "runs", rule, time.time(), needed)]
 
 
-def shipped(run: Path, text: str, events: int | None = None) -> None:
+def shipped(run: Path, text: str, events: int | None = None, schema: int = SCHEMA_VERSION) -> None:
     settings = influx_settings(text, "rig")
     assert settings is not None
     size = (run / "journal.jsonl").stat().st_size if events is None else events
     file = CursorFile(run, "influxdb", lambda _: None)
-    file.keep(Cursor(settings.destination, settings.bin_ns, events=size, summarised=size))
+    cursor = Cursor(settings.destination, settings.bin_ns, events=size, summarised=size)
+    file.keep(replace(cursor, schema=schema))
     file.close()
 
 
@@ -141,6 +144,8 @@ def test_what_a_sink_does_not_have_whole_stays(tmp_path: Path) -> None:
     assert why_it_must_stay(run) == ""
     elsewhere = SINK.replace(":9", ":10")
     shipped(run, elsewhere)
+    assert "does not have all of it" in why_it_must_stay(run)
+    shipped(run, SINK, schema=SCHEMA_VERSION - 1)
     assert "does not have all of it" in why_it_must_stay(run)
     holding = CursorFile(run, "influxdb", lambda _: None)
     assert "being sent" in why_it_must_stay(run)
@@ -246,7 +251,7 @@ def test_tidying_keeps_the_run_of_an_earlier_attempt_and_takes_no_archive_among_
         queue.end(1, outcome, "cut off")
     assert queue.job(1).state is JobState.QUEUED
     with pytest.raises(ConfigurationError, match="another folder"):
-        tidy(delete_after_days=30.0, archive=runs, runs=runs)
+        tidy(delete_after_days=30.0, archive=str(runs), runs=runs)
     tidy(delete_after_days=30.0, runs=runs)
     assert run.exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from labctl.cli.servers.ship import ship_runs
 from labctl.config.site import SITE_VARIABLE
 from labctl.errors import ConfigurationError, JournalError
 from labctl.record.journal import holding
+from labctl.record.phase import Pattern, Phase, Role
 from labctl.service.runs.shipping import LiveShipping, ship
 from labctl.sinks.cursor import Cursor
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE
@@ -21,7 +23,8 @@ from labctl.sinks.schema import Point
 from labctl.sinks.sink import SinkReport, Slice
 from tests.servers.influx_fake import FakeInflux, serving
 from tests.servers.influx_lines import stored_by
-from tests.servers.influx_run import MadeRun, points_of, text_of
+from tests.servers.influx_run import MadeRun, S, points_of, text_of
+from tests.unit.sinks.test_schema import AT_WORK
 
 
 class Collected:
@@ -110,6 +113,76 @@ def test_a_run_that_is_on_is_sent_up_to_now(tmp_path: Path) -> None:
         (shipped,) = asyncio.run(ship(run.path, [sink]))
     assert not shipped.complete
     assert not any(line.startswith("event") and "run_ended" in line for line in sink.lines)
+
+
+async def test_a_heartbeat_says_what_the_rig_does(tmp_path: Path) -> None:
+    """So the last one of each rig is all that a screen of forty rigs has to ask for."""
+    began_ns = time.time_ns() - 9 * 10**9
+    phases = (
+        Phase(0, Role.MEASURE, "s", Pattern.RANDREAD, 5.0, 4096, 4, 1),
+        Phase(1, Role.MEASURE, "s", Pattern.RANDREAD, 290.0, 4096, 32, 1),
+    )
+    span = {"begin_ns": began_ns + S // 2, "end_ns": began_ns + 5 * S, "boundary_u_ns": 1_000_000}
+    events = (
+        (0.5, "phase_started", {"index": 0}),
+        (5.0, "phase_ended", {"index": 0, "outcome": "completed", "reason": "", **span}),
+        (8.0, "phase_started", {"index": 1}),
+    )
+    run = MadeRun(
+        *(tmp_path, 600.0),
+        ends=False, epoch_ns=began_ns, phases=phases, more_events=events,
+    )  # fmt: skip
+    run.grow(9.0)
+    over = asyncio.Event()
+
+    class UntilItsHeartbeat(Collected):
+        async def heartbeat(self, point: Point) -> None:
+            await super().heartbeat(point)
+            over.set()
+
+    sink = UntilItsHeartbeat()
+    with holding(run.path):
+        await ship(run.path, [sink], over=over)
+    at_work, last = (point.fields for point in sink.heartbeats)
+    assert last.keys().isdisjoint(AT_WORK) and last["alive"] == 0
+    assert {name: at_work[name] for name in ("run", "drive", "plan", "phase")} == {
+        "run": run.path.name,
+        "drive": "S1",
+        "plan": "made-up",
+        "phase": "randread 4k QD32",
+    }
+    assert [at_work[name] for name in ("phase_number", "phases", "qd", "alive")] == [2, 2, 32, 1]
+    assert at_work["watts"] == pytest.approx(12 * 0.5 + 3.3 * 0.7, rel=0.1)
+    assert at_work["celsius"] == pytest.approx(50, rel=0.2)
+    assert 0 < float(at_work["left_s"]) < 300
+    assert at_work.keys() >= AT_WORK
+    assert re.fullmatch(r"QD32 \d+\.\d+ W \d\d °C", str(at_work["load_text"]))
+    assert re.fullmatch(r"2/2, .* left", str(at_work["progress_text"]))
+    assert re.fullmatch(r"QD4 8\.\d+ ± 0\.\d+ W", str(at_work["result_text"]))
+
+
+async def test_the_last_heartbeat_is_stored_before_results_are_computed(tmp_path: Path) -> None:
+    """They take seconds, and until then a rig that ended in order would be silent."""
+    did: list[str] = []
+
+    class Noting(Collected):
+        async def put(self, part: Slice) -> None:
+            await super().put(part)
+            if part.points and part.points[-1].measurement in ("phase", "point"):
+                did.append("results")
+
+        async def drain(self) -> None:
+            did.append("stored")
+
+        async def heartbeat(self, point: Point) -> None:
+            if point.fields["alive"] == 0:
+                did.append("last heartbeat")
+
+    run = MadeRun(tmp_path).whole()
+    over = asyncio.Event()
+    over.set()
+    await ship(run.path, [Noting()], over=over)
+    assert did[:2] == ["last heartbeat", "stored"] and "results" in did
 
 
 def test_a_run_that_was_cut_off_is_sent_whole(tmp_path: Path) -> None:

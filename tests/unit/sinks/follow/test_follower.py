@@ -30,6 +30,12 @@ def of(stored: Stored, measurement: str, **tags: str) -> dict[int, dict[str, obj
     }
 
 
+def idle_of(stored: Stored) -> dict[int, dict[str, object]]:
+    """The idle phases by time."""
+    found = of(stored, "phase").items()
+    return {t_ns: fields for t_ns, fields in found if fields["pattern"] == "idle"}
+
+
 def host_meters() -> dict[str, Meter]:
     return {name: replace(meter, device=False) for name, meter in default_meters().items()}
 
@@ -151,7 +157,9 @@ def test_a_run_that_was_sent_when_it_was_cut_off_and_goes_on_is_as_read_afterwar
     lines += text_of(part)
     lines += drained(Follower(run.path, part.cursor))
     found, expected = (
-        {key: fields for key, fields in stored.items() if key[0] != "phase"}  # a sink replaces them
+        {
+            key: fields for key, fields in stored.items() if key[0] not in ("phase", "point")
+        }  # a sink replaces them
         for stored in (stored_by(lines), points_of(run.path))
     )
     assert found == expected
@@ -246,11 +254,11 @@ def test_a_phase_is_there_when_it_begins_and_has_its_watts_when_it_ended(tmp_pat
     (point,) = begun.values()
     assert point["index"] == 0 and "watts" not in point
     run.grow(9.0)
-    ended = of(stored_by(drained(follower, run.epoch_ns + 9 * S)), "phase", pattern="idle")
+    ended = idle_of(stored_by(drained(follower, run.epoch_ns + 9 * S)))
     assert ended.keys() == begun.keys(), "the same point, not a second one"
     (point,) = ended.values()
     run.grow(1e9)
-    (final,) = of(stored_by(drained(follower)), "phase", pattern="idle").values()
+    (final,) = idle_of(stored_by(drained(follower))).values()
     assert float(str(point["watts"])) == pytest.approx(float(str(final["watts"])), rel=1e-3)
 
 
@@ -281,9 +289,9 @@ def test_watts_that_an_overload_takes_away_are_not_given_while_the_run_is_on(
         run.grow(now)
         while (part := follower.advance(run.epoch_ns + round(now * S))) is not None:
             lines += text_of(part)
-    live = of(stored_by(lines), "phase", pattern="idle")
+    live = idle_of(stored_by(lines))
     run.grow(1e9)
-    (afterwards,) = of(points_of(run.path), "phase", pattern="idle").values()
+    (afterwards,) = idle_of(points_of(run.path)).values()
     assert "outcome" in afterwards and "watts" not in afterwards
     (early,) = live.values()
     assert early["outcome"] == "completed"

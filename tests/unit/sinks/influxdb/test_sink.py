@@ -4,6 +4,7 @@ real 2.7 is in tests/servers."""
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from labctl.sinks.follow.cursor_file import CursorFile, SinkBusy
 from labctl.sinks.influxdb.settings import TOKEN_VARIABLE, InfluxSettings
 from labctl.sinks.influxdb.sink import BATCH_LINES, IN_FLIGHT, InfluxSink
 from labctl.sinks.influxdb.writer import LONGEST_REASON, InfluxWriter, WritePace
-from labctl.sinks.schema import Point
+from labctl.sinks.schema import SCHEMA_VERSION, Point, rig_point
 from labctl.sinks.sink import Slice
 from tests.servers.influx_fake import Canned, FakeInflux, serving
 from tests.servers.influx_lines import parsed
@@ -257,6 +258,25 @@ async def test_the_cursor_waits_for_every_batch_before_it(fake: FakeInflux, tmp_
     assert len(fake.stored) == 3 * BATCH_LINES + 10
 
 
+async def test_a_heartbeat_is_dropped_while_the_server_is_away_but_not_the_last(
+    fake: FakeInflux, tmp_path: Path
+) -> None:
+    """Or a rig that ended in order would be silent when the server is back."""
+    fake.databases.clear()
+    sink = sink_of(tmp_path, fake, [])
+    async with sink:
+        await sink.put(slice_of(1, 1))
+        await sink.flush()
+        async with asyncio.timeout(30):
+            while not sink.report().trouble:
+                await asyncio.sleep(0.01)
+        await sink.heartbeat(rig_point("bench", 5, "running"))
+        await sink.heartbeat(rig_point("bench", 6, "idle", alive=False))
+        fake.databases.add("lab")
+        await sink.drain()
+    assert [t_ns for name, _, t_ns in fake.stored if name == "rig"] == [6]
+
+
 async def test_no_more_is_taken_than_may_be_under_way(tmp_path: Path) -> None:
     fake = FakeInflux()
     async with serving(fake):
@@ -315,6 +335,24 @@ async def test_another_server_gets_everything(fake: FakeInflux, tmp_path: Path) 
     await ship(run.path, [sink_of(run.path, fake, reported, bucket="other")])
     assert fake.stored == points_of(run.path)
     assert "starting from the beginning" in reported[0]
+
+
+async def test_what_was_sent_in_another_schema_is_sent_again(
+    fake: FakeInflux, tmp_path: Path
+) -> None:
+    run = MadeRun(tmp_path).whole()
+    await ship(run.path, [sink_of(run.path, fake, [])])
+    file = run.path / "sinks" / "influxdb.json"
+    cursor = json.loads(file.read_text())
+    assert cursor.pop("schema") == SCHEMA_VERSION
+    file.write_text(json.dumps(cursor))  # as before there was a version
+    fake.stored.clear()
+    reported: list[str] = []
+    await ship(run.path, [sink_of(run.path, fake, reported)])
+    assert fake.stored == points_of(run.path)
+    assert "in another schema" in reported[0]
+    await ship(run.path, [sink_of(run.path, fake, reported)])
+    assert len(reported) == 1
 
 
 async def test_a_damaged_cursor_means_from_the_beginning(fake: FakeInflux, tmp_path: Path) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from instruments.simulated.drive import nvme_structures
 from instruments.simulated.drive.drive_host_files import DriveHostFiles
 from instruments.simulated.drive.ground_truth import GroundTruth, GroundTruthWriter
 from instruments.simulated.drive.model import TICK_NS, DriveModel, Tick
 from instruments.simulated.drive.parameters import Parameters, load, override
 from instruments.simulated.drive.state_ring import StateReader, StateWriter
+from labctl.capture.identity.nvme_pages import parse_smart_log
+from labctl.record.drive_state import SmartLog
 
 BLOCK = 131_072
 
@@ -38,30 +39,35 @@ def write(ssd: DriveModel, seconds: float) -> list[Tick]:
     return ticks
 
 
-def smart_log(ssd: DriveModel, directory: Path) -> dict[str, Any]:
+def smart_log(ssd: DriveModel, directory: Path) -> SmartLog:
     directory.mkdir()
     DriveHostFiles(directory, ssd)
-    path = directory / "nvme-state" / "smart-log.json"
-    content: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
-    return content
+    log = parse_smart_log((directory / "nvme-state" / "log-2.bin").read_bytes())
+    assert log is not None
+    return log
 
 
 def test_smart_counters_follow_the_io_and_the_heat(tmp_path: Path) -> None:
     ssd = hot_drive(thermal__warning_celsius=50, thermal__critical_celsius=60)
     before = smart_log(ssd, tmp_path / "before")
-    assert before["data_units_written"] == -(-6_570_000_000_000 // 512_000)
-    assert before["critical_warning"] == before["thm_temp1_trans_count"] == 0
+    assert before.data_units_written == -(-6_570_000_000_000 // 512_000)
+    assert before.critical_warning == before.thm_temp1_trans_count == 0
     write(ssd, 61)
     after = smart_log(ssd, tmp_path / "after")
-    assert after["host_write_commands"] == ssd.writes == 122_000
-    written = (after["data_units_written"] - before["data_units_written"]) * 512_000
+    assert after.host_write_commands == ssd.writes == 122_000
+    assert after.data_units_written is not None
+    written = (after.data_units_written - before.data_units_written) * 512_000
     assert written == pytest.approx(122_000 * BLOCK, abs=512_000)
-    assert after["critical_warning"] == 2
-    assert after["temperature"] == round(ssd.composite_celsius + 273.15)
-    assert after["warning_temp_time"] == after["critical_comp_time"] == 1  # minutes
-    assert after["controller_busy_time"] == 1
-    assert after["thm_temp1_trans_count"] == after["thm_temp2_trans_count"] == 1
-    assert 55 < after["thm_temp2_total_time"] <= 61  # seconds
+    assert after.critical_warning == 2
+    page = nvme_structures.SmartLog.from_buffer_copy(
+        (tmp_path / "after" / "nvme-state" / "log-2.bin").read_bytes()
+    )
+    assert page.composite_kelvin == round(ssd.composite_celsius + 273.15)
+    assert after.warning_temp_time == after.critical_comp_time == 1  # minutes
+    assert after.controller_busy_time == 1
+    assert after.thm_temp1_trans_count == after.thm_temp2_trans_count == 1
+    assert after.thm_temp2_total_time is not None
+    assert 55 < after.thm_temp2_total_time <= 61  # seconds
 
 
 def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
@@ -69,7 +75,8 @@ def test_a_drive_may_throttle_without_counting(tmp_path: Path) -> None:
     write(ssd, 3)
     assert ssd.throttle_level == 2
     smart = smart_log(ssd, tmp_path / "face")
-    assert {value for key, value in smart.items() if key.startswith("thm_temp")} == {0}
+    counters = smart.thermal_counters()
+    assert {value for name, value in counters.items() if name.startswith("thm_temp")} == {0}
 
 
 def test_trace_and_truth_agree(tmp_path: Path) -> None:

@@ -1,0 +1,158 @@
+"""Reduces a Joulescope's samples to readings as they come; no I/O.
+
+A block of a signal has the number of its first sample (``sample_id``), which counts at
+``sample_rate`` and goes up by ``decimate_factor`` from one sample to the next (jsdrv.h,
+``jsdrv_stream_signal_s``). Readings are means over windows that lie at multiples of their length,
+so volts, amps and watts of a reading are of the same samples, and the mean of volts times amps is
+the window's energy. A window in which a sample is missing gives no reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+_LONGEST_GAP_S: Final = 5.0
+"""A longer one, or numbers that go backwards by more, begin anew: the instrument was reset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBlock:
+    """Some samples of one signal, as the library hands them on."""
+
+    sample_id: int
+    decimate_factor: int
+    sample_rate: int
+    samples: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Readings of whole windows: ``sample_id`` is of the middle of each, in counts."""
+
+    sample_id: Floats
+    volts: Floats
+    amps: Floats
+    watts: Floats
+    """Means of volts times amps."""
+    least_watts: Floats
+    most_watts: Floats
+    lost: tuple[tuple[float, int], ...] = ()
+    """Where windows are missing: the middle of the first one, and how many in a row."""
+    missing_samples: int = 0
+    duplicates: int = 0
+    """Samples that had been there before."""
+
+    def __len__(self) -> int:
+        return len(self.volts)
+
+
+class _Signal:
+    """Samples of one signal that belong to windows which are not over."""
+
+    def __init__(self) -> None:
+        self.first_id = 0
+        self.samples = np.empty(0, np.float32)
+        self.started = False
+
+    def end_id(self, step: int) -> int:
+        return self.first_id + len(self.samples) * step
+
+    def drop_before(self, sample_id: int, step: int) -> None:
+        count = min(max((sample_id - self.first_id) // step, 0), len(self.samples))
+        self.samples = self.samples[count:]
+        self.first_id += count * step
+
+
+class Reduction:
+    """Windows of ``interval_s`` of two signals that come in blocks, one after the other."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._volts, self._amps = _Signal(), _Signal()
+        self._step = self._rate = 0
+        self._duplicates = 0
+        self._begin_id = 0
+
+    @property
+    def sample_rate(self) -> int:
+        """How fast sample numbers count; 0 before the first block."""
+        return self._rate
+
+    @property
+    def window_ids(self) -> int:
+        """The length of a window in counts, a whole number of samples."""
+        return max(round(self._interval_s * self._rate / self._step), 1) * self._step
+
+    def add(self, is_voltage: bool, block: SampleBlock) -> bool:
+        """Take a block. False: its numbers do not follow those before, and all begins anew."""
+        if (self._step, self._rate) != (block.decimate_factor, block.sample_rate):
+            self._step, self._rate = block.decimate_factor, block.sample_rate
+            self._volts, self._amps = _Signal(), _Signal()
+        signal = self._volts if is_voltage else self._amps
+        samples, sample_id = block.samples, block.sample_id // self._step * self._step
+        follows = True
+        if signal.started:
+            gap = (sample_id - signal.end_id(self._step)) // self._step
+            if abs(gap) * self._step > _LONGEST_GAP_S * self._rate:
+                self._volts, self._amps = _Signal(), _Signal()
+                signal = self._volts if is_voltage else self._amps
+                follows = False
+            elif gap > 0:
+                samples = np.concatenate([np.full(gap, np.nan, np.float32), samples])
+            elif gap < 0:
+                self._duplicates += min(-gap, len(samples))
+                samples = samples[-gap:]
+        if not signal.started:
+            signal.first_id, signal.started = sample_id, True
+        signal.samples = np.concatenate([signal.samples, samples])
+        return follows
+
+    def take(self) -> Reduced | None:
+        """The readings of windows that are whole in both signals; None: none yet."""
+        volts, amps = self._volts, self._amps
+        if not (volts.started and amps.started):
+            return None
+        step, window = self._step, self.window_ids
+        begin = -(-max(volts.first_id, amps.first_id, self._begin_id) // window) * window
+        count = (min(volts.end_id(step), amps.end_id(step)) - begin) // window
+        if count <= 0:
+            return None
+        end = begin + count * window
+        rows = []
+        for signal in (volts, amps):
+            signal.drop_before(begin, step)
+            part = signal.samples[: count * window // step]
+            rows.append(part.reshape(count, -1).astype(np.float64))
+            signal.drop_before(end, step)
+        self._begin_id = end
+        watts = rows[0] * rows[1]
+        missing = np.isnan(watts)
+        whole: NDArray[np.bool_] = np.logical_not(missing.any(axis=1))
+        middles: Floats = begin + (np.arange(count, dtype=np.float64) + 0.5) * window
+        duplicates, self._duplicates = self._duplicates, 0
+        watts = watts[whole]
+        return Reduced(
+            sample_id=middles[whole],
+            volts=rows[0][whole].mean(axis=1),
+            amps=rows[1][whole].mean(axis=1),
+            watts=watts.mean(axis=1),
+            least_watts=watts.min(axis=1) if len(watts) else watts[:, 0],
+            most_watts=watts.max(axis=1) if len(watts) else watts[:, 0],
+            lost=_runs(middles, whole),
+            missing_samples=int(missing.sum()),
+            duplicates=duplicates,
+        )
+
+
+def _runs(middles: Floats, whole: NDArray[np.bool_]) -> tuple[tuple[float, int], ...]:
+    """The first window and the length of each run of windows that are not whole."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], whole, [True]]).astype(np.int8)))
+    return tuple(
+        (float(middles[begin]), int(end - begin))
+        for begin, end in zip(edges[::2], edges[1::2], strict=True)
+    )

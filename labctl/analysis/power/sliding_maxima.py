@@ -1,0 +1,254 @@
+"""The largest mean over any window of a given length: exact, from readings that come part by part.
+
+The mean over a window is the difference of two values of the energy of the readings
+(:mod:`labctl.analysis.power.reading_energy`), and largest where one end of the window is at a kink
+of that. Windows are tried in pairs of kinks that lie about one window apart, all at once; those
+whose pair could still beat the best one so far are calculated exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from labctl.analysis.power.reading_energy import NO_GAPS, Energy, Gaps, wider
+from labctl.analysis.readings.channel_series import Floats
+
+WINDOWS_S = (100e-6, 1e-3, 10e-3, 0.1, 1.0, 10.0, 60.0, 900.0)
+"""Lengths of the windows: 100 µs and 1 s are those of the OCP Datacenter NVMe SSD specification's
+peak and maximum average power; the others join them to a curve."""
+
+STREAMED = 32_768
+"""Readings in a window up to which it is searched while readings come. Longer ones wait for all."""
+
+KEPT = 1 << 22
+"""Kinks that are kept for the longer windows. Of a phase with more readings some are left out, and
+a window may begin at any of those that are kept."""
+
+ROUNDED = 0.01
+"""Times that differ by less, ns, are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum:
+    """The largest mean over a window of one length, W; times in ns since the phase began.
+
+    ``between``: variance of the mean that the differences between its readings give, W²;
+    ``worth``: how many readings of equal weight it holds; ``edges``: by how much what is not known
+    of the first and last reading may change it; ``coarse``: by how much windows between those that
+    were tried may be larger; ``lost``: share of the window without a reading; ``reach``: how far
+    any reading of the phase is from another.
+    """
+
+    window_ns: float
+    begin_ns: float
+    watts: float
+    between: float
+    worth: float
+    edges: float
+    lost: float
+    reach: float
+    coarse: float = 0.0
+
+    def scaled(self, factor: float) -> Maximum:
+        """The same of watts that are multiplied by a ``factor`` > 0."""
+        return replace(
+            self,
+            watts=self.watts * factor,
+            between=self.between * factor**2,
+            edges=self.edges * factor,
+            reach=self.reach * factor,
+            coarse=self.coarse * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search found, by the length of the window, ns. ``tried_s`` and ``blocked_s``: seconds
+    of the phase at which a window can begin, and those of them that gaps rule out."""
+
+    found: dict[float, Maximum]
+    tried_s: dict[float, float]
+    blocked_s: dict[float, float]
+
+    def scaled(self, factor: float) -> Searched:
+        """The same of watts that are multiplied by a ``factor`` > 0."""
+        return replace(self, found={key: one.scaled(factor) for key, one in self.found.items()})
+
+
+class WindowSearch:
+    """Takes the energy of a phase part by part and keeps the best window of each length.
+
+    O(n) time for readings on a regular grid, and memory for ``KEPT`` readings at most.
+    """
+
+    def __init__(self, windows_ns: Sequence[float], nominal: float, expected: int) -> None:
+        """``nominal``: the usual interval between readings, ns; ``expected``: about how many."""
+        counts = {window: window / max(nominal, 1e-9) for window in windows_ns}
+        self._short = tuple(window for window in windows_ns if counts[window] <= STREAMED)
+        self._long = tuple(window for window in windows_ns if counts[window] > STREAMED)
+        self._tail_ns = max(self._short, default=0.0) + 4 * nominal
+        self._every = max(math.ceil(expected / KEPT), 1)
+        self._skip = 0
+        self._kept: list[tuple[Floats, Floats]] = []
+        self._t = self._above = np.empty(0)
+        self._gaps: list[Gaps] = []
+        self._near: Gaps = NO_GAPS
+        self._level = self._reach = 0.0
+        self._widths = (math.inf, 0.0)
+        self._begin = math.nan
+        self._next: dict[float, float] = dict.fromkeys(self._short, -math.inf)
+        self._best: dict[float, Maximum] = {}
+
+    def add(self, part: Energy | None) -> None:
+        """Take the next part."""
+        if part is None or not len(part.t):
+            return
+        if math.isnan(self._begin):
+            self._begin, self._level = float(part.t[0]), part.level
+        self._reach = max(self._reach, part.reach)
+        self._widths = wider(self._widths, part.widths)
+        if len(part.gaps):
+            self._gaps.append(part.gaps)
+        if self._long:
+            chosen = slice(self._skip, None, self._every)
+            self._kept.append((part.t[chosen].copy(), part.above[chosen].copy()))
+            self._skip = (self._skip - len(part.t)) % self._every
+        low = 0
+        if len(self._t):
+            low = int(np.searchsorted(self._t, float(self._t[-1]) - self._tail_ns))
+        old = len(self._t) - low
+        self._t = np.concatenate([self._t[low:], part.t])
+        self._above = np.concatenate([self._above[low:], part.above])
+        near = Gaps.joined([self._near, part.gaps]) if len(part.gaps) else self._near
+        self._near = near.where(near.end > self._t[0]) if len(near) else near
+        for window in self._short:
+            self._search(window, self._t, self._above, old, self._near)
+
+    def _search(self, window: float, t: Floats, above: Floats, old: int, gaps: Gaps) -> None:
+        """Windows that end in what came behind the first ``old`` edges, or begin at an edge at
+        which none was begun yet."""
+        n = len(t)
+        last = float(t[-1])
+        if last - float(t[0]) < window:
+            return
+        begin = self._next.get(window, -math.inf)
+        low = int(np.searchsorted(t, begin, side="right"))
+        high = int(np.searchsorted(t, last - window, side="right"))
+        self._next[window] = float(t[high - 1]) if high else begin
+        apart = min(max(round(window / (last - float(t[0])) * (n - 1)), 1), n - 1)
+        first = max(min(low, old - apart), 0)
+        pairs = above[first + apart :] - above[: n - apart][first:]
+        gaps = gaps.too_long_for(window) if len(gaps) else gaps
+        starts = [t[max(low, n - apart) : high], t[old : min(first + apart, n)] - window]
+        if len(pairs):
+            place = int(np.argmax(pairs))
+            off = max(window - apart * self._widths[0], apart * self._widths[1] - window)
+            if self._every > 1 and window in self._long:
+                off = math.inf
+            if float(pairs[place]) + off * self._reach > self._most(window):
+                starts += self._pairs_worth_trying(window, first, apart, pairs, t, above, gaps)
+        self._try(window, np.concatenate(starts), t, above, gaps)
+
+    def _pairs_worth_trying(
+        self,
+        window: float,
+        first: int,
+        apart: int,
+        pairs: Floats,
+        t: Floats,
+        above: Floats,
+        gaps: Gaps,
+    ) -> list[Floats]:
+        """Begins of the windows that begin or end at pairs of edges and may be the best one."""
+        off = t[first + apart :] - t[: len(t) - apart][first:]
+        most_off = max(float(off.max()) - window, window - float(off.min()))
+        place = int(np.argmax(pairs))
+        if float(pairs[place]) + most_off * self._reach <= self._most(window):
+            return []
+        place += first
+        self._try(window, np.array([t[place], t[place + apart] - window]), t, above, gaps)
+        off -= window
+        np.abs(off, out=off)
+        off *= self._reach
+        off += pairs
+        chosen = first + np.flatnonzero(off > self._most(window))
+        return [t[chosen], t[chosen + apart] - window]
+
+    def _most(self, window: float) -> float:
+        best = self._best.get(window)
+        return -math.inf if best is None else (best.watts - self._level) * window
+
+    def _try(self, window: float, x: Floats, t: Floats, above: Floats, gaps: Gaps) -> None:
+        """Take the best of the windows that begin at ``x``, if it is the best one so far."""
+        x = x[(x >= t[0] - ROUNDED) & (x + window <= t[-1] + ROUNDED)]
+        if not len(x):
+            return
+        energy = np.interp(x + window, t, above) - np.interp(x, t, above)
+        if len(gaps):
+            reached = np.searchsorted(gaps.begin, x + (window - ROUNDED), side="left")
+            passed = np.searchsorted(np.maximum.accumulate(gaps.end), x + ROUNDED, side="right")
+            energy[reached > passed] = -math.inf
+        place = int(np.argmax(energy))
+        if float(energy[place]) > self._most(window):
+            at = float(x[place])
+            watts = float(energy[place]) / window + self._level
+            self._best[window] = _described(window, at, watts, t, above)
+
+    def result(self) -> Searched:
+        """The best window of each length, as far as there is one."""
+        gaps = Gaps.joined(self._gaps)
+        coarse: dict[float, float] = {}
+        if self._long and self._kept:
+            t = np.concatenate([part[0] for part in self._kept])
+            above = np.concatenate([part[1] for part in self._kept])
+            self._kept = []
+            longest = float(np.diff(t).max(initial=0.0)) if self._every > 1 else 0.0
+            for window in self._long:
+                self._search(window, t, above, 0, gaps)
+                coarse[window] = 2 * self._reach * longest / window
+        end = float(self._t[-1]) if len(self._t) else self._begin
+        found, tried, blocked = {}, {}, {}
+        for window in (*self._short, *self._long):
+            length = end - self._begin - window
+            tried[window] = length * 1e-9 if length >= 0 else 0.0
+            blocked[window] = self._blocked(window, gaps, end)
+            best = self._best.get(window)
+            if best is not None:
+                over = (gaps.begin < best.begin_ns + window) & (gaps.end > best.begin_ns)
+                lost = float((gaps.step[over] - gaps.usual[over]).sum()) / window
+                found[window] = replace(
+                    best, lost=lost, reach=2 * self._reach, coarse=coarse.get(window, 0.0)
+                )
+        return Searched(found, tried, blocked)
+
+    def _blocked(self, window: float, gaps: Gaps, end: float) -> float:
+        gaps = gaps.too_long_for(window)
+        if not len(gaps) or math.isnan(self._begin) or end - self._begin < window:
+            return 0.0
+        ends = np.maximum.accumulate(gaps.end)
+        before = np.concatenate([[self._begin], ends[:-1]])
+        low = np.maximum(np.maximum(gaps.begin - window, before), self._begin)
+        return float(np.maximum(np.minimum(ends, end - window) - low, 0.0).sum()) * 1e-9
+
+
+def _described(window: float, at: float, watts: float, t: Floats, above: Floats) -> Maximum:
+    low = max(int(np.searchsorted(t, at + ROUNDED, side="right")) - 1, 0)
+    high = int(np.searchsorted(t, at + window - ROUNDED)) + 1
+    first, last = max(low - 1, 0), min(high + 1, len(t))
+    widths = np.diff(t[first:last])
+    power = np.diff(above[first:last])[widths > 0] / widths[widths > 0]
+    widths = widths[widths > 0]
+    edges = sum(
+        float(np.ptp(power[side])) * float(widths[side].max()) / (4 * window)
+        for side in (slice(0, 3), slice(-3, None))
+    )
+    own = slice(low - first, len(widths) - (last - high))
+    widths, power = widths[own], power[own]
+    steps = (widths[1:] + widths[:-1]) / 2
+    between = float((steps**2 * np.diff(power) ** 2).sum()) / (2 * window**2)
+    worth = window**2 / max(float((widths**2).sum()), 1e-300)
+    return Maximum(window, at, watts, between, worth, edges, 0.0, 0.0)

@@ -1,0 +1,55 @@
+"""What the record of an imported run says of its files and their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from labctl.record.events import EventKind
+from labctl.record.reader import RunRecord
+
+UNCONFIRMED = (
+    "nothing confirms the clock here: the watts have no clear step where this phase begins or ends"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedClock:
+    """How the clock of a meter's file was put on fio's, in words for a person."""
+
+    instrument: str
+    words: str
+    from_data: bool
+    """Whether the steps of the watts gave it, so that they are no check of it."""
+
+
+def is_imported(record: RunRecord) -> bool:
+    """Whether the run was made of files that labctl did not write."""
+    return any(event.kind == EventKind.IMPORTED for event in record.events)
+
+
+def imported_clocks(record: RunRecord) -> list[ImportedClock]:
+    """The clock of each meter's file; none of a run that labctl measured."""
+    return [
+        ImportedClock(str(clock["instrument"]), str(clock["words"]), clock.get("how") == "data")
+        for clock in _listed(record, "clocks")
+        if isinstance(clock, dict) and {"instrument", "words"} <= clock.keys()
+    ]
+
+
+def import_problems(record: RunRecord) -> list[str]:
+    """A line for each thing that was odd in the files."""
+    return [note for note in _listed(record, "notes") if isinstance(note, str)]
+
+
+def unconfirmed_note(record: RunRecord, index: int) -> list[str]:
+    """The note of a phase whose edges show nothing in the watts; empty for any other."""
+    return [UNCONFIRMED] if index in _listed(record, "unconfirmed") else []
+
+
+def _listed(record: RunRecord, key: str) -> Iterator[Any]:
+    """What the record of the import lists under a key."""
+    for event in record.events:
+        if event.kind == EventKind.IMPORTED and isinstance(listed := event.data.get(key), list):
+            yield from listed

@@ -1,0 +1,67 @@
+"""Has a drive measure its own power over each phase (NVMe 2.3, feature and log page 25h).
+
+The measurement is begun anew at each boundary and ends by itself, so that nothing is left on in a
+drive whose host was lost.
+"""
+
+from __future__ import annotations
+
+import math
+
+from labctl.capture.host.machine import Machine, run_tool
+from labctl.capture.identity.nvme_cli import MEASUREMENT, ask_nvme
+from labctl.capture.identity.nvme_pages import parse_power_measurement
+from labctl.record.drive_state import DriveState, PowerMeasurement
+
+_FEATURE = "0x25"
+_START, _STOP = 1, 0
+"""Of the action (ACT) in bits 3:0; type 0 in bits 7:4 is the power of the whole subsystem."""
+_MINUTES_AT = 16
+"""Stop measurement time (SMT) in minutes, bits 31:16."""
+_MOST_MINUTES = 0xFFFF
+_SPARE_S = 300.0
+"""A phase may take longer than planned: a drive that is slow, a host that is away."""
+
+
+class OwnMeasurement:
+    """The power measurement of one drive. Whoever measures with it already is left alone."""
+
+    def __init__(self, machine: Machine, state: DriveState, longest_s: float) -> None:
+        """``longest_s``: of a phase; a measurement that is forgotten ends some minutes later."""
+        self._machine = machine
+        self._device = state.smart_device
+        most = state.longest_measurement_minutes or _MOST_MINUTES
+        self._minutes = math.ceil(min((longest_s + _SPARE_S) / 60, most))
+        self._generation: int | None = None
+        self._is_ours = False
+
+    def begin(self) -> bool:
+        """Measure from now on; whether the drive does. Blocks until the tool has ended."""
+        if not self._is_ours:
+            found = self._read()
+            if found is None or found.is_on:
+                return False
+        self._is_ours = self._set(_START | self._minutes << _MINUTES_AT)
+        begun = self._read() if self._is_ours else None
+        self._generation = None if begun is None else begun.generation
+        return begun is not None
+
+    def read(self) -> PowerMeasurement | None:
+        """What it has measured since it began, if nobody else began another since then."""
+        found = self._read() if self._is_ours else None
+        if found is None or found.generation != self._generation or not found.intervals:
+            return None
+        return found
+
+    def end(self) -> None:
+        """Measure no longer, as before the run."""
+        if self._is_ours:
+            self._set(_STOP)
+            self._is_ours = False
+
+    def _read(self) -> PowerMeasurement | None:
+        return parse_power_measurement(ask_nvme(self._machine, MEASUREMENT, self._device).raw)
+
+    def _set(self, value: int) -> bool:
+        command = ["nvme", "set-feature", self._device, f"--feature-id={_FEATURE}"]
+        return run_tool(self._machine, [*command, f"--value={value}"]).exit_code == 0

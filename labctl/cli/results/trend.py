@@ -1,0 +1,164 @@
+"""``labctl trend``: what moved in the runs of a drive, plan and rig, and a gate on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labctl.analysis.compare.gate import check_trend
+from labctl.analysis.compare.series_table import RunOfSeries, run_of_series
+from labctl.analysis.compare.trend import trend
+from labctl.analysis.run.summary import summarise
+from labctl.cli.results.compare import GATE_FAILED, gate_of, record_of
+from labctl.cli.terminal.arguments import JsonOption, RunsToReadOption
+from labctl.cli.terminal.pager import pages
+from labctl.cli.terminal.run_names import find_run, runs_in
+from labctl.cli.terminal.runs_place import places_to_read
+from labctl.errors import ConfigurationError, JournalError, Mistake
+from labctl.record.header import Header
+from labctl.record.json_values import plain_json
+from labctl.record.timebase import NS_PER_S
+from labctl.report.text.trend import trend_csv, trend_text
+
+
+@pages
+def print_trend(
+    named: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            parser=find_run,
+            help="Runs, by directory or name; none: all runs.",
+            show_default=False,
+        ),
+    ] = None,
+    runs: RunsToReadOption = None,
+    rig: Annotated[str | None, typer.Option(help="Only of this rig.")] = None,
+    plan: Annotated[str | None, typer.Option(help="Only of this plan.")] = None,
+    drive: Annotated[
+        str | None, typer.Option(metavar="SERIAL", help="Only of the drive with this number.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Only runs from then on: 2026-03-01.")
+    ] = None,
+    gate_file: Annotated[
+        Path | None, typer.Option("--gate", help="A gate file (TOML): limits.")
+    ] = None,
+    allowances: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="QUANTITY=PERCENT",
+            help="How much worse than at first the newest level may be.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A limit that cannot be told fails, too.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts here.")] = None,
+    csv_output: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    json_output: JsonOption = False,
+) -> int:
+    """Say what moved in the runs of a drive, rig and plan.
+
+    When, how far, how sure, and what changed there. Runs of different drives, rigs, plans or
+    versions of a plan are series of their own. Exit code 1 when a gate fails.
+    """
+    gate = gate_of(gate_file, allowances or (), strict)
+    from_ns = _moment_ns(since)
+    wanted = {"rig_name": rig, "plan_name": plan}
+    paths = named or _paths(runs, rig, plan)
+    read = list(_read(paths, wanted, drive, from_ns, by_name=bool(named)))
+    found = trend(read)
+    result = check_trend(found, gate) if gate is not None else None
+    if html is not None:
+        from labctl.report.pages.trend import trend_page
+
+        try:
+            html.write_text(trend_page(found, result), encoding="utf-8")
+        except OSError as error:
+            raise JournalError(f"cannot write {html}: {error.strerror or error}") from error
+    if json_output:
+        data = plain_json(found)
+        if result is not None:
+            data["gate"] = {**plain_json(result), "passed": result.passed}
+        print(json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False))
+    elif csv_output:
+        print(trend_csv(found), end="")
+    elif not found.series:
+        print("no runs like that; labctl runs lists those that there are")
+    else:
+        print(trend_text(found, result), end="")
+        if html is not None:
+            print(f"page: {html}")
+    return 0 if result is None or result.passed else GATE_FAILED
+
+
+def _moment_ns(text: str | None) -> int:
+    """A day or moment (UTC where it has no zone), ns. Raises ConfigurationError."""
+    if text is None:
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(moment.timestamp()) * NS_PER_S
+    except (ValueError, OverflowError) as error:
+        allowed = "a day or a moment, such as 2026-03-01"
+        raise ConfigurationError([Mistake("command line", "--since", text, allowed)]) from error
+
+
+def _paths(runs: str | None, rig: str | None, plan: str | None) -> Iterator[Path]:
+    """The runs of a folder; of a store those of the rig and plan, fetched one by one."""
+    for place in places_to_read(runs):
+        if isinstance(place, Path):
+            yield from runs_in([place])
+            continue
+        from labctl.report.data.runs_at import rows_at
+        from labctl.service.data_dir import cache_of_runs
+        from labctl.service.runs.open_run import fetched_run
+
+        rows, left_out = rows_at(place, cache_of_runs())
+        for line in left_out:
+            print(f"labctl: left out: {line}", file=sys.stderr)
+        for row in rows:
+            title = str(row["plan"]).partition(" at scale ")[0]
+            if rig in (None, row["rig"]) and plan in (None, title):
+                yield fetched_run(str(row["path"]))
+
+
+def _read(
+    paths: Iterable[Path],
+    wanted: dict[str, str | None],
+    drive: str | None,
+    from_ns: int,
+    *,
+    by_name: bool,
+) -> Iterator[RunOfSeries]:
+    """What a series needs of each run that is meant; of a folder, a line for each that cannot be
+    read. Raises JournalError where it was named."""
+    for path in paths:
+        try:
+            record = record_of(path)
+            if not _is_meant(record.header, wanted, drive):
+                continue
+            one = run_of_series((record, summarise(record)))
+        except JournalError as error:
+            if by_name:
+                raise
+            print(f"labctl: left out: {error}", file=sys.stderr)
+            continue
+        if one.begin_ns >= from_ns:
+            yield one
+
+
+def _is_meant(header: Header, wanted: dict[str, str | None], drive: str | None) -> bool:
+    serials = {header.drive.serial, *(one.serial for one in header.drives.values())}
+    return (drive is None or drive in serials) and all(
+        value is None or getattr(header, name) == value for name, value in wanted.items()
+    )

@@ -1,0 +1,159 @@
+"""Which columns of a meter's table are the volts, amps or watts of which rail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labctl.importing.dialect import NUMBER, Sniffed
+from labctl.importing.headings import is_total, kind_of, rail_of, unit_of
+from labctl.importing.mapping import Column, RailColumns, StatedVolts, not_there
+from labctl.importing.ready import Recognised
+from labctl.importing.table import OVERLOADS
+
+_SAYS_VOLTS = re.compile(r"\d+V")
+"""Of a rail's name, such as 12V or 3V3."""
+
+_CHANNEL = re.compile(r"^(channel|chan|ch|kanal|name|probe|input)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a person says of a file on the command line, before anything is guessed."""
+
+    time: tuple[str, ...] = ()
+    time_format: str = ""
+    zone: str = ""
+    volts: str = ""
+    amps: str = ""
+    watts: str = ""
+    rail: str = ""
+    stated: tuple[float, float] | None = None
+    """Volts and their tolerance in %, where nobody measured them."""
+    accuracy_pct: float | None = None
+    aperture_s: float | None = None
+
+
+def name_of(found: Sniffed, place: int) -> str | int:
+    """How a column is named: by its heading, if no other has the same."""
+    if place < len(found.headings) and found.headings.count(found.headings[place]) == 1:
+        return found.headings[place] or place + 1
+    return place + 1
+
+
+def heading_of(found: Sniffed, place: int) -> str:
+    """The heading of a column; empty where it has none."""
+    return found.headings[place] if place < len(found.headings) else ""
+
+
+def as_column(text: str) -> str | int:
+    """A column as a person says it: a number, or its heading."""
+    return int(text) if text.isdigit() else text
+
+
+def rails_in(
+    file: Path,
+    found: Sniffed,
+    given: Given,
+    time: Sequence[str | int],
+    known: Recognised | None,
+) -> dict[str, object]:
+    """What of a mapping says its rails. Raises ConfigurationError where no heading does."""
+    asked = {"volts": given.volts, "amps": given.amps, "watts": given.watts}
+    if any(asked.values()):
+        columns = {kind: Column(column=as_column(one)) for kind, one in asked.items() if one}
+        return {"rails": {given.rail or "drive": with_stated(columns, given)}}
+    ignored = None if known is None else known.ready.ignore
+    rails: dict[str, dict[str, Column]] = {}
+    for place, heading in enumerate(found.headings[: found.width]):
+        kind = kind_of(heading)
+        if not kind or name_of(found, place) in time:
+            continue
+        if ignored is not None and ignored.fullmatch(heading):
+            continue
+        cells = [_plain(row[place], found) for row in found.rows]
+        if not any(NUMBER.fullmatch(one) or one.casefold() in OVERLOADS for one in cells):
+            continue
+        name = rail = rail_of(heading) if known is None else known.ready.rail_of(heading)
+        number = 1
+        while kind in rails.get(name, {}):  # several columns of one heading are several rails
+            number += 1
+            name = f"{rail or 'drive'}-{number}"
+        rails.setdefault(name, {})[kind] = Column(column=name_of(found, place))
+    rails = _sorted_out(rails)
+    if not rails:
+        long = _reading_a_row(found, time)
+        if long is not None:
+            return long
+        where = f"line {found.heading_line or found.first_line}"
+        shown = ", ".join(map(repr, found.headings)) or f"{found.width} fields, no headings"
+        raise not_there(
+            file, where, None, f"no heading says volts, amps or watts ({shown}): say --volts, "
+            "--amps or --watts COLUMN"
+        )  # fmt: skip
+    if given.rail and len(rails) > 1:
+        raise not_there(file, "--rail", given.rail, f"the file has several: {', '.join(rails)}")
+    named = {}
+    for name, columns in rails.items():
+        named[given.rail or name or "drive"] = with_stated(told(columns), given)
+    return {"rails": named}
+
+
+def told(columns: dict[str, Column]) -> dict[str, Column]:
+    """Of a rail's columns those that are used: volts and amps say more than watts, and both at the
+    same moment."""
+    if "volts" in columns and "amps" in columns:
+        return {kind: columns[kind] for kind in ("volts", "amps")}
+    return {"watts": columns["watts"]} if "watts" in columns else columns
+
+
+def _sorted_out(rails: dict[str, dict[str, Column]]) -> dict[str, dict[str, Column]]:
+    """Without the sum of the others; of one column of volts and one of amps a single rail, if no
+    name says that they are of two."""
+    if len(rails) > 1:
+        rails = {name: one for name, one in rails.items() if not is_total(name)}
+    kinds = [kind for one in rails.values() for kind in one]
+    named = [name for name in rails if _SAYS_VOLTS.search(name)]
+    if len(rails) == 2 and sorted(kinds) == ["amps", "volts"] and not named:
+        return {"": {kind: column for one in rails.values() for kind, column in one.items()}}
+    return rails
+
+
+def with_stated(columns: dict[str, Column], given: Given) -> RailColumns:
+    """A rail, with the volts that a person stated where its amps alone are there."""
+    stated = None
+    if given.stated is not None and set(columns) == {"amps"}:
+        stated = StatedVolts(volts=given.stated[0], tolerance_pct=given.stated[1])
+    return RailColumns.model_validate({**columns, "stated": stated})
+
+
+def _plain(text: str, found: Sniffed) -> str:
+    return text.strip().replace(",", ".") if found.decimal == "," else text.strip()
+
+
+def _reading_a_row(found: Sniffed, time: Sequence[str | int]) -> dict[str, object] | None:
+    """A file with a column of channel names and one of values."""
+    label = next((i for i, one in enumerate(found.headings) if _CHANNEL.match(one)), None)
+    values = [
+        i
+        for i, one in enumerate(found.headings)
+        if i != label
+        and name_of(found, i) not in time
+        and all(NUMBER.fullmatch(_plain(row[i], found)) for row in found.rows)
+    ]
+    if label is None or len(values) != 1:
+        return None
+    rails: dict[str, dict[str, Column]] = {}
+    for name in dict.fromkeys(row[label].strip() for row in found.rows):
+        kind = kind_of(name)
+        if kind:
+            column = Column(column=name_of(found, values[0]), channel=name, unit=unit_of(name))
+            rails.setdefault(rail_of(name) or "drive", {})[kind] = column
+    if not rails:
+        return None
+    return {
+        "channel_column": name_of(found, label),
+        "rails": {name: RailColumns.model_validate(columns) for name, columns in rails.items()},
+    }

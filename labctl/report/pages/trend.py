@@ -1,0 +1,67 @@
+"""The page of a trend: every series with its charts, one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labctl.analysis.compare.gate import GateResult
+from labctl.analysis.compare.series_table import WATCHED
+from labctl.analysis.compare.trend_results import Series, Trend, TrendVerdict
+from labctl.report.charts.theme import static_svg
+from labctl.report.charts.trend import trend_charts
+from labctl.report.pages.report import Drawn, offline_page
+from labctl.report.trend_words import (
+    by_quantity,
+    chance,
+    heading_of,
+    outlier_text,
+    percent,
+    points_of,
+    reasons_of,
+    span_of,
+    title_of,
+    with_doubt,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesShown:
+    """A series and its charts."""
+
+    series: Series
+    title: str
+    span: str
+    drawn: tuple[Drawn, ...]
+
+
+def trend_page(found: Trend, gate: GateResult | None = None) -> str:
+    """The trend as HTML: charts, what moved at every point, and the runs."""
+    shown = [
+        SeriesShown(
+            series,
+            title_of(series),
+            span_of(series),
+            tuple(
+                Drawn(chart, static_svg(chart.spec))
+                for chart in trend_charts(series, f"series-{number}")
+            ),
+        )
+        for number, series in enumerate(found.series, start=1)
+    ]
+    return offline_page(
+        "trend.html",
+        {
+            "shown_series": shown,
+            "gate": gate,
+            "verdicts": TrendVerdict,
+            "quantities": WATCHED,
+            "by_quantity": by_quantity,
+            "chance": chance,
+            "heading_of": heading_of,
+            "outlier_text": outlier_text,
+            "percent": percent,
+            "points_of": points_of,
+            "reasons_of": reasons_of,
+            "with_doubt": with_doubt,
+        },
+    )

@@ -1,0 +1,139 @@
+"""Pull: a run out of a store, as a run directory like any other, every file of it verified.
+
+Its pages are not fetched: they are programs of whoever wrote the store, and ``labctl report`` makes
+them again from the record, which is data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from labctl.errors import LabctlError, StoreError
+from labctl.record.atomic_write import replacing, sync_folder, write_atomically
+from labctl.record.bundle import enough_room, unpack_bundle
+from labctl.record.record_digest import file_sha256, record_sha256
+from labctl.store.entries import BUNDLE, RunEntry
+from labctl.store.place import Place
+
+_PULLED = ".labctl-pull-"
+"""Begins the name of a folder beside the runs: of what was fetched of a run that is not whole."""
+
+Progress = Callable[[int, int], None]
+"""Bytes that are here by now, and of how many."""
+
+
+class PullState(StrEnum):
+    """What a pull did."""
+
+    PULLED = "pulled"
+    HERE = "here"
+    """The same run was here already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A run that is here."""
+
+    run: Path
+    state: PullState
+    entry: RunEntry
+
+
+def pull(
+    entry: RunEntry,
+    place: Place,
+    runs: Path,
+    progress: Progress = lambda done, total: None,
+) -> Pulled:
+    """Have a run of a store in the directory ``runs``, verified; nothing that is here is changed.
+
+    Parts that an earlier pull fetched are not fetched again. Raises StoreError where the store does
+    not give it as its entry says, or where another run of that name is here; LabctlError where it
+    cannot be written.
+    """
+    target = runs / entry.run
+    try:
+        if target.exists():
+            return _here(target, entry, place)
+        work = runs / f"{_PULLED}{entry.run}-{entry.folder.rpartition('/')[2]}"
+        work.mkdir(parents=True, exist_ok=True)
+        bundle = fetch_file(place, entry, BUNDLE, work, progress)
+        with tempfile.TemporaryDirectory(prefix="unpacked-", dir=work) as fresh:
+            run = _unpacked(bundle, Path(fresh), entry, place)
+            try:
+                run.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+                return _here(target, entry, place)  # another pull was faster
+        sync_folder(runs)
+        shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        where = error.filename or runs
+        raise LabctlError(f"{entry.run}: {where}: {error.strerror or error}") from error
+    return Pulled(target, PullState.PULLED, entry)
+
+
+def fetch_file(
+    place: Place,
+    entry: RunEntry,
+    name: str,
+    folder: Path,
+    progress: Progress = lambda done, total: None,
+) -> Path:
+    """A file of a run from a store into a folder, under its own name, verified by its SHA-256.
+
+    Raises StoreError where the store has something else; OSError.
+    """
+    file, target = entry.files[name], folder / name
+    if target.is_file() and file_sha256(target).hexdigest() == file.sha256:
+        return target
+    digests = file.parts or (file.sha256,)
+    pieces = [folder / f"{key.rpartition('/')[2]}.piece" for key in entry.keys_of(name)]
+    done = 0
+    for key, digest, piece in zip(entry.keys_of(name), digests, pieces, strict=True):
+        if not (piece.is_file() and file_sha256(piece).hexdigest() == digest):
+            data = place.get(key)
+            if hashlib.sha256(data).hexdigest() != digest:
+                raise StoreError(f"{place.address.of(key)}: is damaged: its SHA-256 is another")
+            write_atomically(piece, data)
+        done += piece.stat().st_size
+        progress(done, file.size)
+    with replacing(target) as fresh, fresh.open("wb") as joined:
+        for piece in pieces:
+            with piece.open("rb") as source:
+                shutil.copyfileobj(source, joined, 1 << 20)
+    for piece in pieces:
+        with contextlib.suppress(OSError):
+            piece.unlink()
+    if file_sha256(target).hexdigest() != file.sha256:
+        raise StoreError(f"{place.address.of(entry.key)}: {name} is not what the entry says")
+    return target
+
+
+def _unpacked(bundle: Path, folder: Path, entry: RunEntry, place: Place) -> Path:
+    """The run directory of a bundle, every file of it as its manifest says. Raises StoreError."""
+    enough_room(bundle, folder)
+    unpacked = unpack_bundle(bundle, folder)
+    problems = list(unpacked.problems)
+    if unpacked.run.name != entry.run or record_sha256(unpacked.run) != entry.record_sha256:
+        problems.append("it holds another record than its entry says")
+    if problems:
+        raise StoreError(f"{place.address.of(entry.key)}: its bundle: {'; '.join(problems)}")
+    return unpacked.run
+
+
+def _here(target: Path, entry: RunEntry, place: Place) -> Pulled:
+    if record_sha256(target) == entry.record_sha256:
+        return Pulled(target, PullState.HERE, entry)
+    raise StoreError(
+        f"{target} is here and is another record than {place.address.of(entry.run)}: nothing is "
+        "overwritten; rename it, or pull into another directory with --runs"
+    )

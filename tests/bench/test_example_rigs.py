@@ -1,0 +1,74 @@
+"""Every instrument of every example rig can be started as it is written there.
+
+The rigs' own settings are used, on simulated meters of the same models: only the address differs.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instruments.simulated.meter_kit.config import MeterConfig
+from tests.bench.running_meters import numbers, numbers_again, running_meters, started
+
+RIGS = files("labctl.config") / "rigs"
+NAMES = sorted(path.name for path in RIGS.iterdir() if path.name.endswith(".toml"))
+KINDS = {
+    ("truevolt", "34465A"): "truevolt",
+    ("truevolt", "34470A"): "truevolt",
+    ("scpi_dmm", "SDM3065X"): "sdm3065x",
+    ("scpi_dmm", "8846A"): "8846a",
+    ("es51922", None): "ut61e",
+    ("ina2xx", "ina226"): "ina226",
+    ("ina2xx", "ina228"): "ina228",
+    ("k204", None): "k204",
+    ("quarch", None): "quarch",
+}
+OF_LABCTL = ("driver", "required")
+ADDRESSES = ("resource", "port", "directory", "device")
+
+
+def meter_of(name: str, entry: dict[str, Any], rails: dict[str, Any]) -> MeterConfig:
+    """A simulated meter of this model, at the rail that it measures."""
+    settings = {key: value for key, value in entry.items() if key not in OF_LABCTL + ADDRESSES}
+    measured = {"point": "rails" if entry["driver"] == "quarch" else "case"}
+    for rail in rails.values():
+        point = "12V" if rail["nominal_volts"] == 12 else "3V3"
+        current = rail["current"]
+        shunt = current if isinstance(current, dict) else {"channel": current}
+        if shunt["channel"] == f"{name}.{entry.get('function', 'current')}":
+            keys = {key: value for key, value in shunt.items() if key != "channel"}
+            measured = {"point": f"{point}.current", **keys}
+        if rail["voltage"] == f"{name}.voltage":
+            measured = {"point": f"{point}.voltage"}
+        if rail["voltage"].split(".")[0] == shunt["channel"].split(".")[0] == name:
+            measured = {"point": point}
+    kind = KINDS[entry["driver"], entry.get("model")]
+    return MeterConfig.model_validate(
+        {"name": name, "kind": kind, "settings": settings, **measured}
+    )
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("rig", NAMES)
+def test_an_example_rig_starts(rig: str, tmp_path: Path) -> None:
+    tables = tomllib.loads((RIGS / rig).read_text(encoding="utf-8"))
+    meters = [
+        meter_of(name, entry, tables["rails"])
+        for name, entry in tables["instruments"].items()
+        if entry["driver"] != "hwmon"
+    ]
+    with running_meters(tmp_path, meters, seed=1) as running:
+        for meter in meters:
+            instrument = started(running.create(meter.name))
+            numbers(numbers_again(instrument))
+
+
+@pytest.mark.parametrize("rig", NAMES)
+def test_no_example_counts_on_the_number_of_a_hwmon_directory(rig: str) -> None:
+    assert not re.search(r"hwmon\d", (RIGS / rig).read_text(encoding="utf-8"))

@@ -1,0 +1,70 @@
+"""How long the largest means over windows of all lengths take, and how much memory.
+
+Ten minutes of two rails at 250,000 readings a second, V and I read by four channels: the watts of
+both rails come in parts as they do from the files, on one clock or each on its own, and only the
+search is timed. Noise without any structure, in which no window is an obvious one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.benchmarks.figures import Figure, show
+
+SECONDS = 600
+MEASURE = """
+import json, resource, sys, time
+import numpy as np
+from labctl.analysis.power.rail_power import CHUNK
+from labctl.analysis.power.reading_energy import EnergyOfAll, EnergyOfReadings
+from labctl.analysis.power.sliding_maxima import WINDOWS_S, WindowSearch
+n, drifts = int(sys.argv[1]), (float(sys.argv[2]), float(sys.argv[3]))
+step_ns, windows = 4000.0, [seconds * 1e9 for seconds in WINDOWS_S if seconds < 600]
+rng = np.random.default_rng(1)
+noise = 0.3 * rng.normal(size=1 << 22)
+readings = [EnergyOfReadings(n * step_ns, step_ns) for _ in drifts]
+searches = [WindowSearch(windows, step_ns, n) for _ in range(3)]
+together, spent = EnergyOfAll(0), 0.0
+for low in range(0, n, CHUNK):
+    parts = []
+    for number, drift in enumerate(drifts):
+        at = np.arange(low, min(low + CHUNK, n))
+        t = np.rint((at + 0.5 + (0.3 * number if drift else 0.0)) * step_ns * (1 + drift))
+        begin = int(rng.integers(0, len(noise) - CHUNK))
+        parts.append((t, 8.0 + noise[begin:begin + len(at)]))
+    begun = time.process_time()
+    energies = [one.add(*part) for one, part in zip(readings, parts)]
+    for search, energy in zip(searches, [*energies, together.add(energies)]):
+        search.add(energy)
+    spent += time.process_time() - begun
+begun = time.process_time()
+energies = [one.ended() for one in readings]
+for search, energy in zip(searches, [*energies, together.add(energies)]):
+    search.add(energy)
+found = [search.result().found for search in searches]
+spent += time.process_time() - begun
+assert all(len(one) == len(windows) for one in found)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"spent_s": spent, "peak_mib": peak}))
+"""
+
+
+def _figures(title: str, drifts: tuple[float, float]) -> list[Figure]:
+    arguments = [str(SECONDS * 250_000), *map(str, drifts)]
+    command = [sys.executable, "-c", MEASURE, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    spent_s, peak_mib = found["spent_s"], found["peak_mib"]
+    why = "both rails and their sum, 7 lengths of windows; white noise, the worst case"
+    return [
+        Figure(title, "≤ 2 s", f"{spent_s:.1f} s", spent_s <= 2.0, why=why),
+        Figure("  its peak of memory", "≤ 1 GiB", f"{peak_mib:.0f} MiB", peak_mib <= 1024),
+    ]
+
+
+if __name__ == "__main__":
+    name = "power envelope of 10 min × 4 channels × 250 kS/s"
+    show(*_figures(f"{name}, one clock", (0.0, 0.0)))
+    show(*_figures(f"{name}, clocks of their own", (-50e-6, 20e-6)))

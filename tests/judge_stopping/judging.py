@@ -1,0 +1,263 @@
+"""Phases that end by the rule, beside an oracle that knows the process.
+
+A meter integrates 20 ms at a random moment of each 100 ms, with a gain error of its own inside its
+limits, and fio says each half a second what it did. The oracle knows how phases of this process
+scatter, from many: it ends at the first moment from which twice their standard deviation about the
+true mean stays within the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from labctl.analysis.results import Component
+from labctl.analysis.stats.time_mean import TimeMean
+from labctl.analysis.stats.uncertainty import expanded_u
+from labctl.analysis.steady_state.enough import (
+    COLLECTION_S,
+    LOOKS,
+    Enough,
+    Expected,
+    Keeps,
+    MetersPart,
+    Quantity,
+    Target,
+)
+from tests.judge_stopping.loads import STEP_S, Course, Floats, Load
+
+READ_S, STATUS_S, SENSOR_S = 0.1, 0.5, 2.0
+EVERY = round(READ_S / STEP_S)
+GAIN = 0.0015
+LEFT = 0.9
+"""Share of the longest time up to which an oracle is one: the mean of all of it has no error where
+that is what counts as the truth."""
+WATTS, IOPS = 6.0, 100_000.0
+FIXED_S = 180.0
+
+ONE_SIDED = 1.645
+"""Standard deviations that one in twenty passes to one side."""
+
+SETTLED = Target()
+WITHIN = Target({Quantity.WATTS: 0.005})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A phase, and what is true of it. Times in seconds, errors as shares of what was stated."""
+
+    seconds: float
+    stopped: bool
+    drawn: float
+    """Error of what the phase drew over its U."""
+    process: float
+    """Error of the process's mean over the repeatability."""
+    point: float
+    """Error of what was read, as the process's mean, over U of the point."""
+    share: float
+    """U of the point as a share of the mean."""
+    keeps: tuple[Keeps, ...]
+
+
+def phase(
+    rng: np.random.Generator, course: Course, number: int, target: Target, collection_s: float
+) -> Ended:
+    """One phase, read and ended by the rule."""
+    truth = WATTS * course.watts[number]
+    longest_s = len(truth) * STEP_S
+    gain = 1 + GAIN * rng.uniform(-1, 1)
+    steps = np.arange(0, len(truth), EVERY) + rng.integers(EVERY, size=len(truth) // EVERY)
+    watts = gain * truth[steps]
+    times = np.asarray(steps + 1, np.float64) * STEP_S
+    iops = IOPS * course.watts[number].reshape(-1, round(STATUS_S / STEP_S)).mean(axis=1)
+    expected = Expected(
+        longest_s,
+        reading_s=READ_S,
+        status_s=STATUS_S,
+        temperature_s=0.0 if course.celsius is None else SENSOR_S,
+        collection_s=collection_s,
+        limit_celsius=course.limit_celsius,
+        meters=MetersPart(gain=GAIN),
+    )
+    rule = Enough(target, expected, ["12V"])
+    look_s, fed_s = expected.least_s, 0.0
+    while True:
+        now_s = min(look_s + 0.01, longest_s)
+        first, last = round(fed_s / READ_S), int(now_s / READ_S + 1e-6)
+        for t_s, value in zip(times[first:last].tolist(), watts[first:last].tolist(), strict=True):
+            rule.add_watts("12V", t_s, value)
+        for k in range(int(fed_s / STATUS_S + 1e-6), int(now_s / STATUS_S + 1e-6)):
+            rule.add_iops((k + 1) * STATUS_S, float(iops[k]))
+        if course.celsius is not None:
+            for k in range(int(fed_s / SENSOR_S + 1e-6), int(now_s / SENSOR_S + 1e-6)):
+                shown = round(float(course.celsius[number][round((k + 1) * SENSOR_S / STEP_S) - 1]))
+                rule.add_celsius("drive", (k + 1) * SENSOR_S, shown)
+        fed_s = last * READ_S
+        state = rule.state(now_s)
+        if state.enough or now_s >= longest_s:
+            break
+        look_s *= LOOKS
+    known = state.known[Quantity.WATTS]
+    end = round(fed_s / STEP_S)
+    read = TimeMean(fed_s, READ_S, last, 1.0)
+    read.add(times[:last] - STEP_S / 2, watts[:last])
+    scatter = read.scatter_of_phase(0.0, 0.0)
+    own_u = expanded_u(
+        [
+            Component("meters", "B", GAIN * WATTS / 3**0.5, "", distribution="rectangular"),
+            Component("scatter", "A", scatter.u, "", dof=scatter.dof),
+        ]
+    )
+    return Ended(
+        seconds=fed_s,
+        stopped=state.enough,
+        drawn=abs(read.mean - float(truth[:end].mean())) / own_u,
+        process=abs(read.mean / gain - WATTS * float(course.mean[number])) / known.repeatability,
+        point=abs(read.mean - WATTS * float(course.mean[number])) / known.u,
+        share=known.share,
+        keeps=state.keeps,
+    )
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """When one ends that knows all phases of a process; None: never. Times in seconds."""
+
+    all_s: float | None
+    """It knows all, as to end there is right."""
+    but_slope_s: float | None
+    """It knows all but whether the phase lies on a straight line up to its longest time."""
+
+
+def oracle(course: Course, target: Target, least_s: float = 20.0) -> Oracle:
+    """The least times from which on phases of this process reach the target."""
+    readings = course.watts[:, EVERY - 1 :: EVERY] / course.mean[:, None] - 1
+    longest = readings.shape[1]
+    count = np.arange(1, longest + 1)
+    sums = np.cumsum(readings, axis=1)
+    means = sums / count
+    turned = np.cumsum(readings * count, axis=1) - sums * (count + 1) / 2
+    slopes = turned / np.maximum(count * (count**2 - 1.0) / 12, 1.0)
+    carried = slopes * (longest - count) / 2
+    again: Floats = 2 * np.sqrt((means**2).mean(axis=0))
+    line = np.abs(carried.mean(axis=0)) + ONE_SIDED * carried.std(axis=0)
+    if target.within is None:
+        allowed = max(target.floors[Quantity.WATTS], GAIN / np.sqrt(8))
+    else:
+        # what is left beside a limit that is used up, one-sided: 1.69 standard deviations
+        allowed = (target.within[Quantity.WATTS] - GAIN) * 2 / 1.69
+
+    def since_s(errors: Floats) -> float | None:
+        late = np.flatnonzero(errors > allowed)
+        seconds = READ_S * (late[-1] + 2) if len(late) else READ_S
+        return max(seconds, least_s) if seconds < LEFT * longest * READ_S else None
+
+    return Oracle(since_s(again), since_s(np.hypot(again, line)))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All phases of one load."""
+
+    load: Load
+    phases: tuple[Ended, ...]
+    oracle: Oracle
+
+
+def judge(load: Load, phases: int, seed: int, target: Target) -> Judged:
+    """So many phases of a load."""
+    rng = np.random.default_rng([seed, *load.name.encode()])
+    course = load.phases(rng, phases)
+    collection_s = COLLECTION_S if load.writes else 0.0
+    ended = tuple(phase(rng, course, k, target, collection_s) for k in range(phases))
+    return Judged(load, ended, oracle(course, target))
+
+
+def inside_two_periods(judged: Sequence[Judged]) -> int:
+    """Phases that ended by the rule before what comes again was whole twice."""
+    return sum(
+        one.stopped and one.seconds < 2 * item.load.period_s
+        for item in judged
+        for one in item.phases
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind of load."""
+
+    kind: str
+    phases: int
+    stopped: int
+    drawn: float
+    """Of the stopped: what they drew is inside U."""
+    process: float
+    """Of the stopped: the process's mean is inside the repeatability."""
+    point: float
+    """Of the stopped: the process's mean is inside the point's U, gain error and all."""
+    wrong: float
+    """Of all: stopped with a repeatability that does not hold."""
+    seconds: float
+    """Mean; also of those that were not stopped."""
+    over_oracle: float
+    """Mean time over the oracle's, of loads for which it reaches the target at all."""
+    over_unsure: float
+    """Over the oracle's that does not know the slope, of those for which that reaches it."""
+    over_fixed: float
+    """Over the fixed time that reaches the target with the worst of these loads."""
+    over_usual: float
+    """Over 180 s."""
+    share: float
+    """Median U."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the rule lets hardly any phase of it end: at most one in twenty."""
+        return self.stopped <= self.phases / 20
+
+    @property
+    def holds(self) -> bool:
+        """Whether at most one phase in twenty is stopped with a number that does not hold, and of
+        a kind that is not refused at least 95 % of what is stated holds."""
+        covered = self.refused or min(self.drawn, self.process) >= 0.95
+        return self.wrong <= 0.05 and covered
+
+
+def row(judged: Sequence[Judged]) -> Row:
+    """All loads of a kind together."""
+    ended = [one for item in judged for one in item.phases]
+    stopped = [one for one in ended if one.stopped]
+    wrong = sum(one.process > 1 for one in stopped)
+    seconds = float(np.mean([one.seconds for one in ended]))
+    worst_s = max(item.oracle.all_s or item.load.longest_s for item in judged)
+    return Row(
+        kind=judged[0].load.kind,
+        phases=len(ended),
+        stopped=len(stopped),
+        drawn=sum(one.drawn <= 1 for one in stopped) / len(stopped) if stopped else np.nan,
+        process=1 - wrong / len(stopped) if stopped else np.nan,
+        point=sum(one.point <= 1 for one in stopped) / len(stopped) if stopped else np.nan,
+        wrong=wrong / len(ended),
+        seconds=seconds,
+        over_oracle=over([(item, item.oracle.all_s) for item in judged]),
+        over_unsure=over([(item, item.oracle.but_slope_s) for item in judged]),
+        over_fixed=seconds / worst_s,
+        over_usual=seconds / FIXED_S,
+        share=float(np.median([one.share for one in ended])),
+    )
+
+
+def over(needed: Sequence[tuple[Judged, float | None]]) -> float:
+    """Times as long as needed that phases took, of loads that reach their target at all."""
+    took = [(one.seconds, s) for item, s in needed if s is not None for one in item.phases]
+    return sum(mine for mine, _ in took) / sum(s for _, s in took) if took else np.nan
+
+
+def by_kind(loads: Sequence[Load], phases: int, seed: int, target: Target) -> list[list[Judged]]:
+    """All loads, those of a kind together."""
+    kinds: dict[str, list[Judged]] = {}
+    for load in loads:
+        kinds.setdefault(load.kind, []).append(judge(load, phases, seed, target))
+    return list(kinds.values())

@@ -1,0 +1,1 @@
+"""``labctl trend`` against series of which the truth is known."""

@@ -1,0 +1,34 @@
+"""The text of a new rig."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from instruments.identify import FoundInstrument
+from labctl.config.new_rig import NewDrive, NewRail, rig_text
+from labctl.config.rig import parse_rig
+
+
+def rail(name: str, port: int, nominal_volts: float = 12.0) -> NewRail:
+    amps = FoundInstrument(f"/dev/ttyUSB{port}", "UT61E", "es51922")
+    return NewRail(name, nominal_volts, amps)
+
+
+@pytest.mark.parametrize(
+    ("names", "meters"),
+    [
+        (("12V", "3V3"), {"v12", "i12", "v33", "i33"}),
+        (("12V", "main"), {"v12", "i12", "v_main", "i_main"}),
+        (("left_12V", "right_12V"), {"v_left_12V", "i_left_12V", "v_right_12V", "i_right_12V"}),
+        (("12V", "1V2", "5V"), {"v_12V", "i_12V", "v_1V2", "i_1V2", "v5", "i5"}),
+    ],
+)
+def test_each_rail_has_meters_of_its_own_whatever_the_rails_are_called(
+    names: tuple[str, ...], meters: set[str]
+) -> None:
+    drive = NewDrive("/nowhere/scratch", "libaio", size_bytes=1 << 20)
+    text = rig_text("mine", "local", drive, [rail(name, n) for n, name in enumerate(names)])
+    assert set(tomllib.loads(text)["instruments"]) == meters
+    assert set(parse_rig(text, "mine.toml").file.rails) == set(names)
