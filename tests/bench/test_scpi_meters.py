@@ -289,6 +289,14 @@ def test_a_thermistor_at_a_multimeter(create: Any, running: Running) -> None:
     numbers_again(instrument)
 
 
+def test_a_long_integration_with_its_auto_zero_is_no_late_answer(create: Any) -> None:
+    instrument = started(create("thermistor", nplc=10.0, interval_s=0.5))
+    batches = read_count(instrument, 2)
+    assert not reported(batches)
+    pairs = [pair for batch in batches for pair in batch.clock_pairs]
+    assert pairs, "when it was within that time is not known"
+
+
 def test_a_bench_of_other_meters(tmp_path: Path) -> None:
     meters = (METERS["psu"], METERS["stamped"].model_copy(update={"point": "3V3.current"}))
     volts = METERS["owon"].model_copy(update={"point": "3V3.voltage"})
