@@ -266,7 +266,7 @@ DIALOGUES: dict[str, Dialogue] = {
         reads=[12.3456],
     ),
     "DM3058": Dialogue(
-        source="Programming Guide for DM3058/DM3058E, page 3-46 (:RATE, with its table) and the tables "
+        source="Programming Guide for DM3058/DM3058E, page 3-46 (:RATE, its table) and the tables "
         "of :MEASure:VOLTage:DC (2 is 20 V) and :FUNCtion?; its own example for the identity",
         driver="free_running_dmm",
         kind="dm3058",
@@ -433,8 +433,8 @@ DIALOGUES: dict[str, Dialogue] = {
         point="case",
     ),
     "34465A thermocouple": Dialogue(
-        source="the maker's Command Quick Reference for CONF:TEMP and [SENSe:]TEMPerature; programs "
-        "for a 34970A, whose tree it is, for TRAN:TC:RJUN:TYPE FIX and UNIT:TEMP",
+        source="the maker's Command Quick Reference for CONF:TEMP and [SENSe:]TEMPerature; some "
+        "programs for a 34970A, whose tree it is, for TRAN:TC:RJUN:TYPE FIX and UNIT:TEMP",
         driver="scpi_thermometer",
         kind="",
         settings={
