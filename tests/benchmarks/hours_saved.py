@@ -17,7 +17,8 @@ import math
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -209,33 +210,40 @@ def fixed_for(runs: Sequence[Done], until: Until) -> float:
     return min(STEP_S * (worst // STEP_S + 1), longest) if math.isfinite(worst) else longest
 
 
-def judged(name: str, seeds: Sequence[int], folder: Path) -> Iterator[str]:
-    """The lines of a plan's table, and what they say."""
+def runs(
+    rigs: Mapping[int, Rig], name: str, until: Until, ends: bool, folder: Path, fixed_s: float = 0.0
+) -> list[Done]:
+    """A plan on each of the rigs, which are by their seed."""
+    return [
+        done(rig, seed, planned(rig, name, until, fixed_s or None), ends, folder)
+        for seed, rig in rigs.items()
+    ]
+
+
+def judged(name: str, seeds: Sequence[int], folder: Path, at_once: int) -> Iterator[str]:
+    """The lines of a plan's table, and what they say. ``folder``: of this plan alone."""
     rigs = {seed: six_digit_rig(folder, seed) for seed in seeds}
-
-    def runs(until: Until, ends: bool, fixed_s: float | None = None) -> list[Done]:
-        return [
-            done(rig, seed, planned(rig, name, until, fixed_s), ends, folder)
-            for seed, rig in rigs.items()
-        ]
-
-    yield from HEAD
-    usual = runs(SETTLED, ends=False)
-    yield row("after 180 s", usual)
-    said: list[str] = []
-    of_points: list[str] = []
-    for until, words in ((SETTLED, "`--until settled`"), (WITHIN, "watts 0.5 %, IOPS 1 %")):
-        fixed_s = fixed_for(usual, until)
-        if fixed_s < 180:
-            yield row(f"after {fixed_s:.0f} s", runs(SETTLED, False, fixed_s))
-        early = runs(until, ends=True)
-        yield row(words, early)
-        said.append(summed_up(words, until, usual, early, fixed_s))
-        if until.settled:
-            points = [one for one, _ in early[0].points]
-            table = zip(points, early[0].kept_by, usual[0].needed_s[until], strict=True)
-            of_points = [point_row(*one) for one in table]
-    yield from ["", *said, "", "Each point, `--until settled`:", "", *POINTS_HEAD, *of_points]
+    targets = ((SETTLED, "`--until settled`"), (WITHIN, "watts 0.5 %, IOPS 1 %"))
+    with ProcessPoolExecutor(at_once) as pool:
+        began = pool.submit(runs, rigs, name, SETTLED, False, folder)
+        ended = {one: pool.submit(runs, rigs, name, one, True, folder) for one, _ in targets}
+        yield from HEAD
+        usual = began.result()
+        yield row("after 180 s", usual)
+        said = []
+        for until, words in targets:
+            fixed_s = fixed_for(usual, until)
+            if fixed_s < 180:
+                yield row(
+                    f"after {fixed_s:.0f} s", runs(rigs, name, SETTLED, False, folder, fixed_s)
+                )
+            yield row(words, ended[until].result())
+            said.append(summed_up(words, until, usual, ended[until].result(), fixed_s))
+    first = ended[SETTLED].result()[0]
+    points = [one for one, _ in first.points]
+    table = zip(points, first.kept_by, usual[0].needed_s[SETTLED], strict=True)
+    yield from ["", *said, "", "Each point, `--until settled`:", "", *POINTS_HEAD]
+    yield from (point_row(*one) for one in table)
 
 
 def summed_up(
@@ -290,6 +298,7 @@ def main() -> None:
     parser.add_argument("--plan", action="append", choices=PLANS, help="repeatable; default: both")
     parser.add_argument("--seed", type=int, default=1, help="of the first rig")
     parser.add_argument("--rigs", type=int, default=1, help="each with meters of its own errors")
+    parser.add_argument("--at-once", type=int, default=1, help="processes")
     parser.add_argument("--page", action="store_true", help="renew the tables of docs/trust.md")
     chosen = parser.parse_args()
     seeds = range(chosen.seed, chosen.seed + chosen.rigs)
@@ -299,7 +308,9 @@ def main() -> None:
         for name in chosen.plan or PLANS:
             page += ["", f"`{name}`:", ""]
             print(f"{name}", flush=True)
-            for line in judged(name, seeds, Path(folder)):
+            own = Path(folder) / name
+            own.mkdir()
+            for line in judged(name, seeds, own, chosen.at_once):
                 print(line, flush=True)
                 page.append(line)
     if chosen.page:
