@@ -77,6 +77,7 @@ def test_results_have_the_repeatability_that_the_phase_ended_with(
     assert item.iops_per_watt.repeatability == pytest.approx(both * item.iops_per_watt.value)
     page = report_page(record, summary, ())
     assert "watts ±0.49 → 0.5 %   IOPS ±0.9 → 1 %" in page
+    assert "more rarely than once in 3" in page
     row = phase_rows(summary)[3]
     assert row["watts_repeatability"] == pytest.approx(0.0044 * float(row["watts"] or 0))
     assert (row["point_watts_u_pct"], row["point_iops_u_pct"]) == (0.49, 0.9)
