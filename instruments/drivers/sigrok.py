@@ -24,6 +24,7 @@ from instruments.driver_kit.base_settings import DriverSettings, NotNegative
 from instruments.driver_kit.batches import blocks_and_statuses
 from instruments.driver_kit.repeated_frames import RepeatedFrames
 from instruments.drivers import Driver
+from instruments.drivers.sigrok_signs import SIGNS
 from instruments.errors import ProtocolError
 from instruments.reading import (
     UNITS,
@@ -256,4 +257,4 @@ class Sigrok:
         self._line.close()
 
 
-DRIVER: Final = Driver(SigrokSettings, Sigrok)
+DRIVER: Final = Driver(SigrokSettings, Sigrok, SIGNS)

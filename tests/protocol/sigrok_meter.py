@@ -65,6 +65,7 @@ class FedMeter:
         settings = SigrokSettings.model_validate(values)
         self.instrument = Sigrok("meter", settings, time.monotonic_ns)
         self._lines = program.parent / "modem_lines"
+        self._made: list[tuple[float | Status, str]] = []
 
     def send(self, frame: bytes) -> None:
         """One frame, as often as this meter sends each."""
@@ -74,8 +75,9 @@ class FedMeter:
             os.read(self._meter, 1000)
         os.write(self._meter, frame * self._copies)
 
-    def start(self, frame: bytes) -> None:
-        """Open the instrument while the meter sends this frame, and read until it is quiet."""
+    def start(self, frame: bytes, last: bytes) -> None:
+        """Open the instrument while the meter sends ``frame``, then read until ``last``, of which
+        it makes something else, has come through."""
         opened = threading.Event()
 
         def sends() -> None:
@@ -90,22 +92,30 @@ class FedMeter:
         finally:
             opened.set()
             sender.join()
-        while self.instrument._line.read_some(0.2):
+        of_first = self._next()
+        self.send(last)
+        while self._next() == of_first:
             pass
-        self.instrument.read()
 
     def reading(self, frame: bytes) -> tuple[float | Status, str]:
         """What the instrument makes of this frame: a value, or a status and its words."""
         self.send(frame)
+        return self._next()
+
+    def _next(self) -> tuple[float | Status, str]:
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
+        while not self._made and time.monotonic() < deadline:
             batch = self.instrument.read()
-            if batch.blocks:
-                assert all(status.count == 0 for status in batch.statuses), batch
-                return float(batch.blocks[0].values[0]), ""
-            if batch.statuses:
-                return batch.statuses[0].status, batch.statuses[0].detail
-        raise AssertionError(f"nothing came of {frame.hex(' ')}")
+            made = [(one.t_ns, one.status, one.detail) for one in batch.statuses if one.count]
+            for block in batch.blocks:
+                times, values = block.t_ns.tolist(), block.values.tolist()
+                made += [(t, value, "") for t, value in zip(times, values, strict=True)]
+            self._made += [
+                (what, words)
+                for _, what, words in sorted(made, key=lambda one: one[0])
+                if what is not Status.DUPLICATE
+            ]
+        return self._made.pop(0)
 
     @property
     def baud(self) -> int:

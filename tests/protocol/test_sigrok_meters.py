@@ -8,15 +8,22 @@ that kind was recorded.
 
 from __future__ import annotations
 
+import os
+import pty
+import threading
+import tty
 import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from instruments import drivers, identify
 from instruments.drivers.sigrok import Sigrok, SigrokSettings
+from instruments.drivers.sigrok_signs import SIGNS
 from instruments.errors import ConnectionLost
 from instruments.reading import Status
+from tests.protocol import test_known_frames as known_frames
 from tests.protocol.exchange import Clock, ExpectedExchange
 from tests.protocol.sigrok_meter import fed_meter, sigrok_on_pty
 
@@ -187,9 +194,10 @@ def test_each_frame_gives_its_value_or_is_refused_in_words(
     rig = {"sigrok_driver": driver, "quantity": quantity, "accuracy_floor": floor}
     wrong: list[str] = []
     with fed_meter(program, tmp_path, **rig, **sends) as meter:
-        meter.start(frame_of(*[(name, hex_) for name, (hex_, _) in frames.items()][-1]))
-        for name, (written, expected) in frames.items():
-            reading, words = meter.reading(frame_of(name, written))
+        written = [frame_of(name, hex_) for name, (hex_, _) in frames.items()]
+        meter.start(written[-1], written[1])
+        for (name, (_, expected)), frame in zip(frames.items(), written, strict=True):
+            reading, words = meter.reading(frame)
             if isinstance(expected, Status):
                 right = reading is expected
             elif isinstance(expected, str):
@@ -207,7 +215,7 @@ def test_the_cable_gets_its_power_and_the_port_its_rate(program: Path, tmp_path:
     frame = bytes.fromhex(UT71_VOLTS["built: DC 12.057 V"][0])
     rig = {"sigrok_driver": "uni-t-ut71a-ser", "accuracy_floor": 0.01}
     with fed_meter(program, tmp_path, **rig) as meter:
-        meter.start(frame)
+        meter.start(frame, bytes.fromhex(UT71_VOLTS["AC 0.6495 V"][0]))
         assert meter.modem_lines == "dtr=1 rts=0"
         assert meter.baud == 11, "B2400 of Linux"
 
@@ -226,7 +234,7 @@ def test_another_chip_and_a_silent_port(
     told = pytest.raises(ConnectionLost, match=f"(a valid packet|No devices).*frames of {driver}")
     rig = {"sigrok_driver": driver, "accuracy_floor": 0.03}
     with fed_meter(program, tmp_path, **rig) as meter, told:
-        meter.start(bytes.fromhex(frame))
+        meter.start(bytes.fromhex(frame), b"")
 
 
 def test_a_change_of_range_is_told_beside_the_value(program: Path, tmp_path: Path) -> None:
@@ -235,8 +243,7 @@ def test_a_change_of_range_is_told_beside_the_value(program: Path, tmp_path: Pat
         first, second = (
             bytes.fromhex(UT61_VOLTS[name][0]) for name in ("DC 331.0 mV", "built: DC 12.05 V")
         )
-        meter.start(first)
-        assert meter.reading(first)[0] == pytest.approx(0.331)
+        meter.start(second, first)
         meter.send(second)
         batches = [meter.instrument.read() for _ in range(3)]
         said = [status for batch in batches for status in batch.statuses]
@@ -263,3 +270,58 @@ def test_a_frame_that_a_meter_sends_twice_is_one_reading() -> None:
     batches = [instrument.read() for _ in range(5)]
     assert [len(block) for batch in batches for block in batch.blocks] == [1] * 5
     assert [one.status for batch in batches for one in batch.statuses] == [Status.DUPLICATE]
+
+
+def recognised_as(data: bytes, *bauds: int) -> set[str]:
+    heard = [sign for sign in SIGNS if sign.line_format.baud in (bauds or (2400, 19200))]
+    return {sign.settings["sigrok_driver"] for sign in heard if sign.recognised(data)}
+
+
+def test_a_meter_is_known_by_its_frames_on_dc_and_never_taken_for_another() -> None:
+    families = (
+        ("uni-t-ut61b-ser", 2400, 1, UT61_VOLTS | UT61_AMPS),
+        ("uni-t-ut71c-ser", 2400, 1, UT71_VOLTS | UT71_AMPS),
+        ("uni-t-ut60g-ser", 19200, 2, ES51986_VOLTS | ES51986_AMPS),
+        ("iso-tech-idm103n", 2400, 2, ES51962_VOLTS | ES51962_AMPS),
+    )
+    for driver, baud, copies, frames in families:
+        for name, (written, _) in frames.items():
+            found = recognised_as(bytes.fromhex(written) * copies, baud)
+            assert found <= {driver}, name
+            if name.startswith("DC") and "MAX" not in name and "MIN" not in name:
+                assert found == {driver}, name
+    for frame in [*known_frames.UT61E, *known_frames.UT60, *known_frames.BM25X]:
+        assert not recognised_as(bytes.fromhex(frame) * 2), frame
+    for line in METEX_VOLTS:
+        assert not recognised_as(f"{line}\r".encode() * 2)
+
+
+def test_a_meter_at_a_port_gets_the_lines_of_its_rig(monkeypatch: pytest.MonkeyPatch) -> None:
+    signs = [one for one in drivers.serial_signs() if one[0] == "sigrok"]
+    monkeypatch.setattr(drivers, "serial_signs", lambda: signs)
+    frame = bytes.fromhex(UT71_VOLTS["built: DC 12.057 V"][0])
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    over = threading.Event()
+
+    def sends() -> None:
+        while not over.wait(0.1):
+            os.write(master, frame)
+
+    sender = threading.Thread(target=sends)
+    sender.start()
+    port = os.ttyname(slave)
+    found = identify.identify_address(port)
+    over.set()
+    sender.join()
+    os.close(master)
+    os.close(slave)
+    assert found.identity.startswith("frames of the UNI-T UT71 family")
+    lines = identify.rig_lines(found, "v12", port)
+    assert lines[:4] == [
+        "[instruments.v12]",
+        'driver = "sigrok"',
+        'sigrok_driver = "uni-t-ut71c-ser"',
+        f'conn = "{port}"',
+    ]
+    assert lines[4].startswith('# quantity = "voltage" or "current"')
