@@ -85,8 +85,8 @@ def test_a_device_of_pyvisa_sim_is_refused_by_its_name_and_what_it_cannot_is_sai
             instrument.open()
     finally:
         instrument.close()
-    limits = {"voltage_pct_of_reading": 1, "voltage_floor": 1}
-    limits |= {"current_pct_of_reading": 1, "current_floor": 1}
+    limits = {"voltage_pct_of_reading": 1, "voltage_floor_volts": 1}
+    limits |= {"current_pct_of_reading": 1, "current_floor_amps": 1}
     supply = drivers.create(
         "psu", "supply", {**settings, **limits, "model": "generic"}, time.monotonic_ns
     )

@@ -384,9 +384,9 @@ DIALOGUES: dict[str, Dialogue] = {
             "output": 1,
             "power_cycle": True,
             "voltage_pct_of_reading": 0.04,
-            "voltage_floor": 3e-3,
+            "voltage_floor_volts": 3e-3,
             "current_pct_of_reading": 0.04,
-            "current_floor": 3e-3,
+            "current_floor_amps": 3e-3,
         },
         lines=(
             ("*IDN?", "Keysight Technologies,E36312A,MY59002391,2.1.0-1.0.4-1.12"),
